@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# Runs every check in the environment that scripts/test.sh made. Arguments go to pytest: -n 0 -k rung -x.
+set -euo pipefail
+
+here=$(CDPATH='' cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
+. "$here/setup.sh" as-is
+cd "$ROOT"
+
+failed=
+step() {
+    local heading=$1
+    shift
+    printf '== %s\n' "$heading"
+    "$@" || failed="$failed, $heading"
+}
+
+step "format" "$PYTHON" -m ruff format --check --quiet .
+step "lint" "$PYTHON" -m ruff check --quiet .
+step "types" "$PYTHON" -m mypy
+step "floors" "$PYTHON" -c 'from importlinter.cli import lint_imports_command as main; main()' --no-logo
+step "stubs" "$PYTHON" scripts/gen_proto.py --check
+if [ -n "$failed" ]; then
+    printf 'check: failed before the tests: %s\n' "${failed#, }" >&2
+    exit 1
+fi
+
+# tests/conftest.py puts the tests that need the whole machine last, on one of the two workers.
+printf '== tests\n'
+exec "$PYTHON" -m pytest -n 2 --dist loadgroup --no-loadscope-reorder "$@"

@@ -1,0 +1,8 @@
+#!/usr/bin/env bash
+# Installs what the tests need and runs every check. Arguments go to pytest.
+set -euo pipefail
+
+here=$(CDPATH='' cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
+echo "test: every check of this repository; the first time installs several GB, torch and tensorflow among them"
+. "$here/setup.sh" dev,demo,spark,report,notebook,torch,tensorflow
+exec bash "$here/check.sh" "$@"

@@ -1,0 +1,61 @@
+"""Habits that no tool of scripts/check.sh holds: a cheap import, true documents, short files."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+HEAVY = ("pyspark", "grpc", "torch", "tensorflow", "google.protobuf", "pandas")
+DOCUMENTS = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "rpc/README.md", "docs/architecture.md")
+LONGEST_FILE_LINES = 600
+
+
+def test_import_pulls_in_no_framework() -> None:
+    code = f"import sys, asyncsearch; print(*(name for name in {HEAVY!r} if name in sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == []
+
+
+def document_text(name: str) -> str:
+    path = ROOT / name
+    if not path.is_file():
+        pytest.skip(f"{name} is not written yet")
+    return path.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_relative_links_lead_to_files(name: str) -> None:
+    text = re.sub(r"```.*?```", "", document_text(name), flags=re.DOTALL)
+    targets = re.findall(r"\]\(<?([^)>\s]+)>?[^)]*\)", text)
+    files = {target.partition("#")[0] for target in targets if not re.match(r"[a-z]+:", target)} - {""}
+    assert [file for file in sorted(files) if not ((ROOT / name).parent / file).exists()] == []
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_commands_and_paths_in_documents_exist(name: str) -> None:
+    code = re.findall(r"```.*?```|`[^`\n]+`", document_text(name), flags=re.DOTALL)
+    folders = r"(?:scripts|notebooks|docs|rpc|tests|asyncsearch|\.ci)"
+    files = {file for part in code for file in re.findall(rf"(?<![\w./-]){folders}/[\w./-]*\w", part)}
+    assert [file for file in sorted(files) if not (ROOT / file).exists()] == []
+
+
+def test_no_file_is_too_long_to_read() -> None:
+    files = [path for top in ("asyncsearch", "tests", "scripts") for path in (ROOT / top).rglob("*.py")]
+    lines = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in files if path.parent.name != "pb"}
+    assert {str(path.relative_to(ROOT)): n for path, n in lines.items() if n > LONGEST_FILE_LINES} == {}
+
+
+@pytest.mark.parametrize("script", sorted((ROOT / "scripts").glob("*.sh")), ids=lambda path: path.name)
+def test_shell_script_parses(script: Path) -> None:
+    bash = shutil.which("bash")
+    if bash is None:
+        pytest.skip("there is no bash")
+    done = subprocess.run([bash, "-n", str(script)], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
