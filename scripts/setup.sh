@@ -125,7 +125,11 @@ LAUNCHER
 
 # Spark of this environment, on this machine alone, with a heap that a laptop can spare.
 setup_spark() {
-    unset SPARK_HOME SPARK_CONF_DIR
+    local home
+    for home in "$VENV"/lib/python3*/site-packages/pyspark; do
+        export SPARK_HOME=$home # by itself, spark-submit does not find a home with a space in its path
+    done
+    unset SPARK_CONF_DIR
     export SPARK_LOCAL_IP=127.0.0.1
     export SPARK_DRIVER_MEMORY=${SPARK_DRIVER_MEMORY:-768m}
     export PYSPARK_PYTHON=$PYTHON

@@ -12,7 +12,9 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 HEAVY = ("pyspark", "grpc", "torch", "tensorflow", "google.protobuf", "pandas")
-DOCUMENTS = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "rpc/README.md", "docs/architecture.md")
+DOCUMENTS = sorted(
+    {"README.md"} | {str(path.relative_to(ROOT)) for top in (".", "docs", "rpc") for path in (ROOT / top).glob("*.md")}
+)
 LONGEST_FILE_LINES = 600
 
 
