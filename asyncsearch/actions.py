@@ -1,0 +1,125 @@
+"""Wishes, imperative: all that ``StudyState`` ever decides. Each is part of a journal record.
+
+An action is applied to the state by ``StudyState`` itself, in the run that decides it and in every replay.
+The driver carries out those that reach outside: Assign, StopTraining, LaunchWorker, DismissWorker,
+DeleteCheckpoint, EndRun. The others are decisions about trials.
+
+Rule: fields are only ever added, with a default; released journals are read for ever.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from asyncsearch.ids import CheckpointRef, Lease, NodeKey, TrialId, WorkerId
+from asyncsearch.trial import Params, TrialState
+from asyncsearch.work import Work
+
+
+class Action(msgspec.Struct, frozen=True, tag_field="kind"):
+    """Base of all actions."""
+
+
+class CreateTrial(Action, frozen=True, tag="create_trial"):
+    """Begin a trial with a configuration that the searcher proposed."""
+
+    trial: TrialId
+    params: Params
+    node: NodeKey
+    target: int | None
+    """Resource up to which it should train first; None: until its function returns."""
+    proposal: int = 0
+    """Number of the searcher's proposal that this is."""
+
+
+class Promote(Action, frozen=True, tag="promote"):
+    """Let a paused trial train on, from its checkpoint."""
+
+    trial: TrialId
+    from_resource: int
+    to_resource: int
+    reason: str
+
+
+class MoveTrial(Action, frozen=True, tag="move_trial"):
+    """Change a trial's state along an edge of the transition table, for a reason that a person can read."""
+
+    trial: TrialId
+    to: TrialState
+    reason: str
+    detail: str = ""
+    """What happened, at length: the traceback of a failure."""
+
+
+class Assign(Action, frozen=True, tag="assign"):
+    """Give a worker work under a new lease."""
+
+    work: Work
+
+
+class StopTraining(Action, frozen=True, tag="stop_training"):
+    """Tell a worker that a lane is not to be trained on."""
+
+    lease: Lease
+    reason: str
+    lane: int = 0
+
+
+class LaunchWorker(Action, frozen=True, tag="launch_worker"):
+    """Start a worker in a slot of the cluster, under a new epoch."""
+
+    worker: WorkerId
+    epoch: int
+
+
+class DismissWorker(Action, frozen=True, tag="dismiss_worker"):
+    """Let a worker go: nothing is left for it, or it must not report any more."""
+
+    worker: WorkerId
+    epoch: int
+    reason: str
+
+
+class DeleteCheckpoint(Action, frozen=True, tag="delete_checkpoint"):
+    """Remove a checkpoint that nothing can reach any more."""
+
+    checkpoint: CheckpointRef
+
+
+class EndProposals(Action, frozen=True, tag="end_proposals"):
+    """The searcher has no more proposals."""
+
+    reason: str
+
+
+class StopRun(Action, frozen=True, tag="stop_run"):
+    """Begin to end the run because of something that concerns all trials."""
+
+    reason: str
+    error_kind: str = ""
+    """Name of the error class to raise from ``run`` at its end."""
+
+
+class EndRun(Action, frozen=True, tag="end_run"):
+    """The run is over: nothing runs and nothing is left to do, or it was asked to stop."""
+
+    reason: str
+    error_kind: str = ""
+    """Name of the error class to raise from ``run``; empty: none."""
+    is_complete: bool = True
+    """Whether all that was asked for is done; False: ``resume`` has something left to do."""
+
+
+AnyAction = (
+    CreateTrial
+    | Promote
+    | MoveTrial
+    | Assign
+    | StopTraining
+    | LaunchWorker
+    | DismissWorker
+    | DeleteCheckpoint
+    | EndProposals
+    | StopRun
+    | EndRun
+)

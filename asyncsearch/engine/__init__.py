@@ -1,0 +1,1 @@
+"""The pure core: facts in, decisions out."""

@@ -1,0 +1,51 @@
+"""What the engine must know of a study besides its searcher and scheduler."""
+
+from __future__ import annotations
+
+import msgspec
+
+from asyncsearch.errors import UsageError
+
+MODES = ("min", "max")
+
+
+class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """Settings of a study that decisions depend on; they never change during its life."""
+
+    study: str
+    metric: str
+    mode: str = "max"
+    seed: int = 0
+    version: str = ""
+    """The user's name for the version of code and data; part of every key."""
+    max_failures: int = 0
+    """How many failed attempts of a trial are tried again."""
+    max_losses: int = 5
+    """How many attempts of a trial may be lost with their worker before the trial is held to blame."""
+    max_relaunches: int = 3
+    """How many times in a row a worker may be lost without having finished any training."""
+    keep_checkpoints: int = 1
+    """Checkpoints of how many of the best finished trials are kept; those of unfinished trials are always kept."""
+    save_every: int | None = None
+    """Interval in units of resource at which running trials are saved; None: only where they pause or end."""
+
+    def __post_init__(self) -> None:
+        if self.mode not in MODES:
+            raise UsageError(f"mode={self.mode!r} is not a direction: write mode='min' or mode='max'.")
+        if not _is_name(self.metric):
+            raise UsageError(f"metric={self.metric!r} must be the name under which trials report it, e.g. 'accuracy'.")
+        if not _is_count(self.seed) or self.seed >= 2**63:
+            raise UsageError(f"seed={self.seed!r} must be an integer from 0 to 2**63 - 1.")
+        for name in ("max_failures", "max_losses", "max_relaunches", "keep_checkpoints"):
+            if not _is_count(getattr(self, name)):
+                raise UsageError(f"{name}={getattr(self, name)!r} must be an integer, 0 or more.")
+        if self.save_every is not None and not (_is_count(self.save_every) and self.save_every > 0):
+            raise UsageError(f"save_every={self.save_every!r} must be a positive number of units of resource, or None.")
+
+
+def _is_name(value: object) -> bool:
+    return isinstance(value, str) and bool(value)
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0

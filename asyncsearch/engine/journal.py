@@ -1,0 +1,167 @@
+"""The journal's format: lines of JSON, each with its number and checksum. Pure; the store writes and reads the bytes.
+
+A segment begins with a header line, then holds one record a line:
+
+    {"crc":"6b1f7c02","n":17,"t":1795244400.25,"event":{...},"actions":[{...}]}
+
+``crc`` is the CRC-32 of the rest of the line as written after ``{``, in eight hexadecimal digits. Numbers rise by one
+across all segments of a study. Whatever a crash leaves behind stands at the end of a segment: an unfinished line there
+was never acknowledged and is dropped; damage anywhere else is refused.
+
+Rule: fields are only ever added. A journal of any released version is read for ever (tests/golden).
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+
+import msgspec
+
+from asyncsearch.actions import Action, AnyAction
+from asyncsearch.errors import JournalDamagedError
+from asyncsearch.events import AnyEvent, Event
+
+FORMAT = 1
+"""Version of the format; raised only when an older reader could not read what is written."""
+
+
+class Record(msgspec.Struct, frozen=True):
+    """An event and the decisions that it led to: durable together or not at all."""
+
+    n: int
+    """Number of the record in the study, from 1."""
+    t: float
+    """Driver's clock, seconds since 1970."""
+    event: AnyEvent
+    actions: tuple[AnyAction, ...] = ()
+
+
+class Header(msgspec.Struct, frozen=True):
+    """First line of a segment."""
+
+    format: int
+    study: str
+    first: int
+    """Number of the first record of this segment."""
+    version: str = ""
+    """Version of asyncsearch that wrote it."""
+
+
+class _Out(msgspec.Struct, frozen=True):
+    n: int
+    t: float
+    event: Event
+    actions: Sequence[Action]
+
+
+_ENCODER = msgspec.json.Encoder()
+_RECORD = msgspec.json.Decoder(Record)
+_HEADER = msgspec.json.Decoder(Header)
+
+
+def _seal(body: bytes) -> bytes:
+    rest = body[1:]
+    return b'{"crc":"%08x",%b\n' % (zlib.crc32(rest), rest)
+
+
+def _unseal(line: bytes) -> bytes | None:
+    """Return the body of a whole and undamaged line, else None."""
+    if not line.startswith(b'{"crc":"') or not line.endswith(b"}\n") or line[16:18] != b'",':
+        return None
+    rest = line[18:-1]
+    return b"{" + rest if line[8:16] == b"%08x" % zlib.crc32(rest) else None
+
+
+def encode_header(header: Header) -> bytes:
+    """Return the first line of a segment."""
+    return _seal(_ENCODER.encode(header))
+
+
+def encode_record(n: int, t: float, event: Event, actions: Sequence[Action]) -> bytes:
+    """Return a record's line."""
+    return _seal(_ENCODER.encode(_Out(n, t, event, actions)))
+
+
+class SegmentReader:
+    """Reads the segments of one study in order and checks that nothing is missing between them."""
+
+    def __init__(self) -> None:
+        self.next_number = 1
+        self.dropped: list[str] = []
+        """What was found unfinished at the end of a segment and dropped, in sentences."""
+
+    def read(self, name: str, lines: Iterable[bytes]) -> Iterator[Record]:
+        """Yield the records of one segment.
+
+        Raises:
+            JournalDamagedError: a line other than the last is damaged, or records are missing; names segment and line.
+        """
+        bodies = self._bodies(name, lines)
+        first = next(bodies, None)
+        if first is None:
+            return
+        self._check_header(name, first[1])
+        for number, body in bodies:
+            record = self._decode(name, number, body)
+            if record.n != self.next_number:
+                raise JournalDamagedError(
+                    f"Journal segment {name}, line {number}: record {record.n} follows record {self.next_number - 1}. "
+                    "Records are missing; restore the segment from a backup, or start a new study with "
+                    "this one's best trials as initial points."
+                )
+            self.next_number += 1
+            yield record
+
+    def _bodies(self, name: str, lines: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
+        bad: tuple[int, bytes] | None = None
+        for number, line in enumerate(lines, 1):
+            if bad is not None:
+                raise JournalDamagedError(
+                    f"Journal segment {name}, line {bad[0]} is damaged and more lines follow it: {bad[1][:80]!r}. "
+                    "A crash cannot cause this; restore the segment from a backup."
+                )
+            body = _unseal(line)
+            if body is None:
+                bad = (number, line)
+            else:
+                yield number, body
+        if bad is not None:
+            self._drop_tail(name, *bad)
+
+    def _drop_tail(self, name: str, number: int, line: bytes) -> None:
+        if line.endswith(b"\n"):
+            raise JournalDamagedError(
+                f"Journal segment {name}, line {number} (the last) is complete but its checksum is wrong: {line[:80]!r}. "
+                "A crash cannot cause this; restore the segment from a backup, or remove that line if you accept to "
+                "lose it."
+            )
+        self.dropped.append(
+            f"Journal segment {name}: the last line ({len(line)} bytes) was cut off by a crash and was dropped; "
+            "it was never acknowledged."
+        )
+
+    def _check_header(self, name: str, body: bytes) -> None:
+        try:
+            header = _HEADER.decode(body)
+        except msgspec.DecodeError as error:
+            raise JournalDamagedError(f"Journal segment {name} does not begin with a header: {error}.") from error
+        if header.format > FORMAT:
+            raise JournalDamagedError(
+                f"Journal segment {name} has format {header.format}, written by asyncsearch {header.version}; this version "
+                f"reads up to format {FORMAT}. Upgrade asyncsearch."
+            )
+        if header.first != self.next_number:
+            raise JournalDamagedError(
+                f"Journal segment {name} begins with record {header.first}, expected {self.next_number}. "
+                "A segment is missing or was cut; restore it from a backup."
+            )
+
+    def _decode(self, name: str, number: int, body: bytes) -> Record:
+        try:
+            return _RECORD.decode(body)
+        except msgspec.DecodeError as error:
+            raise JournalDamagedError(
+                f"Journal segment {name}, line {number} is whole, but this version cannot read it: {error}. "
+                "It was written by a newer version or by hand."
+            ) from error

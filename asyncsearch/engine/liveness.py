@@ -1,0 +1,81 @@
+"""Who has been silent too long, and what is out of time. Pure: time is an argument.
+
+The driver asks ``next_deadline`` when to look again, so nothing polls.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Hashable
+from typing import Generic, TypeVar
+
+K = TypeVar("K", bound=Hashable)
+
+
+class Liveness(Generic[K]):
+    """Remembers when each worker was last heard; a worker silent for ``timeout_s`` is overdue."""
+
+    def __init__(self, timeout_s: float) -> None:
+        self.timeout_s = timeout_s
+        self._heard: dict[K, float] = {}
+
+    def heard(self, key: K, now: float) -> None:
+        """Note a sign of life. Keys stay in the order of their last sign, so the first one is the most silent."""
+        self._heard.pop(key, None)
+        self._heard[key] = now
+
+    def forget(self, key: K) -> None:
+        """Watch it no longer."""
+        self._heard.pop(key, None)
+
+    def overdue(self, now: float) -> list[tuple[K, float]]:
+        """Return who is overdue, with the seconds of silence."""
+        late = []
+        for key, last in self._heard.items():
+            if now - last < self.timeout_s:
+                break
+            late.append((key, now - last))
+        return late
+
+    def next_deadline(self) -> float | None:
+        """Return when somebody may become overdue at the earliest, or None."""
+        first = next(iter(self._heard.values()), None)
+        return None if first is None else first + self.timeout_s
+
+
+class Deadlines(Generic[K]):
+    """Points in time by which something should have happened; those that were called off are forgotten."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[float, int, K]] = []
+        self._live: dict[K, int] = {}
+        self._count = 0
+
+    def set(self, key: K, when: float) -> None:
+        """Set, or move, the deadline of ``key``."""
+        self._count += 1
+        self._live[key] = self._count
+        heapq.heappush(self._heap, (when, self._count, key))
+
+    def call_off(self, key: K) -> None:
+        """Forget the deadline of ``key``, if there is one."""
+        self._live.pop(key, None)
+
+    def expired(self, now: float) -> list[K]:
+        """Return, and forget, the keys whose deadline has come."""
+        out = []
+        while self._heap and (self._is_dead(self._heap[0]) or self._heap[0][0] <= now):
+            entry = heapq.heappop(self._heap)
+            if not self._is_dead(entry):
+                del self._live[entry[2]]
+                out.append(entry[2])
+        return out
+
+    def next_deadline(self) -> float | None:
+        """Return the earliest deadline, or None."""
+        while self._heap and self._is_dead(self._heap[0]):
+            heapq.heappop(self._heap)
+        return self._heap[0][0] if self._heap else None
+
+    def _is_dead(self, entry: tuple[float, int, K]) -> bool:
+        return self._live.get(entry[2]) != entry[1]

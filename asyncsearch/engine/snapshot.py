@@ -1,0 +1,91 @@
+"""The whole state as JSON values, and back. A snapshot is only ever a shortcut past a part of the journal. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from asyncsearch.engine.attempts import Attempt
+from asyncsearch.engine.pool import Slot
+from asyncsearch.engine.state import StudyState
+from asyncsearch.events import RunRequested
+from asyncsearch.ids import CheckpointRef, TrialId
+from asyncsearch.trial import Trial
+
+FORMAT = 1
+"""A snapshot of another format is passed over, and the journal replayed from its beginning."""
+
+
+class Snapshot(msgspec.Struct, frozen=True):
+    """Everything that ``StudyState`` holds, after a certain record."""
+
+    format: int
+    record: int
+    """Number of the last record that is in it."""
+    trials: list[Trial]
+    waiting: list[TrialId]
+    attempts: list[Attempt]
+    slots: list[Slot]
+    run: RunRequested | None
+    stopping: tuple[str, str]
+    next_lease: int
+    proposals: int
+    is_exhausted: bool
+    metric_names: list[str]
+    podium: list[tuple[float, TrialId]]
+    unreachable: list[tuple[CheckpointRef, TrialId]]
+    scheduler: dict[str, Any]
+    searcher: dict[str, Any]
+
+
+def encode(state: StudyState, record: int) -> bytes:
+    """Return the state after record number ``record`` as bytes; equal states give equal bytes."""
+    return msgspec.json.encode(
+        Snapshot(
+            format=FORMAT,
+            record=record,
+            trials=state.trials,
+            waiting=list(state.waiting),
+            attempts=list(state.attempts.values()),
+            slots=[slot for _, slot in sorted(state.pool.slots.items())],
+            run=state.run,
+            stopping=(state.stopping, state.stopping_kind),
+            next_lease=state.next_lease,
+            proposals=state.proposals,
+            is_exhausted=state.is_exhausted,
+            metric_names=sorted(state.metric_names),
+            podium=state.podium.snapshot(),
+            unreachable=list(state.unreachable.items()),
+            scheduler=state.scheduler.snapshot(),
+            searcher=state.searcher.snapshot(),
+        )
+    )
+
+
+def decode(data: bytes) -> Snapshot | None:
+    """Return the snapshot, or None when it is damaged or of another format."""
+    try:
+        snapshot = msgspec.json.decode(data, type=Snapshot)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    return snapshot if snapshot.format == FORMAT else None
+
+
+def restore(state: StudyState, snapshot: Snapshot) -> None:
+    """Make a fresh state equal to the one that the snapshot was taken of."""
+    state.trials = snapshot.trials
+    state.waiting = dict.fromkeys(snapshot.waiting)
+    state.attempts = {attempt.lease.number: attempt for attempt in snapshot.attempts}
+    state.open_attempts = {a.trial: a.lease.number for a in snapshot.attempts if not a.is_closed}
+    state.pool.restore(snapshot.slots)
+    state.run = snapshot.run
+    state.stopping, state.stopping_kind = snapshot.stopping
+    state.next_lease = snapshot.next_lease
+    state.proposals = snapshot.proposals
+    state.is_exhausted = snapshot.is_exhausted
+    state.metric_names = set(snapshot.metric_names)
+    state.podium.restore(snapshot.podium)
+    state.unreachable = dict(snapshot.unreachable)
+    state.scheduler.restore(snapshot.scheduler)
+    state.searcher.restore(snapshot.searcher)

@@ -1,0 +1,164 @@
+"""The one place where a decision is made: ``StudyState.handle(event, now) -> list[Action]``.
+
+Rule 1: pure. No clock, socket, thread, file or generator is in reach; time is an argument.
+Rule 2: facts change the state in ``learning`` and decisions change it in ``applying``, nothing else does. A replay calls
+        these two and decides nothing, so it ends where the run that wrote the journal ended, whatever a newer version
+        would decide. ``deciding`` only asks and emits.
+Rule 3: an event that is stale or was seen before changes nothing and decides nothing: messages may come twice and late.
+
+Theory of operation. The scheduler says how far each trial should train, the searcher says with what, and the pool says who
+is free. An *attempt* is the life of one lease: it begins with ``Assign`` and is over when its training has ended and its
+wanted checkpoint is durable, or when its worker is lost. What happens at the end of an attempt is in ``attempts.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from asyncsearch.actions import AnyAction, DeleteCheckpoint
+from asyncsearch.engine.applying import apply
+from asyncsearch.engine.attempts import Attempt
+from asyncsearch.engine.config import EngineConfig
+from asyncsearch.engine.deciding import conclude, fill, respond
+from asyncsearch.engine.learning import learn
+from asyncsearch.engine.pool import Pool, SlotState
+from asyncsearch.events import (
+    AnyEvent,
+    CheckpointCommitted,
+    CheckpointFailed,
+    DriverStarted,
+    Reported,
+    RunRequested,
+    StopRequested,
+    TrainingEnded,
+    TrialTimedOut,
+    WorkerAttached,
+    WorkerLost,
+)
+from asyncsearch.ids import CheckpointRef, Lease, TrialId, WorkerId
+from asyncsearch.nonfinite import finite
+from asyncsearch.plan.keys import root_key
+from asyncsearch.plan.retention import Podium
+from asyncsearch.schedulers.base import SchedulerState
+from asyncsearch.searchers.base import SearcherState
+from asyncsearch.trial import Trial, TrialState
+
+
+class StudyState:
+    """All that is known of a study, and all decisions about it."""
+
+    def __init__(
+        self, config: EngineConfig, searcher: SearcherState, scheduler: SchedulerState, max_resource: int | None
+    ):
+        self.config = config
+        self.searcher = searcher
+        self.scheduler = scheduler
+        self.max_resource = max_resource
+        self.root = root_key(config.study, config.seed, config.version)
+        self.trials: list[Trial] = []
+        self.waiting: dict[TrialId, None] = {}
+        """Trials in WAITING, in the order in which they get workers."""
+        self.attempts: dict[int, Attempt] = {}
+        """Open attempts by the number of their lease."""
+        self.open_attempts: dict[TrialId, int] = {}
+        """The lease under which each RUNNING trial runs."""
+        self.pool = Pool()
+        self.run: RunRequested | None = None
+        """The run in progress; None between runs."""
+        self.stopping = ""
+        """Why the run is being stopped; empty while it is not."""
+        self.stopping_kind = ""
+        self.next_lease = 0
+        self.proposals = 0
+        """How many proposals of the searcher became trials."""
+        self.is_exhausted = False
+        self.metric_names: set[str] = set()
+        """Every name under which anything was ever reported."""
+        self.podium = Podium(config.keep_checkpoints)
+        self.unreachable: dict[CheckpointRef, TrialId] = {}
+        """Checkpoints that nothing can reach any more and that are still to be deleted, with the trial they were of."""
+
+    def handle(self, event: AnyEvent, now: float) -> list[AnyAction]:
+        """Take in a fact and return what to do about it, already applied to the state.
+
+        Args:
+            event: the fact.
+            now: the driver's clock in seconds since 1970; never decreasing.
+
+        Returns:
+            The decisions in order; they belong into the journal together with the event before any is carried out.
+        """
+        actions: list[AnyAction] = []
+        if self.is_stale(event):
+            return actions
+
+        def emit(action: AnyAction) -> None:
+            apply(self, action, now)
+            actions.append(action)
+
+        learn(self, event, now)
+        respond(self, event, emit)
+        fill(self, emit)
+        conclude(self, emit)
+        for checkpoint in list(self.unreachable):
+            emit(DeleteCheckpoint(checkpoint))
+        return actions
+
+    def replay(self, event: AnyEvent, actions: Sequence[AnyAction], now: float) -> None:
+        """Apply one journal record and decide nothing."""
+        if self.is_stale(event):
+            return
+        learn(self, event, now)
+        for action in actions:
+            apply(self, action, now)
+
+    def is_stale(self, event: AnyEvent) -> bool:
+        """Whether the event concerns a lease or a launch that is over; ``handle`` would ignore it."""
+        match event:
+            case (
+                Reported(lease=lease)
+                | TrainingEnded(lease=lease)
+                | CheckpointCommitted(lease=lease)
+                | CheckpointFailed(lease=lease)
+                | TrialTimedOut(lease=lease)
+            ):
+                return self.attempt(lease) is None
+            case WorkerAttached(worker=worker, epoch=epoch):
+                slot = self.pool.slots.get(worker)
+                return slot is None or slot.epoch != epoch or slot.state is not SlotState.LAUNCHING
+            case WorkerLost(worker=worker, epoch=epoch):
+                return not self.pool.is_current(worker, epoch)
+            case StopRequested():
+                return self.run is None
+            case DriverStarted() | RunRequested():
+                return False
+
+    def attempt(self, lease: Lease) -> Attempt | None:
+        """Return the open attempt of a lease, or None if the lease is stale."""
+        attempt = self.attempts.get(lease.number)
+        return attempt if attempt is not None and attempt.lease == lease else None
+
+    def score(self, value: float | str | None) -> float | None:
+        """Return a value of the metric as a score: smaller is better, None is no result."""
+        number = finite(value)
+        if number is None:
+            return None
+        return number if self.config.mode == "min" else -number
+
+    def best(self) -> Trial | None:
+        """Return the trial with the best last value of the metric, failed ones excepted; ties go to the older one."""
+        ranked = [
+            (score, trial.id)
+            for trial in self.trials
+            if trial.state is not TrialState.FAILED and (score := self.score(trial.value)) is not None
+        ]
+        return self.trials[min(ranked)[1]] if ranked else None
+
+    def open_attempt_of(self, trial: TrialId) -> Attempt | None:
+        """Return the attempt under which a trial runs, or None."""
+        number = self.open_attempts.get(trial)
+        return None if number is None else self.attempts.get(number)
+
+    def attempts_of(self, worker: WorkerId) -> list[Attempt]:
+        """Return the open attempts of a worker, those that only wait for their checkpoint included."""
+        return [attempt for attempt in self.attempts.values() if attempt.lease.worker == worker]

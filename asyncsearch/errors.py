@@ -1,0 +1,127 @@
+"""Every error that asyncsearch raises on purpose, in one tree.
+
+    AsyncSearchError
+    ├── UsageError                 the caller asked for something that cannot be (also a ValueError)
+    │   ├── SpaceError             a search space, domain, constraint or initial point is malformed
+    │   ├── ResourceError          resources, rungs or the number of trials do not fit together
+    │   ├── StudyExistsError       the store already holds a study; offers ``resume``
+    │   ├── StudyNotFoundError     the store holds no study
+    │   ├── NotPicklableError      the trainable, or something it captures, cannot be sent to a worker
+    │   ├── CannotPauseError       the scheduler pauses trials, the trainable cannot be paused
+    │   ├── MetricNotReportedError the trial finished and never reported the study's metric
+    │   └── NoTrialsError          asked for the best of no finished trials
+    ├── ClusterError               the cluster cannot run the search as asked
+    │   ├── NotEnoughSlotsError    fewer task slots than workers
+    │   ├── UnsupportedSparkError  this kind of Spark session cannot be used
+    │   ├── PackagesDifferError    executors run another Python or other packages than the driver
+    │   └── WorkersLostError       workers were lost more often than the study allows
+    ├── StoreError                 the store cannot be read or written
+    │   ├── StoreLockedError       another driver has the study open
+    │   └── JournalDamagedError    the journal is damaged elsewhere than at its end
+    ├── ProtocolError              a message broke the contract in ``rpc/``
+    │   ├── StaleLeaseError        the lease is no longer the licence for this work
+    │   ├── UnauthenticatedError   wrong or missing token
+    │   └── DisconnectedError      the server cannot be reached any more
+    └── InternalError              our own bug
+        └── InvalidTransitionError a trial was moved along an edge that the transition table does not have
+
+Every message says what happened, to which id, and what to do next.
+"""
+
+from __future__ import annotations
+
+
+class AsyncSearchError(Exception):
+    """Base of all errors raised on purpose by asyncsearch."""
+
+
+class UsageError(AsyncSearchError, ValueError):
+    """The caller asked for something that cannot be."""
+
+
+class SpaceError(UsageError):
+    """A search space, domain, constraint or initial point is malformed."""
+
+
+class ResourceError(UsageError):
+    """Resources, rungs or the number of trials do not fit together."""
+
+
+class StudyExistsError(UsageError):
+    """The store already holds a study."""
+
+
+class StudyNotFoundError(UsageError):
+    """The store holds no study."""
+
+
+class NotPicklableError(UsageError):
+    """The trainable, or something that it captures, cannot be sent to a worker."""
+
+
+class CannotPauseError(UsageError):
+    """The scheduler pauses trials and the trainable cannot be paused."""
+
+
+class MetricNotReportedError(UsageError):
+    """A trial finished and never reported the study's metric."""
+
+
+class NoTrialsError(UsageError):
+    """A result was asked for of which there is none yet."""
+
+
+class ClusterError(AsyncSearchError):
+    """The cluster cannot run the search as asked."""
+
+
+class NotEnoughSlotsError(ClusterError):
+    """The cluster has fewer task slots than the study wants workers."""
+
+
+class UnsupportedSparkError(ClusterError):
+    """This kind of Spark session cannot be used."""
+
+
+class PackagesDifferError(ClusterError):
+    """Executors run another Python or other packages than the driver."""
+
+
+class WorkersLostError(ClusterError):
+    """Workers were lost more often than the study allows."""
+
+
+class StoreError(AsyncSearchError):
+    """The store cannot be read or written."""
+
+
+class StoreLockedError(StoreError):
+    """Another driver has the study open."""
+
+
+class JournalDamagedError(StoreError):
+    """The journal is damaged elsewhere than at its end."""
+
+
+class ProtocolError(AsyncSearchError):
+    """A message broke the contract in ``rpc/``."""
+
+
+class StaleLeaseError(ProtocolError):
+    """The lease is no longer the licence for this work."""
+
+
+class UnauthenticatedError(ProtocolError):
+    """The token is wrong or missing."""
+
+
+class DisconnectedError(ProtocolError):
+    """The server cannot be reached any more."""
+
+
+class InternalError(AsyncSearchError):
+    """A bug in asyncsearch itself."""
+
+
+class InvalidTransitionError(InternalError):
+    """A trial was moved along an edge that the transition table does not have."""

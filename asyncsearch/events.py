@@ -1,0 +1,134 @@
+"""Facts, past tense: all that ``StudyState`` is ever told. Each is one half of a journal record.
+
+Rule 1: an event carries what happened, never what to do about it.
+Rule 2: fields are only ever added, with a default; released journals are read for ever.
+"""
+
+from __future__ import annotations
+
+import enum
+
+import msgspec
+
+from asyncsearch.ids import CheckpointRef, Lease, WorkerId
+from asyncsearch.trial import Metrics
+
+
+class Outcome(enum.Enum):
+    """How the training of a lane ended, as its runner saw it."""
+
+    REACHED = "REACHED"
+    """It arrived at the stop of its last stage and was unwound there, to be paused."""
+    RETURNED = "RETURNED"
+    """The user's code came to its own end."""
+    STOPPED = "STOPPED"
+    """It was told to stop, and did."""
+    FAILED = "FAILED"
+    """It raised, reported nonsense, exited, crashed, hung, or did not heed a stop."""
+
+
+class Event(msgspec.Struct, frozen=True, tag_field="kind"):
+    """Base of all events."""
+
+
+class DriverStarted(Event, frozen=True, tag="driver_started"):
+    """A driver opened the study; every lease that an earlier one gave is void."""
+
+    version: str
+    """Version of asyncsearch that writes from here on."""
+
+
+class RunRequested(Event, frozen=True, tag="run_requested"):
+    """Somebody called ``run``: search until ``num_trials`` trials exist and none has anything left to train."""
+
+    num_trials: int | None
+    """Global total, earlier runs of the study included; None: until the searcher is exhausted."""
+    parallelism: int
+    """Number of workers, from 1."""
+
+
+class WorkerAttached(Event, frozen=True, tag="worker_attached"):
+    """A worker opened its stream and is ready for work."""
+
+    worker: WorkerId
+    epoch: int
+    host: str = ""
+    pid: int = 0
+
+
+class WorkerLost(Event, frozen=True, tag="worker_lost"):
+    """A worker is gone for good: its process ended, its job failed, or it was silent too long."""
+
+    worker: WorkerId
+    epoch: int
+    reason: str
+
+
+class Reported(Event, frozen=True, tag="reported"):
+    """A lane reported metrics."""
+
+    lease: Lease
+    resource: int
+    """Units of training done when the metrics were measured, from 1."""
+    metrics: Metrics
+    lane: int = 0
+
+
+class TrainingEnded(Event, frozen=True, tag="training_ended"):
+    """A lane trains no more and its worker is free; a checkpoint may still be on its way."""
+
+    lease: Lease
+    outcome: Outcome
+    resource: int
+    """Units of training done, from 0."""
+    checkpoint_resource: int | None = None
+    """Resource of the checkpoint that was saved locally and will be committed; None: none will be."""
+    error: str = ""
+    """What went wrong, with the traceback or the last lines, when ``outcome`` is FAILED."""
+    error_kind: str = ""
+    """Name of the exception, or ``exit``, ``signal``, ``timeout``, ``unheeded_stop``, ``cannot_pause``, ``bad_report``, ``no_report``, ``checkpoint``."""
+    lane: int = 0
+
+
+class CheckpointCommitted(Event, frozen=True, tag="checkpoint_committed"):
+    """A checkpoint is durable in the store."""
+
+    lease: Lease
+    checkpoint: CheckpointRef
+    size_bytes: int = 0
+    lane: int = 0
+
+
+class CheckpointFailed(Event, frozen=True, tag="checkpoint_failed"):
+    """A checkpoint that was saved locally could not be made durable."""
+
+    lease: Lease
+    checkpoint: CheckpointRef
+    error: str
+    lane: int = 0
+
+
+class TrialTimedOut(Event, frozen=True, tag="trial_timed_out"):
+    """An attempt ran longer than ``trial_timeout``."""
+
+    lease: Lease
+
+
+class StopRequested(Event, frozen=True, tag="stop_requested"):
+    """The run should end now: interrupted, out of time, or an error that concerns all trials. The study can be continued."""
+
+    reason: str
+
+
+AnyEvent = (
+    DriverStarted
+    | RunRequested
+    | WorkerAttached
+    | WorkerLost
+    | Reported
+    | TrainingEnded
+    | CheckpointCommitted
+    | CheckpointFailed
+    | TrialTimedOut
+    | StopRequested
+)

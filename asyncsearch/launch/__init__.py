@@ -1,0 +1,1 @@
+"""Backends: how workers are started."""

@@ -1,0 +1,34 @@
+"""How numbers that JSON does not have are spelled, and back."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+_SPELLED = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+
+
+def spell(value: float) -> float | str:
+    """Return ``value``, or its name when it is not finite."""
+    if math.isfinite(value):
+        return value
+    if math.isnan(value):
+        return "NaN"
+    return "Infinity" if value > 0 else "-Infinity"
+
+
+def unspell(value: float | str) -> float:
+    """Return the number that ``spell`` was given."""
+    return _SPELLED[value] if isinstance(value, str) else value
+
+
+def spell_all(metrics: Mapping[str, float]) -> dict[str, float | str]:
+    """Spell every value of a mapping of metrics."""
+    return {name: spell(value) for name, value in metrics.items()}
+
+
+def finite(value: float | str | None) -> float | None:
+    """Return the value if it is a finite number, else None: NaN and infinities count as no result."""
+    if value is None or isinstance(value, str) or not math.isfinite(value):
+        return None
+    return value

@@ -1,0 +1,1 @@
+"""The search plan: what was asked for, what is trained, what is left."""

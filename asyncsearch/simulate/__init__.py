@@ -1,0 +1,1 @@
+"""The engine on a virtual clock with scripted workers."""

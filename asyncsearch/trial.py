@@ -1,0 +1,82 @@
+"""A trial: one configuration, how far it is trained, and what is known of it."""
+
+from __future__ import annotations
+
+import enum
+from typing import Any
+
+import msgspec
+
+from asyncsearch.ids import CheckpointRef, NodeKey, TrialId, trial_name
+
+Params = dict[str, Any]
+"""Name of a parameter -> its value: JSON scalars, lists, or nested dictionaries of the same."""
+
+Metrics = dict[str, float | str]
+"""Name of a metric -> its value; what JSON has no number for is spelled ``"NaN"``, ``"Infinity"``, ``"-Infinity"``."""
+
+
+class TrialState(enum.Enum):
+    """Where a trial stands. The legal moves between states are in ``asyncsearch.engine.transitions``."""
+
+    WAITING = "WAITING"
+    """Has something to train and no worker: new, promoted, or its worker was lost."""
+    RUNNING = "RUNNING"
+    """A worker holds its lease, until the outcome and the wanted checkpoint are known."""
+    PAUSED = "PAUSED"
+    """Reached its target with a durable checkpoint; the scheduler may promote it."""
+    COMPLETED = "COMPLETED"
+    """Trained to the end."""
+    STOPPED = "STOPPED"
+    """Ended early because it was not worth finishing."""
+    FAILED = "FAILED"
+    """Ended by an error more often than ``max_failures`` allows."""
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the trial can never run again."""
+        return self in _FINISHED
+
+
+_FINISHED = frozenset({TrialState.COMPLETED, TrialState.STOPPED, TrialState.FAILED})
+
+
+class Trial(msgspec.Struct):
+    """What the engine knows of one trial. Only ``StudyState`` changes it; everybody else reads."""
+
+    id: TrialId
+    params: Params
+    node: NodeKey
+    """The plan node under which its checkpoints stand."""
+    state: TrialState = TrialState.WAITING
+    target: int | None = None
+    """Resource up to which it should train now; None: until its function returns."""
+    resource: int = 0
+    """Highest resource reported so far, in units of training done."""
+    value: float | None = None
+    """The metric as last reported, in the user's own sign; None while nothing finite was reported."""
+    value_resource: int = 0
+    """Resource at which ``value`` was reported."""
+    best: float | None = None
+    """The best finite value of the metric reported so far, in the user's own sign."""
+    best_resource: int = 0
+    """Resource at which ``best`` was reported."""
+    checkpoint: CheckpointRef | None = None
+    """The newest durable checkpoint."""
+    failures: int = 0
+    """Attempts that ended by an error of the trial itself."""
+    losses: int = 0
+    """Attempts that ended because the worker was lost."""
+    reason: str = ""
+    """Why it is in its state, in words."""
+    trained: int = 0
+    """Units of training done for it on all attempts, repeated ones included."""
+    started_s: float | None = None
+    """Driver's clock when it first got a worker, in seconds since 1970."""
+    ended_s: float | None = None
+    """Driver's clock when it finished, in seconds since 1970."""
+
+    @property
+    def name(self) -> str:
+        """The name that people see."""
+        return trial_name(self.id)
