@@ -1,0 +1,7 @@
+"""Searchers propose configurations."""
+
+from asyncsearch.searchers.base import Searcher, SearcherState
+from asyncsearch.searchers.grid import GridSearch
+from asyncsearch.searchers.random import RandomSearch
+
+__all__ = ["GridSearch", "RandomSearch", "Searcher", "SearcherState"]

@@ -1,0 +1,113 @@
+"""A lattice: every combination of listed values that conditions allow, each once, found by its index.
+
+Rule 1: pure. Rule 2: nothing is as long as the lattice. An index is taken apart digit by digit, the last parameter
+being the fastest; how many combinations lie below a digit is counted once for each set of open conditions that hold.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
+from typing import Any
+
+from asyncsearch.space import Condition, Space
+from asyncsearch.space.values import identity
+
+_Key = tuple[int, tuple[bool, ...]]
+
+
+class Lattice:
+    """The combinations of ``values`` (dotted name -> values, for every parameter) in the order of ``space.order``."""
+
+    def __init__(self, space: Space, values: Mapping[str, Sequence[Any]]) -> None:
+        self._space = space
+        self._values = values
+        # A parameter of one value that always exists is no digit; there may be hundreds of such constants.
+        fixed = [name for name in space.order if len(values[name]) == 1 and not space.parameters[name].conditions]
+        self._fixed = {name: values[name][0] for name in fixed}
+        self._names = [name for name in space.order if name not in self._fixed]
+        self._open = [_open_conditions(space, self._names[at:]) for at in range(len(self._names) + 1)]
+        parents = [{condition.parent for condition in conditions} for conditions in self._open]
+        self._decides = [name in parents[at + 1] for at, name in enumerate(self._names)]
+        self._sizes: dict[_Key, int] = {}
+        self._starts: dict[_Key, list[int]] = {}
+        self.size = self._size(0, self._fixed)
+        """Number of combinations."""
+
+    def at(self, index: int) -> dict[str, Any]:
+        """Return the combination at an index from 0 to ``size - 1``: dotted name -> value, of what is active."""
+        flat = dict(self._fixed)
+        for at, name in enumerate(self._names):
+            if self._space.is_active(name, flat):
+                digit, index = self._split(at, flat, index)
+                flat[name] = self._values[name][digit]
+        return flat
+
+    def index(self, flat: Mapping[str, Any]) -> int | None:
+        """Return the index of a valid configuration; None: it is not in the lattice."""
+        found = 0
+        known = dict(self._fixed)
+        for at, name in enumerate(self._names):
+            if self._space.is_active(name, known):
+                digit = _find(self._values[name], flat[name])
+                if digit is None:
+                    return None
+                found += self._start(at, known, digit)
+                known[name] = flat[name]
+        return found
+
+    def _size(self, at: int, flat: Mapping[str, Any]) -> int:
+        """Return how many combinations of the parameters from position ``at`` on there are after ``flat``."""
+        # A loop over what is absent: recursion over hundreds of conditional parameters would overflow the stack.
+        while at < len(self._names) and not self._space.is_active(self._names[at], flat):
+            at += 1
+        if at == len(self._names):
+            return 1
+        key = self._key(at, flat)
+        if key not in self._sizes:
+            self._sizes[key] = self._count(at, flat)
+        return self._sizes[key]
+
+    def _count(self, at: int, flat: Mapping[str, Any]) -> int:
+        if self._decides[at]:
+            return self._all_starts(at, flat)[-1]
+        return len(self._values[self._names[at]]) * self._size(at + 1, flat)
+
+    def _split(self, at: int, flat: Mapping[str, Any], index: int) -> tuple[int, int]:
+        """Return the digit at a position and the index that is left for the positions after it."""
+        if not self._decides[at]:
+            return divmod(index, self._size(at + 1, flat))
+        starts = self._all_starts(at, flat)
+        digit = bisect.bisect_right(starts, index) - 1
+        return digit, index - starts[digit]
+
+    def _start(self, at: int, flat: Mapping[str, Any], digit: int) -> int:
+        if not self._decides[at]:
+            return digit * self._size(at + 1, flat)
+        return self._all_starts(at, flat)[digit]
+
+    def _all_starts(self, at: int, flat: Mapping[str, Any]) -> list[int]:
+        """Return the first index of each digit of a parent, and behind them the number of all."""
+        key = self._key(at, flat)
+        if key not in self._starts:
+            name = self._names[at]
+            sizes = (self._size(at + 1, {**flat, name: value}) for value in self._values[name])
+            self._starts[key] = list(accumulate(sizes, initial=0))
+        return self._starts[key]
+
+    def _key(self, at: int, flat: Mapping[str, Any]) -> _Key:
+        return at, tuple(condition.holds(flat) for condition in self._open[at])
+
+
+def _open_conditions(space: Space, names: Sequence[str]) -> tuple[Condition, ...]:
+    return tuple(dict.fromkeys(condition for name in names for condition in space.parameters[name].conditions))
+
+
+def _find(values: Sequence[Any], value: Any) -> int | None:
+    """Return the position of a value; long sequences are of ascending numbers."""
+    if isinstance(values, tuple):
+        same = identity(value)
+        return next((at for at, other in enumerate(values) if identity(other) == same), None)
+    at = bisect.bisect_left(values, value)
+    return at if at < len(values) and values[at] == value else None

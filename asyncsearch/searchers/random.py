@@ -1,0 +1,44 @@
+"""Random search: every proposal is drawn from the space on its own.
+
+Rule 1: pure. Proposal i is a function of (seed, i) and of nothing else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from asyncsearch.randomness import generator
+from asyncsearch.searchers.base import Searcher, SearcherState
+from asyncsearch.space import Space
+from asyncsearch.trial import Params
+
+_PURPOSE = "searchers.random"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RandomSearch(Searcher):
+    """Proposes the initial points of the space, then draws without end."""
+
+    def begin(self, space: Space, seed: int) -> RandomState:
+        state = RandomState(space, seed)
+        # Constraints that reject everything are an error before a worker starts, not in the middle of a search.
+        state.propose(len(space.initial))
+        return state
+
+    def describe(self) -> str:
+        return "RandomSearch()"
+
+
+class RandomState(SearcherState):
+    """Keeps nothing but its arguments, so there is nothing to snapshot."""
+
+    def __init__(self, space: Space, seed: int) -> None:
+        self._space = space
+        self._seed = seed
+        self._initial = space.initial
+
+    def propose(self, number: int) -> Params:
+        source = generator(self._seed, _PURPOSE, number)
+        if number < len(self._initial):
+            return self._space.complete(self._initial[number], source)
+        return self._space.sample(source)

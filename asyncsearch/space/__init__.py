@@ -1,0 +1,41 @@
+"""Search spaces: domains, conditions, constraints, and ``Space``, which holds them.
+
+    values.py         what a value may be: JSON; how it is compared and shown
+    conditions.py     where a parameter exists
+    domains.py        Domain, choice, constant        spacing.py  what domains of numbers share
+    floats.py         uniform, loguniform, quniform   integers.py randint, lograndint
+    tree.py           nested mappings <-> dotted names
+    dependencies.py   conditions across a space       constraints.py  the user's functions of params
+    search_space.py   Space
+
+Everything here is pure: randomness comes from the generator that a method is given.
+"""
+
+from asyncsearch.space.conditions import Condition
+from asyncsearch.space.constraints import Constraint
+from asyncsearch.space.domains import Choice, Constant, Domain, choice, constant
+from asyncsearch.space.floats import LogUniform, QUniform, Uniform, loguniform, quniform, uniform
+from asyncsearch.space.integers import LogRandInt, RandInt, lograndint, randint
+from asyncsearch.space.search_space import MAX_CANDIDATES, Space
+
+__all__ = [
+    "MAX_CANDIDATES",
+    "Choice",
+    "Condition",
+    "Constant",
+    "Constraint",
+    "Domain",
+    "LogRandInt",
+    "LogUniform",
+    "QUniform",
+    "RandInt",
+    "Space",
+    "Uniform",
+    "choice",
+    "constant",
+    "lograndint",
+    "loguniform",
+    "quniform",
+    "randint",
+    "uniform",
+]

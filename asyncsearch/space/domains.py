@@ -1,0 +1,233 @@
+"""What a domain is, and the two without numbers: ``choice`` and ``constant``.
+
+Rule 1: pure; all randomness comes from the generator that ``sample`` is given.
+Rule 2: frozen and comparable; ``repr`` is the call that makes the domain.
+"""
+
+from __future__ import annotations
+
+import abc
+import difflib
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from asyncsearch.errors import SpaceError
+from asyncsearch.randomness import below
+from asyncsearch.space.conditions import (
+    Condition,
+    conditions_to_json,
+    merge_conditions,
+    parse_conditions,
+    show_conditions,
+)
+from asyncsearch.space.values import a_type, copy_plain, identity, plain, show
+
+
+@dataclass(frozen=True, repr=False)
+class Domain(abc.ABC):
+    """The values that one parameter may have, and where the parameter exists at all."""
+
+    kind: ClassVar[str]
+    """Name of the function that makes it."""
+
+    conditions: tuple[Condition, ...] = field(default=(), kw_only=True)
+    """All must hold for the parameter to exist; one for each parent."""
+
+    @property
+    @abc.abstractmethod
+    def size(self) -> int | None:
+        """How many values it has; None: it is continuous."""
+
+    @abc.abstractmethod
+    def sample(self, generator: np.random.Generator) -> Any:
+        """Draw a value."""
+
+    @abc.abstractmethod
+    def accept(self, value: Any) -> Any:
+        """Return ``value`` as the plain value that it stands for.
+
+        Raises:
+            SpaceError: the domain has no such value; says the rule and what to write instead.
+        """
+
+    @abc.abstractmethod
+    def grid(self, points: int | None) -> Sequence[Any]:
+        """Return its values, ascending where they have an order: all, or ``points`` (at least 1) evenly spaced ones.
+
+        Callers look at ``size`` first: None for ``points`` needs a size below ``sys.maxsize``.
+        """
+
+    @abc.abstractmethod
+    def arguments(self) -> dict[str, Any]:
+        """Return the arguments that make it, as JSON values."""
+
+    def when(self, **conditions: Any) -> Self:
+        """Return a copy that exists only where the named parameters have the given values.
+
+        A tuple means any of its values; all conditions must hold, those of former calls too. Names are written
+        in full: ``randint(1, 4).when(**{"model.kind": ("cnn", "rnn")})``. Elsewhere the parameter is absent.
+
+        Raises:
+            SpaceError: no condition, an empty tuple, or conditions that exclude each other.
+        """
+        return replace(self, conditions=merge_conditions(self.conditions, parse_conditions(conditions)))
+
+    def contains(self, value: Any) -> bool:
+        """Return whether ``accept`` takes the value."""
+        try:
+            self.accept(value)
+        except SpaceError:
+            return False
+        return True
+
+    def call(self) -> str:
+        """Return the call that makes it, without conditions."""
+        return f"{self.kind}({', '.join(map(repr, self.arguments().values()))})"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a description as JSON values."""
+        described = {"kind": self.kind, **self.arguments()}
+        return {**described, "when": conditions_to_json(self.conditions)} if self.conditions else described
+
+    def __repr__(self) -> str:
+        return self.call() + show_conditions(self.conditions)
+
+
+@dataclass(frozen=True, repr=False)
+class Choice(Domain):
+    """One of several JSON values, each equally likely."""
+
+    kind = "choice"
+    values: tuple[Any, ...] = field(compare=False)
+    identities: tuple[Hashable, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        if not self.values:
+            raise SpaceError("choice() is empty: give it at least one value, e.g. choice('relu', 'gelu').")
+        values = tuple(_choice_value(value) for value in self.values)
+        identities = tuple(map(identity, values))
+        _refuse_duplicates(values, identities)
+        object.__setattr__(self, "values", values)
+        object.__setattr__(self, "identities", identities)
+
+    @property
+    def size(self) -> int:
+        return len(self.values)
+
+    def sample(self, generator: np.random.Generator) -> Any:
+        return copy_plain(self.values[below(generator, len(self.values))])
+
+    def accept(self, value: Any) -> Any:
+        try:
+            return copy_plain(self.values[self.identities.index(identity(plain(value)))])
+        except ValueError:
+            # SpaceError is a ValueError too: what is no JSON value is none of the choices either.
+            raise SpaceError(f"{show(value)} is none of {self._shown()}{_similar(value, self.values)}") from None
+
+    def grid(self, points: int | None) -> Sequence[Any]:
+        return self.values
+
+    def arguments(self) -> dict[str, Any]:
+        return {"values": copy_plain(list(self.values))}
+
+    def call(self) -> str:
+        # choice([1, 2]) would mean two values.
+        single_list = self.size == 1 and isinstance(self.values[0], list)
+        return f"choice({list(self.values)!r})" if single_list else f"choice({', '.join(map(repr, self.values))})"
+
+    def _shown(self) -> str:
+        return self.call() if self.size <= 20 else f"the {self.size} values of choice({self.values[0]!r}, ...)"
+
+
+@dataclass(frozen=True, repr=False)
+class Constant(Domain):
+    """One JSON value that every trial has."""
+
+    kind = "constant"
+    value: Any = field(compare=False)
+    identity: Hashable = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "value", plain(self.value))
+        object.__setattr__(self, "identity", identity(self.value))
+
+    @property
+    def size(self) -> int:
+        return 1
+
+    def sample(self, generator: np.random.Generator) -> Any:
+        return copy_plain(self.value)
+
+    def accept(self, value: Any) -> Any:
+        if identity(plain(value)) != self.identity:
+            raise SpaceError(f"{show(value)} is not the constant {self.value!r}: write that, or make it a choice().")
+        return copy_plain(self.value)
+
+    def grid(self, points: int | None) -> Sequence[Any]:
+        return (self.value,)
+
+    def arguments(self) -> dict[str, Any]:
+        return {"value": copy_plain(self.value)}
+
+
+def choice(*values: Any) -> Choice:
+    """Return a domain of the given JSON values, each equally likely.
+
+    The values are arguments, or one list or tuple: ``choice("relu", "gelu")``, ``choice([16, 32, 64])``. Lists and
+    dictionaries may be values; tuples among the values come out as lists.
+
+    Raises:
+        SpaceError: no values, one of them twice (1 and 1.0 are the same), or what is not a JSON value: name such an
+            object by a string and look it up in the trainable.
+    """
+    if len(values) == 1 and isinstance(values[0], list | tuple):
+        values = tuple(values[0])
+    elif len(values) == 1 and isinstance(values[0], range | set | frozenset | np.ndarray):
+        raise SpaceError(f"choice({show(values[0])}) is given {a_type(values[0])}: {_unpacked(values[0])}.")
+    return Choice(values)
+
+
+def constant(value: Any) -> Constant:
+    """Return a domain of one JSON value; needed only for lists and dictionaries and for ``when``.
+
+    Raises:
+        SpaceError: JSON has no such value.
+    """
+    return Constant(value)
+
+
+def _choice_value(value: Any) -> Any:
+    if isinstance(value, Domain):
+        raise SpaceError(
+            f"choice(..., {value!r}) has a domain among its values: make it a parameter of its own, "
+            "with .when(...) for the choice that it belongs to."
+        )
+    try:
+        return plain(value)
+    except SpaceError as error:
+        raise SpaceError(f"choice(...): {error}") from None
+
+
+def _refuse_duplicates(values: tuple[Any, ...], identities: tuple[Hashable, ...]) -> None:
+    seen: dict[Hashable, Any] = {}
+    for value, same in zip(values, identities, strict=True):
+        if same in seen:
+            raise SpaceError(f"choice(...) has {seen[same]!r} and {value!r}, the same value twice: write it once.")
+        seen[same] = value
+
+
+def _unpacked(values: Any) -> str:
+    if isinstance(values, range):
+        return f"write choice(*{values})"
+    if isinstance(values, np.ndarray):
+        return "write choice(*array.tolist())"
+    return "a set has no order, write choice(*sorted(values))"
+
+
+def _similar(value: Any, values: tuple[Any, ...]) -> str:
+    names = [item for item in values if isinstance(item, str)]
+    close = difflib.get_close_matches(value, names, 1) if isinstance(value, str) else []
+    return f"; did you mean {close[0]!r}?" if close else ": write one of them."

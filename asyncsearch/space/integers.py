@@ -1,0 +1,97 @@
+"""Domains of integers: ``randint`` and ``lograndint``; both bounds are included.
+
+Rule 1: pure; all randomness comes from the generator that ``sample`` is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from asyncsearch.errors import SpaceError
+from asyncsearch.randomness import below
+from asyncsearch.space.domains import Domain
+from asyncsearch.space.spacing import bounds_advice, distinct, log_between, parse_arguments, parse_value, shares
+from asyncsearch.space.values import integer
+
+
+@dataclass(frozen=True, repr=False)
+class RandInt(Domain):
+    """Integers from ``low`` to ``high``, both included, each equally likely."""
+
+    kind = "randint"
+    low: int
+    high: int
+
+    def __post_init__(self) -> None:
+        parse_arguments(self, integer, self.arguments())
+        if self.low > self.high:
+            advice = bounds_advice(self.kind, self.low, self.high)
+            raise SpaceError(f"{self.call()}: low must not be above high; {advice}.")
+
+    @property
+    def size(self) -> int:
+        return self.high - self.low + 1
+
+    def sample(self, generator: np.random.Generator) -> int:
+        return self.low + below(generator, self.size)
+
+    def accept(self, value: Any) -> int:
+        result = parse_value(self, integer, value)
+        if not self.low <= result <= self.high:
+            raise SpaceError(f"{result} is outside {self.call()}: write an integer from {self.low} to {self.high}.")
+        return result
+
+    def grid(self, points: int | None) -> Sequence[int]:
+        if points is None or points >= self.size:
+            return range(self.low, self.high + 1)
+        return self._spaced(points)
+
+    def arguments(self) -> dict[str, Any]:
+        return {"low": self.low, "high": self.high}
+
+    def _spaced(self, points: int) -> Sequence[int]:
+        return distinct(self.low + round((self.size - 1) * share) for share in shares(points))
+
+
+@dataclass(frozen=True, repr=False)
+class LogRandInt(RandInt):
+    """Integers from ``low`` to ``high``, both included, k with a likelihood of about 1 / k."""
+
+    kind = "lograndint"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.low < 1:
+            raise SpaceError(f"{self.call()}: low must be 1 or more to have a logarithm; write 1.")
+
+    def sample(self, generator: np.random.Generator) -> int:
+        # Half a step beyond both bounds, so that they get their full share.
+        return self._nearest(log_between(self.low - 0.5, self.high + 0.5, generator.random()))
+
+    def _spaced(self, points: int) -> Sequence[int]:
+        return distinct(self._nearest(log_between(self.low, self.high, float(share))) for share in shares(points))
+
+    def _nearest(self, value: float) -> int:
+        return max(self.low, min(round(value), self.high))
+
+
+def randint(low: int, high: int) -> RandInt:
+    """Return a domain of the integers from ``low`` to ``high``, both included, each equally likely.
+
+    Raises:
+        SpaceError: a bound is not an integer of 64 bits, or low > high.
+    """
+    return RandInt(low, high)
+
+
+def lograndint(low: int, high: int) -> LogRandInt:
+    """Return a domain of the integers from ``low`` to ``high``, both included, k with a likelihood of about 1 / k.
+
+    Raises:
+        SpaceError: a bound is not an integer of 64 bits, low < 1, or low > high.
+    """
+    return LogRandInt(low, high)

@@ -1,0 +1,1 @@
+"""Tests of floor 1: search spaces."""
