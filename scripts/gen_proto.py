@@ -53,9 +53,7 @@ def main() -> int:
         return 0
     if generator != PINNED:
         found = f"grpcio-tools {generator}" if generator else "no grpcio-tools"
-        sys.exit(
-            f"gen_proto: found {found}, need {PINNED}; `bash scripts/setup.sh dev` installs it."
-        )
+        sys.exit(f"gen_proto: found {found}, need {PINNED}; `bash scripts/setup.sh dev` installs it.")
     if not (arguments.root / CONTRACT).is_file():
         sys.exit(f"gen_proto: {arguments.root / CONTRACT} is missing.")
 
