@@ -29,6 +29,7 @@ from asyncsearch.events import (
     CheckpointCommitted,
     CheckpointFailed,
     DriverStarted,
+    Outcome,
     Reported,
     RunRequested,
     StopRequested,
@@ -141,11 +142,12 @@ def _settle(state: StudyState, attempt: Attempt, emit: Emit) -> None:
         case TrialState.FAILED:
             if attempt.end.error_kind == "checkpoint":
                 _lose(state, attempt, verdict.reason, emit)
-            elif verdict.stops_run:
-                emit(MoveTrial(trial.id, TrialState.FAILED, verdict.reason, verdict.detail))
-                _stop(state, verdict.reason, verdict.stops_run, emit)
-            else:
+            elif attempt.end.outcome is Outcome.FAILED and not verdict.stops_run:
                 _fail_or_retry(state, attempt, verdict.reason, verdict.detail, emit)
+            else:
+                emit(MoveTrial(trial.id, TrialState.FAILED, verdict.reason, verdict.detail))
+                if verdict.stops_run:
+                    _stop(state, verdict.reason, verdict.stops_run, emit)
         case TrialState.WAITING:
             emit(MoveTrial(trial.id, TrialState.WAITING, state.stopping or verdict.reason))
         case _:

@@ -1,0 +1,56 @@
+"""Where the lines that trials print go: into the store's logs, and to whoever watches."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from concurrent.futures import Executor
+
+from asyncsearch.errors import StoreError
+from asyncsearch.rpc.messages import LogLine, LogLines
+from asyncsearch.store.base import Store
+
+_log = logging.getLogger(__name__)
+_FLUSH_S = 0.5
+_MAX_SHOWN = 10_000
+
+
+class LogSink:
+    """Collects lines in the loop thread; writes them to the store in another, grouped by trial, twice a second at most."""
+
+    def __init__(self, store: Store, loop: asyncio.AbstractEventLoop, executor: Executor) -> None:
+        self._store, self._loop, self._executor = store, loop, executor
+        self._pending: dict[str, list[str]] = {}
+        self._is_scheduled = False
+        self.shown: deque[tuple[str, LogLine]] = deque(maxlen=_MAX_SHOWN)
+        """The newest lines with the name of their trial, for the display to take from the left; the oldest fall off."""
+
+    def take(self, trial: str, batch: LogLines) -> None:
+        """Take a batch in."""
+        lines = self._pending.setdefault(trial, [])
+        if batch.left_out:
+            lines.append(f"... {batch.left_out} lines were left out here: they came faster than they can be kept ...")
+        for line in batch.lines:
+            lines.append(f"{line.time_s:.3f} {'E' if line.is_stderr else 'O'} {line.text}")
+            self.shown.append((trial, line))
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            self._loop.call_later(_FLUSH_S, self._flush_later)
+
+    def flush(self) -> None:
+        """Write what is pending; blocks."""
+        pending, self._pending = self._pending, {}
+        self._write(pending)
+
+    def _flush_later(self) -> None:
+        self._is_scheduled = False
+        pending, self._pending = self._pending, {}
+        self._executor.submit(self._write, pending)
+
+    def _write(self, pending: dict[str, list[str]]) -> None:
+        for trial, lines in pending.items():
+            try:
+                self._store.append_log(trial, lines)
+            except (StoreError, OSError) as error:
+                _log.warning("The log of %s could not be written: %s", trial, error)

@@ -1,0 +1,352 @@
+"""The driver: the one thread that owns ``StudyState``, tells it what happens, and carries out what it decides.
+
+    messages, losses, deadlines ──> inbox ──> state.handle ──> journal, one sync for all that is waiting
+                                                                   │ durable
+                                     acknowledgements, actions <───┘
+
+Nothing polls: the thread sleeps until a message comes, somebody posts an event, or a deadline is due.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar, assert_never
+
+import msgspec
+
+from asyncsearch.actions import (
+    AnyAction,
+    Assign,
+    CreateTrial,
+    DeleteCheckpoint,
+    DismissWorker,
+    EndProposals,
+    EndRun,
+    LaunchWorker,
+    MoveTrial,
+    Promote,
+    StopRun,
+    StopTraining,
+)
+from asyncsearch.driver.journal import Journal
+from asyncsearch.driver.logs import LogSink
+from asyncsearch.driver.opening import save_snapshot
+from asyncsearch.driver.transport import Transport
+from asyncsearch.engine import snapshot
+from asyncsearch.engine.liveness import Deadlines, Liveness
+from asyncsearch.engine.state import StudyState
+from asyncsearch.errors import StaleLeaseError
+from asyncsearch.events import (
+    AnyEvent,
+    StopRequested,
+    TrainingEnded,
+    TrialTimedOut,
+    WorkerAttached,
+    WorkerLost,
+)
+from asyncsearch.ids import Lease, WorkerId, trial_name, worker_name
+from asyncsearch.rpc.messages import Heartbeat, Hello, LogLines, Refused, WorkerMessage
+from asyncsearch.store.base import Store
+
+_log = logging.getLogger(__name__)
+T = TypeVar("T")
+Worker = tuple[WorkerId, int]
+"""One launch of a worker: its number and epoch."""
+
+
+class DriverSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What the driver, as opposed to the engine, is told. Times in seconds."""
+
+    lease_timeout_s: float = 30.0
+    """A worker that is silent for so long has lost its leases."""
+    trial_timeout_s: float | None = None
+    """An attempt that takes longer fails."""
+    snapshot_every: int = 50_000
+    """Records between two snapshots."""
+
+
+class _Said(msgspec.Struct, frozen=True):
+    """A numbered message of a worker."""
+
+    worker: WorkerId
+    epoch: int
+    number: int
+    message: WorkerMessage
+
+
+class Driver:
+    """Owns a study's state while a run lasts. Public methods may be called from any thread, except those of ``Handler``."""
+
+    def __init__(
+        self,
+        state: StudyState,
+        store: Store,
+        journal: Journal,
+        *,
+        launch: Callable[[WorkerId, int], None],
+        kill: Callable[[WorkerId, int], None],
+        changed: Callable[[], None] = lambda: None,
+        settings: DriverSettings | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """Take over a state that nobody else touches any more.
+
+        Args:
+            launch: starts a worker; called in a thread of its own, may block.
+            kill: ends a worker that is held for lost; likewise.
+            changed: called in the driver's thread after something happened that people may want to see.
+            clock: seconds since 1970.
+        """
+        self.settings = settings or DriverSettings()
+        self.outcome: EndRun | None = None
+        """How the run ended; None while it has not."""
+        self.failure: BaseException | None = None
+        """What broke the driver itself: a journal that cannot be written, or a bug."""
+        self.ended = threading.Event()
+        self._state, self._store, self._journal = state, store, journal
+        self._launch, self._kill, self._changed, self._clock = launch, kill, changed, clock
+        self._transport: Transport | None = None
+        self._now = 0.0
+        self._inbox: list[AnyEvent | _Said] = []
+        self._liveness: Liveness[Worker] = Liveness(self.settings.lease_timeout_s)
+        self._deadlines: Deadlines[Lease] = Deadlines()
+        self._timer: asyncio.TimerHandle | None = None
+        self._snapshot_at = journal.last + self.settings.snapshot_every
+        self._disk = ThreadPoolExecutor(1, "asyncsearch-journal")
+        self._files = ThreadPoolExecutor(1, "asyncsearch-files")
+        self._workers = ThreadPoolExecutor(1, "asyncsearch-launch")
+        self.loop = asyncio.new_event_loop()
+        self._wake = asyncio.Event()
+        self.logs = LogSink(store, self.loop, self._files)
+        self._thread_ended = threading.Event()
+        threading.Thread(target=self._run_loop, name="asyncsearch-driver", daemon=True).start()
+        self._pump_task = asyncio.run_coroutine_threadsafe(self._pump(), self.loop)
+
+    def connect(self, transport: Transport) -> None:
+        """Say how messages reach the workers. Call it before the first event is posted."""
+        self._transport = transport
+
+    def post(self, event: AnyEvent) -> None:
+        """Tell the engine of something."""
+        self.loop.call_soon_threadsafe(self._take, event)
+
+    def lost(self, worker: WorkerId, epoch: int, reason: str) -> None:
+        """Say that a launch of a worker has ended; of one that was dismissed nobody hears."""
+        self.post(WorkerLost(worker, epoch, reason))
+
+    def call(self, function: Callable[[StudyState], T]) -> T:
+        """Return ``function(state)``, called in the driver's thread; it must be quick and keep nothing of the state."""
+        future: Future[T] = Future()
+
+        def answer() -> None:
+            try:
+                future.set_result(function(self._state))
+            except Exception as error:
+                future.set_exception(error)
+
+        self.loop.call_soon_threadsafe(answer)
+        return future.result()
+
+    def stop_after(self, seconds: float, reason: str) -> None:
+        """Ask the run to end ``seconds`` from now, if it has not by then."""
+        self.loop.call_soon_threadsafe(lambda: self.loop.call_later(seconds, self._take, StopRequested(reason)))
+
+    def give_up_after(self, seconds: float) -> None:
+        """Hold every worker for lost ``seconds`` from now, so that a run that was asked to stop ends although some do not answer."""
+        self.loop.call_soon_threadsafe(lambda: self.loop.call_later(seconds, self._give_up))
+
+    def close(self) -> None:
+        """Write everything that is pending, save a snapshot, and end the thread. The state is the caller's again."""
+        asyncio.run_coroutine_threadsafe(self._shut_down(), self.loop).result()
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread_ended.wait()
+        self.loop.close()
+
+    # The loop's thread, from here on.
+
+    def attached(self, hello: Hello, peer: str) -> None:
+        """See ``rpc.server.Handler``."""
+        if not self._state.pool.is_current(hello.worker, hello.epoch):
+            raise StaleLeaseError(
+                f"Launch {hello.epoch} of {worker_name(hello.worker)} is over: it was silent too long, was replaced, or the run ended."
+            )
+        self._liveness.heard((hello.worker, hello.epoch), self._time())
+        self._take(WorkerAttached(hello.worker, hello.epoch, hello.host, hello.pid))
+
+    def received(self, worker: WorkerId, epoch: int, number: int, message: WorkerMessage) -> None:
+        """See ``rpc.server.Handler``."""
+        self._liveness.heard((worker, epoch), self._time())
+        if not isinstance(message, Heartbeat):
+            self._inbox.append(_Said(worker, epoch, number, message))
+            self._wake.set()
+
+    def detached(self, worker: WorkerId, epoch: int) -> None:
+        """A broken stream means nothing yet: the worker may attach again before its lease times out."""
+
+    def _run_loop(self) -> None:
+        asyncio.set_event_loop(self.loop)
+        try:
+            self.loop.run_forever()
+        finally:
+            self._thread_ended.set()
+
+    def _time(self) -> float:
+        """A clock that a correction of the system's time cannot turn back."""
+        self._now = max(self._now, self._clock())
+        return self._now
+
+    def _take(self, event: AnyEvent) -> None:
+        self._inbox.append(event)
+        self._wake.set()
+
+    async def _pump(self) -> None:
+        try:
+            while True:
+                await self._wake.wait()
+                self._wake.clear()
+                batch, self._inbox = self._inbox, []
+                await self._process(batch)
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:
+            _log.exception("The driver of the study stops: what it cannot make durable it must not do.")
+            self.failure = error
+            self.ended.set()
+            self._changed()
+
+    async def _process(self, batch: list[AnyEvent | _Said]) -> None:
+        lines: list[bytes] = []
+        todo: list[AnyAction] = []
+        said: dict[Worker, int] = {}
+        for item in batch:
+            event = self._event_of(item, said)
+            if event is None or self._state.is_stale(event):
+                continue
+            self._forget(event)
+            now = self._time()
+            actions = self._state.handle(event, now)
+            lines.append(self._journal.encode(event, actions, now))
+            todo.extend(actions)
+        if lines:
+            await self.loop.run_in_executor(self._disk, self._journal.append, b"".join(lines))
+        for (worker, epoch), number in said.items():
+            self._require_transport().acknowledge(worker, epoch, number)
+        for action in todo:
+            self._carry_out(action)
+        self._arm()
+        if self._journal.last >= self._snapshot_at:
+            await self._snapshot()
+        self._changed()
+
+    def _event_of(self, item: AnyEvent | _Said, said: dict[Worker, int]) -> AnyEvent | None:
+        """Return the event in an item of the inbox; log lines are no events, and stale leases are refused."""
+        if not isinstance(item, _Said):
+            return item
+        said[item.worker, item.epoch] = item.number
+        message = item.message
+        if isinstance(message, Hello | Heartbeat):
+            return None
+        attempt = self._state.attempt(message.lease)
+        if isinstance(message, LogLines):
+            if attempt is not None:
+                self.logs.take(trial_name(attempt.trial), message)
+            return None
+        if attempt is None or message.lease.worker != item.worker or message.lease.epoch != item.epoch:
+            refusal = Refused(message.lease, f"{message.lease} is not current any more")
+            self._require_transport().send(item.worker, item.epoch, refusal)
+            return None
+        return message
+
+    def _forget(self, event: AnyEvent) -> None:
+        if isinstance(event, WorkerLost):
+            self._liveness.forget((event.worker, event.epoch))
+            self._require_transport().disconnect(event.worker, event.epoch, event.reason)
+            self._workers.submit(self._kill, event.worker, event.epoch)
+        elif isinstance(event, TrainingEnded):
+            self._deadlines.call_off(event.lease)
+
+    def _carry_out(self, action: AnyAction) -> None:
+        match action:
+            case Assign():
+                lease = action.work.lease
+                if self.settings.trial_timeout_s is not None:
+                    self._deadlines.set(lease, self._time() + self.settings.trial_timeout_s)
+                self._require_transport().send(lease.worker, lease.epoch, action)
+            case StopTraining():
+                self._require_transport().send(action.lease.worker, action.lease.epoch, action)
+            case DismissWorker():
+                self._liveness.forget((action.worker, action.epoch))
+                self._require_transport().send(action.worker, action.epoch, action)
+            case LaunchWorker():
+                self._workers.submit(self._try_launch, action.worker, action.epoch)
+            case DeleteCheckpoint():
+                self._files.submit(self._try_delete, action)
+            case EndRun():
+                self.outcome = action
+                self.ended.set()
+            case CreateTrial() | Promote() | MoveTrial() | EndProposals() | StopRun():
+                pass
+            case _:
+                assert_never(action)
+
+    def _try_launch(self, worker: WorkerId, epoch: int) -> None:
+        try:
+            self._launch(worker, epoch)
+        except Exception as error:
+            _log.warning("%s, epoch %d, could not be launched.", worker_name(worker), epoch, exc_info=True)
+            self.lost(worker, epoch, f"it could not be launched: {error}")
+
+    def _try_delete(self, action: DeleteCheckpoint) -> None:
+        try:
+            self._store.delete(action.checkpoint)
+        except Exception as error:
+            _log.warning("Checkpoint %s could not be deleted: %s. The next run sweeps it.", action.checkpoint, error)
+
+    def _arm(self) -> None:
+        """Set one timer to the earliest thing that is due."""
+        due = [when for when in (self._liveness.next_deadline(), self._deadlines.next_deadline()) if when is not None]
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self.loop.call_later(max(0.0, min(due) - self._time()), self._on_timer) if due else None
+
+    def _on_timer(self) -> None:
+        now = self._time()
+        self._timer = None
+        for (worker, epoch), silence_s in self._liveness.overdue(now):
+            self._liveness.forget((worker, epoch))
+            self._take(WorkerLost(worker, epoch, f"it was silent for {silence_s:.0f} s"))
+        for lease in self._deadlines.expired(now):
+            self._take(TrialTimedOut(lease))
+        if not self._inbox:
+            self._arm()
+
+    def _give_up(self) -> None:
+        for slot in self._state.pool.alive():
+            self._take(WorkerLost(slot.worker, slot.epoch, "it did not stop in time"))
+
+    async def _snapshot(self) -> None:
+        self._snapshot_at = self._journal.last + self.settings.snapshot_every
+        data = snapshot.encode(self._state, self._journal.last)
+        await self.loop.run_in_executor(self._files, save_snapshot, self._store, data, self._journal.last)
+
+    async def _shut_down(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._pump_task.cancel()
+        if self._inbox and self.failure is None:
+            await self._process(self._inbox)
+        self.logs.flush()
+        if self.failure is None:
+            await self._snapshot()
+        for executor in (self._workers, self._files, self._disk):
+            executor.shutdown(wait=True)
+        self._journal.close()
+
+    def _require_transport(self) -> Transport:
+        assert self._transport is not None, "connect() comes before the first event"
+        return self._transport

@@ -1,0 +1,107 @@
+"""Opening a study: what the store holds becomes a state again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from asyncsearch.engine import snapshot as snapshots
+from asyncsearch.engine.journal import Record, SegmentReader
+from asyncsearch.engine.state import StudyState
+from asyncsearch.store.base import Store
+
+STUDY_FILE = "study.json"
+BUNDLE_FILE = "bundle.bin"
+_KEPT_SNAPSHOTS = 2
+
+
+class StudyFile(msgspec.Struct, frozen=True, kw_only=True):
+    """What ``study.json`` says: what the study is, for people, for ``show`` and to compare at ``resume``."""
+
+    format: int = 1
+    name: str
+    metric: str
+    mode: str
+    seed: int
+    version: str = ""
+    space: list[str]
+    """One line a parameter."""
+    searcher: str
+    scheduler: str
+    max_resource: int | None = None
+    trainable: str = ""
+    """Name of the function or class."""
+    fingerprint: str = ""
+    """Hash of the bundle; resuming with another trainable is said."""
+    bundle_sha256: str = ""
+    """Of ``bundle.bin``; a bundle that was changed behind our back is not unpickled."""
+    asyncsearch: str = ""
+    """Version that created the study."""
+    created_s: float = 0.0
+    """Driver's clock, seconds since 1970."""
+
+
+def read_study_file(store: Store) -> StudyFile | None:
+    """Return what the store says of its study, or None if it holds none."""
+    data = store.read(STUDY_FILE)
+    return None if data is None else msgspec.json.decode(data, type=StudyFile)
+
+
+def write_study_file(store: Store, study: StudyFile) -> None:
+    """Write ``study.json``, indented for people."""
+    store.write(STUDY_FILE, msgspec.json.format(msgspec.json.encode(study), indent=2) + b"\n")
+
+
+class Replayed(msgspec.Struct, frozen=True):
+    """What a replay found besides the state."""
+
+    last: int
+    """Number of the last record, 0 if there is none."""
+    last_s: float
+    """Driver's clock at the last record, 0.0 if there is none."""
+    notes: tuple[str, ...] = ()
+    """What was recovered, in sentences."""
+
+
+def replay(store: Store, state: StudyState) -> Replayed:
+    """Make a fresh state what the store's journal says, from the newest good snapshot on.
+
+    Raises:
+        JournalDamagedError: the journal is damaged elsewhere than at the end of a segment.
+    """
+    snapshot = _newest_snapshot(store)
+    reader = SegmentReader(skip=snapshot.record if snapshot is not None else 0)
+    if snapshot is not None:
+        snapshots.restore(state, snapshot)
+    last_s = 0.0
+    for record in _records(store, reader):
+        state.replay(record.event, record.actions, record.t)
+        last_s = record.t
+    return Replayed(reader.next_number - 1, last_s, tuple(reader.dropped))
+
+
+def read_records(store: Store) -> Iterator[Record]:
+    """Yield every record of the journal; for reading only."""
+    yield from _records(store, SegmentReader())
+
+
+def save_snapshot(store: Store, data: bytes, record: int) -> None:
+    """Write a snapshot, and remove all but the newest few."""
+    store.write(f"snapshots/{record:012d}.json", data)
+    for name in store.list("snapshots")[:-_KEPT_SNAPSHOTS]:
+        store.remove(f"snapshots/{name}")
+
+
+def _records(store: Store, reader: SegmentReader) -> Iterator[Record]:
+    for name in store.journal_segments():
+        yield from reader.read(name, store.read_segment(name))
+
+
+def _newest_snapshot(store: Store) -> snapshots.Snapshot | None:
+    for name in reversed(store.list("snapshots")):
+        data = store.read(f"snapshots/{name}")
+        snapshot = snapshots.decode(data) if data is not None else None
+        if snapshot is not None:
+            return snapshot
+    return None

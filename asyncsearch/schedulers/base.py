@@ -1,0 +1,137 @@
+"""What a scheduler is: it decides how far each trial trains.
+
+Rule 1: pure. No clock, file, thread or generator; all it knows it was told by the fact methods.
+Rule 2: ask methods change nothing. What the engine makes of an answer comes back as a fact, so that a replay,
+which asks nothing, ends in the same state.
+
+A scheduler is two things. What the user writes, ``ASHA(max_resource=81)``, is a frozen, keyword-only
+description (``Scheduler``). ``begin()`` makes of it the living half (``SchedulerState``) that one study owns.
+
+Scores are normalised at the engine's boundary: smaller is better, and None stands for NaN, infinities,
+missing reports and failures. Order within a rung is (score, trial id).
+"""
+
+from __future__ import annotations
+
+import abc
+from typing import Any
+
+import msgspec
+
+from asyncsearch.ids import TrialId
+
+
+class Promotion(msgspec.Struct, frozen=True):
+    """An answer of ``next_promotion``: this paused trial should train on."""
+
+    trial: TrialId
+    from_resource: int
+    to_resource: int
+    reason: str
+    """In words, e.g. "rank 2 of 12 at 3 epochs, 4 go on to 9"."""
+
+
+class RungForecast(msgspec.Struct, frozen=True):
+    """One line of a preview: how many trials are expected to be trained from one resource to another."""
+
+    from_resource: int
+    to_resource: int | None
+    trials: int
+    bracket: int = 0
+
+
+class SchedulerState(abc.ABC):
+    """The living half of a scheduler. ``ask_*``/``next_*``/``judge`` ask; the other methods state facts."""
+
+    @abc.abstractmethod
+    def first_target(self, trial: TrialId) -> int | None:
+        """Return the resource up to which a new trial should train first; None: until its function returns."""
+
+    def may_create(self, trial: TrialId) -> bool:
+        """Return whether a new trial, which would get this id, may begin now. A full synchronous bracket says no."""
+        return True
+
+    @abc.abstractmethod
+    def judge(self, trial: TrialId, resource: int) -> str | None:
+        """Return why the trial should stop now, or None to let it go on. Asked after each ``reported``."""
+
+    @abc.abstractmethod
+    def next_promotion(self) -> Promotion | None:
+        """Return the next paused trial that should train on; asked until None while a worker is free. O(log n)."""
+
+    def closing_promotion(self) -> Promotion | None:
+        """Like ``next_promotion``, asked only when nothing runs, nothing will be created and that one says None."""
+        return None
+
+    def standing(self, trial: TrialId) -> str:
+        """Return a sentence on where the trial stands, for ``explain``; empty if there is nothing to say."""
+        return ""
+
+    def budget(self, num_trials: int | None) -> None:
+        """A run was requested: trials will be created until this many exist in all; None: until there are no more."""
+
+    def no_more_trials(self) -> None:
+        """The searcher is exhausted: no further trial will be created. May be stated again and again."""
+
+    def created(self, trial: TrialId) -> None:
+        """A trial began."""
+
+    def reported(self, trial: TrialId, resource: int, score: float | None) -> None:
+        """A trial reported. Resources of one trial come in strictly increasing order."""
+
+    def paused(self, trial: TrialId, resource: int, score: float | None) -> None:
+        """A trial stands at its target, its checkpoint durable; ``score`` is its last one at or before ``resource``."""
+
+    def promoted(self, trial: TrialId, from_resource: int, to_resource: int) -> None:
+        """A promotion was decided and recorded."""
+
+    def completed(self, trial: TrialId, resource: int, score: float | None) -> None:
+        """A trial came to its end (of ``max_resource``, or by returning) with this last score."""
+
+    def stopped(self, trial: TrialId, resource: int) -> None:
+        """A trial was stopped early."""
+
+    def failed(self, trial: TrialId, target: int | None) -> None:
+        """A trial failed for good on its way to ``target``; it counts as the worst of the rung it did not reach."""
+
+    @abc.abstractmethod
+    def snapshot(self) -> dict[str, Any]:
+        """Return everything as JSON values; ``restore`` of it gives an equal state."""
+
+    @abc.abstractmethod
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        """Become the state that ``snapshot`` described."""
+
+
+class Scheduler(abc.ABC):
+    """What the user writes: a frozen description."""
+
+    @property
+    @abc.abstractmethod
+    def pauses(self) -> bool:
+        """Whether trials are paused and resumed, so that the trainable must be able to save and load."""
+
+    @property
+    @abc.abstractmethod
+    def max_resource(self) -> int | None:
+        """Resource at which a trial is complete; None: when its function returns."""
+
+    @abc.abstractmethod
+    def begin(self) -> SchedulerState:
+        """Return a fresh state for one study."""
+
+    @abc.abstractmethod
+    def describe(self) -> str:
+        """Return one line for people, e.g. ``ASHA(max_resource=81, reduction_factor=3)``."""
+
+    @abc.abstractmethod
+    def forecast(self, num_trials: int) -> list[RungForecast]:
+        """Return how many trials an ideal search of ``num_trials`` trains over which interval."""
+
+    def warnings(self, num_trials: int | None) -> list[str]:
+        """Return what a user should know before a search of ``num_trials``, in sentences.
+
+        Raises:
+            ResourceError: the search cannot work at all.
+        """
+        return []

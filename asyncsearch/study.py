@@ -1,0 +1,558 @@
+"""What users call: a study, its run, and its results."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import inspect
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import cloudpickle
+import msgspec
+
+from asyncsearch import errors
+from asyncsearch._version import __version__
+from asyncsearch.driver.loop import DriverSettings
+from asyncsearch.driver.opening import (
+    BUNDLE_FILE,
+    StudyFile,
+    read_records,
+    read_study_file,
+    replay,
+    write_study_file,
+)
+from asyncsearch.driver.reading import read_state
+from asyncsearch.engine.config import EngineConfig
+from asyncsearch.engine.state import StudyState
+from asyncsearch.errors import (
+    AsyncSearchError,
+    NoTrialsError,
+    StoreError,
+    StudyExistsError,
+    StudyNotFoundError,
+    UsageError,
+)
+from asyncsearch.ids import TrialId, WorkerId, parse_trial
+from asyncsearch.launch import choose
+from asyncsearch.launch.base import Launcher
+from asyncsearch.launch.bundle import pack
+from asyncsearch.pausing import require_pausable
+from asyncsearch.report.display import open_display
+from asyncsearch.report.explain import explain
+from asyncsearch.report.preview import Preview, preview
+from asyncsearch.rpc.messages import Endpoint
+from asyncsearch.running import RunRequest, run_search
+from asyncsearch.schedulers.base import Scheduler
+from asyncsearch.schedulers.fifo import FIFO
+from asyncsearch.searchers.base import Searcher
+from asyncsearch.searchers.random import RandomSearch
+from asyncsearch.space import Space
+from asyncsearch.store import open_store
+from asyncsearch.store.base import Store
+from asyncsearch.trainable import Trainable, as_function
+from asyncsearch.trial import Metrics, Trial
+from asyncsearch.worker.config import WorkerConfig
+
+if TYPE_CHECKING:
+    import pandas
+
+
+class _Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that makes a study what it is; pickled into its store, so that ``resume`` needs nothing else."""
+
+    trainable: bytes
+    space: Space
+    searcher: Searcher
+    scheduler: Scheduler
+    config: EngineConfig
+    settings: DriverSettings
+    worker: dict[str, Any]
+    backend: str
+
+
+class Study:
+    """A search: what is trained, over which space, for which metric.
+
+    Example::
+
+        study = Study(train, space={"lr": loguniform(1e-4, 1e-1)}, metric="accuracy", mode="max",
+                      scheduler=ASHA(max_resource=81), store="studies/digits")
+        study.run(num_trials=256)
+        study.best_trial.params
+    """
+
+    def __init__(
+        self,
+        trainable: Trainable,
+        *,
+        space: Space | Mapping[str, Any],
+        metric: str,
+        mode: str = "max",
+        searcher: Searcher | None = None,
+        scheduler: Scheduler | None = None,
+        store: str | Path | None = None,
+        name: str | None = None,
+        seed: int = 0,
+        resume: bool = False,
+        version: str = "",
+        max_failures: int = 0,
+        trial_timeout: float | timedelta | None = None,
+        lease_timeout: float | timedelta = 30.0,
+        save_every: int | None = None,
+        keep_checkpoints: int = 1,
+        backend: str | Launcher = "auto",
+        fresh_process: bool = False,
+        recycle_after: int = 200,
+        stop_grace: float | timedelta = 5.0,
+    ) -> None:
+        """Describe a study; nothing is started and nothing is written.
+
+        Args:
+            trainable: a function of a trial, or a class derived from ``Trainer``.
+            space: name -> domain, constant, or a nested mapping of these; or a ``Space``.
+            metric: name under which trials report what is optimised.
+            mode: ``"min"`` or ``"max"``.
+            searcher: what proposes configurations; by default ``RandomSearch()``.
+            scheduler: what decides how far each trial trains; by default ``FIFO()``.
+            store: folder or URL in which the study lives; by default ``studies/<name>``.
+            name: what people call it; by default the last part of the store, else the trainable's name.
+            seed: of the proposals and of every trial; 0 <= seed < 2**63.
+            resume: go on where the store's study stands, if there is one.
+            version: your name for this version of code and data; part of every checkpoint's key.
+            max_failures: how many failed attempts of a trial are tried again.
+            trial_timeout: seconds that an attempt may take.
+            lease_timeout: seconds of silence after which a worker has lost its work.
+            save_every: interval, in units of resource, at which running trials are saved; None: only where they pause or end.
+            keep_checkpoints: checkpoints of how many of the best finished trials are kept.
+            backend: ``"auto"`` (Spark if a session is active, else processes), ``"spark"``, ``"processes"``,
+                ``"inline"``, or a ``Launcher``.
+            fresh_process: run each trial in a process of its own, instead of keeping one warm.
+            recycle_after: attempts after which a warm process is replaced.
+            stop_grace: seconds that a stopped trial has to unwind before its process gets SIGTERM, and again before SIGKILL.
+
+        Raises:
+            UsageError: something cannot be as it is written; the message says what and what to write instead.
+        """
+        as_function(trainable)
+        self.trainable: Trainable | None = trainable
+        self.space = space if isinstance(space, Space) else Space.of(space)
+        self.searcher = _checked(searcher or RandomSearch(), Searcher, "searcher")
+        self.scheduler = _checked(scheduler or FIFO(), Scheduler, "scheduler")
+        label = getattr(trainable, "__name__", type(trainable).__name__)
+        self.store: Store = open_store(store if store is not None else Path("studies") / (name or label))
+        self.name = name or self.store.url.rstrip("/").rsplit("/", 1)[-1] or label
+        self.config = EngineConfig(
+            study=self.name,
+            metric=metric,
+            mode=mode,
+            seed=seed,
+            version=version,
+            max_failures=max_failures,
+            keep_checkpoints=keep_checkpoints,
+            save_every=save_every,
+        )
+        self._settings = DriverSettings(
+            lease_timeout_s=_seconds("lease_timeout", lease_timeout),
+            trial_timeout_s=None if trial_timeout is None else _seconds("trial_timeout", trial_timeout),
+        )
+        grace_s = _seconds("stop_grace", stop_grace)
+        self._worker = {
+            "fresh_process": bool(fresh_process),
+            "recycle_after": _positive("recycle_after", recycle_after),
+            "stop_grace_s": grace_s,
+            "kill_grace_s": grace_s,
+        }
+        self._backend = backend
+        self._resume = resume
+        self._state: StudyState | None = None
+        self._is_read_only = False
+        self._trainable_name = getattr(trainable, "__qualname__", repr(trainable))
+        self._fingerprint = _source_hash(trainable)
+        self.searcher.begin(self.space, seed)
+        require_pausable(trainable, self.scheduler)
+        self._bundle: bytes | None = None
+
+    @classmethod
+    def resume(cls, store: str | Path, *, backend: str | Launcher | None = None) -> Study:
+        """Return the study of a store, ready to ``run`` on, with the trainable that it was created with.
+
+        Raises:
+            StudyNotFoundError: the store holds no study.
+        """
+        study = cls.open(store)
+        plan = _read_plan(study.store, study._require_file())
+        study.space, study.searcher, study.scheduler = plan.space, plan.searcher, plan.scheduler
+        study.config, study._settings, study._worker = plan.config, plan.settings, plan.worker
+        study._bundle, study._backend = plan.trainable, backend or plan.backend
+        study._resume, study._is_read_only = True, False
+        return study
+
+    @classmethod
+    def open(cls, store: str | Path) -> Study:
+        """Return the study of a store, for looking at its results. Nothing is unpickled, so its code need not be here.
+
+        Raises:
+            StudyNotFoundError: the store holds no study.
+        """
+        study = cls.__new__(cls)
+        study.store = open_store(store)
+        file = study._require_file()
+        study.name, study._trainable_name, study._fingerprint = file.name, file.trainable, file.fingerprint
+        study.config = EngineConfig(
+            study=file.name, metric=file.metric, mode=file.mode, seed=file.seed, version=file.version
+        )
+        study._state, study._is_read_only = None, True
+        return study
+
+    def run(
+        self,
+        num_trials: int | None = None,
+        *,
+        parallelism: int | None = None,
+        timeout: float | timedelta | None = None,
+        display: str = "auto",
+        logs: bool = False,
+    ) -> Study:
+        """Search until ``num_trials`` trials exist and none of them has anything left to train.
+
+        Args:
+            num_trials: global total, earlier runs of the study included; None: until the searcher has no more proposals.
+            parallelism: number of workers; None: as many as the cluster has slots.
+            timeout: seconds after which the run ends, with what it has by then.
+            display: ``"auto"``, ``"notebook"``, ``"plain"`` or ``"none"``.
+            logs: whether to show the lines that trials print.
+
+        Raises:
+            AsyncSearchError: the search cannot start, or broke; what was acknowledged is in the store.
+            KeyboardInterrupt: it was interrupted; the results are kept and ``run`` goes on where it stopped.
+        """
+        if self._is_read_only:
+            raise UsageError(
+                f"{self.name!r} was opened for looking; run it by Study.resume({self.store.url!r}).run(...)."
+            )
+        num_trials = None if num_trials is None else _positive("num_trials", num_trials)
+        parallelism = None if parallelism is None else _positive("parallelism", parallelism)
+        timeout_s = None if timeout is None else _seconds("timeout", timeout)
+        watcher = open_display(display, logs=logs)
+        self._require_bounded(num_trials)
+        watcher.warn(self.scheduler.warnings(num_trials))
+        bundle = self._packed(watcher)
+        launcher = choose(self._backend, study=self.name)
+        preflight = launcher.check(_enough(parallelism, num_trials))
+        watcher.warn(preflight.warnings)
+        request = RunRequest(num_trials=num_trials, timeout_s=timeout_s, preflight=preflight)
+
+        def worker_config(worker: WorkerId, epoch: int, endpoint: Endpoint | None) -> WorkerConfig:
+            return WorkerConfig(
+                study=self.name,
+                metric=self.config.metric,
+                bundle=bundle,
+                store=self.store,
+                endpoint=endpoint,
+                worker=worker,
+                epoch=epoch,
+                cpu_threads=preflight.cpu_threads,
+                **self._worker,
+            )
+
+        self.store.prepare()
+        with self.store.lock():
+            state, last = self._opened_for_writing(bundle, watcher)
+            try:
+                end = run_search(state, self.store, last, launcher, request, worker_config, watcher, self._settings)
+            finally:
+                # After a failure the state may be ahead of the journal, and the journal is what counts.
+                self._state = None
+                watcher.close()
+        self._state = state
+        if end.error_kind:
+            raise _error_class(end.error_kind)(end.reason)
+        return self
+
+    def preview(
+        self, num_trials: int | None = None, *, parallelism: int = 1, seconds_per_unit: float | None = None
+    ) -> Preview:
+        """Say what a search would do, before it runs: rungs, trials at each, units of training, and the time they take.
+
+        Args:
+            num_trials: as in ``run``; None: as many as the searcher proposes.
+            parallelism: workers to share the training.
+            seconds_per_unit: what a unit of training costs, if you know.
+        """
+        total = num_trials if num_trials is not None else self.searcher.begin(self.space, self.config.seed).length()
+        if total is None:
+            raise UsageError("preview(num_trials=None) of a searcher without an end: say how many trials.")
+        return preview(
+            self.scheduler, _positive("num_trials", total), parallelism=parallelism, seconds_per_unit=seconds_per_unit
+        )
+
+    @property
+    def trials(self) -> list[Trial]:
+        """All trials in the order in which they began; copies."""
+        return [copy.copy(trial) for trial in self._read_state().trials]
+
+    @property
+    def best_trial(self) -> Trial:
+        """The trial with the best last value of the metric.
+
+        Raises:
+            NoTrialsError: none has reported a finite value yet.
+        """
+        best = self._read_state().best()
+        if best is None:
+            failed = [trial for trial in self._read_state().trials if trial.failures]
+            why = f" The last failure: {failed[-1].name}: {failed[-1].reason}" if failed else ""
+            raise NoTrialsError(f"No trial of {self.name!r} has reported a finite {self.config.metric!r} yet.{why}")
+        return copy.copy(best)
+
+    @property
+    def best_params(self) -> dict[str, Any]:
+        """The configuration of the best trial."""
+        return self.best_trial.params
+
+    @property
+    def best_value(self) -> float:
+        """The last value of the metric of the best trial."""
+        value = self.best_trial.value
+        assert value is not None
+        return value
+
+    def trials_dataframe(self) -> pandas.DataFrame:
+        """Return one row a trial; needs pandas."""
+        from asyncsearch.report.dataframe import trials_dataframe
+
+        return trials_dataframe(self.trials)
+
+    def history(self, trial: int | str | Trial) -> list[tuple[int, Metrics]]:
+        """Return every report of a trial as (resource, metrics), in the order of the journal."""
+        from asyncsearch.report.history import history
+
+        return history(read_records(self.store), self._trial_id(trial))
+
+    def explain(self, trial: int | str | Trial) -> str:
+        """Say in sentences what happened to a trial, and why."""
+        return explain(read_records(self.store), self._trial_id(trial), metric=self.config.metric)
+
+    def logs(self, trial: int | str | Trial) -> Iterator[str]:
+        """Yield the lines that a trial printed, each with the worker's clock and ``O`` or ``E`` for its stream."""
+        return self.store.read_log(self._read_state().trials[self._trial_id(trial)].name)
+
+    @contextmanager
+    def checkpoint(self, trial: int | str | Trial | None = None) -> Iterator[Path]:
+        """Give the path that the trainable's ``save`` wrote, of a trial or of the best one, inside a ``with``.
+
+        Raises:
+            NoTrialsError: the trial has no checkpoint; ``keep_checkpoints`` says how many are kept.
+        """
+        number = self.best_trial.id if trial is None else self._trial_id(trial)
+        chosen = self._read_state().trials[number]
+        if chosen.checkpoint is None:
+            raise NoTrialsError(
+                f"{chosen.name} has no checkpoint. Those of unfinished trials and of the "
+                f"{self.config.keep_checkpoints} best finished ones are kept; raise keep_checkpoints=."
+            )
+        with self.store.fetch(chosen.checkpoint) as folder:
+            yield folder / "checkpoint"
+
+    def summary(self) -> str:
+        """Return how the study stands, as the table that people see."""
+        from asyncsearch.report.status import status_of
+        from asyncsearch.report.table import table
+
+        return table(status_of(self._read_state(), elapsed_s=None, store=self.store.url))
+
+    def _repr_html_(self) -> str:
+        from asyncsearch.report.html import html
+        from asyncsearch.report.status import status_of
+
+        return html(status_of(self._read_state(), elapsed_s=None, store=self.store.url))
+
+    def __repr__(self) -> str:
+        return (
+            f"Study({self.name!r}, metric={self.config.metric!r}, mode={self.config.mode!r}, store={self.store.url!r})"
+        )
+
+    def _fresh_state(self) -> StudyState:
+        searcher = self.searcher.begin(self.space, self.config.seed)
+        return StudyState(self.config, searcher, self.scheduler.begin(), self.scheduler.max_resource)
+
+    def _read_state(self) -> StudyState:
+        if self._state is None:
+            self._state = read_state(self.store, self._require_file())
+        return self._state
+
+    def _require_file(self) -> StudyFile:
+        file = read_study_file(self.store)
+        if file is None:
+            raise StudyNotFoundError(
+                f"{self.store.url} holds no study: there is no study.json in it. Is the path right?"
+            )
+        return file
+
+    def _trial_id(self, trial: int | str | Trial) -> TrialId:
+        number = trial.id if isinstance(trial, Trial) else parse_trial(str(trial))
+        count = len(self._read_state().trials)
+        if number >= count:
+            raise UsageError(f"There is no trial {number}: the study has {count}, numbered from 0.")
+        return TrialId(number)
+
+    def _require_bounded(self, num_trials: int | None) -> None:
+        if num_trials is None and self.searcher.begin(self.space, self.config.seed).length() is None:
+            raise UsageError(
+                f"run(num_trials=None) of {self.searcher.describe()}, which has no end: say how many trials, e.g. run(num_trials=64)."
+            )
+
+    def _packed(self, watcher: Any) -> bytes:
+        if self._bundle is None:
+            assert self.trainable is not None
+            self._bundle, warnings = pack(self.trainable)
+            watcher.warn(warnings)
+        return self._bundle
+
+    def _opened_for_writing(self, bundle: bytes, watcher: Any) -> tuple[StudyState, int]:
+        existing = read_study_file(self.store)
+        if existing is None:
+            self._create(bundle)
+        elif not self._resume:
+            raise StudyExistsError(
+                f"{self.store.url} already holds the study {existing.name!r}. Go on with it by Study.resume({self.store.url!r}) "
+                "or Study(..., resume=True), or choose another store=."
+            )
+        else:
+            _require_same(existing, self._file(existing), watcher)
+        state = self._fresh_state()
+        found = replay(self.store, state)
+        watcher.warn(found.notes)
+        self.store.sweep()
+        self._delete_unknown(state)
+        self._resume = True
+        return state, found.last
+
+    def _create(self, bundle: bytes) -> None:
+        self.store.write(BUNDLE_FILE, self._plan_bytes(bundle))
+        write_study_file(self.store, self._file(None))
+
+    def _plan_bytes(self, bundle: bytes) -> bytes:
+        backend = self._backend if isinstance(self._backend, str) else "auto"
+        plan = _Plan(
+            trainable=bundle,
+            space=self.space,
+            searcher=self.searcher,
+            scheduler=self.scheduler,
+            config=self.config,
+            settings=self._settings,
+            worker=self._worker,
+            backend=backend,
+        )
+        return bytes(cloudpickle.dumps(plan))
+
+    def _file(self, existing: StudyFile | None) -> StudyFile:
+        return StudyFile(
+            name=self.name,
+            metric=self.config.metric,
+            mode=self.config.mode,
+            seed=self.config.seed,
+            version=self.config.version,
+            space=self.space.describe(),
+            searcher=self.searcher.describe(),
+            scheduler=self.scheduler.describe(),
+            max_resource=self.scheduler.max_resource,
+            trainable=self._trainable_name,
+            fingerprint=self._fingerprint,
+            bundle_sha256=existing.bundle_sha256
+            if existing is not None
+            else hashlib.sha256(self.store.read(BUNDLE_FILE) or b"").hexdigest(),
+            asyncsearch=__version__,
+            created_s=existing.created_s if existing is not None else time.time(),
+        )
+
+    def _delete_unknown(self, state: StudyState) -> None:
+        """Remove checkpoints that the journal does not know: of attempts that ended between a commit and its record."""
+        known = {trial.checkpoint for trial in state.trials if trial.checkpoint is not None}
+        for checkpoint in self.store.checkpoints():
+            if checkpoint not in known:
+                self.store.delete(checkpoint)
+
+
+def _checked(value: Any, kind: type[Any], name: str) -> Any:
+    if isinstance(value, kind):
+        return value
+    hint = (
+        f"{value.__name__}(...)"
+        if isinstance(value, type) and issubclass(value, kind)
+        else f"an object of a class derived from {kind.__name__}"
+    )
+    raise UsageError(f"{name}={value!r} is not a {name}: write {hint}.")
+
+
+def _seconds(name: str, value: object) -> float:
+    seconds = value.total_seconds() if isinstance(value, timedelta) else value
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds > 0:
+        raise UsageError(f"{name}={value!r} must be a positive number of seconds, or a timedelta.")
+    return float(seconds)
+
+
+def _positive(name: str, value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise UsageError(f"{name}={value!r} must be a positive integer.")
+    return value
+
+
+def _enough(parallelism: int | None, num_trials: int | None) -> int | None:
+    """More workers than trials would never get work."""
+    if parallelism is None or num_trials is None:
+        return parallelism
+    return min(parallelism, num_trials)
+
+
+def _error_class(kind: str) -> type[AsyncSearchError]:
+    found = getattr(errors, kind, AsyncSearchError)
+    assert isinstance(found, type) and issubclass(found, AsyncSearchError)
+    return found
+
+
+def _source_hash(trainable: object) -> str:
+    """Return a hash of the trainable's source, empty where the source cannot be had."""
+    try:
+        return hashlib.sha256(inspect.getsource(trainable).encode()).hexdigest()  # type: ignore[arg-type]
+    except (OSError, TypeError):
+        return ""
+
+
+def _read_plan(store: Store, study: StudyFile) -> _Plan:
+    data = store.read(BUNDLE_FILE) or b""
+    if hashlib.sha256(data).hexdigest() != study.bundle_sha256:
+        raise StoreError(
+            f"{store.url}/{BUNDLE_FILE} is not the file that the study was created with; it is not unpickled. "
+            "Restore it, or resume from the script that made the study, with resume=True."
+        )
+    plan = cloudpickle.loads(data)
+    assert isinstance(plan, _Plan)
+    return plan
+
+
+_SAME: Sequence[str] = ("name", "metric", "mode", "seed", "version", "space", "searcher", "scheduler")
+
+
+def _require_same(old: StudyFile, new: StudyFile, watcher: Any) -> None:
+    differences = [
+        f"{field}: {getattr(old, field)!r} in the store, {getattr(new, field)!r} now"
+        for field in _SAME
+        if getattr(old, field) != getattr(new, field)
+    ]
+    if differences:
+        raise UsageError(
+            f"The study {old.name!r} cannot be resumed as another one. " + "; ".join(differences) + ". "
+            "Use what it was created with (Study.resume(store) does), or a new store=."
+        )
+    if old.fingerprint and new.fingerprint and old.fingerprint != new.fingerprint:
+        watcher.warn(
+            [
+                f"The source of {new.trainable} differs from the one that the study was created with; trained results are kept."
+            ]
+        )

@@ -1,0 +1,129 @@
+"""The driver may die at every record of its journal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from asyncsearch.actions import Assign, CreateTrial, MoveTrial, Promote
+from asyncsearch.engine import snapshot
+from asyncsearch.engine.journal import SegmentReader
+from asyncsearch.events import CheckpointCommitted
+from asyncsearch.ids import TrialId, WorkerId
+from asyncsearch.schedulers import ASHA, FIFO, SHA
+from asyncsearch.schedulers.base import Scheduler
+from asyncsearch.simulate.cluster import Delays, Loss
+from asyncsearch.trial import TrialState
+from tests.engine.tools import Recorded, make_state, record, replayed, results
+from tests.schedulers.oracle import Oracle
+
+ORDER_CANNOT_MATTER = [
+    pytest.param(FIFO(max_resource=4), 3, id="fifo"),
+    pytest.param(SHA(max_resource=9), 3, id="sha"),
+    pytest.param(ASHA(max_resource=9), 1, id="asha on one worker"),
+]
+TRIALS = 12
+
+
+def resumed(scheduler: Scheduler, lines: list[bytes], workers: int, **options: Any) -> Recorded:
+    state = replayed(make_state(scheduler, max_failures=1), lines)
+    return record(state, TRIALS, workers, last=len(lines) - 1, **options)
+
+
+@pytest.mark.parametrize(("scheduler", "workers"), ORDER_CANNOT_MATTER)
+def test_every_prefix_of_the_journal_resumes_to_the_results_of_the_undisturbed_run(
+    scheduler: Scheduler, workers: int
+) -> None:
+    whole = record(make_state(scheduler, max_failures=1), TRIALS, workers)
+    for cut in range(1, len(whole.lines) + 1):
+        again = resumed(scheduler, whole.lines[:cut], workers)
+        assert results(again.state) == results(whole.state), f"cut after record {cut - 1}"
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "workers"), [*ORDER_CANNOT_MATTER, pytest.param(ASHA(max_resource=9), 4, id="asha")]
+)
+def test_replaying_every_prefix_gives_the_state_that_was_there_to_the_byte(scheduler: Scheduler, workers: int) -> None:
+    options = {"losses": [Loss(WorkerId(0), 7.0, 2.0)], "failures": {TrialId(2): 1}, "delays": Delays(commit_s=0.2)}
+    whole = record(make_state(scheduler, max_failures=1), TRIALS, workers, **options)
+    for cut, expected in enumerate(whole.states, 1):
+        state = replayed(make_state(scheduler, max_failures=1), whole.lines[: cut + 1])
+        assert snapshot.encode(state, cut) == expected
+
+
+def test_a_snapshot_restored_and_taken_again_is_equal_to_the_byte() -> None:
+    whole = record(make_state(ASHA(max_resource=9)), TRIALS, 4, losses=[Loss(WorkerId(1), 5.0)])
+    for data in whole.states:
+        restored = make_state(ASHA(max_resource=9))
+        taken = snapshot.decode(data)
+        assert taken is not None
+        snapshot.restore(restored, taken)
+        assert snapshot.encode(restored, taken.record) == data
+
+
+def test_a_damaged_snapshot_or_one_of_another_format_is_passed_over() -> None:
+    data = snapshot.encode(make_state(), 0)
+    assert snapshot.decode(data[:-3]) is None
+    assert snapshot.decode(data.replace(b'"format":1', b'"format":99')) is None
+
+
+def test_deciding_again_gives_the_recorded_decisions() -> None:
+    whole = record(make_state(ASHA(max_resource=9), max_failures=1), TRIALS, 4, failures={TrialId(3): 1})
+    state = make_state(ASHA(max_resource=9), max_failures=1)
+    for entry in SegmentReader().read("000001.jsonl", whole.lines):
+        assert state.handle(entry.event, entry.t) == list(entry.actions)
+
+
+def test_asha_on_several_workers_obeys_its_rule_over_the_whole_journal_wherever_it_is_cut() -> None:
+    scheduler = ASHA(max_resource=9)
+    losses = [Loss(WorkerId(1), 6.0, 3.0)]
+    whole = record(make_state(scheduler, max_failures=1), TRIALS, 4, losses=losses)
+    for cut in range(1, len(whole.lines) + 1):
+        again = resumed(scheduler, whole.lines[:cut], 4)
+        require_legal_promotions(whole.lines[:cut], again.lines)
+        assert all(trial.state is not TrialState.RUNNING for trial in again.state.trials)
+
+
+def require_legal_promotions(*segments: list[bytes]) -> None:
+    oracle = Oracle([1, 3, 9], 3)
+    reader = SegmentReader()
+    targets: dict[int, int] = {}
+    scores: dict[int, float | None] = {}
+    leases: dict[int, int] = {}
+    for number, lines in enumerate(segments):
+        for entry in reader.read(f"{number}.jsonl", lines):
+            if entry.event.__class__.__name__ == "Reported":
+                scores[leases[entry.event.lease.number]] = entry.event.metrics["loss"]  # type: ignore[union-attr]
+            for action in entry.actions:
+                match action:
+                    case CreateTrial():
+                        targets[action.trial] = 1
+                    case Assign(work=work):
+                        leases[work.lease.number] = work.lanes[0].stages[0].trials[0]
+                    case Promote():
+                        move = (action.trial, action.from_resource, action.to_resource)
+                        assert move in oracle.legal()
+                        targets[action.trial] = action.to_resource
+                        oracle.tell(("promoted", *move))
+                    case MoveTrial(to=TrialState.PAUSED):
+                        oracle.tell(("paused", action.trial, targets[action.trial], scores[action.trial]))
+                    case MoveTrial(to=TrialState.COMPLETED):
+                        oracle.tell(("completed", action.trial, 9, scores[action.trial]))
+                    case MoveTrial(to=TrialState.FAILED):
+                        oracle.tell(("failed", action.trial, targets[action.trial]))
+
+
+def test_no_acknowledged_checkpoint_is_trained_again() -> None:
+    scheduler = ASHA(max_resource=9)
+    whole = record(make_state(scheduler, max_failures=1), TRIALS, 3)
+    for cut in range(1, len(whole.lines) + 1):
+        again = resumed(scheduler, whole.lines[:cut], 3)
+        durable: dict[str, int] = {}
+        for _, event, actions in [*whole.steps[: cut - 1], *again.steps]:
+            if isinstance(event, CheckpointCommitted):
+                durable[event.checkpoint.node] = event.checkpoint.resource
+            for action in actions:
+                if isinstance(action, Assign):
+                    stage = action.work.lanes[0].stages[0]
+                    assert stage.start == durable.get(stage.node, 0)
