@@ -1,0 +1,97 @@
+"""Stores: the durable home of a study, on disk or wherever fsspec reaches. See asyncsearch.store.base."""
+
+from __future__ import annotations
+
+import os
+import re
+import urllib.parse
+from importlib.util import find_spec
+from pathlib import Path
+
+from asyncsearch.errors import StoreError
+from asyncsearch.store.base import Segment, Store
+from asyncsearch.store.disk import explained
+from asyncsearch.store.local import LocalStore
+
+__all__ = ["LocalStore", "Segment", "Store", "open_store"]
+
+
+def open_store(url: str | Path) -> Store:
+    """Return the store at a place; nothing is written, and nothing needs to be there yet.
+
+    Args:
+        url: A path (``~`` is the home folder, relative paths begin at the working directory, nothing else in it has a
+            meaning), or a URL: ``file:///studies/digits`` (percent-encoded like every URL), ``hdfs://...``,
+            ``s3://...`` or any other that fsspec knows.
+
+    Raises:
+        StoreError: the place cannot be a store, or a package for it is missing.
+    """
+    text = os.fspath(url)
+    protocol, colon, rest = text.partition(":")
+    if re.match(r"[A-Za-z][A-Za-z0-9+.-]*(::.*)?://", text):
+        if rest.startswith(":"):
+            raise StoreError(f"A store cannot be a chain of URLs as {text!r} is. Name the inner one alone.")
+        if protocol.lower() not in ("file", "local"):
+            return _open_fsspec(text, protocol.lower())
+        return _open_local(_path_of(text, rest.removeprefix("//")))
+    if colon and protocol == "file":
+        return _open_local(_path_of(text, rest))
+    if colon and rest.startswith("/") and protocol.lower() in _protocols():
+        raise StoreError(
+            f"{text!r} looks like a URL without its '//', as pathlib.Path makes it of a URL. Pass it as text:"
+            f" '{protocol}://...'; or, if it is a folder, './{text}'."
+        )
+    return _open_local(text)
+
+
+def _path_of(url: str, rest: str) -> str:
+    host, slash, path = rest.partition("/")
+    if host not in ("", "localhost") or not slash:
+        raise StoreError(
+            f"{url!r} names another machine, or no absolute path. Write it with three slashes: 'file:///...'."
+        )
+    return urllib.parse.unquote(slash + path)
+
+
+def _open_local(path: str) -> LocalStore:
+    if not path.strip() or "\0" in path:
+        raise StoreError(f"{path!r} is no path: a store needs the name of a folder, such as './studies/digits'.")
+    try:
+        folder = Path(path).expanduser()
+    except RuntimeError as error:
+        raise StoreError(f"Cannot find the home folder in {path!r}: {error} Write the path in full.") from error
+    with explained("look for a store", folder):
+        is_file = folder.exists() and not folder.is_dir()
+    if is_file:
+        raise StoreError(f"{str(folder)!r} is a file, and a store is a folder. Choose another path, or move it away.")
+    return LocalStore(folder)
+
+
+def _open_fsspec(url: str, protocol: str) -> Store:
+    import fsspec
+
+    if protocol not in _protocols():
+        raise StoreError(
+            f"The store's URL begins with '{protocol}://', which neither asyncsearch nor fsspec knows. Choose a path,"
+            f" or one of {', '.join(_protocols())}; or install the fsspec file system that registers it."
+        )
+    try:
+        module = fsspec.get_filesystem_class(protocol).__module__
+        if protocol == "hdfs" and module == "fsspec.implementations.arrow" and find_spec("pyarrow") is None:
+            raise ImportError("neither hdfs-native nor pyarrow is installed")
+    except (ImportError, ValueError, AttributeError) as error:
+        package = "'asyncsearch[hdfs]'" if protocol in ("hdfs", "viewfs") else "it"
+        raise StoreError(
+            f"A package for '{protocol}://' is missing: {error}. Install {package} with pip on the driver and on all"
+            " workers, or choose another store."
+        ) from error
+    from asyncsearch.store.fsspec_store import FsspecStore
+
+    return FsspecStore(url)
+
+
+def _protocols() -> list[str]:
+    import fsspec
+
+    return sorted(fsspec.available_protocols())

@@ -1,0 +1,109 @@
+"""Durable steps on a POSIX file system, and words for what can go wrong with them."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+from asyncsearch.errors import StoreError
+
+_NEXT_STEP = {
+    errno.ENOSPC: "Free some space there, or choose a store on another disk",
+    errno.EDQUOT: "Free some of this user's quota there, or choose a store on another disk",
+    errno.EFBIG: "Raise this process's limit on the size of files (ulimit -f)",
+    errno.EMFILE: "Raise this process's limit on open files (ulimit -n)",
+    errno.EACCES: "Give this user the right to write there, or choose another folder",
+    errno.EPERM: "Give this user the right to write there, or choose another folder",
+    errno.EROFS: "That disk is mounted for reading only: choose another folder",
+    errno.ENOTDIR: "A store is a folder, and so is all that leads to it: choose another path, or move that file away",
+    errno.EEXIST: "A store is a folder, and so is all that leads to it: choose another path, or move that file away",
+    errno.EISDIR: "A folder lies where the store keeps a file: move it away, or choose another store",
+    errno.ENAMETOOLONG: "Choose a shorter path",
+    errno.ENOENT: "Something on that path is missing: call prepare() first, or choose a folder that can be made",
+    errno.ESTALE: "The shared disk was mounted anew: start this process again",
+}
+
+
+def next_step(error: BaseException, otherwise: str) -> str:
+    """Return what a person can do about an error."""
+    return _NEXT_STEP.get(getattr(error, "errno", None) or 0, otherwise)
+
+
+@contextlib.contextmanager
+def explained(doing: str, path: object) -> Iterator[None]:
+    """Turn an error of the operating system into a StoreError that says what was tried, where, and what to do."""
+    try:
+        yield
+    except OSError as error:
+        step = next_step(error, "Check that disk, then try again")
+        raise StoreError(f"Cannot {doing} at {str(path)!r}: {error.strerror or error}. {step}.") from error
+
+
+def write_all(descriptor: int, data: bytes) -> None:
+    """Write every byte; the system may take a part at a time."""
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
+
+
+def sync_data(descriptor: int) -> None:
+    """Make a file's content and size durable. macOS has no fdatasync."""
+    getattr(os, "fdatasync", os.fsync)(descriptor)
+
+
+def sync_folder(path: Path) -> None:
+    """Make the names in a folder durable."""
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        # Some network mounts cannot sync a folder and keep names durable by themselves.
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def make_folders(path: Path) -> None:
+    """Make a folder and what leads to it, durably."""
+    if path.is_dir():
+        return
+    make_folders(path.parent)
+    try:
+        path.mkdir()
+    except FileExistsError:
+        if not path.is_dir():
+            raise
+    sync_folder(path.parent)
+
+
+def write_new(path: Path, data: bytes) -> None:
+    """Write a file that does not exist yet, durable but for its name."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+    try:
+        write_all(descriptor, data)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def discard(path: Path, bin_: Path) -> None:
+    """Take a file or folder away at one stroke, then remove it piece by piece; no error if it is gone.
+
+    Removing it in place would let a late writer commit a folder of which half is already removed.
+    """
+    taken = bin_ / f"removed-{uuid.uuid4().hex}"
+    try:
+        os.rename(path, taken)
+    except FileNotFoundError:
+        return
+    if taken.is_dir() and not taken.is_symlink():
+        # What stays (an open file on NFS keeps its folder) is swept later.
+        shutil.rmtree(taken, ignore_errors=True)
+    else:
+        taken.unlink(missing_ok=True)

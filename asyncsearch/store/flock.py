@@ -1,0 +1,101 @@
+"""A lock that the operating system takes back when its holder dies, even by ``kill -9``.
+
+On NFS it works between machines when the share is mounted with locks, the default (not with ``nolock``).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from asyncsearch.errors import StoreError, StoreLockedError
+from asyncsearch.store.disk import explained, write_all
+
+_held: set[int] = set()
+
+
+class Holder(msgspec.Struct, frozen=True):
+    """Who holds a lock, for people."""
+
+    host: str
+    pid: int
+    since: str
+
+    @classmethod
+    def here(cls) -> Holder:
+        """Return this process."""
+        return cls(socket.gethostname(), os.getpid(), time.strftime("%Y-%m-%d %H:%M:%S %z"))
+
+    def __str__(self) -> str:
+        return f"process {self.pid} on {self.host}, since {self.since}"
+
+
+@contextlib.contextmanager
+def hold(path: Path) -> Iterator[None]:
+    """Hold the lock file.
+
+    Raises:
+        StoreLockedError: another process, or this one, holds it already.
+        StoreError: it cannot be locked at all.
+    """
+    try:
+        import fcntl
+    except ImportError as error:
+        raise StoreError(f"Cannot lock {str(path)!r}: this system has no POSIX locks. Use one that has.") from error
+
+    with explained("lock the store", path):
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.ftruncate(descriptor, 0)
+            write_all(descriptor, msgspec.json.encode(Holder.here()) + b"\n")
+        except BaseException as error:
+            holder = _read_holder(descriptor)
+            os.close(descriptor)
+            if isinstance(error, BlockingIOError):
+                raise StoreLockedError(
+                    f"Another driver has the study at {str(path.parent)!r} open: {holder}. One study has one driver:"
+                    " wait for it or stop it, or give this study another store."
+                ) from None
+            if isinstance(error, OSError) and error.errno in (errno.ENOLCK, errno.ENOTSUP):
+                raise StoreError(
+                    f"Cannot lock {str(path)!r}: this mount has no locks, and without one two drivers could write the"
+                    " same study. Mount it with locks (NFS: without 'nolock'), or choose another store."
+                ) from error
+            raise
+    _held.add(descriptor)
+    try:
+        yield
+    finally:
+        # A forked child that leaves the block has no lock, and its descriptor may be someone else's by now.
+        if descriptor in _held:
+            _held.discard(descriptor)
+            try:
+                os.ftruncate(descriptor, 0)
+            finally:
+                os.close(descriptor)
+
+
+def _read_holder(descriptor: int) -> Holder | str:
+    try:
+        return msgspec.json.decode(os.pread(descriptor, 4096, 0), type=Holder)
+    except (OSError, msgspec.DecodeError):
+        return "a process that has not yet written its name"
+
+
+def _drop_inherited() -> None:
+    # A forked child shares the lock, and would hold it on after the driver was killed.
+    for descriptor in _held:
+        os.close(descriptor)
+    _held.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_drop_inherited)

@@ -1,0 +1,345 @@
+"""A store wherever fsspec reaches: object stores, SFTP, HDFS through hdfs-native, or memory for tests.
+
+What can be promised with no rename and no append in common:
+
+* A checkpoint is uploaded under a name that no other attempt uses, looked over, and its manifest is written last: the
+  manifest is the commit. What has none is garbage, for ``sweep``. The highest version counts.
+* A small file is replaced at one stroke on object stores, HDFS, SFTP and disks. File systems whose rename refuses to
+  replace (WebHDFS, SMB, FTP) have a moment in which it is missing.
+* A journal segment or a log is one file where appending is cheap (tried once), else a folder with one object for
+  each append, numbered. An append is durable as far as this file system makes a closed file durable.
+* One process appends to a log at a time.
+* The lock is a lease: see asyncsearch.store.lease_lock.
+
+Staged and fetched checkpoints lie in this machine's temporary folder (``TMPDIR``).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import tempfile
+import threading
+import time
+import uuid
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from asyncsearch.errors import StoreError
+from asyncsearch.ids import CheckpointRef
+from asyncsearch.store import layout
+from asyncsearch.store.base import Store
+from asyncsearch.store.disk import explained
+from asyncsearch.store.lease_lock import LeaseLock
+from asyncsearch.store.manifest import Manifest, check, damaged, missing, survey
+from asyncsearch.store.remote import Remote
+
+_STAGE = "asyncsearch-stage-"
+
+_log_guard = threading.Lock()
+_last_chunk = 0
+
+
+class FsspecSegment:
+    """A journal segment: a file that is appended to, or a folder of numbered objects."""
+
+    def __init__(self, remote: Remote, name: str, appends: bool, lock: LeaseLock | None) -> None:
+        self._remote = remote
+        self._name = name
+        self._appends = appends
+        self._lock = lock
+        self._chunk = 0
+        self._closed = False
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    def append(self, data: bytes) -> None:
+        assert data.endswith(b"\n"), "a segment takes whole lines"
+        if self._closed:
+            raise StoreError(
+                f"Journal segment {self._name} of the store {self._remote.shown!r} is closed. Go on in a new one:"
+                " open_segment()."
+            )
+        try:
+            if self._lock is not None:
+                self._lock.check()
+            if self._appends:
+                self._remote.append(f"journal/{self._name}", data)
+            else:
+                self._chunk += 1
+                self._remote.put(f"journal/{self._name}/{self._chunk:09d}", data)
+        except BaseException:
+            # Nobody knows how much of it was written: a further line could be glued to half a line.
+            self.close()
+            raise
+
+    def close(self) -> None:
+        self._closed = True
+
+
+class FsspecStore(Store):
+    """One study's folder below an fsspec URL. It pickles its URL and options; connections are made where they are used.
+
+    Args:
+        url: such as ``s3://bucket/studies/digits``.
+        storage_options: what fsspec's file system takes, such as keys and endpoints. They travel to the workers.
+        lock_lease_s: after how many seconds without a sign of life a driver on another machine has lost its lock.
+    """
+
+    def __init__(
+        self, url: str, storage_options: Mapping[str, Any] | None = None, *, lock_lease_s: float = 60.0
+    ) -> None:
+        self._remote = Remote(url, storage_options or {})
+        self._lease_s = lock_lease_s
+        self._appends: bool | None = None
+        self._lock: LeaseLock | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_lock": None}  # a worker has no part in the lock
+
+    def __repr__(self) -> str:
+        return f"FsspecStore({self._remote.shown!r})"
+
+    @property
+    def url(self) -> str:
+        return self._remote.url
+
+    def prepare(self) -> None:
+        if self._remote.is_file(""):
+            raise StoreError(f"{self._remote.shown!r} is a file, and a store is a folder. Choose another address.")
+        probe, data = f"tmp/probe-{uuid.uuid4().hex}", b"asyncsearch was here\n"
+        self._remote.replace(probe, b"")
+        self._remote.replace(probe, data)
+        found = self._remote.read(probe)
+        self._remote.remove(probe)
+        if found != data or self._remote.read(probe) is not None:
+            raise StoreError(
+                f"Cannot use the store {self._remote.shown!r}: what was written to it was read back differently, or"
+                " stayed when it was removed. Choose a file system that shows its writes at once."
+            )
+        self._appends = self._can_append()
+
+    @contextlib.contextmanager
+    def lock(self) -> Iterator[None]:
+        lock = LeaseLock(self._remote, self._lease_s)
+        lock.acquire()
+        self._lock = lock
+        try:
+            yield
+        finally:
+            self._lock = None
+            lock.release()
+
+    # Small files
+
+    def read(self, name: str) -> bytes | None:
+        return self._remote.read(layout.check_name(name))
+
+    def write(self, name: str, data: bytes) -> None:
+        self._remote.replace(layout.check_name(name), data)
+
+    def remove(self, name: str) -> None:
+        self._remote.remove(layout.check_name(name))
+
+    def list(self, folder: str) -> Sequence[str]:
+        return self._remote.names(layout.check_name(folder))
+
+    # Journal
+
+    def journal_segments(self) -> Sequence[str]:
+        return [layout.segment_name(number) for number in layout.segment_numbers(self._remote.names("journal"))]
+
+    def read_segment(self, name: str) -> Iterator[bytes]:
+        if name not in self.journal_segments():
+            raise StoreError(
+                f"There is no journal segment {layout.check_segment(name)} in the store {self._remote.shown!r}. Take"
+                " its name from journal_segments()."
+            )
+        return self._lines(f"journal/{name}")
+
+    def open_segment(self) -> FsspecSegment:
+        if self._lock is not None:
+            self._lock.check()
+        appends = self._can_append()
+        number = max(layout.segment_numbers(self._remote.names("journal")), default=0) + 1
+        while not self._remote.create(
+            f"journal/{layout.segment_name(number)}" + ("" if appends else "/000000000"), b""
+        ):
+            number += 1
+        return FsspecSegment(self._remote, layout.segment_name(number), appends, self._lock)
+
+    # Checkpoints
+
+    def stage(self, checkpoint: CheckpointRef) -> Path:
+        layout.node_folder(checkpoint)
+        with explained(f"stage checkpoint {checkpoint}", tempfile.gettempdir()):
+            staged = Path(tempfile.mkdtemp(prefix=_STAGE)) / layout.FILES
+            staged.mkdir()
+        return staged
+
+    def commit(self, checkpoint: CheckpointRef, staged: Path) -> int:
+        node = layout.node_folder(checkpoint)
+        if not staged.is_dir() or staged.name != layout.FILES or not staged.parent.name.startswith(_STAGE):
+            raise StoreError(
+                f"Cannot commit checkpoint {checkpoint} from {str(staged)!r}: it is not, or no longer, a folder that"
+                " stage() gave on this machine. A staged folder is committed once; stage and write it again."
+            )
+        with explained(f"read the staged checkpoint {checkpoint}", staged):
+            manifest = survey(staged)
+        older = self._versions(checkpoint)
+        number = max((version.number for version in older), default=0) + 1
+        folder = f"{node}/{layout.Version(checkpoint.resource, number, uuid.uuid4().hex)}"
+        for file in manifest.files:
+            self._remote.upload(staged / file.name, f"{folder}/{layout.FILES}/{file.name}")
+        arrived = self._remote.find(f"{folder}/{layout.FILES}")
+        if arrived != {file.name: file.size_bytes for file in manifest.files}:
+            raise StoreError(
+                f"Cannot commit checkpoint {checkpoint} to {self._remote.shown!r}: other files or sizes arrived than"
+                " were sent. Check the connection, and that no other driver opened the study; then commit again."
+            )
+        self._remote.replace(f"{folder}/{layout.MANIFEST}", manifest.encode())
+        for version in older:
+            self._remove_version(checkpoint, version)
+        shutil.rmtree(staged.parent, ignore_errors=True)
+        return manifest.size_bytes
+
+    @contextlib.contextmanager
+    def fetch(self, checkpoint: CheckpointRef, *, verify: bool = False) -> Iterator[Path]:
+        with contextlib.ExitStack() as stack:
+            with explained(f"fetch checkpoint {checkpoint}", tempfile.gettempdir()):
+                temporary = tempfile.TemporaryDirectory(prefix="asyncsearch-fetch-", ignore_cleanup_errors=True)
+                folder = Path(stack.enter_context(temporary))
+                files, manifest = self._download(checkpoint, folder)
+            check(manifest, files, checkpoint, everything=True)  # its bytes have just come over the network
+            yield files
+
+    def delete(self, checkpoint: CheckpointRef) -> None:
+        for version in self._versions(checkpoint):  # the one that counts goes last: an older one must not reappear
+            self._remove_version(checkpoint, version)
+
+    def checkpoints(self) -> Sequence[CheckpointRef]:
+        found: set[CheckpointRef] = set()
+        for node, versions in self._committed("checkpoints").items():
+            found |= layout.references(node, versions)
+        return sorted(found, key=lambda checkpoint: (checkpoint.node, checkpoint.resource))
+
+    def sweep(self) -> None:
+        for name in self._remote.names("tmp"):
+            self._remote.remove(f"tmp/{name}")
+        attempts = {tuple(name.split("/")[:2]) for name in self._remote.find("checkpoints") if name.count("/") > 1}
+        committed = self._committed("checkpoints")
+        for node, attempt in sorted(attempts):
+            versions = committed.get(node, [])
+            for version in layout.parse_versions([attempt]):
+                rivals = [other for other in versions if other.resource == version.resource]
+                if version not in rivals or version != rivals[-1]:
+                    self._remove_folder(f"checkpoints/{node}/{version}")
+
+    # Logs
+
+    def append_log(self, name: str, lines: Sequence[str]) -> None:
+        path = layout.log_file(name)
+        data = "".join(f"{line}\n" for line in lines).encode(errors="backslashreplace")
+        with _log_guard:
+            if self._can_append():
+                self._remote.append(path, data)
+            else:
+                self._remote.put(f"{path}/{_next_chunk()}", data)
+
+    def read_log(self, name: str) -> Iterator[str]:
+        path = layout.log_file(name)
+        lines = self._lines(path) if path.removeprefix("logs/") in self._remote.names("logs") else iter(())
+        return (line.decode(errors="replace").removesuffix("\n") for line in lines)
+
+    def _can_append(self) -> bool:
+        if self._appends is None:
+            probe = f"tmp/append-{uuid.uuid4().hex}"
+            try:
+                self._appends = self._remote.can_append
+                if self._appends:
+                    self._remote.append(probe, b"1\n")
+                    self._remote.append(probe, b"2\n")
+                    self._appends = self._remote.read(probe) == b"1\n2\n"
+                    self._remote.remove(probe)
+            except StoreError:
+                self._appends = False  # HDFS can be set up without append
+        return self._appends
+
+    def _lines(self, name: str) -> Iterator[bytes]:
+        chunks = self._remote.names(name)
+        if not chunks:
+            yield from _split(self._remote.blocks(name))
+        for chunk in chunks:
+            yield from _split([self._remote.read(f"{name}/{chunk}") or b""])
+
+    def _committed(self, folder: str) -> dict[str, Sequence[layout.Version]]:
+        """Return the committed versions below a folder by node, each in order."""
+        found = defaultdict(list)
+        for name in self._remote.find(folder):
+            node, version, *rest = f"{folder}/{name}".split("/")[1:]
+            if rest == [layout.MANIFEST]:
+                found[node].append(version)
+        return {node: layout.parse_versions(names) for node, names in found.items()}
+
+    def _versions(self, checkpoint: CheckpointRef) -> Sequence[layout.Version]:
+        versions = self._committed(layout.node_folder(checkpoint)).get(checkpoint.node, [])
+        return [version for version in versions if version.resource == checkpoint.resource]
+
+    def _remove_version(self, checkpoint: CheckpointRef, version: layout.Version) -> None:
+        self._remove_folder(f"{layout.node_folder(checkpoint)}/{version}")
+
+    def _remove_folder(self, folder: str) -> None:
+        self._remote.remove(f"{folder}/{layout.MANIFEST}")  # first: what has one must be whole
+        self._remote.remove_tree(folder)
+
+    def _download(self, checkpoint: CheckpointRef, local: Path) -> tuple[Path, Manifest]:
+        tried: layout.Version | None = None
+        while versions := self._versions(checkpoint):
+            folder = f"{layout.node_folder(checkpoint)}/{versions[-1]}"
+            files = local / uuid.uuid4().hex / layout.FILES
+            files.mkdir(parents=True)
+            lost: str | None = layout.MANIFEST
+            data = self._remote.read(f"{folder}/{layout.MANIFEST}")
+            if data is not None:
+                try:
+                    manifest = Manifest.decode(data)
+                except ValueError as error:
+                    reason = f"its {layout.MANIFEST} has become unreadable ({error})"
+                    raise damaged(checkpoint, f"{self._remote.shown}/{folder}", reason) from error
+                lost = self._download_files(manifest, folder, files)
+                if lost is None:
+                    return files, manifest
+            if tried == versions[-1]:  # the first time, it may have been replaced or deleted in this moment
+                raise damaged(checkpoint, f"{self._remote.shown}/{folder}", f"file {lost!r} has vanished")
+            tried = versions[-1]
+        raise missing(checkpoint, self._remote.shown)
+
+    def _download_files(self, manifest: Manifest, folder: str, local: Path) -> str | None:
+        """Download everything, or return the name of a file that is not there."""
+        for name in manifest.folders:
+            (local / name).mkdir(parents=True, exist_ok=True)
+        for file in manifest.files:
+            if not self._remote.download(f"{folder}/{layout.FILES}/{file.name}", local / file.name):
+                return file.name
+        return None
+
+
+def _split(blocks: Iterable[bytes]) -> Iterator[bytes]:
+    rest = b""
+    for block in blocks:
+        *lines, rest = (rest + block).split(b"\n")
+        for line in lines:
+            yield line + b"\n"
+    if rest:
+        yield rest
+
+
+def _next_chunk() -> str:
+    """Return a name that sorts behind all that this process gave before. Call it under the guard."""
+    global _last_chunk  # noqa: PLW0603
+    _last_chunk = max(time.time_ns(), _last_chunk + 1)
+    return f"{_last_chunk:020d}-{uuid.uuid4().hex[:8]}"

@@ -1,0 +1,113 @@
+"""Names inside a store, built and parsed here for every backend. No file is touched here.
+
+A checkpoint that is committed a second time becomes a second version beside the first, and the highest one counts:
+``81``, then ``81.2``, ``81.3``. Where a folder cannot appear at one stroke, the name also carries the token of the
+attempt that wrote it: ``81.1-3f0c...``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from asyncsearch.errors import StoreError
+from asyncsearch.ids import CheckpointRef, NodeKey
+
+FOLDERS = ("journal", "snapshots", "checkpoints", "logs", "tmp")
+RESERVED = ("lock", "tmp")
+MANIFEST = "manifest.json"
+FILES = "files"
+
+_LOG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
+_NODE = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_SEGMENT = re.compile(r"(\d{6,})\.jsonl")
+_VERSION = re.compile(r"(\d+)(?:\.(\d+)(?:-([0-9a-z]+))?)?")
+
+
+class Version(NamedTuple):
+    """One committed version of a checkpoint; the greatest of a resource counts."""
+
+    resource: int
+    number: int = 1
+    token: str = ""
+
+    def __str__(self) -> str:
+        if self.token:
+            return f"{self.resource}.{self.number}-{self.token}"
+        return f"{self.resource}" if self.number == 1 else f"{self.resource}.{self.number}"
+
+
+def check_name(name: str) -> str:
+    """Return the name of a file or folder inside a store.
+
+    Raises:
+        StoreError: it would lead out of the store, or to what the store keeps for itself.
+    """
+    parts = name.split("/")
+    if any(part in ("", ".", "..") for part in parts) or "\0" in name or "\\" in name or parts[0] in RESERVED:
+        raise StoreError(
+            f"{name!r} cannot be a name inside a store: it must be relative, without '..', empty parts and backslashes,"
+            f" and must not begin with {' or '.join(map(repr, RESERVED))}. Choose another name."
+        )
+    return name
+
+
+def log_file(name: str) -> str:
+    """Return where a log lies, ``logs/trial-7.log``.
+
+    Raises:
+        StoreError: the name is not a plain word.
+    """
+    if _LOG.fullmatch(name) is None:
+        raise StoreError(
+            f"{name!r} cannot be the name of a log: it must be 1 to 100 letters, digits, '-', '_' and '.', and must not"
+            " begin with '.' or '-'. Name the log after its trial or worker, as in 'trial-7'."
+        )
+    return f"logs/{name}.log"
+
+
+def segment_name(number: int) -> str:
+    """Return the name of a journal segment, ``000001.jsonl``."""
+    return f"{number:06d}.jsonl"
+
+
+def segment_numbers(names: Iterable[str]) -> list[int]:
+    """Return the numbers of the segments among some names, in order."""
+    return sorted(int(match.group(1)) for match in map(_SEGMENT.fullmatch, names) if match)
+
+
+def check_segment(name: str) -> str:
+    """Return the name of a journal segment.
+
+    Raises:
+        StoreError: it is none.
+    """
+    if _SEGMENT.fullmatch(name) is None:
+        raise StoreError(f"{name!r} is not a journal segment: take a name from journal_segments(), as '000001.jsonl'.")
+    return name
+
+
+def node_folder(checkpoint: CheckpointRef) -> str:
+    """Return the folder that holds the checkpoints of a node.
+
+    Raises:
+        StoreError: the node's key cannot be the name of a folder.
+    """
+    if _NODE.fullmatch(checkpoint.node) is None or checkpoint.resource < 0:
+        raise StoreError(
+            f"Checkpoint {checkpoint} cannot be stored: a node's key is 1 to 64 letters, digits, '-' and '_', and a"
+            " resource is not negative. Make keys with asyncsearch.plan.keys."
+        )
+    return f"checkpoints/{checkpoint.node}"
+
+
+def parse_versions(names: Iterable[str]) -> list[Version]:
+    """Return the versions among the names in a node's folder, in order; other names are not ours."""
+    matches = (_VERSION.fullmatch(name) for name in names)
+    return sorted(Version(int(m[1]), int(m[2] or 1), m[3] or "") for m in matches if m)
+
+
+def references(node: str, versions: Iterable[Version]) -> set[CheckpointRef]:
+    """Return the checkpoints of which there is a version."""
+    return {CheckpointRef(NodeKey(node), version.resource) for version in versions}

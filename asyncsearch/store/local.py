@@ -1,0 +1,306 @@
+"""A store in a folder of a local disk, or of a shared POSIX mount (NFS, Lustre, ...) that all workers see.
+
+How it stays whole whatever is killed and when: everything is written and synced under ``tmp/``, then renamed to its
+place. A checkpoint is one folder with its files and its manifest, and its rename is its commit. A second commit of the
+same checkpoint is a rename beside the first (``81.2`` beside ``81``), and the highest version counts, so there is no
+moment without a committed one. The version before it is kept until the next commit or ``sweep``, for those who still
+read it.
+
+On NFS, names that were just made elsewhere may stay invisible for some seconds: mount with ``lookupcache=positive``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+from asyncsearch.errors import StoreError
+from asyncsearch.ids import CheckpointRef
+from asyncsearch.store import flock, layout
+from asyncsearch.store.base import Store
+from asyncsearch.store.disk import (
+    discard,
+    explained,
+    make_folders,
+    sync_data,
+    sync_folder,
+    write_all,
+    write_new,
+)
+from asyncsearch.store.manifest import Manifest, check, damaged, missing, survey
+
+
+class LocalSegment:
+    """A journal segment on disk; each append is one write and one sync."""
+
+    def __init__(self, path: Path, descriptor: int) -> None:
+        self._path = path
+        self._descriptor: int | None = descriptor
+
+    @property
+    def name(self) -> str:
+        return self._path.name
+
+    def append(self, data: bytes) -> None:
+        assert data.endswith(b"\n"), "a segment takes whole lines"
+        if self._descriptor is None:
+            raise StoreError(f"Journal segment {str(self._path)!r} is closed. Go on in a new one: open_segment().")
+        try:
+            with explained("write the journal", self._path):
+                write_all(self._descriptor, data)
+                sync_data(self._descriptor)
+        except BaseException:
+            # After a failed write or sync nobody knows where the segment ends: a further line could be glued to half a
+            # line, or be acknowledged behind one that is lost.
+            self.close()
+            raise
+
+    def close(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+
+class LocalStore(Store):
+    """One study's folder on a disk. It holds no handle, so it can be pickled to workers that see the same path."""
+
+    def __init__(self, root: str | Path) -> None:
+        self._root = Path(os.path.abspath(root))
+        self._tmp = self._root / "tmp"
+
+    def __repr__(self) -> str:
+        return f"LocalStore({str(self._root)!r})"
+
+    @property
+    def url(self) -> str:
+        return str(self._root)
+
+    def prepare(self) -> None:
+        with explained("make the store", self._root):
+            for name in layout.FOLDERS:
+                folder = self._root / name
+                make_folders(folder)
+                if not os.access(folder, os.W_OK | os.X_OK, effective_ids=os.access in os.supports_effective_ids):
+                    raise PermissionError(errno.EACCES, f"{name!r} in it cannot be written by this user")
+            if self._tmp.stat().st_dev != (self._root / "checkpoints").stat().st_dev:
+                raise StoreError(
+                    f"The folders in {str(self._root)!r} lie on different disks, so a checkpoint cannot be committed by"
+                    " a rename. Let the whole store lie on one disk."
+                )
+        with explained("write, move and read back a file", self._root):
+            probe, data = self._tmp / f"probe-{uuid.uuid4().hex}", b"asyncsearch was here\n" * 200
+            write_new(probe, data)
+            moved = probe.rename(probe.with_suffix(".moved"))
+            sync_folder(self._tmp)
+            found = moved.read_bytes()
+            moved.unlink()
+        if found != data:
+            raise StoreError(
+                f"Cannot use the store at {str(self._root)!r}: what was written to it was read back differently."
+                " Check that disk, or choose another."
+            )
+
+    def lock(self) -> AbstractContextManager[None]:
+        return flock.hold(self._root / "lock")
+
+    # Small files
+
+    def read(self, name: str) -> bytes | None:
+        path = self._path(name)
+        with explained("read", path):
+            try:
+                return path.read_bytes()
+            except FileNotFoundError:
+                return None
+
+    def write(self, name: str, data: bytes) -> None:
+        path = self._path(name)
+        with explained("write", path):
+            make_folders(path.parent)
+            make_folders(self._tmp)
+            staged = self._tmp / f"file-{uuid.uuid4().hex}"
+            try:
+                write_new(staged, data)
+                os.replace(staged, path)
+            except BaseException:
+                staged.unlink(missing_ok=True)
+                raise
+            sync_folder(path.parent)
+
+    def remove(self, name: str) -> None:
+        path = self._path(name)
+        with explained("remove", path):
+            path.unlink(missing_ok=True)
+
+    def list(self, folder: str) -> Sequence[str]:
+        path = self._path(folder)
+        with explained("list", path):
+            return _names(path)
+
+    # Journal
+
+    def journal_segments(self) -> Sequence[str]:
+        return [layout.segment_name(number) for number in layout.segment_numbers(self.list("journal"))]
+
+    def read_segment(self, name: str) -> Iterator[bytes]:
+        path = self._path(f"journal/{layout.check_segment(name)}")
+        if not path.exists():
+            raise StoreError(f"There is no journal segment at {str(path)!r}. Take its name from journal_segments().")
+        return _lines(path)
+
+    def open_segment(self) -> LocalSegment:
+        folder = self._root / "journal"
+        with explained("begin a journal segment", folder):
+            make_folders(folder)
+            number = max(layout.segment_numbers(_names(folder)), default=0)
+            while True:
+                number += 1
+                path = folder / layout.segment_name(number)
+                with contextlib.suppress(FileExistsError):
+                    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o666)
+                    break
+            sync_folder(folder)
+        return LocalSegment(path, descriptor)
+
+    # Checkpoints
+
+    def stage(self, checkpoint: CheckpointRef) -> Path:
+        layout.node_folder(checkpoint)
+        name = f"checkpoint-{checkpoint.node[:8]}-{checkpoint.resource}-{uuid.uuid4().hex}"
+        staged = self._tmp / name / layout.FILES
+        with explained(f"stage checkpoint {checkpoint}", staged):
+            staged.mkdir(parents=True)
+        return staged
+
+    def commit(self, checkpoint: CheckpointRef, staged: Path) -> int:
+        node = self._root / layout.node_folder(checkpoint)
+        whole = staged.parent
+        with explained(f"commit checkpoint {checkpoint}", staged):
+            if not staged.is_dir() or staged.name != layout.FILES or not os.path.samefile(whole.parent, self._tmp):
+                raise StoreError(
+                    f"Cannot commit checkpoint {checkpoint} from {str(staged)!r}: it is not, or no longer, a folder"
+                    f" that stage() of the store at {self.url!r} gave. A staged folder is committed once, and lost when"
+                    " a new driver opens the study; stage and write it again."
+                )
+            manifest = survey(staged, os.fsync, sync_folder)
+            described = whole / layout.MANIFEST
+            described.unlink(missing_ok=True)  # an earlier try to commit this folder may have left it
+            write_new(described, manifest.encode())
+            sync_folder(whole)
+            number = self._publish(whole, node, checkpoint.resource)
+            for version in self._versions(checkpoint):
+                if version.number < number - 1:
+                    discard(node / str(version), self._tmp)
+        return manifest.size_bytes
+
+    @contextlib.contextmanager
+    def fetch(self, checkpoint: CheckpointRef, *, verify: bool = False) -> Iterator[Path]:
+        with explained(f"find checkpoint {checkpoint}", self._root):
+            folder, manifest = self._find(checkpoint)
+        check(manifest, folder / layout.FILES, checkpoint, verify)
+        yield folder / layout.FILES
+
+    def delete(self, checkpoint: CheckpointRef) -> None:
+        node = self._root / layout.node_folder(checkpoint)
+        with explained(f"delete checkpoint {checkpoint}", node):
+            for version in self._versions(checkpoint):  # the one that counts goes last: an older one must not reappear
+                discard(node / str(version), self._tmp)
+            _remove_if_empty(node)
+
+    def checkpoints(self) -> Sequence[CheckpointRef]:
+        folder = self._root / "checkpoints"
+        found: set[CheckpointRef] = set()
+        with explained("list the checkpoints", folder):
+            for node in _names(folder):
+                found |= layout.references(node, layout.parse_versions(_names(folder / node)))
+        return sorted(found, key=lambda checkpoint: (checkpoint.node, checkpoint.resource))
+
+    def sweep(self) -> None:
+        with explained("sweep", self._root):
+            for name in _names(self._tmp):
+                discard(self._tmp / name, self._tmp)
+            for checkpoint in self.checkpoints():
+                for version in self._versions(checkpoint)[:-1]:
+                    discard(self._root / layout.node_folder(checkpoint) / str(version), self._tmp)
+
+    # Logs
+
+    def append_log(self, name: str, lines: Sequence[str]) -> None:
+        path = self._root / layout.log_file(name)
+        data = "".join(f"{line}\n" for line in lines).encode(errors="backslashreplace")
+        with explained("write a log", path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+            try:
+                write_all(descriptor, data)
+            finally:
+                os.close(descriptor)
+
+    def read_log(self, name: str) -> Iterator[str]:
+        path = self._root / layout.log_file(name)
+        lines = _lines(path) if path.exists() else iter(())
+        return (line.decode(errors="replace").removesuffix("\n") for line in lines)
+
+    def _path(self, name: str) -> Path:
+        return self._root / layout.check_name(name)
+
+    def _versions(self, checkpoint: CheckpointRef) -> Sequence[layout.Version]:
+        found = layout.parse_versions(_names(self._root / layout.node_folder(checkpoint)))
+        return [version for version in found if version.resource == checkpoint.resource]
+
+    def _find(self, checkpoint: CheckpointRef) -> tuple[Path, Manifest]:
+        while versions := self._versions(checkpoint):
+            folder = self._root / layout.node_folder(checkpoint) / str(versions[-1])
+            try:
+                return folder, Manifest.decode((folder / layout.MANIFEST).read_bytes())
+            except (OSError, ValueError) as error:
+                if folder.exists():  # else it was replaced or deleted in this moment
+                    reason = f"its {layout.MANIFEST} has become unreadable ({error})"
+                    raise damaged(checkpoint, folder, reason) from error
+        raise missing(checkpoint, self.url)
+
+    def _publish(self, whole: Path, node: Path, resource: int) -> int:
+        """Rename a staged checkpoint to the next version that nobody has taken, and return its number."""
+        taken = 0
+        while True:
+            make_folders(node)
+            versions = layout.parse_versions(_names(node))
+            taken = max([taken, *(version.number for version in versions if version.resource == resource)])
+            try:
+                os.rename(whole, node / str(layout.Version(resource, taken + 1)))
+                break
+            except OSError as error:
+                if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
+                    taken += 1  # another worker was faster
+                elif error.errno != errno.ENOENT or not whole.exists():
+                    raise  # otherwise a delete has just removed the node's empty folder
+        sync_folder(node)
+        return taken + 1
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return sorted(os.listdir(folder))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    """Yield the lines of a file, or of the numbered chunks that other kinds of store make of it."""
+    with explained("read", path):
+        for part in sorted(path.iterdir()) if path.is_dir() else [path]:
+            with open(part, "rb") as file:
+                yield from file
+
+
+def _remove_if_empty(folder: Path) -> None:
+    try:
+        folder.rmdir()
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT):
+            raise

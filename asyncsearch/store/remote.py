@@ -1,0 +1,212 @@
+"""Files below one fsspec URL: what every kind of file system can do, with errors that are StoreErrors.
+
+Two kinds are told apart. A file system with a rename of its own (disk, HDFS, SFTP) is a tree: folders must be made, a
+file that is being written can be seen, and a rename publishes it. One without is an object store: an object appears
+whole or not at all, folders are only prefixes, and a rename would be a copy.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import threading
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import fsspec
+from fsspec.implementations.local import LocalFileSystem
+
+from asyncsearch.errors import StoreError
+from asyncsearch.store.disk import next_step
+
+T = TypeVar("T")
+
+_APPENDING = {"file", "local", "hdfs", "viewfs", "webhdfs", "sftp", "ssh"}
+"""Where an append costs what it adds. Some object stores offer appends that copy the whole object each time."""
+
+_exclusive = threading.Lock()
+
+
+class Remote:
+    """The files below a URL. Holds the URL and the options only: each process and thread has its own connection."""
+
+    def __init__(self, url: str, options: Mapping[str, Any]) -> None:
+        self.url = url.rstrip("/") if not url.endswith("://") else url
+        self._options = dict(options)
+
+    @property
+    def shown(self) -> str:
+        """The URL for messages, without a password."""
+        return re.sub(r"//([^/@:]*):[^/@]*@", r"//\1:***@", self.url)
+
+    @property
+    def _fs(self) -> Any:
+        # fsspec keeps one instance for each process, and for each thread where it must; nothing to hold or to pickle.
+        kind = fsspec.get_filesystem_class(self.url.partition("://")[0])
+        return kind(**{**kind._get_kwargs_from_urls(self.url), **self._options})
+
+    def _path(self, name: str) -> str:
+        root = str(self._fs._strip_protocol(self.url)).rstrip("/")
+        return f"{root}/{name}" if name else root
+
+    @property
+    def _is_tree(self) -> bool:
+        return type(self._fs).mv is not fsspec.AbstractFileSystem.mv
+
+    @property
+    def can_append(self) -> bool:
+        """Whether this kind of file system can append at a fair price; to be tried before it is believed."""
+        protocol = self._fs.protocol
+        return bool(_APPENDING & ({protocol} if isinstance(protocol, str) else set(protocol)))
+
+    @contextlib.contextmanager
+    def explained(self, doing: str, name: str) -> Iterator[None]:
+        """Turn whatever a file system raises into a StoreError that says what was tried, where, and what to do."""
+        try:
+            yield
+        except StoreError:
+            raise
+        except Exception as error:  # each file system has exceptions of its own
+            what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+            step = next_step(error, "Check the address, the credentials and the connection, then try again")
+            raise StoreError(f"Cannot {doing} at {f'{self.shown}/{name}'.rstrip('/')!r}: {what}. {step}.") from error
+
+    def is_file(self, name: str) -> bool:
+        """Return whether there is a file of this name."""
+        with self.explained("look", name):
+            return bool(self._fs.isfile(self._path(name)))
+
+    def read(self, name: str) -> bytes | None:
+        """Return the content of a file, or None if there is none."""
+        with self.explained("read", name):
+            try:
+                return bytes(self._fs.cat_file(self._path(name)))
+            except FileNotFoundError:
+                return None
+
+    def blocks(self, name: str) -> Iterator[bytes]:
+        """Yield the content of a file piece by piece."""
+        with self.explained("read", name), self._fs.open(self._path(name), "rb") as file:
+            while block := file.read(1 << 20):
+                yield block
+
+    def put(self, name: str, data: bytes) -> None:
+        """Write a file in one piece; on a tree, a reader may see a part of it."""
+        path = self._path(name)
+        with self.explained("write", name):
+            self._with_folder(path, lambda: self._fs.pipe_file(path, data))
+
+    def replace(self, name: str, data: bytes) -> None:
+        """Write a file so that a reader sees the old content or the new one."""
+        if not self._is_tree:
+            self.put(name, data)
+            return
+        temporary = f"tmp/file-{uuid.uuid4().hex}"
+        self.put(temporary, data)
+        with self.explained("write", name):
+            self._with_folder(self._path(name), lambda: self._rename(self._path(temporary), self._path(name)))
+
+    def create(self, name: str, data: bytes) -> bool:
+        """Write a file that does not exist yet; return False if it does."""
+        path = self._path(name)
+
+        def write() -> None:
+            if isinstance(self._fs, LocalFileSystem):
+                with self._fs.open(path, "xb") as file:
+                    file.write(data)
+            else:
+                self._fs.pipe_file(path, data, mode="create")
+
+        # Some file systems look first and write then: at least threads of this process must not both find nothing.
+        with self.explained("create", name), _exclusive:
+            try:
+                self._with_folder(path, write)
+            except FileExistsError:
+                return False
+        return True
+
+    def append(self, name: str, data: bytes) -> None:
+        """Append to a file and close it, or begin it."""
+        path = self._path(name)
+        with self.explained("append", name):
+            try:
+                with self._fs.open(path, "ab") as file:
+                    file.write(data)
+            except FileNotFoundError:
+                self.put(name, data)
+
+    def upload(self, local: Path, name: str) -> None:
+        """Copy a local file here."""
+        path = self._path(name)
+        with self.explained("upload", name):
+            self._with_folder(path, lambda: self._fs.put_file(str(local), path))
+
+    def download(self, name: str, local: Path) -> bool:
+        """Copy a file from here to a local one; return False if there is none."""
+        with self.explained("download", name):
+            try:
+                self._fs.get_file(self._path(name), str(local))
+            except FileNotFoundError:
+                return False
+        return True
+
+    def remove(self, name: str) -> None:
+        """Remove a file; no error if there is none."""
+        with self.explained("remove", name), contextlib.suppress(FileNotFoundError):
+            self._fs.rm_file(self._path(name))
+
+    def remove_tree(self, folder: str) -> None:
+        """Remove all files below a folder, and the folder where there are such things."""
+        if self._is_tree:
+            with self.explained("remove", folder), contextlib.suppress(FileNotFoundError):
+                self._fs.rm(self._path(folder), recursive=True)
+        else:
+            for name in self.find(folder):
+                self.remove(f"{folder}/{name}")
+
+    def names(self, folder: str) -> list[str]:
+        """Return the sorted names directly in a folder."""
+        path = self._path(folder)
+        with self.explained("list", folder):
+            self._fs.invalidate_cache()
+            try:
+                found = [self._fs._strip_protocol(entry).rstrip("/") for entry in self._fs.ls(path, detail=False)]
+            except (FileNotFoundError, NotADirectoryError):
+                return []
+        # Some list a file as the only content of itself, or a prefix as a part of itself.
+        return sorted(entry.rsplit("/", 1)[-1] for entry in found if entry != path)
+
+    def find(self, folder: str) -> dict[str, int]:
+        """Return the files below a folder, at any depth, and their sizes."""
+        path = self._path(folder)
+        with self.explained("list", folder):
+            self._fs.invalidate_cache()
+            try:
+                found = self._fs.find(path, detail=True)
+            except (FileNotFoundError, NotADirectoryError):
+                return {}
+        inside = {self._fs._strip_protocol(name).removeprefix(path + "/"): info for name, info in found.items()}
+        return {name: int(info["size"]) for name, info in inside.items() if not name.startswith(path)}
+
+    def _with_folder(self, path: str, action: Callable[[], T]) -> T:
+        try:
+            return action()
+        except FileNotFoundError:
+            if not self._is_tree:
+                raise  # a bucket that is not there: never make one out of a misspelt name
+            self._fs.makedirs(self._fs._parent(path), exist_ok=True)
+            return action()
+
+    def _rename(self, source: str, target: str) -> None:
+        options = {"overwrite": True} if self._fs.protocol in ("hdfs", "viewfs") else {}
+        try:
+            self._fs.mv(source, target, **options)
+            if not self._fs.exists(source):
+                return  # else it was refused without an error, as WebHDFS does
+        except Exception:
+            if not self._fs.exists(target):
+                raise
+        self._fs.rm_file(target)
+        self._fs.mv(source, target)

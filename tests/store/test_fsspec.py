@@ -1,0 +1,287 @@
+"""FsspecStore: the laws of every store, and what leases and chunks add."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import msgspec
+import pytest
+
+from asyncsearch.errors import StoreError, StoreLockedError
+from asyncsearch.store import open_store
+from asyncsearch.store.fsspec_store import FsspecStore
+from asyncsearch.store.lease_lock import Record, _machine
+from tests.store.conformance import REF, StoreTests, load, save
+
+
+def files_of(store: FsspecStore) -> list[str]:
+    return sorted(store._remote.find(""))
+
+
+@pytest.fixture(autouse=True)
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stage and fetch inside the test's own folder."""
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+
+
+@pytest.fixture
+def memory() -> Iterator[FsspecStore]:
+    store = FsspecStore(f'memory://studies/{uuid.uuid4().hex}/a\'; echo foo "b" ü')
+    store.prepare()
+    yield store
+    with suppress(FileNotFoundError):
+        fsspec.filesystem("memory").rm(store.url, recursive=True)
+
+
+class TestMemory(StoreTests):
+    @pytest.fixture
+    def store(self, memory: FsspecStore) -> FsspecStore:
+        return memory
+
+
+class TestFile(StoreTests):
+    @pytest.fixture
+    def store(self, tmp_path: Path) -> FsspecStore:
+        store = FsspecStore(f'file://{tmp_path}/a\'; echo foo "b" ü')
+        store.prepare()
+        return store
+
+
+@pytest.fixture(params=["memory", "file"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> FsspecStore:
+    url = f"memory://{uuid.uuid4().hex}" if request.param == "memory" else f"file://{tmp_path}/store"
+    store = FsspecStore(url, lock_lease_s=60)
+    store.prepare()
+    return store
+
+
+def test_pickle_holds_url_and_options_only(memory: FsspecStore) -> None:
+    with memory.lock():
+        memory.open_segment()
+        other = pickle.loads(pickle.dumps(memory))
+    assert other._lock is None
+    assert "MemoryFileSystem" not in str(pickle.dumps(memory))
+
+
+def test_password_in_a_url_is_not_shown() -> None:
+    store = FsspecStore("sftp://me:secret@host/studies")
+    assert repr(store) == "FsspecStore('sftp://me:***@host/studies')"
+    assert store.url == "sftp://me:secret@host/studies"
+
+
+def test_append_makes_one_file_on_disk_and_numbered_objects_in_memory(store: FsspecStore) -> None:
+    segment = store.open_segment()
+    segment.append(b"a\n")
+    segment.append(b"b\n")
+    segment.close()
+    chunks = [f"journal/000001.jsonl/{number:09d}" for number in range(3)]
+    assert files_of(store) == (chunks if store.url.startswith("memory") else ["journal/000001.jsonl"])
+    assert list(store.read_segment("000001.jsonl")) == [b"a\n", b"b\n"]
+
+
+def test_torn_last_line_is_yielded_as_it_is(store: FsspecStore) -> None:
+    store._remote.put("journal/000001.jsonl", b"a\nb\nhalf")
+    assert list(store.read_segment("000001.jsonl")) == [b"a\n", b"b\n", b"half"]
+
+
+def test_segment_is_closed_after_a_failed_append(store: FsspecStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    segment = store.open_segment()
+
+    def fail(*args: Any) -> None:
+        raise StoreError("no connection")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store._remote, "append", fail)
+        patch.setattr(store._remote, "put", fail)
+        with pytest.raises(StoreError, match="no connection"):
+            segment.append(b"a\n")
+    with pytest.raises(StoreError, match="open_segment"):
+        segment.append(b"a\n")
+
+
+@pytest.mark.parametrize("step", range(4))
+def test_commit_that_dies_leaves_the_old_checkpoint(
+    store: FsspecStore, step: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save(store, a=b"old", b=b"old")
+    before = files_of(store)
+    steps = iter(range(100))
+
+    class Killed(BaseException):
+        pass
+
+    def dying(action: Any) -> Any:
+        def call(*args: Any) -> Any:
+            if next(steps) == step:
+                raise Killed
+            return action(*args)
+
+        return call
+
+    with monkeypatch.context() as patch:
+        for name in ("upload", "find", "replace"):
+            patch.setattr(store._remote, name, dying(getattr(store._remote, name)))
+        with pytest.raises(Killed):
+            save(store, a=b"new", b=b"new")
+    assert load(store) == {"a": b"old", "b": b"old"}
+    assert store.checkpoints() == [REF]
+    store.sweep()
+    assert files_of(store) == before
+
+
+def test_upload_that_arrived_short_is_not_committed(store: FsspecStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store._remote, "upload", lambda local, name: store._remote.put(name, b"sho"))
+    with pytest.raises(StoreError, match="other files or sizes"):
+        save(store, model=b"short")
+    assert store.checkpoints() == []
+
+
+def test_replaced_and_deleted_checkpoints_leave_no_file(store: FsspecStore) -> None:
+    save(store, model=b"1")
+    save(store, model=b"2")
+    assert len(files_of(store)) == 2
+    store.delete(REF)
+    assert files_of(store) == []
+
+
+@pytest.mark.parametrize(
+    ("data", "words"), [(b"other", "content of file 'model'"), (b"longer than it was", "has 18 bytes, and had 5")]
+)
+def test_damaged_file_is_named(store: FsspecStore, data: bytes, words: str) -> None:
+    save(store, model=b"model", good=b"good")
+    (name,) = [name for name in files_of(store) if name.endswith("files/model")]
+    store._remote.put(name, data)
+    with pytest.raises(StoreError, match=words), store.fetch(REF):
+        pass
+    store._remote.remove(name)
+    with pytest.raises(StoreError, match="file 'model' has vanished"), store.fetch(REF):
+        pass
+
+
+@pytest.mark.parametrize("data", [b"{", b'{"files":[{"name":"../x","size_bytes":1,"blake2b":""}],"folders":[]}'])
+def test_damaged_manifest_is_named(store: FsspecStore, data: bytes) -> None:
+    save(store, model=b"model")
+    (name,) = [name for name in files_of(store) if name.endswith("manifest.json")]
+    store._remote.put(name, data)
+    with pytest.raises(StoreError, match=r"its manifest\.json has become unreadable"), store.fetch(REF):
+        pass
+
+
+# The lock
+
+
+def put_lock(store: FsspecStore, **changes: Any) -> None:
+    record = Record("elsewhere", 12345, "another machine", "token", time.time())
+    store._remote.put("lock/000007.json", msgspec.json.encode(msgspec.structs.replace(record, **changes)))
+
+
+def test_living_driver_elsewhere_is_respected(store: FsspecStore) -> None:
+    put_lock(store)
+    with pytest.raises(StoreLockedError, match=r"process 12345 on elsewhere, seen 0 s ago.*void in 60 s"), store.lock():
+        pass
+
+
+@pytest.mark.parametrize("why", ["released", "stale", "died here"])
+def test_lock_of_a_driver_that_is_gone_can_be_taken(store: FsspecStore, why: str) -> None:
+    if why == "released":
+        put_lock(store, released=True)
+    elif why == "stale":
+        put_lock(store, refreshed=time.time() - 61)
+    else:
+        if not _machine():
+            pytest.skip("only Linux tells which machine a process id belongs to")
+        child = subprocess.Popen([sys.executable, "-c", ""])
+        child.wait()
+        put_lock(store, host=socket.gethostname(), machine=_machine(), pid=child.pid)
+    with store.lock():
+        assert files_of(store) == ["lock/000008.json"]
+
+
+def test_lock_of_a_living_process_here_is_not_taken(store: FsspecStore) -> None:
+    put_lock(store, host=socket.gethostname(), machine=_machine(), pid=os.getpid())
+    with pytest.raises(StoreLockedError, match=f"process {os.getpid()} on"), store.lock():
+        pass
+
+
+def test_half_written_lock_says_what_to_remove(store: FsspecStore) -> None:
+    store._remote.put("lock/000001.json", b"")
+    with pytest.raises(StoreLockedError, match=r"remove '.*lock/000001\.json'"), store.lock():
+        pass
+
+
+def test_driver_that_slept_through_its_lease_writes_no_more(store: FsspecStore) -> None:
+    with store.lock():
+        segment = store.open_segment()
+        segment.append(b"a\n")
+        assert store._lock is not None
+        put_lock(store)  # another driver, which found this one's lock stale
+        store._lock._fresh_until = 0.0  # as after a long sleep
+        with pytest.raises(StoreLockedError, match=f"Process {os.getpid()} has lost the study"):
+            segment.append(b"b\n")
+        with pytest.raises(StoreLockedError):
+            store.open_segment()
+    assert list(store.read_segment("000001.jsonl")) == [b"a\n"]
+    with pytest.raises(StoreLockedError, match="elsewhere"), store.lock():
+        pass
+
+
+def test_driver_that_slept_and_was_not_replaced_goes_on(store: FsspecStore) -> None:
+    with store.lock():
+        segment = store.open_segment()
+        assert store._lock is not None
+        store._lock._fresh_until = 0.0
+        segment.append(b"a\n")
+        segment.close()
+
+
+def test_lock_is_kept_by_refreshing(tmp_path: Path) -> None:
+    store = FsspecStore(f"file://{tmp_path}", lock_lease_s=0.2)
+    store.prepare()
+    path = tmp_path / "lock" / "000001.json"
+    with store.lock():
+        first = msgspec.json.decode(path.read_bytes(), type=Record)
+        deadline = time.monotonic() + 30
+        while msgspec.json.decode(path.read_bytes(), type=Record).refreshed == first.refreshed:
+            assert time.monotonic() < deadline
+    assert msgspec.json.decode(path.read_bytes(), type=Record).released
+
+
+# What cannot be a store
+
+
+def test_file_is_no_store(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match="is a file, and a store is a folder"):
+        FsspecStore(f"file://{tmp_path}/file").prepare()
+
+
+def test_unwritable_place_is_refused_by_prepare(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match=r"Cannot write at '.*/file/below/tmp/file-"):
+        FsspecStore(f"file://{tmp_path}/file/below").prepare()
+
+
+def test_read_only_protocol_is_refused_by_prepare(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="Cannot write"):
+        FsspecStore("data://x").prepare()
+
+
+def test_open_store_gives_a_store_that_can_be_used() -> None:
+    store = open_store(f"memory://{uuid.uuid4().hex}/digits")
+    assert isinstance(store, FsspecStore)
+    store.prepare()
+    save(store, model=b"1")
+    assert load(open_store(store.url)) == {"model": b"1"}

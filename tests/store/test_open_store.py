@@ -1,0 +1,100 @@
+"""``open_store``: which place becomes which store, and what is refused with which words."""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from pathlib import Path
+
+import pytest
+
+from asyncsearch.errors import StoreError
+from asyncsearch.store import LocalStore, open_store
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("given", "path"),
+    [
+        ("relative/path", "relative/path"),
+        (Path("relative/path"), "relative/path"),
+        ("./s3:x", "s3:x"),
+        ("a/../b", "b"),
+        ("~/studies", "home/studies"),
+        ("file://{}/plain", "plain"),
+        ("file:{}/plain", "plain"),
+        ("FILE://localhost{}/plain", "plain"),
+        ("local://{}/plain", "plain"),
+        ("file://{}/a%20b%25", "a b%"),
+        ("a%20b", "a%20b"),
+        ('a\'; echo foo "b" ü *[x]?#&', 'a\'; echo foo "b" ü *[x]?#&'),
+        ("a:b/c", "a:b/c"),
+    ],
+)
+def test_paths_become_local_stores(home: Path, given: str | Path, path: str) -> None:
+    store = open_store(given.format(home) if isinstance(given, str) else given)
+    assert isinstance(store, LocalStore)
+    assert store.url == str(home / path)
+    assert open_store(store.url).url == store.url
+    assert pickle.loads(pickle.dumps(store)).url == store.url
+    assert list(home.iterdir()) == [], "opening writes nothing"
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ("", "is no path"),
+        ("  ", "is no path"),
+        ("a\0b", "is no path"),
+        ("~nobody-of-this-name/x", "home folder"),
+        ("file://otherhost/x", "names another machine"),
+        ("file:x", "no absolute path"),
+        ("nope://x/y", r"'nope://', which neither.*memory.*s3.*install the fsspec file system"),
+        (Path("s3://bucket/x"), r"Pass it as text: 's3://"),
+        ("hdfs:/studies", r"Pass it as text: 'hdfs://"),
+        ("simplecache::s3://bucket/x", "chain of URLs"),
+        ("x" * 300, "File name too long"),
+    ],
+)
+def test_what_is_no_place_is_refused(home: Path, given: str | Path, words: str) -> None:
+    with pytest.raises(StoreError, match=words):
+        open_store(given)
+
+
+def test_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    import fsspec
+
+    if "dropbox" not in fsspec.available_protocols() or "dropboxdrivefs" in sys.modules:
+        pytest.skip("this fsspec knows no file system that is not installed")
+    with pytest.raises(StoreError, match=r"package for 'dropbox://' is missing:.*pip"):
+        open_store("dropbox://x/y")
+
+
+def test_hdfs_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    import fsspec
+
+    if fsspec.get_filesystem_class("hdfs").__module__ != "fsspec.implementations.arrow":
+        pytest.skip("hdfs-native is installed")
+    monkeypatch.setattr("asyncsearch.store.find_spec", lambda name: None)
+    with pytest.raises(StoreError, match=r"asyncsearch\[hdfs\].*all workers"):
+        open_store("hdfs:///studies/digits")
+
+
+def test_file_is_no_store(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match="is a file, and a store is a folder"):
+        open_store(tmp_path / "file")
+
+
+def test_store_modules_import_where_there_is_no_fcntl(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(sys.modules, "fcntl", None)
+    store = LocalStore(tmp_path / "store")
+    store.prepare()
+    with pytest.raises(StoreError, match="no POSIX locks"), store.lock():
+        pass
