@@ -1,0 +1,179 @@
+"""ASHA: asynchronous successive halving.
+
+Li et al., "A System for Massively Parallel Hyperparameter Tuning", MLSys 2020, Algorithm 2::
+
+    whenever a worker is free:
+        for each rung, from the top:
+            if one of its best ⌊n/η⌋ trials was not promoted yet:
+                train the best of these on to the next rung
+                done
+        begin a new trial, up to the lowest rung
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from asyncsearch.errors import ResourceError
+from asyncsearch.ids import TrialId
+from asyncsearch.schedulers import words
+from asyncsearch.schedulers.asha_stopping import StoppingState
+from asyncsearch.schedulers.base import Promotion, RungForecast, Scheduler, SchedulerState
+from asyncsearch.schedulers.ladder import Ladder
+from asyncsearch.schedulers.progress import Progress
+from asyncsearch.schedulers.rungs import rung_levels
+
+_VARIANTS = ("promotion", "stopping")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ASHA(Scheduler):
+    """Train many trials a little, and the best ⌊n/η⌋ of each rung η times as long.
+
+    Args:
+        max_resource: Resource R at which a trial is complete.
+        min_resource: No rung lies below it. The rungs are R, R // η, R // η², ...
+        reduction_factor: η, an integer from 2. 3 is the default as in Hyperband, HpBandSter and Syne Tune: the integer
+            nearest to e, at which halving's guarantee is best; the paper's experiments, Ray and Determined use 4.
+        variant: "promotion", the paper's Algorithm 2: trials pause at rungs, resume from there, and a
+            wrong first impression can be made good as the rung fills. "stopping": a trial is judged once, when it
+            passes a rung, and is stopped for ever; nothing needs to be saved, and more is decided on little evidence.
+        finish_best: When the search would end with no trial trained to ``max_resource``, take the best one there.
+
+    Raises:
+        ResourceError: resources that are not positive integers, or that do not fit together.
+    """
+
+    max_resource: int = field()
+    min_resource: int = 1
+    reduction_factor: int = 3
+    variant: Literal["promotion", "stopping"] = "promotion"
+    finish_best: bool = False
+
+    def __post_init__(self) -> None:
+        rung_levels(self.min_resource, self.max_resource, self.reduction_factor)
+        if self.variant not in _VARIANTS:
+            raise ResourceError(f"variant={self.variant!r} is unknown. Use variant='promotion' or variant='stopping'.")
+        if not isinstance(self.finish_best, bool):
+            raise ResourceError(f"finish_best={self.finish_best!r} is neither True nor False. Use finish_best=True.")
+        if self.finish_best and self.variant == "stopping":
+            raise ResourceError(
+                "finish_best=True needs paused trials, and variant='stopping' pauses none (the first trial at each "
+                "rung goes on anyway). Leave finish_best out, or use variant='promotion'."
+            )
+
+    @property
+    def levels(self) -> tuple[int, ...]:
+        """Resources of the rungs, lowest first."""
+        return rung_levels(self.min_resource, self.max_resource, self.reduction_factor)
+
+    @property
+    def pauses(self) -> bool:
+        return self.variant == "promotion" and len(self.levels) > 1
+
+    def begin(self) -> SchedulerState:
+        if self.variant == "stopping":
+            return StoppingState(self.levels, self.reduction_factor)
+        return PromotionState(self.levels, self.reduction_factor, self.finish_best)
+
+    def describe(self) -> str:
+        options = [f"max_resource={self.max_resource}", f"reduction_factor={self.reduction_factor}"]
+        if self.variant != "promotion":
+            options.append(f"variant={self.variant!r}")
+        if self.finish_best:
+            options.append("finish_best=True")
+        return f"ASHA({', '.join(options)}): {words.rungs(self.levels)}"
+
+    def forecast(self, num_trials: int) -> list[RungForecast]:
+        return words.ideal(self.levels, [(1, num_trials)], self.reduction_factor)
+
+    def warnings(self, num_trials: int | None) -> list[str]:
+        notes = words.one_rung(self.levels, self.min_resource, self.reduction_factor)
+        # The stopping variant trains the first trial to the end, finish_best the best one.
+        if num_trials is None or self.variant == "stopping" or self.finish_best:
+            return notes
+        need = self.reduction_factor ** (len(self.levels) - 1)
+        remedies = ["finish_best=True", f"num_trials >= {need}"]
+        what = "1 trial is" if num_trials == 1 else f"{num_trials} trials are"
+        return notes + words.too_few(num_trials, what, self.levels, self.min_resource, self.reduction_factor, remedies)
+
+
+class PromotionState(SchedulerState):
+    """The rungs of Algorithm 2, and where each trial stands."""
+
+    def __init__(self, levels: tuple[int, ...], reduction_factor: int, finish_best: bool) -> None:
+        self._levels = levels
+        self._reduction_factor = reduction_factor
+        self._finish_best = finish_best
+        self._progress = Progress()
+        self._ladder = Ladder(levels, self._progress)
+        self._finishers = 0  # trials that reached max_resource, or are on their way to it
+
+    def first_target(self, trial: TrialId) -> int:
+        return self._levels[0]
+
+    def judge(self, trial: TrialId, resource: int) -> str | None:
+        return None
+
+    def next_promotion(self) -> Promotion | None:
+        for index in range(self._ladder.top - 1, -1, -1):
+            candidate = self._ladder.rungs[index].candidate
+            if candidate is not None:
+                return self._ladder.promotion(index, candidate)
+        return None
+
+    def closing_promotion(self) -> Promotion | None:
+        if not self._finish_best or self._finishers:
+            return None
+        for index in range(self._ladder.top - 1, -1, -1):
+            best = self._ladder.rungs[index].best_waiting()
+            if best is not None:
+                here, above = self._levels[index], self._levels[index + 1]
+                return Promotion(best[1], here, above, words.closing(here, above, self._levels[-1]))
+        return None
+
+    def standing(self, trial: TrialId) -> str:
+        return self._ladder.standing(trial)
+
+    def created(self, trial: TrialId) -> None:
+        self._progress.begin(trial)
+
+    def paused(self, trial: TrialId, resource: int, score: float | None) -> None:
+        self._update(self._ladder.arrive(trial, resource, score))
+
+    def promoted(self, trial: TrialId, from_resource: int, to_resource: int) -> None:
+        self._ladder.promote(trial, from_resource)
+        self._finishers += to_resource == self._levels[-1]
+
+    def completed(self, trial: TrialId, resource: int, score: float | None) -> None:
+        self._update(self._ladder.end(trial, score))
+
+    def stopped(self, trial: TrialId, resource: int) -> None:
+        self._give_up(trial)
+
+    def failed(self, trial: TrialId, target: int | None) -> None:
+        self._give_up(trial)
+
+    def _give_up(self, trial: TrialId) -> None:
+        if self._ladder.top > 0 and self._ladder.is_bound_for_top(trial):
+            self._finishers -= 1
+        self._update(self._ladder.end(trial, None))
+
+    def _update(self, index: int | None) -> None:
+        """Set the quota of a rung that somebody reached: the top ⌊n/η⌋ of Algorithm 2."""
+        if index is not None:
+            rung = self._ladder.rungs[index]
+            rung.allow(rung.size // self._reduction_factor)
+
+    def snapshot(self) -> dict[str, Any]:
+        return {
+            "progress": self._progress.snapshot(),
+            "rungs": self._ladder.snapshot(),
+            "finishers": self._finishers,
+        }
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        self._progress = Progress.restored(snapshot["progress"])
+        self._ladder = Ladder.restored(self._levels, self._progress, snapshot["rungs"])
+        self._finishers = snapshot["finishers"]

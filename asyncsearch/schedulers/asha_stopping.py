@@ -1,0 +1,129 @@
+"""ASHA's stopping variant: a trial is judged once at each rung, when it passes it.
+
+The rule that others run as ASHA (Ray Tune, Syne Tune, Optuna, Determined), with exact ranks: a trial goes on if it is
+among the best max(⌊n/η⌋, 1) of the n trials, itself included, that reached the rung so far; else it is stopped.
+In a tie those that went on are ahead and those that were stopped are not, so that a constant metric passes exactly that
+many; were every older trial ahead, it would pass one in all.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import Any
+
+import msgspec
+
+from asyncsearch.ids import TrialId
+from asyncsearch.nonfinite import finite
+from asyncsearch.schedulers import words
+from asyncsearch.schedulers.base import Promotion, SchedulerState
+from asyncsearch.schedulers.progress import Progress
+from asyncsearch.schedulers.rungs import Rung
+
+
+class Crossing(msgspec.Struct, frozen=True):
+    """The latest report that passed a rung. It is judged before the next report arrives."""
+
+    trial: TrialId
+    resource: int
+    rung: int
+    rank: int | None
+    """Its place at the rung; None if no finite value was reported at or before it."""
+
+
+class StoppingState(SchedulerState):
+    """The rungs, the last value of each trial, and the report to judge."""
+
+    def __init__(self, levels: tuple[int, ...], reduction_factor: int) -> None:
+        self._levels = levels
+        self._reduction_factor = reduction_factor
+        self._progress = Progress()
+        self._rungs = [Rung() for _ in levels]
+        self._crossing: Crossing | None = None
+
+    def first_target(self, trial: TrialId) -> int:
+        return self._levels[-1]
+
+    def judge(self, trial: TrialId, resource: int) -> str | None:
+        crossing = self._crossing
+        if crossing is None or (crossing.trial, crossing.resource) != (trial, resource) or crossing.rung == self._top:
+            return None
+        rung, level = self._rungs[crossing.rung], self._levels[crossing.rung]
+        if crossing.rank is None:
+            return words.stopped_without_value(rung.size, level, resource)
+        quota = self._quota(rung)
+        return None if crossing.rank <= quota else words.stopped(crossing.rank, rung.size, quota, level, resource)
+
+    def next_promotion(self) -> Promotion | None:
+        return None
+
+    def standing(self, trial: TrialId) -> str:
+        if not self._progress.knows(trial):
+            return ""
+        index = self._progress.heading(trial) - 1
+        if index < 0:
+            return words.on_its_way(self._levels[0])
+        rung, level = self._rungs[index], self._levels[index]
+        return f"passed the rung of {level}, as did {rung.size - 1} others; {words.go_on(self._quota(rung))}"
+
+    def created(self, trial: TrialId) -> None:
+        self._progress.begin(trial)
+
+    def reported(self, trial: TrialId, resource: int, score: float | None) -> None:
+        # A report that was under way when the trial was stopped must not count at the next rung.
+        if self._progress.has_ended(trial):
+            return
+        before = self._progress.value(trial)
+        self._progress.note(trial, score)
+        self._crossing = None
+        index = bisect_right(self._levels, resource) - 1
+        # A rung that was jumped over is never filled in later: a late value there would be unfair to those in time.
+        if index >= self._progress.heading(trial):
+            value = finite(score) if resource == self._levels[index] else before
+            self._crossing = Crossing(trial, resource, index, self._record(trial, index, value))
+
+    def completed(self, trial: TrialId, resource: int, score: float | None) -> None:
+        self._end(trial, score)
+
+    def stopped(self, trial: TrialId, resource: int) -> None:
+        self._progress.end(trial)
+
+    def failed(self, trial: TrialId, target: int | None) -> None:
+        self._end(trial, None)
+
+    def _end(self, trial: TrialId, score: float | None) -> None:
+        """Count a trial that ended between two rungs at the upper one, with its last value; a failed one as worst."""
+        index = self._progress.heading(trial)
+        if index <= self._top and not self._progress.has_ended(trial):
+            self._record(trial, index, finite(score))
+        self._progress.end(trial)
+
+    def _record(self, trial: TrialId, index: int, value: float | None) -> int | None:
+        """Count a trial at a rung, as gone on if it is among the best; return its place."""
+        rung = self._rungs[index]
+        rank = None if value is None else rung.rank_of_newcomer(value)
+        rung.insert(trial, value)
+        if rank is not None and rank <= self._quota(rung):
+            rung.promote(trial, value)
+        self._progress.pass_rung(trial, index)
+        return rank
+
+    @property
+    def _top(self) -> int:
+        return len(self._levels) - 1
+
+    def _quota(self, rung: Rung) -> int:
+        return max(rung.size // self._reduction_factor, 1)
+
+    def snapshot(self) -> dict[str, Any]:
+        return {
+            "progress": self._progress.snapshot(),
+            "rungs": [rung.snapshot() for rung in self._rungs],
+            "crossing": None if self._crossing is None else msgspec.to_builtins(self._crossing),
+        }
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        self._progress = Progress.restored(snapshot["progress"])
+        self._rungs = [Rung.restored(rung) for rung in snapshot["rungs"]]
+        crossing = snapshot["crossing"]
+        self._crossing = None if crossing is None else msgspec.convert(crossing, Crossing)

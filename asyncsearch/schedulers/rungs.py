@@ -1,0 +1,176 @@
+"""Rungs: the resources at which trials are compared, and the order of the trials at one of them.
+
+Rule 1: levels are integers, made by integer division; a logarithm would lose the top rung of 3**5, 10**3 or 10**6.
+Rule 2: nothing here scans. Insert, candidate and promotion cost O(log n) in the number of trials at the rung.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+from sortedcontainers import SortedList
+
+from asyncsearch.errors import InternalError, ResourceError
+from asyncsearch.ids import TrialId, trial_name
+
+Entry = tuple[float, TrialId]
+"""A trial at a rung. Equal scores are ordered by trial id, so that a tie never passes more than the quota."""
+
+_BEFORE_ALL = TrialId(-1)
+_AFTER_ALL = TrialId(2**63)
+
+
+def rung_levels(min_resource: int, max_resource: int, reduction_factor: int) -> tuple[int, ...]:
+    """Return the resources of all rungs, lowest first; the last one is ``max_resource``.
+
+    They are R, R // η, R // η², ... down to ``min_resource``: counted from the top, so that the last ratio is exactly η
+    whatever R is. (Li et al. 2020, Algorithm 2, counts r·ηᵏ from the bottom; both agree where R = r·ηᵏ.)
+
+    Raises:
+        ResourceError: a value is not a whole number in its range, or ``min_resource`` is above ``max_resource``.
+    """
+    check_whole("max_resource", max_resource, 1)
+    check_whole("min_resource", min_resource, 1)
+    check_whole("reduction_factor", reduction_factor, 2)
+    if min_resource > max_resource:
+        raise ResourceError(
+            f"min_resource={min_resource} is above max_resource={max_resource}: the first rung cannot lie beyond the "
+            f"last. Use min_resource <= {max_resource} or max_resource >= {min_resource}."
+        )
+    levels = []
+    level = max_resource
+    while level >= min_resource:
+        levels.append(level)
+        level //= reduction_factor
+    return tuple(reversed(levels))
+
+
+def check_whole(name: str, value: object, low: int) -> None:
+    """Raise unless ``value`` is an integer from ``low``.
+
+    Raises:
+        ResourceError: it is not; the message names the value, the rule and what to write.
+    """
+    # True is an int to Python; as a resource it is a slip of the pen.
+    if isinstance(value, bool) or not isinstance(value, int):
+        near = round(value) if isinstance(value, float) and math.isfinite(value) else 3
+        raise ResourceError(
+            f"{name}={value!r} is not an integer: resources and trials are counted in whole units. "
+            f"Write an integer, e.g. {name}={max(low, near)}."
+        )
+    if value < low:
+        raise ResourceError(f"{name}={value} is too small: it must be at least {low}. Use {name}={low} or more.")
+
+
+class Rung:
+    """The trials that reached one resource: ``waiting`` ones may still go on, ``gone`` ones did, or ended there.
+
+    Trials without a finite score only count in ``size``: they come after all others and never go on.
+    """
+
+    __slots__ = ("_gone", "_waiting", "candidate", "promoted", "quota", "size")
+
+    def __init__(self) -> None:
+        self.size = 0
+        """All trials that reached the rung, or failed on their way to it."""
+        self.quota = 0
+        """How many of them, from the best, may go on. It never shrinks."""
+        self.promoted = 0
+        """How many went on."""
+        self.candidate: Entry | None = None
+        """The best waiting trial, if its rank among all, gone ones included, is within the quota."""
+        self._waiting: SortedList[Entry] = SortedList()
+        self._gone: SortedList[Entry] = SortedList()
+
+    def insert(self, trial: TrialId, score: float | None) -> None:
+        """Count a trial that reached the rung; None is worst."""
+        self.size += 1
+        # A NaN compares false with everything and would silently break the order of all others.
+        if score is None or not math.isfinite(score):
+            return
+        entry = (score, trial)
+        self._waiting.add(entry)
+        if self._waiting[0] is entry:
+            self._settle()
+
+    def allow(self, quota: int) -> None:
+        """Set how many may go on."""
+        if quota != self.quota:
+            self.quota = quota
+            self._settle()
+
+    def promote(self, trial: TrialId, score: float | None) -> None:
+        """Let a waiting trial go on."""
+        self._leave(trial, score)
+        self.promoted += 1
+
+    def withdraw(self, trial: TrialId, score: float | None) -> None:
+        """Let a waiting trial end here: it keeps its rank and never goes on."""
+        self._leave(trial, score)
+
+    def is_waiting(self, trial: TrialId, score: float | None) -> bool:
+        """Return whether the trial is here and may still go on."""
+        return score is not None and (score, trial) in self._waiting
+
+    def best_waiting(self) -> Entry | None:
+        """Return the best trial that has not gone on, whatever its rank."""
+        return self._waiting[0] if self._waiting else None
+
+    def rank(self, trial: TrialId, score: float) -> int:
+        """Return the place of a trial, from 1, among all that reached the rung."""
+        entry = (score, trial)
+        return 1 + self._waiting.bisect_left(entry) + self._gone.bisect_left(entry)
+
+    def rank_of_newcomer(self, score: float) -> int:
+        """Return the place of a trial that arrives now, if only those that went on are ahead of it in a tie."""
+        return 1 + self._waiting.bisect_left((score, _BEFORE_ALL)) + self._gone.bisect_right((score, _AFTER_ALL))
+
+    def _leave(self, trial: TrialId, score: float | None) -> None:
+        try:
+            entry = (math.nan if score is None else score, trial)
+            self._waiting.remove(entry)
+        except ValueError:
+            raise InternalError(
+                f"{trial_name(trial)} does not wait at this rung; its last score was {score}."
+            ) from None
+        self._gone.add(entry)
+        self._settle()
+
+    def _settle(self) -> None:
+        """Find the candidate. All that are better than the best waiting one are gone, so those are its rank."""
+        best = self.best_waiting()
+        if best is not None and len(self._gone) >= self.quota and self._gone.bisect_left(best) >= self.quota:
+            best = None
+        self.candidate = best
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return everything as JSON values."""
+        return {
+            "size": self.size,
+            "quota": self.quota,
+            "promoted": self.promoted,
+            "waiting": _columns(self._waiting),
+            "gone": _columns(self._gone),
+        }
+
+    @classmethod
+    def restored(cls, snapshot: dict[str, Any]) -> Rung:
+        """Return the rung that ``snapshot`` described."""
+        rung = cls()
+        rung.size, rung.quota, rung.promoted = snapshot["size"], snapshot["quota"], snapshot["promoted"]
+        rung._waiting = SortedList(_rows(snapshot["waiting"]))
+        rung._gone = SortedList(_rows(snapshot["gone"]))
+        rung._settle()
+        return rung
+
+
+def _columns(entries: Iterable[Entry]) -> dict[str, list[Any]]:
+    """Write entries as two plain lists: half the text of a list of pairs."""
+    rows = list(entries)
+    return {"scores": [score for score, _ in rows], "trials": [trial for _, trial in rows]}
+
+
+def _rows(columns: dict[str, list[Any]]) -> list[Entry]:
+    return list(zip(columns["scores"], columns["trials"], strict=True))

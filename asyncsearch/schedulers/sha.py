@@ -1,0 +1,226 @@
+"""SHA: synchronous successive halving.
+
+Li et al., "A System for Massively Parallel Hyperparameter Tuning", MLSys 2020, Algorithm 1::
+
+    for each bracket of n trials:
+        for k = 0, 1, ...:
+            train all trials of rung k to r·ηᵏ, and wait for the last of them
+            the best ⌊n/ηᵏ⁺¹⌋ go on
+
+While a bracket waits for its slowest trial, idle workers begin the trials of the next one.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from dataclasses import dataclass, field
+from typing import Any
+
+from asyncsearch.ids import TrialId
+from asyncsearch.schedulers import words
+from asyncsearch.schedulers.base import Promotion, RungForecast, Scheduler, SchedulerState
+from asyncsearch.schedulers.bracket import Bracket
+from asyncsearch.schedulers.progress import Progress
+from asyncsearch.schedulers.rungs import check_whole, rung_levels
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SHA(Scheduler):
+    """Train the trials of a bracket a little, wait for all of them, and train the best of them η times as long.
+
+    Args:
+        max_resource: Resource R at which a trial is complete.
+        min_resource: No rung lies below it. The rungs are R, R // η, R // η², ...
+        reduction_factor: η, an integer from 2; 3 for the reason given at ``ASHA``.
+        bracket_size: How many trials compete with each other; None: all trials that a run asks for, or that the searcher
+            has. A later run that asks for more opens a further bracket: a rung that was decided stays as it is.
+
+    Raises:
+        ResourceError: values that are not positive integers, or that do not fit together.
+    """
+
+    max_resource: int = field()
+    min_resource: int = 1
+    reduction_factor: int = 3
+    bracket_size: int | None = None
+
+    def __post_init__(self) -> None:
+        rung_levels(self.min_resource, self.max_resource, self.reduction_factor)
+        if self.bracket_size is not None:
+            check_whole("bracket_size", self.bracket_size, 1)
+
+    @property
+    def levels(self) -> tuple[int, ...]:
+        """Resources of the rungs, lowest first."""
+        return rung_levels(self.min_resource, self.max_resource, self.reduction_factor)
+
+    @property
+    def pauses(self) -> bool:
+        return len(self.levels) > 1
+
+    def begin(self) -> SHAState:
+        return SHAState(self.levels, self.reduction_factor, self.bracket_size)
+
+    def describe(self) -> str:
+        size = "" if self.bracket_size is None else f", bracket_size={self.bracket_size}"
+        options = f"max_resource={self.max_resource}, reduction_factor={self.reduction_factor}{size}"
+        return f"SHA({options}): {words.rungs(self.levels)}"
+
+    def forecast(self, num_trials: int) -> list[RungForecast]:
+        return words.ideal(self.levels, self._groups(num_trials), self.reduction_factor)
+
+    def warnings(self, num_trials: int | None) -> list[str]:
+        notes = words.one_rung(self.levels, self.min_resource, self.reduction_factor)
+        sizes = [size for _, size in self._groups(self.bracket_size or 0 if num_trials is None else num_trials)]
+        return notes + [note for number, size in enumerate(sizes) for note in self._too_few(size, is_rest=number > 0)]
+
+    def _too_few(self, size: int, is_rest: bool) -> list[str]:
+        trials = "1 trial" if size == 1 else f"{size} trials"
+        what = f"the last bracket has {trials}," if is_rest else f"a bracket has {trials},"
+        need = self.reduction_factor ** (len(self.levels) - 1)
+        if is_rest:
+            remedies = [f"num_trials as a multiple of bracket_size={self.bracket_size}"]
+        else:
+            remedies = [f"{'num_trials' if self.bracket_size is None else 'bracket_size and num_trials'} >= {need}"]
+        return words.too_few(size, what, self.levels, self.min_resource, self.reduction_factor, remedies)
+
+    def _groups(self, num_trials: int) -> list[tuple[int, int]]:
+        """Return (number of brackets, their size): the full ones, and the one that takes what is left over."""
+        size = self.bracket_size or num_trials
+        if num_trials == 0:
+            return []
+        return [group for group in ((num_trials // size, size), (1, num_trials % size)) if min(group) > 0]
+
+
+class SHAState(SchedulerState):
+    """Brackets in the order in which they were opened. Only the last one may still take trials."""
+
+    def __init__(self, levels: tuple[int, ...], reduction_factor: int, bracket_size: int | None) -> None:
+        self._levels = levels
+        self._reduction_factor = reduction_factor
+        self._bracket_size = bracket_size
+        self._progress = Progress()
+        self._created = 0
+        self._brackets: list[Bracket] = []
+        self._first_trials: list[TrialId] = []  # of each bracket
+        self._ready: list[int] = []  # brackets with a candidate, so that asking does not visit them all
+        self._totals: list[int] = []  # num_trials of the runs, increasing; no bracket lies across one
+        self._is_endless = True  # whether the present run creates trials beyond the last total
+
+    def budget(self, num_trials: int | None) -> None:
+        self._is_endless = num_trials is None
+        if num_trials is None:
+            return
+        total = max(num_trials, self._created)
+        self._totals = [*self._totals[: bisect_left(self._totals, total)], total]
+        # Else a run for fewer trials than the last one would wait for trials that nobody asks for any more.
+        bracket = self._filling()
+        if bracket is not None and (bracket.size is None or bracket.start + bracket.size > total):
+            self._close(total - bracket.start)
+
+    def no_more_trials(self) -> None:
+        bracket = self._filling()
+        if bracket is not None:
+            self._close(bracket.created)
+
+    def may_create(self, trial: TrialId) -> bool:
+        return self._filling() is not None or self._is_endless or self._created < self._totals[-1]
+
+    def first_target(self, trial: TrialId) -> int:
+        return self._levels[0]
+
+    def judge(self, trial: TrialId, resource: int) -> str | None:
+        return None
+
+    def next_promotion(self) -> Promotion | None:
+        return self._brackets[self._ready[0]].next_promotion() if self._ready else None
+
+    def standing(self, trial: TrialId) -> str:
+        if not self._progress.knows(trial):
+            return ""
+        number = self._bracket_of(trial)
+        return f"bracket {number}: {self._brackets[number].ladder.standing(trial)}"
+
+    def created(self, trial: TrialId) -> None:
+        bracket = self._filling() or self._open(trial)
+        bracket.create(trial)
+        self._created += 1
+
+    def paused(self, trial: TrialId, resource: int, score: float | None) -> None:
+        number = self._bracket_of(trial)
+        self._brackets[number].ladder.arrive(trial, resource, score)
+        self._advance(number)
+
+    def promoted(self, trial: TrialId, from_resource: int, to_resource: int) -> None:
+        number = self._bracket_of(trial)
+        self._brackets[number].ladder.promote(trial, from_resource)
+        self._advance(number)
+
+    def completed(self, trial: TrialId, resource: int, score: float | None) -> None:
+        self._end(trial, score)
+
+    def stopped(self, trial: TrialId, resource: int) -> None:
+        self._end(trial, None)
+
+    def failed(self, trial: TrialId, target: int | None) -> None:
+        self._end(trial, None)
+
+    def _end(self, trial: TrialId, score: float | None) -> None:
+        number = self._bracket_of(trial)
+        self._brackets[number].ladder.end(trial, score)
+        self._advance(number)
+
+    def _filling(self) -> Bracket | None:
+        """Return the bracket that still takes trials."""
+        return self._brackets[-1] if self._brackets and not self._brackets[-1].is_full else None
+
+    def _open(self, trial: TrialId) -> Bracket:
+        next_total = bisect_right(self._totals, self._created)
+        size = self._bracket_size
+        if next_total < len(self._totals):
+            room = self._totals[next_total] - self._created
+            size = room if size is None else min(size, room)
+        bracket = Bracket(self._levels, self._reduction_factor, self._progress, self._created, size)
+        self._brackets.append(bracket)
+        self._first_trials.append(trial)
+        return bracket
+
+    def _close(self, size: int) -> None:
+        self._brackets[-1].close(size)
+        self._advance(len(self._brackets) - 1)
+
+    def _advance(self, number: int) -> None:
+        bracket = self._brackets[number]
+        bracket.advance()
+        place = bisect_left(self._ready, number)
+        was_ready = place < len(self._ready) and self._ready[place] == number
+        if bracket.is_ready and not was_ready:
+            insort(self._ready, number)
+        elif was_ready and not bracket.is_ready:
+            del self._ready[place]
+
+    def _bracket_of(self, trial: TrialId) -> int:
+        """Return the bracket of a trial. Trials are created in the order of their ids, so the first ids are sorted."""
+        return bisect_right(self._first_trials, trial) - 1
+
+    def snapshot(self) -> dict[str, Any]:
+        return {
+            "progress": self._progress.snapshot(),
+            "created": self._created,
+            "brackets": [bracket.snapshot() for bracket in self._brackets],
+            "first_trials": list(self._first_trials),
+            "totals": list(self._totals),
+            "is_endless": self._is_endless,
+        }
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        self._progress = Progress.restored(snapshot["progress"])
+        self._created = snapshot["created"]
+        self._brackets = [
+            Bracket.restored(self._levels, self._reduction_factor, self._progress, bracket)
+            for bracket in snapshot["brackets"]
+        ]
+        self._first_trials = list(snapshot["first_trials"])
+        self._totals = list(snapshot["totals"])
+        self._is_endless = snapshot["is_endless"]
+        self._ready = [number for number, bracket in enumerate(self._brackets) if bracket.is_ready]

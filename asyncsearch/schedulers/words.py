@@ -1,0 +1,129 @@
+"""What schedulers say to people: reasons, standings, warnings. One place, so that all of them say it alike."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from asyncsearch.schedulers.base import RungForecast
+
+
+def go_on(quota: int) -> str:
+    """Return "4 go on"."""
+    return f"{quota} goes on" if quota == 1 else f"{quota} go on"
+
+
+def place(rank: int, size: int, level: int) -> str:
+    """Return "rank 2 of 12 at resource 3"."""
+    return f"rank {rank} of {size} at resource {level}"
+
+
+def promoted(rank: int, size: int, quota: int, level: int, above: int) -> str:
+    """Return why a trial trains on."""
+    return f"{place(rank, size, level)}, {go_on(quota)} to {above}"
+
+
+def closing(level: int, above: int, max_resource: int) -> str:
+    """Return why a trial trains on although its rung does not promote it."""
+    return f"best at resource {level}, goes on to {above} since no other trial will reach {max_resource} (finish_best)"
+
+
+def stopped(rank: int, size: int, quota: int, level: int, resource: int) -> str:
+    """Return why a trial is stopped."""
+    where = f" at the rung of {level}" if resource != level else ""
+    return f"stopped at resource {resource}: rank {rank} of {size}{where}, {go_on(quota)}"
+
+
+def stopped_without_value(size: int, level: int, resource: int) -> str:
+    """Return why a trial without a finite value at a rung is stopped, and what to do if it is all of them."""
+    if resource == level:
+        return f"stopped at resource {resource}: its value there is not finite, which counts as the worst of {size}"
+    return (
+        f"stopped at resource {resource}: no finite value was reported at or before the rung of {level}, which counts "
+        f"as the worst of {size} (report at every rung, or use min_resource={resource} or more)"
+    )
+
+
+def on_its_way(level: int) -> str:
+    """Return that a trial trains, or waits for a worker."""
+    return f"on its way to resource {level}"
+
+
+def worst(size: int, level: int) -> str:
+    """Return where a trial without a finite score stands."""
+    return f"counts as the worst of {size} at resource {level}: it failed or had no finite value, so it does not go on"
+
+
+def rungs(levels: Sequence[int]) -> str:
+    """Return the rungs for a description."""
+    return ("rungs at " if len(levels) > 1 else "one rung at ") + ", ".join(str(level) for level in levels)
+
+
+def one_rung(levels: Sequence[int], min_resource: int, reduction_factor: int) -> list[str]:
+    """Warn if nothing can ever be stopped early."""
+    if len(levels) > 1:
+        return []
+    top = levels[-1]
+    ways = [f"max_resource >= {min_resource * reduction_factor}"]
+    if top // reduction_factor >= 1:
+        ways.append(f"min_resource <= {top // reduction_factor}")
+    if top // min_resource >= 2:
+        ways.append(f"reduction_factor <= {top // min_resource}")
+    return [
+        (
+            f"There is one rung only, at max_resource={top}, so that no trial is stopped early: "
+            f"min_resource={min_resource} times reduction_factor={reduction_factor} lies beyond it. "
+            f"Use {' or '.join(ways)}."
+        )
+    ]
+
+
+def too_few(
+    num_trials: int, what: str, levels: Sequence[int], min_resource: int, reduction_factor: int, remedies: Sequence[str]
+) -> list[str]:
+    """Warn if ``num_trials`` trials, each rung passing one of η, leave none for the last rung.
+
+    Args:
+        num_trials: How many compete with each other.
+        what: What they are, e.g. "20 trials are".
+        levels: The rungs.
+        min_resource: As the user gave it.
+        reduction_factor: η.
+        remedies: What else would help, e.g. "finish_best=True".
+    """
+    steps = len(levels) - 1
+    if num_trials >= reduction_factor**steps:
+        return []
+    need = f"{reduction_factor}^{steps} = {reduction_factor**steps}"
+    ways = [*remedies, f"max_resource <= {_reachable(num_trials, min_resource, reduction_factor)}"]
+    return [
+        (
+            f"No trial is expected to reach max_resource={levels[-1]}: {what} fewer than {need}, and each rung "
+            f"passes one of {reduction_factor}. Use {' or '.join(ways)}."
+        )
+    ]
+
+
+def _reachable(num_trials: int, min_resource: int, reduction_factor: int) -> int:
+    """Return the highest ``max_resource`` whose last rung ``num_trials`` trials can fill."""
+    rungs_above = min_resource * reduction_factor
+    while num_trials >= reduction_factor:
+        num_trials //= reduction_factor
+        rungs_above *= reduction_factor
+    return rungs_above - 1
+
+
+def ideal(levels: Sequence[int], groups: Sequence[tuple[int, int]], reduction_factor: int) -> list[RungForecast]:
+    """Return how many trials train over which interval if each rung passes exactly ⌊n/η⌋.
+
+    Args:
+        levels: The rungs.
+        groups: (how many groups of this size, size); trials of a group compete with each other.
+        reduction_factor: η.
+    """
+    forecasts = []
+    start = 0
+    for index, level in enumerate(levels):
+        trials = sum(count * (size // reduction_factor**index) for count, size in groups)
+        forecasts.append(RungForecast(start, level, trials))
+        start = level
+    return forecasts

@@ -1,0 +1,1 @@
+"""Tests of floor 2: the schedulers."""

@@ -1,0 +1,115 @@
+"""ASHA's promotion rule by brute force: plain sorting of everything, for every question.
+
+Li et al. 2020, Algorithm 2: from the top rung down, the best of the top ⌊n/η⌋ that was not promoted yet. Facts::
+
+    ("paused", trial, resource, score)      it stands at a rung; score None is worst
+    ("promoted", trial, from, to)           it goes on
+    ("failed", trial, target)               it counts as worst of the rung that it headed for
+    ("stopped", trial, target)              likewise, by somebody's wish
+    ("completed", trial, resource, score)   it came to its own end, and counts at the rung that it headed for
+
+Others check a whole journal with ``check_promotions(facts, levels, eta)``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import Any
+
+Fact = tuple[Any, ...]
+Move = tuple[int, int, int]
+"""(trial, from, to)"""
+
+
+class Oracle:
+    """All that was said so far, in dictionaries."""
+
+    def __init__(self, levels: Sequence[int], eta: int) -> None:
+        self.levels = list(levels)
+        self.eta = eta
+        self.reached: dict[int, dict[int, float | None]] = {level: {} for level in levels}
+        self.promoted: dict[int, set[int]] = {level: set() for level in levels}
+        self.ended: set[int] = set()
+
+    def tell(self, fact: Fact) -> None:
+        """Take in a fact, without judging it."""
+        match fact:
+            case ("paused", trial, resource, score):
+                self.reached[resource].setdefault(trial, score)
+            case ("promoted", trial, start, _):
+                self.promoted[start].add(trial)
+            case ("failed" | "stopped", trial, target):
+                self.reached[target].setdefault(trial, None)
+                self.ended.add(trial)
+            case ("completed", trial, _, score):
+                target = next((level for level in self.levels if trial not in self.reached[level]), self.levels[-1])
+                self.reached[target].setdefault(trial, score)
+                self.ended.add(trial)
+            case _:
+                raise AssertionError(f"no such fact: {fact}")
+
+    def legal(self) -> list[Move]:
+        """Return every promotion that the rule allows now, in the order in which it wants them."""
+        moves = []
+        for start, to in reversed(list(pairwise(self.levels))):
+            moves += [(trial, start, to) for trial in self.best(start) if self.may_go_on(trial, start)]
+        return moves
+
+    def best(self, level: int) -> list[int]:
+        """Return the top ⌊n/η⌋ of a rung, best first."""
+        return self.ranked(level)[: len(self.reached[level]) // self.eta]
+
+    def ranked(self, level: int) -> list[int]:
+        """Return all trials of a rung in order: by score, then by id; those without a score last."""
+        scores = self.reached[level]
+        return sorted(scores, key=lambda trial: (scores[trial] is None, scores[trial] or 0.0, trial))
+
+    def may_go_on(self, trial: int, level: int) -> bool:
+        """Return whether the trial is still at the rung, with a finite score."""
+        gone = trial in self.promoted[level] or trial in self.ended
+        return not gone and self.reached[level][trial] is not None
+
+    def waiting(self, level: int) -> list[int]:
+        """Return who waits at a rung, best first."""
+        return [trial for trial in self.ranked(level) if self.may_go_on(trial, level)]
+
+
+def legal_promotions(facts: Iterable[Fact], levels: Sequence[int], eta: int) -> list[Move]:
+    """Return every promotion that is due after these facts, in order."""
+    oracle = Oracle(levels, eta)
+    for fact in facts:
+        oracle.tell(fact)
+    return oracle.legal()
+
+
+def check_promotions(facts: Iterable[Fact], levels: Sequence[int], eta: int, *, closing: bool = False) -> int:
+    """Raise unless every promotion among the facts is the one that the rule wanted at that point.
+
+    Args:
+        facts: In the order in which the scheduler was told.
+        levels: The rungs, lowest first.
+        eta: The reduction factor.
+        closing: Whether ``finish_best`` may promote the best of the highest rung when nothing is due.
+
+    Returns:
+        The number of promotions.
+    """
+    oracle = Oracle(levels, eta)
+    count = 0
+    for number, fact in enumerate(facts):
+        if fact[0] == "promoted":
+            due = oracle.legal() or (_closing(oracle) if closing else [])
+            assert due, f"fact {number}, {fact}: no promotion was due"
+            assert fact[1:] == due[0], f"fact {number}, {fact}: {due[0]} was due"
+            count += 1
+        oracle.tell(fact)
+    return count
+
+
+def _closing(oracle: Oracle) -> list[Move]:
+    for start, to in reversed(list(pairwise(oracle.levels))):
+        waiting = oracle.waiting(start)
+        if waiting:
+            return [(waiting[0], start, to)]
+    return []

@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from asyncsearch.errors import ResourceError
+from asyncsearch.ids import TrialId
+from asyncsearch.schedulers import FIFO, RungForecast
+from tests.schedulers.tools import restored
+
+
+@pytest.mark.parametrize("max_resource", [None, 1, 27])
+def test_every_trial_trains_to_the_end(max_resource: int | None) -> None:
+    state = FIFO(max_resource=max_resource).begin()
+    for number, score in enumerate([1.0, None, 1e300]):
+        trial = TrialId(number)
+        assert state.may_create(trial)
+        assert state.first_target(trial) == max_resource
+        state.created(trial)
+        for resource in (1, 2, 3):
+            state.reported(trial, resource, score)
+            assert state.judge(trial, resource) is None
+        assert state.next_promotion() is None
+        assert state.closing_promotion() is None
+        state.completed(trial, 3, score)
+    state.failed(TrialId(3), max_resource)
+    assert state.next_promotion() is None
+    assert restored(FIFO(max_resource=max_resource), state).first_target(TrialId(4)) == max_resource
+
+
+def test_fifo_needs_no_checkpoints() -> None:
+    assert not FIFO(max_resource=27).pauses
+    assert FIFO(max_resource=27).max_resource == 27
+    assert FIFO().max_resource is None
+
+
+def test_description_is_plain_data() -> None:
+    fifo = FIFO(max_resource=27)
+    assert repr(fifo) == "FIFO(max_resource=27)"
+    assert eval(repr(fifo)) == fifo == pickle.loads(pickle.dumps(fifo))
+    assert hash(fifo) == hash(FIFO(max_resource=27))
+    assert fifo != FIFO(max_resource=28)
+    with pytest.raises(AttributeError):
+        fifo.max_resource = 3  # type: ignore[misc]
+
+
+def test_description_and_forecast_say_how_far_trials_train() -> None:
+    assert FIFO(max_resource=27).describe() == "FIFO(max_resource=27): every trial trains to 27"
+    assert FIFO().describe() == "FIFO(): every trial trains until its function returns"
+    assert FIFO(max_resource=27).forecast(64) == [RungForecast(0, 27, 64)]
+    assert FIFO().forecast(8) == [RungForecast(0, None, 8)]
+    assert FIFO().warnings(None) == []
+
+
+@pytest.mark.parametrize("value", [0, -1, 2.0, True, "9"])
+def test_max_resource_that_is_no_positive_integer_is_refused(value: object) -> None:
+    with pytest.raises(ResourceError, match="max_resource="):
+        FIFO(max_resource=value)  # type: ignore[arg-type]
