@@ -86,7 +86,8 @@ class TrainingEnded(Event, frozen=True, tag="training_ended"):
     error: str = ""
     """What went wrong, with the traceback or the last lines, when ``outcome`` is FAILED."""
     error_kind: str = ""
-    """Name of the exception, or ``exit``, ``signal``, ``timeout``, ``unheeded_stop``, ``cannot_pause``, ``bad_report``, ``no_report``, ``checkpoint``."""
+    """Name of the exception, or one of ``exit``, ``signal``, ``timeout``, ``unheeded_stop``, ``cannot_pause``, ``bad_report``,
+    ``no_report``, ``checkpoint``."""
     lane: int = 0
 
 
@@ -115,7 +116,7 @@ class TrialTimedOut(Event, frozen=True, tag="trial_timed_out"):
 
 
 class StopRequested(Event, frozen=True, tag="stop_requested"):
-    """The run should end now: interrupted, out of time, or an error that concerns all trials. The study can be continued."""
+    """The run should end now: it was interrupted or is out of time. The study can be continued."""
 
     reason: str
 

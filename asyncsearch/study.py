@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import copy
 import hashlib
-import inspect
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import cloudpickle
-import msgspec
 
 from asyncsearch import errors
 from asyncsearch._version import __version__
+from asyncsearch.arguments import checked, enough, positive, seconds_of
+from asyncsearch.definition import Plan, read_plan, require_same, source_hash
 from asyncsearch.driver.loop import DriverSettings
 from asyncsearch.driver.opening import (
     BUNDLE_FILE,
@@ -32,7 +32,6 @@ from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import (
     AsyncSearchError,
     NoTrialsError,
-    StoreError,
     StudyExistsError,
     StudyNotFoundError,
     UsageError,
@@ -60,19 +59,6 @@ from asyncsearch.worker.config import WorkerConfig
 
 if TYPE_CHECKING:
     import pandas
-
-
-class _Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that makes a study what it is; pickled into its store, so that ``resume`` needs nothing else."""
-
-    trainable: bytes
-    space: Space
-    searcher: Searcher
-    scheduler: Scheduler
-    config: EngineConfig
-    settings: DriverSettings
-    worker: dict[str, Any]
-    backend: str
 
 
 class Study:
@@ -141,8 +127,8 @@ class Study:
         as_function(trainable)
         self.trainable: Trainable | None = trainable
         self.space = space if isinstance(space, Space) else Space.of(space)
-        self.searcher = _checked(searcher or RandomSearch(), Searcher, "searcher")
-        self.scheduler = _checked(scheduler or FIFO(), Scheduler, "scheduler")
+        self.searcher = checked(searcher or RandomSearch(), Searcher, "searcher")
+        self.scheduler = checked(scheduler or FIFO(), Scheduler, "scheduler")
         label = getattr(trainable, "__name__", type(trainable).__name__)
         self.store: Store = open_store(store if store is not None else Path("studies") / (name or label))
         self.name = name or self.store.url.rstrip("/").rsplit("/", 1)[-1] or label
@@ -157,13 +143,13 @@ class Study:
             save_every=save_every,
         )
         self._settings = DriverSettings(
-            lease_timeout_s=_seconds("lease_timeout", lease_timeout),
-            trial_timeout_s=None if trial_timeout is None else _seconds("trial_timeout", trial_timeout),
+            lease_timeout_s=seconds_of("lease_timeout", lease_timeout),
+            trial_timeout_s=None if trial_timeout is None else seconds_of("trial_timeout", trial_timeout),
         )
-        grace_s = _seconds("stop_grace", stop_grace)
+        grace_s = seconds_of("stop_grace", stop_grace)
         self._worker = {
             "fresh_process": bool(fresh_process),
-            "recycle_after": _positive("recycle_after", recycle_after),
+            "recycle_after": positive("recycle_after", recycle_after),
             "stop_grace_s": grace_s,
             "kill_grace_s": grace_s,
         }
@@ -172,7 +158,7 @@ class Study:
         self._state: StudyState | None = None
         self._is_read_only = False
         self._trainable_name = getattr(trainable, "__qualname__", repr(trainable))
-        self._fingerprint = _source_hash(trainable)
+        self._fingerprint = source_hash(trainable)
         self.searcher.begin(self.space, seed)
         require_pausable(trainable, self.scheduler)
         self._bundle: bytes | None = None
@@ -185,7 +171,7 @@ class Study:
             StudyNotFoundError: the store holds no study.
         """
         study = cls.open(store)
-        plan = _read_plan(study.store, study._require_file())
+        plan = read_plan(study.store, study._require_file())
         study.space, study.searcher, study.scheduler = plan.space, plan.searcher, plan.scheduler
         study.config, study._settings, study._worker = plan.config, plan.settings, plan.worker
         study._bundle, study._backend = plan.trainable, backend or plan.backend
@@ -235,15 +221,15 @@ class Study:
             raise UsageError(
                 f"{self.name!r} was opened for looking; run it by Study.resume({self.store.url!r}).run(...)."
             )
-        num_trials = None if num_trials is None else _positive("num_trials", num_trials)
-        parallelism = None if parallelism is None else _positive("parallelism", parallelism)
-        timeout_s = None if timeout is None else _seconds("timeout", timeout)
+        num_trials = None if num_trials is None else positive("num_trials", num_trials)
+        parallelism = None if parallelism is None else positive("parallelism", parallelism)
+        timeout_s = None if timeout is None else seconds_of("timeout", timeout)
         watcher = open_display(display, logs=logs)
         self._require_bounded(num_trials)
         watcher.warn(self.scheduler.warnings(num_trials))
         bundle = self._packed(watcher)
         launcher = choose(self._backend, study=self.name)
-        preflight = launcher.check(_enough(parallelism, num_trials))
+        preflight = launcher.check(enough(parallelism, num_trials))
         watcher.warn(preflight.warnings)
         request = RunRequest(num_trials=num_trials, timeout_s=timeout_s, preflight=preflight)
 
@@ -288,7 +274,7 @@ class Study:
         if total is None:
             raise UsageError("preview(num_trials=None) of a searcher without an end: say how many trials.")
         return preview(
-            self.scheduler, _positive("num_trials", total), parallelism=parallelism, seconds_per_unit=seconds_per_unit
+            self.scheduler, positive("num_trials", total), parallelism=parallelism, seconds_per_unit=seconds_per_unit
         )
 
     @property
@@ -424,7 +410,7 @@ class Study:
                 "or Study(..., resume=True), or choose another store=."
             )
         else:
-            _require_same(existing, self._file(existing), watcher)
+            watcher.warn(require_same(existing, self._file(existing)))
         state = self._fresh_state()
         found = replay(self.store, state)
         watcher.warn(found.notes)
@@ -439,7 +425,7 @@ class Study:
 
     def _plan_bytes(self, bundle: bytes) -> bytes:
         backend = self._backend if isinstance(self._backend, str) else "auto"
-        plan = _Plan(
+        plan = Plan(
             trainable=bundle,
             space=self.space,
             searcher=self.searcher,
@@ -479,80 +465,7 @@ class Study:
                 self.store.delete(checkpoint)
 
 
-def _checked(value: Any, kind: type[Any], name: str) -> Any:
-    if isinstance(value, kind):
-        return value
-    hint = (
-        f"{value.__name__}(...)"
-        if isinstance(value, type) and issubclass(value, kind)
-        else f"an object of a class derived from {kind.__name__}"
-    )
-    raise UsageError(f"{name}={value!r} is not a {name}: write {hint}.")
-
-
-def _seconds(name: str, value: object) -> float:
-    seconds = value.total_seconds() if isinstance(value, timedelta) else value
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds > 0:
-        raise UsageError(f"{name}={value!r} must be a positive number of seconds, or a timedelta.")
-    return float(seconds)
-
-
-def _positive(name: str, value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise UsageError(f"{name}={value!r} must be a positive integer.")
-    return value
-
-
-def _enough(parallelism: int | None, num_trials: int | None) -> int | None:
-    """More workers than trials would never get work."""
-    if parallelism is None or num_trials is None:
-        return parallelism
-    return min(parallelism, num_trials)
-
-
 def _error_class(kind: str) -> type[AsyncSearchError]:
     found = getattr(errors, kind, AsyncSearchError)
     assert isinstance(found, type) and issubclass(found, AsyncSearchError)
     return found
-
-
-def _source_hash(trainable: object) -> str:
-    """Return a hash of the trainable's source, empty where the source cannot be had."""
-    try:
-        return hashlib.sha256(inspect.getsource(trainable).encode()).hexdigest()  # type: ignore[arg-type]
-    except (OSError, TypeError):
-        return ""
-
-
-def _read_plan(store: Store, study: StudyFile) -> _Plan:
-    data = store.read(BUNDLE_FILE) or b""
-    if hashlib.sha256(data).hexdigest() != study.bundle_sha256:
-        raise StoreError(
-            f"{store.url}/{BUNDLE_FILE} is not the file that the study was created with; it is not unpickled. "
-            "Restore it, or resume from the script that made the study, with resume=True."
-        )
-    plan = cloudpickle.loads(data)
-    assert isinstance(plan, _Plan)
-    return plan
-
-
-_SAME: Sequence[str] = ("name", "metric", "mode", "seed", "version", "space", "searcher", "scheduler")
-
-
-def _require_same(old: StudyFile, new: StudyFile, watcher: Any) -> None:
-    differences = [
-        f"{field}: {getattr(old, field)!r} in the store, {getattr(new, field)!r} now"
-        for field in _SAME
-        if getattr(old, field) != getattr(new, field)
-    ]
-    if differences:
-        raise UsageError(
-            f"The study {old.name!r} cannot be resumed as another one. " + "; ".join(differences) + ". "
-            "Use what it was created with (Study.resume(store) does), or a new store=."
-        )
-    if old.fingerprint and new.fingerprint and old.fingerprint != new.fingerprint:
-        watcher.warn(
-            [
-                f"The source of {new.trainable} differs from the one that the study was created with; trained results are kept."
-            ]
-        )

@@ -7,20 +7,22 @@ hyper-parameters in it. The root's parent is the study's root key: code, data, s
 from __future__ import annotations
 
 import hashlib
-import json
 from typing import Any
+
+import msgspec
 
 from asyncsearch.ids import NodeKey, TrialId
 
 
 def canonical(value: Any) -> str:
     """Return the one text of a JSON value: keys sorted, numbers as the shortest decimals that mean them, 1 and 1.0 and True apart."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    return msgspec.json.encode(value, order="sorted").decode()
 
 
 def digest(*parts: str) -> NodeKey:
     """Return the key of a sequence of texts; no two different sequences are joined to the same bytes."""
-    return NodeKey(hashlib.blake2b(json.dumps(parts).encode(), digest_size=16).hexdigest())
+    text = "".join(f"{len(part)}:{part}" for part in parts)
+    return NodeKey(hashlib.blake2b(text.encode(), digest_size=16).hexdigest())
 
 
 def root_key(study: str, seed: int, version: str = "") -> NodeKey:

@@ -1,0 +1,92 @@
+"""asyncsearch: asynchronous hyper-parameter search on the Spark cluster that you already have.
+
+Importing it pulls in neither pyspark, grpc, torch nor tensorflow; names are imported when they are first used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from asyncsearch._version import __version__
+
+if TYPE_CHECKING:
+    from asyncsearch.errors import AsyncSearchError
+    from asyncsearch.schedulers import ASHA, FIFO, SHA
+    from asyncsearch.searchers import GridSearch, RandomSearch
+    from asyncsearch.space import (
+        Space,
+        choice,
+        constant,
+        lograndint,
+        loguniform,
+        quniform,
+        randint,
+        uniform,
+    )
+    from asyncsearch.study import Study
+    from asyncsearch.trainable import Trainer, TrialContext, TrialPaused, TrialStopped
+    from asyncsearch.trial import Trial, TrialState
+    from asyncsearch.worker.standalone import StandaloneTrial
+
+_HOMES = {
+    "ASHA": "asyncsearch.schedulers",
+    "AsyncSearchError": "asyncsearch.errors",
+    "FIFO": "asyncsearch.schedulers",
+    "GridSearch": "asyncsearch.searchers",
+    "RandomSearch": "asyncsearch.searchers",
+    "SHA": "asyncsearch.schedulers",
+    "Space": "asyncsearch.space",
+    "StandaloneTrial": "asyncsearch.worker.standalone",
+    "Study": "asyncsearch.study",
+    "Trainer": "asyncsearch.trainable",
+    "Trial": "asyncsearch.trial",
+    "TrialContext": "asyncsearch.trainable",
+    "TrialPaused": "asyncsearch.trainable",
+    "TrialState": "asyncsearch.trial",
+    "TrialStopped": "asyncsearch.trainable",
+    "choice": "asyncsearch.space",
+    "constant": "asyncsearch.space",
+    "lograndint": "asyncsearch.space",
+    "loguniform": "asyncsearch.space",
+    "quniform": "asyncsearch.space",
+    "randint": "asyncsearch.space",
+    "uniform": "asyncsearch.space",
+}
+
+__all__ = [
+    "ASHA",
+    "FIFO",
+    "SHA",
+    "AsyncSearchError",
+    "GridSearch",
+    "RandomSearch",
+    "Space",
+    "StandaloneTrial",
+    "Study",
+    "Trainer",
+    "Trial",
+    "TrialContext",
+    "TrialPaused",
+    "TrialState",
+    "TrialStopped",
+    "__version__",
+    "choice",
+    "constant",
+    "lograndint",
+    "loguniform",
+    "quniform",
+    "randint",
+    "uniform",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'asyncsearch' has no attribute {name!r}")
+    return getattr(importlib.import_module(home), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

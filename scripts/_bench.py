@@ -1,0 +1,34 @@
+"""How every benchmark shows its figures: a table for people, then one line of JSON."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A measured value beside a baseline that was measured in the same run, in the same unit."""
+
+    name: str
+    value: float
+    unit: str
+    baseline: float
+
+    @property
+    def ratio(self) -> float | None:
+        """The value over its baseline; None where the baseline is zero."""
+        return self.value / self.baseline if self.baseline else None
+
+
+def show(title: str, figures: list[Figure]) -> None:
+    """Print a table, and last the line of JSON that ``scripts/write_performance.py`` reads."""
+    print(title)
+    print(f"{'figure':<22}{'value':>14}{'baseline':>14}{'ratio':>10}  unit")
+    for figure in figures:
+        ratio = "-" if figure.ratio is None else f"{figure.ratio:.3g}"
+        print(f"{figure.name:<22}{figure.value:>14.4g}{figure.baseline:>14.4g}{ratio:>10}  {figure.unit}")
+    rows = [
+        {"name": f.name, "value": f.value, "unit": f.unit, "baseline": f.baseline, "ratio": f.ratio} for f in figures
+    ]
+    print(json.dumps(rows))

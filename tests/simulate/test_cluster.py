@@ -1,0 +1,76 @@
+"""Whole searches on a virtual clock, with the engine as it is."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+
+from asyncsearch.actions import Promote
+from asyncsearch.engine.check import check
+from asyncsearch.ids import TrialId, WorkerId
+from asyncsearch.schedulers import ASHA, FIFO, SHA
+from asyncsearch.simulate.cluster import Delays, Loss, Simulation
+from asyncsearch.simulate.workloads import Curves
+from asyncsearch.trial import TrialState
+from tests.engine.tools import make_state, record, results
+
+
+def test_five_hundred_workers_search_two_thousand_trials_to_the_end() -> None:
+    state = make_state(ASHA(max_resource=81))
+    simulation = Simulation(state, Curves(seed=2, spread=0.5), workers=500, delays=Delays(start_s=5.0, commit_s=0.1))
+    end = simulation.run(2_000)
+    assert end is not None
+    assert end.is_complete
+    check(state)
+    reached = Counter(trial.target for trial in state.trials)
+    assert len(state.trials) == 2_000
+    assert all(reached[level] > 0 for level in (1, 3, 9, 27, 81))
+    assert simulation.busy_s > 100 * simulation.clock.now, "most of the workers had work most of the time"
+
+
+def test_the_same_seed_and_order_of_events_give_the_same_search_byte_for_byte() -> None:
+    first, second = (record(make_state(ASHA(max_resource=9)), 30, 7) for _ in range(2))
+    assert first.lines == second.lines
+
+
+def test_another_seed_gives_another_search() -> None:
+    first, second = (record(make_state(ASHA(max_resource=9), seed=seed), 10, 2) for seed in (1, 2))
+    assert first.lines != second.lines
+
+
+def test_lost_workers_cost_no_trial() -> None:
+    quiet = record(make_state(FIFO(max_resource=6)), 12, 3)
+    losses = [Loss(WorkerId(worker), at_s, 2.0) for worker, at_s in itertools.product(range(3), (4.0, 11.0, 17.0))]
+    noisy = record(make_state(FIFO(max_resource=6)), 12, 3, losses=losses, delays=Delays(detect_s=0.5))
+    assert results(quiet.state) == results(noisy.state)
+    assert sum(trial.losses for trial in noisy.state.trials) > 0
+
+
+def test_what_a_lost_worker_costs_is_at_most_what_it_trained_since_its_last_checkpoint() -> None:
+    losses = [Loss(WorkerId(0), 30.0, 1.0)]
+    noisy = record(make_state(SHA(max_resource=27)), 27, 2, losses=losses)
+    for trial in noisy.state.trials:
+        assert trial.trained - trial.resource <= (18 if trial.losses else 0)
+
+
+def test_delays_of_messages_lose_and_double_nothing() -> None:
+    delayed = record(make_state(ASHA(max_resource=9)), 20, 4, delays=Delays(0.5, 0.3, 0.7, 0.9))
+    assert all(trial.state in (TrialState.PAUSED, TrialState.COMPLETED) for trial in delayed.state.trials)
+    promotions = [
+        (a.trial, a.from_resource) for _, _, actions in delayed.steps for a in actions if isinstance(a, Promote)
+    ]
+    assert len(promotions) == len(set(promotions))
+
+
+def test_synchronous_halving_promotes_exactly_its_quota() -> None:
+    recorded = record(make_state(SHA(max_resource=27)), 27, 5)
+    promoted = Counter(a.from_resource for _, _, actions in recorded.steps for a in actions if isinstance(a, Promote))
+    assert promoted == {1: 9, 3: 3, 9: 1}
+
+
+def test_a_failed_trial_is_tried_again_and_then_counts_as_worst_of_its_rung() -> None:
+    state = make_state(ASHA(max_resource=9), max_failures=0)
+    recorded = record(state, 9, 2, failures={TrialId(0): 1, TrialId(1): 1})
+    assert [trial.state for trial in recorded.state.trials[:2]] == [TrialState.FAILED] * 2
+    promoted = [a for _, _, actions in recorded.steps for a in actions if isinstance(a, Promote)]
+    assert sum(1 for a in promoted if a.from_resource == 1) >= 2
