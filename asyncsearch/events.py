@@ -86,8 +86,8 @@ class TrainingEnded(Event, frozen=True, tag="training_ended"):
     error: str = ""
     """What went wrong, with the traceback or the last lines, when ``outcome`` is FAILED."""
     error_kind: str = ""
-    """Name of the exception, or one of ``exit``, ``signal``, ``timeout``, ``unheeded_stop``, ``cannot_pause``, ``bad_report``,
-    ``no_report``, ``checkpoint``."""
+    """Name of the exception, or one of ``exit``, ``signal``, ``timeout``, ``unheeded_stop``, ``cannot_pause``,
+    ``bad_report``, ``no_report``, ``checkpoint``."""
     lane: int = 0
 
 

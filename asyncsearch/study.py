@@ -113,13 +113,14 @@ class Study:
             max_failures: how many failed attempts of a trial are tried again.
             trial_timeout: seconds that an attempt may take.
             lease_timeout: seconds of silence after which a worker has lost its work.
-            save_every: interval, in units of resource, at which running trials are saved; None: only where they pause or end.
+            save_every: interval, in units of resource, at which running trials are saved; None: only at pauses and
+            ends.
             keep_checkpoints: checkpoints of how many of the best finished trials are kept.
             backend: ``"auto"`` (Spark if a session is active, else processes), ``"spark"``, ``"processes"``,
                 ``"inline"``, or a ``Launcher``.
             fresh_process: run each trial in a process of its own, instead of keeping one warm.
             recycle_after: attempts after which a warm process is replaced.
-            stop_grace: seconds that a stopped trial has to unwind before its process gets SIGTERM, and again before SIGKILL.
+            stop_grace: seconds that a stopped trial has to unwind before its process gets SIGTERM, then SIGKILL.
 
         Raises:
             UsageError: something cannot be as it is written; the message says what and what to write instead.
@@ -207,7 +208,7 @@ class Study:
         """Search until ``num_trials`` trials exist and none of them has anything left to train.
 
         Args:
-            num_trials: global total, earlier runs of the study included; None: until the searcher has no more proposals.
+            num_trials: global total, earlier runs included; None: until the searcher has no more proposals.
             parallelism: number of workers; None: as many as the cluster has slots.
             timeout: seconds after which the run ends, with what it has by then.
             display: ``"auto"``, ``"notebook"``, ``"plain"`` or ``"none"``.
@@ -390,7 +391,8 @@ class Study:
     def _require_bounded(self, num_trials: int | None) -> None:
         if num_trials is None and self.searcher.begin(self.space, self.config.seed).length() is None:
             raise UsageError(
-                f"run(num_trials=None) of {self.searcher.describe()}, which has no end: say how many trials, e.g. run(num_trials=64)."
+                f"run(num_trials=None) of {self.searcher.describe()}, whose number of proposals is not known: "
+                "say how many trials, e.g. run(num_trials=64)."
             )
 
     def _packed(self, watcher: Any) -> bytes:
@@ -406,8 +408,8 @@ class Study:
             self._create(bundle)
         elif not self._resume:
             raise StudyExistsError(
-                f"{self.store.url} already holds the study {existing.name!r}. Go on with it by Study.resume({self.store.url!r}) "
-                "or Study(..., resume=True), or choose another store=."
+                f"{self.store.url} already holds the study {existing.name!r}. "
+                f"Go on with it by Study.resume({self.store.url!r}) or Study(..., resume=True), or choose another store=."
             )
         else:
             watcher.warn(require_same(existing, self._file(existing)))
@@ -467,5 +469,6 @@ class Study:
 
 def _error_class(kind: str) -> type[AsyncSearchError]:
     found = getattr(errors, kind, AsyncSearchError)
-    assert isinstance(found, type) and issubclass(found, AsyncSearchError)
+    assert isinstance(found, type)
+    assert issubclass(found, AsyncSearchError)
     return found

@@ -1,11 +1,11 @@
 """How long one decision takes, and how much memory a finished trial costs, with ASHA.
 
-Figures: ``decide_us_1e3`` and ``decide_us_1e5`` are the median microseconds that ``StudyState.handle`` takes at 10^3 and
-10^5 known trials from a report *at a rung* to the next work of its worker: the report, its checkpoint and the end of its
-training, with the promotion or the new trial that they lead to. What the searcher needs for a proposal is its own cost and
-is left out: proposals are drawn beforehand. ``report_us_1e5`` is a report between rungs. ``bytes_per_trial`` is what the
-driver's memory grows by for each trial. The baseline of the times is a rung that sorts its entries at each report,
-measured in the same run; that of the memory is the goal, 1 KB.
+Figures: ``decide_us_1e3`` and ``decide_us_1e5`` are the median microseconds that ``StudyState.handle`` takes at 10^3
+and 10^5 known trials from a report *at a rung* to the next work of its worker: the report, its checkpoint and the end
+of its training, with the promotion or the new trial that they lead to. What the searcher needs for a proposal is its
+own cost and is left out: proposals are drawn beforehand. ``report_us_1e5`` is a report between rungs.
+``bytes_per_trial`` is what the driver's memory grows by for each trial. The baseline of the times is a rung that sorts
+its entries at each report, measured in the same run; that of the memory is the goal, 1 KB.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import time
 import tracemalloc
 
 from _bench import Figure, show
+
 from asyncsearch import ASHA, RandomSearch, Space, loguniform, randint, uniform
 from asyncsearch.engine.config import EngineConfig
 from asyncsearch.engine.state import StudyState

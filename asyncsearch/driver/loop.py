@@ -80,7 +80,7 @@ class _Said(msgspec.Struct, frozen=True):
 
 
 class Driver:
-    """Owns a study's state while a run lasts. Public methods may be called from any thread, except those of ``Handler``."""
+    """Owns a study's state while a run lasts. Any thread may call its public methods, except those of ``Handler``."""
 
     def __init__(
         self,
@@ -157,7 +157,7 @@ class Driver:
         self.loop.call_soon_threadsafe(lambda: self.loop.call_later(seconds, self._take, StopRequested(reason)))
 
     def give_up_after(self, seconds: float) -> None:
-        """Hold every worker for lost ``seconds`` from now, so that a run that was asked to stop ends although some do not answer."""
+        """Hold every worker for lost ``seconds`` from now, so that a run ends although some do not answer."""
         self.loop.call_soon_threadsafe(lambda: self.loop.call_later(seconds, self._give_up))
 
     def close(self) -> None:
@@ -173,7 +173,8 @@ class Driver:
         """See ``rpc.server.Handler``."""
         if not self._state.pool.is_current(hello.worker, hello.epoch):
             raise StaleLeaseError(
-                f"Launch {hello.epoch} of {worker_name(hello.worker)} is over: it was silent too long, was replaced, or the run ended."
+                f"Launch {hello.epoch} of {worker_name(hello.worker)} is over: "
+                "it was silent too long, was replaced, or the run ended."
             )
         self._liveness.heard((hello.worker, hello.epoch), self._time())
         self._take(WorkerAttached(hello.worker, hello.epoch, hello.host, hello.pid))

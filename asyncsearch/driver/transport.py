@@ -12,7 +12,7 @@ class Transport(Protocol):
     """Carries messages. All methods are called in the driver's loop thread and return at once."""
 
     def send(self, worker: WorkerId, epoch: int, message: DriverMessage) -> None:
-        """Deliver a message to a launch of a worker, once, however often the connection breaks; drop it if the launch is over."""
+        """Deliver a message to a launch of a worker, once, however often the stream breaks; drop it if that is over."""
         ...
 
     def acknowledge(self, worker: WorkerId, epoch: int, number: int) -> None:

@@ -1,4 +1,4 @@
-"""Decisions change the state here, in the run that takes them and in every replay. Pure; see ``asyncsearch.engine.state``."""
+"""Decisions change the state here, in the run that takes them and in every replay. Pure; see ``engine.state``."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 
 def apply(state: StudyState, action: AnyAction, now: float) -> None:
+    """Apply a decision, new or recorded."""
     match action:
         case CreateTrial():
             _apply_create(state, action)

@@ -1,4 +1,4 @@
-"""Decisions are taken here: what a fact means, and what to do next. Pure; see ``asyncsearch.engine.state`` for the rules.
+"""Decisions are taken here: what a fact means, and what to do next. Pure; see ``engine.state`` for the rules.
 
 Every function asks the state and emits actions; ``emit`` applies each at once, so the next question sees its effect.
 """

@@ -134,7 +134,7 @@ class SegmentReader:
     def _drop_tail(self, name: str, number: int, line: bytes) -> None:
         if line.endswith(b"\n"):
             raise JournalDamagedError(
-                f"Journal segment {name}, line {number} (the last) is complete but its checksum is wrong: {line[:80]!r}. "
+                f"Journal segment {name}, line {number} (the last) is whole but its checksum is wrong: {line[:80]!r}. "
                 "A crash cannot cause this; restore the segment from a backup, or remove that line if you accept to "
                 "lose it."
             )
@@ -150,8 +150,8 @@ class SegmentReader:
             raise JournalDamagedError(f"Journal segment {name} does not begin with a header: {error}.") from error
         if header.format > FORMAT:
             raise JournalDamagedError(
-                f"Journal segment {name} has format {header.format}, written by asyncsearch {header.version}; this version "
-                f"reads up to format {FORMAT}. Upgrade asyncsearch."
+                f"Journal segment {name} has format {header.format}, written by asyncsearch {header.version}; "
+                f"this version reads up to format {FORMAT}. Upgrade asyncsearch."
             )
         if header.first != self.next_number:
             raise JournalDamagedError(

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from asyncsearch.engine.state import StudyState
 
 
-def learn(state: StudyState, event: AnyEvent, now: float) -> None:
+def learn(state: StudyState, event: AnyEvent) -> None:
     """Take in a fact that is not stale."""
     match event:
         case DriverStarted():

@@ -1,14 +1,15 @@
 """The one place where a decision is made: ``StudyState.handle(event, now) -> list[Action]``.
 
 Rule 1: pure. No clock, socket, thread, file or generator is in reach; time is an argument.
-Rule 2: facts change the state in ``learning`` and decisions change it in ``applying``, nothing else does. A replay calls
-        these two and decides nothing, so it ends where the run that wrote the journal ended, whatever a newer version
-        would decide. ``deciding`` only asks and emits.
+Rule 2: facts change the state in ``learning``, decisions in ``applying``, and nothing else does. A replay calls these
+two and
+        decides nothing, so it ends where the run that wrote the journal ended. ``deciding`` only asks and emits.
 Rule 3: an event that is stale or was seen before changes nothing and decides nothing: messages may come twice and late.
 
-Theory of operation. The scheduler says how far each trial should train, the searcher says with what, and the pool says who
-is free. An *attempt* is the life of one lease: it begins with ``Assign`` and is over when its training has ended and its
-wanted checkpoint is durable, or when its worker is lost. What happens at the end of an attempt is in ``attempts.py``.
+Theory of operation. The scheduler says how far each trial should train, the searcher says with what, and the pool says
+who is free. An *attempt* is the life of one lease: it begins with ``Assign`` and is over when its training has ended
+and its wanted checkpoint is durable, or when its worker is lost. What happens at the end of an attempt is in
+``attempts.py``.
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ class StudyState:
             apply(self, action, now)
             actions.append(action)
 
-        learn(self, event, now)
+        learn(self, event)
         respond(self, event, emit)
         fill(self, emit)
         conclude(self, emit)
@@ -108,7 +109,7 @@ class StudyState:
         """Apply one journal record and decide nothing."""
         if self.is_stale(event):
             return
-        learn(self, event, now)
+        learn(self, event)
         for action in actions:
             apply(self, action, now)
 

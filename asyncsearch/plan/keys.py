@@ -15,7 +15,7 @@ from asyncsearch.ids import NodeKey, TrialId
 
 
 def canonical(value: Any) -> str:
-    """Return the one text of a JSON value: keys sorted, numbers as the shortest decimals that mean them, 1 and 1.0 and True apart."""
+    """Return the one text of a JSON value: keys sorted, numbers as the shortest decimals; 1, 1.0 and True differ."""
     return msgspec.json.encode(value, order="sorted").decode()
 
 

@@ -66,6 +66,9 @@ class Delays(msgspec.Struct, frozen=True, kw_only=True):
     """From the death of a worker to the driver's knowing it."""
 
 
+_NO_DELAYS = Delays()
+
+
 class _Worker(msgspec.Struct):
     epoch: int
     work: Work | None = None
@@ -94,7 +97,7 @@ class Simulation:
         workload: Workload,
         *,
         workers: int,
-        delays: Delays = Delays(),
+        delays: Delays = _NO_DELAYS,
         losses: Sequence[Loss] = (),
         failures: Mapping[TrialId, int] | None = None,
         watch: Callable[[float, AnyEvent, Sequence[AnyAction]], None] | None = None,

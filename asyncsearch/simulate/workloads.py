@@ -23,10 +23,10 @@ class Workload(Protocol):
 
 
 class Curves:
-    """Learning curves with a known best end: each trial's loss falls from 1 to its own floor, some faster than others.
+    """Learning curves with known ends: each trial's loss falls from 1 to its own floor, some faster than others.
 
-    The floor and the speed of a trial are drawn from (seed, trial), so rankings at small resources mislead sometimes, as
-    in real life.
+    The floor and the speed of a trial are drawn from (seed, trial), so rankings at small resources mislead sometimes,
+    as in real life.
 
     Args:
         seed: of the draws.

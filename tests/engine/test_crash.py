@@ -9,8 +9,9 @@ import pytest
 from asyncsearch.actions import Assign, CreateTrial, MoveTrial, Promote
 from asyncsearch.engine import snapshot
 from asyncsearch.engine.journal import SegmentReader
-from asyncsearch.events import CheckpointCommitted
+from asyncsearch.events import CheckpointCommitted, Reported
 from asyncsearch.ids import TrialId, WorkerId
+from asyncsearch.nonfinite import finite
 from asyncsearch.schedulers import ASHA, FIFO, SHA
 from asyncsearch.schedulers.base import Scheduler
 from asyncsearch.simulate.cluster import Delays, Loss
@@ -45,7 +46,8 @@ def test_every_prefix_of_the_journal_resumes_to_the_results_of_the_undisturbed_r
     ("scheduler", "workers"), [*ORDER_CANNOT_MATTER, pytest.param(ASHA(max_resource=9), 4, id="asha")]
 )
 def test_replaying_every_prefix_gives_the_state_that_was_there_to_the_byte(scheduler: Scheduler, workers: int) -> None:
-    options = {"losses": [Loss(WorkerId(0), 7.0, 2.0)], "failures": {TrialId(2): 1}, "delays": Delays(commit_s=0.2)}
+    options: dict[str, Any] = {"losses": [Loss(WorkerId(0), 7.0, 2.0)], "failures": {TrialId(2): 1}}
+    options["delays"] = Delays(commit_s=0.2)
     whole = record(make_state(scheduler, max_failures=1), TRIALS, workers, **options)
     for cut, expected in enumerate(whole.states, 1):
         state = replayed(make_state(scheduler, max_failures=1), whole.lines[: cut + 1])
@@ -93,8 +95,8 @@ def require_legal_promotions(*segments: list[bytes]) -> None:
     leases: dict[int, int] = {}
     for number, lines in enumerate(segments):
         for entry in reader.read(f"{number}.jsonl", lines):
-            if entry.event.__class__.__name__ == "Reported":
-                scores[leases[entry.event.lease.number]] = entry.event.metrics["loss"]  # type: ignore[union-attr]
+            if isinstance(entry.event, Reported):
+                scores[leases[entry.event.lease.number]] = finite(entry.event.metrics["loss"])
             for action in entry.actions:
                 match action:
                     case CreateTrial():
@@ -112,6 +114,8 @@ def require_legal_promotions(*segments: list[bytes]) -> None:
                         oracle.tell(("completed", action.trial, 9, scores[action.trial]))
                     case MoveTrial(to=TrialState.FAILED):
                         oracle.tell(("failed", action.trial, targets[action.trial]))
+                    case _:
+                        pass
 
 
 def test_no_acknowledged_checkpoint_is_trained_again() -> None:

@@ -67,6 +67,9 @@ class Player:
         for number in range(workers):
             self.tell(WorkerAttached(WorkerId(number), 1))
 
+    def states(self) -> list[TrialState]:
+        return [trial.state for trial in self.state.trials]
+
     def report(self, lease: Lease, resource: int, loss: float | str = 1.0) -> list[AnyAction]:
         return self.tell(Reported(lease, resource, {"loss": loss}))
 
@@ -80,7 +83,7 @@ class Player:
 
 
 def lease_of(actions: list[AnyAction]) -> Lease:
-    return only(actions, Assign)[0].work.lease
+    return next(action.work.lease for action in actions if isinstance(action, Assign))
 
 
 def only(actions: list[AnyAction], kind: type[Any]) -> list[Any]:
@@ -116,10 +119,10 @@ def test_a_trial_is_paused_only_when_its_checkpoint_is_durable(asha: Player) -> 
     lease = lease_of(asha.last)
     asha.report(lease, 1)
     actions = asha.tell(TrainingEnded(lease, Outcome.REACHED, 1, 1))
-    assert asha.state.trials[0].state is TrialState.RUNNING
+    assert asha.states()[0] is TrialState.RUNNING
     assert only(actions, Assign), "the worker trains on while the checkpoint is on its way"
     asha.tell(CheckpointCommitted(lease, CheckpointRef(asha.state.trials[0].node, 1)))
-    assert asha.state.trials[0].state is TrialState.PAUSED
+    assert asha.states()[0] is TrialState.PAUSED
 
 
 def test_a_checkpoint_that_is_durable_before_the_end_is_heard_of_counts_too(asha: Player) -> None:
@@ -378,7 +381,7 @@ def test_a_grid_ends_by_itself() -> None:
 
 def test_the_table_refuses_what_it_does_not_have_and_names_the_story() -> None:
     assert (TrialState.COMPLETED, TrialState.RUNNING) not in TRANSITIONS
-    with pytest.raises(InvalidTransitionError, match="trial-3.*COMPLETED.*RUNNING.*trained to the end"):
+    with pytest.raises(InvalidTransitionError, match=r"trial-3.*COMPLETED.*RUNNING.*trained to the end"):
         check_transition(TrialId(3), TrialState.COMPLETED, TrialState.RUNNING, "trained to the end")
 
 

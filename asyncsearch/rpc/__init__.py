@@ -1,0 +1,1 @@
+"""The gRPC edge: the contract of ``rpc/`` in Python."""

@@ -1,0 +1,204 @@
+"""Between the bytes on the wire and Python values: what each message of ``rpc/search.proto`` is made of.
+
+A message is encoded once, as a *body*. Its number and the newest acknowledgement are put before the body each time it
+is written (``frame``), for they differ when it is sent again; joined, they are a message of the contract.
+Reading trusts nothing, and every error names the field.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from google.protobuf.message import DecodeError
+
+from asyncsearch.actions import Assign, DismissWorker, StopTraining
+from asyncsearch.errors import ProtocolError
+from asyncsearch.events import CheckpointCommitted, CheckpointFailed, Outcome, Reported, TrainingEnded
+from asyncsearch.ids import CheckpointRef, Lease
+from asyncsearch.rpc.fields import (
+    METRICS,
+    NAME,
+    NODE,
+    PARAMS,
+    PLAIN,
+    TEXT,
+    TIME,
+    Codec,
+    choices,
+    counts,
+    fail,
+    messages,
+    tuples,
+)
+from asyncsearch.rpc.messages import DriverMessage, Heartbeat, Hello, LogLine, LogLines, Refused, Welcome, WorkerMessage
+from asyncsearch.rpc.pb import search_pb2 as pb
+from asyncsearch.work import Lane, Stage, Work
+
+M_co = TypeVar("M_co", covariant=True)
+
+
+class Envelope(NamedTuple, Generic[M_co]):
+    """A message as it came, with its number and the acknowledgement that came with it."""
+
+    number: int
+    """0: not numbered."""
+    ack: int
+    message: M_co
+
+
+_WORKER = counts(high=2**31)
+_EPOCH = counts(low=1, high=2**31)
+_LANE = counts(high=2**16)
+_PID = counts(high=2**32)
+_LEASE = messages(Codec(Lease, pb.Lease, "lease.", number=counts(), worker=_WORKER, epoch=_EPOCH))
+_CHECKPOINT = Codec(CheckpointRef, pb.Checkpoint, "checkpoint.", node=NODE, resource=counts())
+_STAGE = Codec(
+    Stage,
+    pb.Stage,
+    "lanes.stages.",
+    node=NODE,
+    params=PARAMS,
+    trials=tuples(counts()),
+    seed=counts(high=2**63),
+    start=counts(),
+    stop=counts(is_optional=True),
+    max_resource=counts(is_optional=True),
+    save=PLAIN,
+    save_every=counts(is_optional=True),
+)
+_STAGES = tuples(messages(_STAGE))
+_LANES = tuples(messages(Codec(Lane, pb.Lane, "lanes.", stages=_STAGES, load=messages(_CHECKPOINT, is_optional=True))))
+_OUTCOME = choices({outcome: pb.Outcome.Value(f"OUTCOME_{outcome.name}") for outcome in Outcome})
+_LOG_LINE = Codec(LogLine, pb.LogLine, "lines.", time_s=TIME, text=TEXT, is_stderr=PLAIN)
+
+_FROM_WORKER = {
+    "hello": Codec(Hello, pb.Hello, worker=_WORKER, epoch=_EPOCH, agent=NAME, host=TEXT, pid=_PID, protocol=counts()),
+    "heartbeat": Codec(Heartbeat, pb.Heartbeat),
+    "reported": Codec(Reported, pb.Reported, lease=_LEASE, lane=_LANE, resource=counts(low=1), metrics=METRICS),
+    "training_ended": Codec(
+        TrainingEnded,
+        pb.TrainingEnded,
+        lease=_LEASE,
+        lane=_LANE,
+        outcome=_OUTCOME,
+        resource=counts(),
+        checkpoint_resource=counts(is_optional=True),
+        error=TEXT,
+        error_kind=TEXT,
+    ),
+    "checkpoint_committed": Codec(
+        CheckpointCommitted,
+        pb.CheckpointCommitted,
+        lease=_LEASE,
+        lane=_LANE,
+        checkpoint=messages(_CHECKPOINT),
+        size_bytes=counts(),
+    ),
+    "checkpoint_failed": Codec(
+        CheckpointFailed, pb.CheckpointFailed, lease=_LEASE, lane=_LANE, checkpoint=messages(_CHECKPOINT), error=TEXT
+    ),
+    "log_lines": Codec(
+        LogLines,
+        pb.LogLines,
+        lease=_LEASE,
+        lane=_LANE,
+        lines=tuples(messages(_LOG_LINE), may_be_empty=True),
+        left_out=counts(),
+    ),
+}
+
+
+class _AssignCodec(Codec):
+    """An Assign on the wire is its work, with no message between."""
+
+    def __init__(self) -> None:
+        super().__init__(Assign, pb.Assign)
+        self._work = Codec(Work, pb.Assign, lease=_LEASE, lanes=_LANES)
+
+    def read(self, field: str, message: Any) -> Assign:
+        return Assign(self._work.read(field, message))
+
+    def write(self, field: str, value: Any) -> pb.Assign:
+        written: pb.Assign = self._work.write(field, value.work)
+        return written
+
+
+_FROM_DRIVER = {
+    "welcome": Codec(Welcome, pb.Welcome, protocol=counts()),
+    "assign": _AssignCodec(),
+    "stop_training": Codec(StopTraining, pb.StopTraining, lease=_LEASE, lane=_LANE, reason=TEXT),
+    "dismiss": Codec(DismissWorker, pb.Dismiss, worker=_WORKER, epoch=_EPOCH, reason=TEXT),
+    "refused": Codec(Refused, pb.Refused, lease=_LEASE, reason=TEXT),
+}
+_UNNUMBERED = frozenset({"hello", "heartbeat", "welcome"})
+_NO_BODY = "is missing, or of a kind that this version does not know"
+_NAMES = {codec.kind: name for table in (_FROM_WORKER, _FROM_DRIVER) for name, codec in table.items()}
+
+
+def frame(number: int, ack: int, body: bytes = b"") -> bytes:
+    """Return a message of either direction as it is on the wire; no body: a bare acknowledgement."""
+    return pb.DriverMessage(number=number, ack=ack).SerializeToString() + body
+
+
+def encode_worker(message: WorkerMessage) -> bytes:
+    """Return the body of a worker's message.
+
+    Raises:
+        ProtocolError: a value of it does not fit into the contract.
+    """
+    return _encode(pb.WorkerMessage, _FROM_WORKER, message)
+
+
+def encode_driver(message: DriverMessage | Welcome) -> bytes:
+    """Return the body of a driver's message.
+
+    Raises:
+        ProtocolError: a value of it does not fit into the contract.
+    """
+    return _encode(pb.DriverMessage, _FROM_DRIVER, message)
+
+
+def decode_worker(data: bytes) -> Envelope[WorkerMessage]:
+    """Read what a worker sent.
+
+    Raises:
+        ProtocolError: it is malformed.
+    """
+    envelope: Envelope[Any] = _decode(pb.WorkerMessage, _FROM_WORKER, data)
+    if envelope.message is None:
+        fail("body", _NO_BODY)
+    return envelope
+
+
+def decode_driver(data: bytes) -> Envelope[DriverMessage | Welcome | None]:
+    """Read what the driver sent; None as its message: a bare acknowledgement.
+
+    Raises:
+        ProtocolError: it is malformed.
+    """
+    return _decode(pb.DriverMessage, _FROM_DRIVER, data)
+
+
+def _encode(wire: Any, table: Mapping[str, Codec], message: Any) -> bytes:
+    name = _NAMES[type(message)]
+    try:
+        body: bytes = wire(**{name: table[name].write(name, message)}).SerializeToString()
+    except (ValueError, TypeError, LookupError) as error:
+        raise ProtocolError(f"{name} cannot be written ({error}): {str(message)[:200]}") from None
+    return body
+
+
+def _decode(wire: Any, table: Mapping[str, Codec], data: bytes) -> Envelope[Any]:
+    try:
+        message = wire.FromString(data)
+    except DecodeError:
+        raise ProtocolError(f"{len(data)} bytes came that are no {wire.DESCRIPTOR.name}.") from None
+    number, name = message.number, message.WhichOneof("body")
+    if name is None:
+        if number:
+            fail("body", _NO_BODY)
+        return Envelope(0, message.ack, None)
+    if bool(number) is (name in _UNNUMBERED):
+        fail("number", f"{name} came with number {number}")
+    return Envelope(number, message.ack, table[name].read(name, getattr(message, name)))

@@ -1,0 +1,79 @@
+"""What travels between driver and worker, as Python values; no protobuf object ever leaves ``asyncsearch.rpc``.
+
+Facts and wishes of the engine travel as themselves (``asyncsearch.events``, ``asyncsearch.actions``). Here is the rest.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from asyncsearch.actions import Assign, DismissWorker, StopTraining
+from asyncsearch.events import CheckpointCommitted, CheckpointFailed, Reported, TrainingEnded
+from asyncsearch.ids import Lease, WorkerId
+
+PROTOCOL = 1
+"""Version of the contract in ``rpc/search.proto``."""
+
+
+class Hello(msgspec.Struct, frozen=True):
+    """First message of an agent on each stream."""
+
+    worker: WorkerId
+    epoch: int
+    agent: str
+    """Random name of the agent process."""
+    host: str = ""
+    pid: int = 0
+    protocol: int = PROTOCOL
+
+
+class Heartbeat(msgspec.Struct, frozen=True):
+    """The agent is alive and has nothing to say."""
+
+
+class Welcome(msgspec.Struct, frozen=True):
+    """First message of the driver on each stream: the worker is attached."""
+
+    protocol: int = PROTOCOL
+
+
+class LogLine(msgspec.Struct, frozen=True):
+    """One line that a trial printed."""
+
+    time_s: float
+    """Clock of the worker, seconds since 1970; only ever shown."""
+    text: str
+    is_stderr: bool = False
+
+
+class LogLines(msgspec.Struct, frozen=True):
+    """A batch of lines of one lane."""
+
+    lease: Lease
+    lines: tuple[LogLine, ...]
+    left_out: int = 0
+    """Lines left out before these because there were too many."""
+    lane: int = 0
+
+
+class Refused(msgspec.Struct, frozen=True):
+    """Answer to a message with a lease that is not current: drop all work under it."""
+
+    lease: Lease
+    reason: str
+
+
+WorkerMessage = Hello | Heartbeat | Reported | TrainingEnded | CheckpointCommitted | CheckpointFailed | LogLines
+DriverMessage = Assign | StopTraining | DismissWorker | Refused
+
+
+class Endpoint(msgspec.Struct, frozen=True):
+    """How a worker reaches the driver: sent in the launcher's closure, never in configuration, arguments or logs."""
+
+    address: str
+    """``host:port``."""
+    certificate_pem: bytes
+    token: str
+
+    def __repr__(self) -> str:
+        return f"Endpoint({self.address!r}, certificate and token hidden)"

@@ -1,0 +1,1 @@
+"""Generated from ``rpc/search.proto`` by ``scripts/gen_proto.py``; do not edit."""

@@ -1,0 +1,254 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from typing import ClassVar as _ClassVar, Iterable as _Iterable, Mapping as _Mapping, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class Outcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    OUTCOME_UNSPECIFIED: _ClassVar[Outcome]
+    OUTCOME_REACHED: _ClassVar[Outcome]
+    OUTCOME_RETURNED: _ClassVar[Outcome]
+    OUTCOME_STOPPED: _ClassVar[Outcome]
+    OUTCOME_FAILED: _ClassVar[Outcome]
+OUTCOME_UNSPECIFIED: Outcome
+OUTCOME_REACHED: Outcome
+OUTCOME_RETURNED: Outcome
+OUTCOME_STOPPED: Outcome
+OUTCOME_FAILED: Outcome
+
+class WorkerMessage(_message.Message):
+    __slots__ = ("number", "ack", "hello", "heartbeat", "reported", "training_ended", "checkpoint_committed", "checkpoint_failed", "log_lines")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    ACK_FIELD_NUMBER: _ClassVar[int]
+    HELLO_FIELD_NUMBER: _ClassVar[int]
+    HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
+    REPORTED_FIELD_NUMBER: _ClassVar[int]
+    TRAINING_ENDED_FIELD_NUMBER: _ClassVar[int]
+    CHECKPOINT_COMMITTED_FIELD_NUMBER: _ClassVar[int]
+    CHECKPOINT_FAILED_FIELD_NUMBER: _ClassVar[int]
+    LOG_LINES_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    ack: int
+    hello: Hello
+    heartbeat: Heartbeat
+    reported: Reported
+    training_ended: TrainingEnded
+    checkpoint_committed: CheckpointCommitted
+    checkpoint_failed: CheckpointFailed
+    log_lines: LogLines
+    def __init__(self, number: _Optional[int] = ..., ack: _Optional[int] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., reported: _Optional[_Union[Reported, _Mapping]] = ..., training_ended: _Optional[_Union[TrainingEnded, _Mapping]] = ..., checkpoint_committed: _Optional[_Union[CheckpointCommitted, _Mapping]] = ..., checkpoint_failed: _Optional[_Union[CheckpointFailed, _Mapping]] = ..., log_lines: _Optional[_Union[LogLines, _Mapping]] = ...) -> None: ...
+
+class DriverMessage(_message.Message):
+    __slots__ = ("number", "ack", "welcome", "assign", "stop_training", "dismiss", "refused")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    ACK_FIELD_NUMBER: _ClassVar[int]
+    WELCOME_FIELD_NUMBER: _ClassVar[int]
+    ASSIGN_FIELD_NUMBER: _ClassVar[int]
+    STOP_TRAINING_FIELD_NUMBER: _ClassVar[int]
+    DISMISS_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    ack: int
+    welcome: Welcome
+    assign: Assign
+    stop_training: StopTraining
+    dismiss: Dismiss
+    refused: Refused
+    def __init__(self, number: _Optional[int] = ..., ack: _Optional[int] = ..., welcome: _Optional[_Union[Welcome, _Mapping]] = ..., assign: _Optional[_Union[Assign, _Mapping]] = ..., stop_training: _Optional[_Union[StopTraining, _Mapping]] = ..., dismiss: _Optional[_Union[Dismiss, _Mapping]] = ..., refused: _Optional[_Union[Refused, _Mapping]] = ...) -> None: ...
+
+class Lease(_message.Message):
+    __slots__ = ("number", "worker", "epoch")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    WORKER_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    worker: int
+    epoch: int
+    def __init__(self, number: _Optional[int] = ..., worker: _Optional[int] = ..., epoch: _Optional[int] = ...) -> None: ...
+
+class Checkpoint(_message.Message):
+    __slots__ = ("node", "resource")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    RESOURCE_FIELD_NUMBER: _ClassVar[int]
+    node: str
+    resource: int
+    def __init__(self, node: _Optional[str] = ..., resource: _Optional[int] = ...) -> None: ...
+
+class Hello(_message.Message):
+    __slots__ = ("protocol", "worker", "epoch", "agent", "host", "pid")
+    PROTOCOL_FIELD_NUMBER: _ClassVar[int]
+    WORKER_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    AGENT_FIELD_NUMBER: _ClassVar[int]
+    HOST_FIELD_NUMBER: _ClassVar[int]
+    PID_FIELD_NUMBER: _ClassVar[int]
+    protocol: int
+    worker: int
+    epoch: int
+    agent: str
+    host: str
+    pid: int
+    def __init__(self, protocol: _Optional[int] = ..., worker: _Optional[int] = ..., epoch: _Optional[int] = ..., agent: _Optional[str] = ..., host: _Optional[str] = ..., pid: _Optional[int] = ...) -> None: ...
+
+class Heartbeat(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class Metric(_message.Message):
+    __slots__ = ("name", "value")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    value: float
+    def __init__(self, name: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
+
+class Reported(_message.Message):
+    __slots__ = ("lease", "lane", "resource", "metrics")
+    LEASE_FIELD_NUMBER: _ClassVar[int]
+    LANE_FIELD_NUMBER: _ClassVar[int]
+    RESOURCE_FIELD_NUMBER: _ClassVar[int]
+    METRICS_FIELD_NUMBER: _ClassVar[int]
+    lease: Lease
+    lane: int
+    resource: int
+    metrics: _containers.RepeatedCompositeFieldContainer[Metric]
+    def __init__(self, lease: _Optional[_Union[Lease, _Mapping]] = ..., lane: _Optional[int] = ..., resource: _Optional[int] = ..., metrics: _Optional[_Iterable[_Union[Metric, _Mapping]]] = ...) -> None: ...
+
+class TrainingEnded(_message.Message):
+    __slots__ = ("lease", "lane", "outcome", "resource", "checkpoint_resource", "error", "error_kind")
+    LEASE_FIELD_NUMBER: _ClassVar[int]
+    LANE_FIELD_NUMBER: _ClassVar[int]
+    OUTCOME_FIELD_NUMBER: _ClassVar[int]
+    RESOURCE_FIELD_NUMBER: _ClassVar[int]
+    CHECKPOINT_RESOURCE_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    ERROR_KIND_FIELD_NUMBER: _ClassVar[int]
+    lease: Lease
+    lane: int
+    outcome: Outcome
+    resource: int
+    checkpoint_resource: int
+    error: str
+    error_kind: str
+    def __init__(self, lease: _Optional[_Union[Lease, _Mapping]] = ..., lane: _Optional[int] = ..., outcome: _Optional[_Union[Outcome, str]] = ..., resource: _Optional[int] = ..., checkpoint_resource: _Optional[int] = ..., error: _Optional[str] = ..., error_kind: _Optional[str] = ...) -> None: ...
+
+class CheckpointCommitted(_message.Message):
+    __slots__ = ("lease", "lane", "checkpoint", "size_bytes")
+    LEASE_FIELD_NUMBER: _ClassVar[int]
+    LANE_FIELD_NUMBER: _ClassVar[int]
+    CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
+    SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    lease: Lease
+    lane: int
+    checkpoint: Checkpoint
+    size_bytes: int
+    def __init__(self, lease: _Optional[_Union[Lease, _Mapping]] = ..., lane: _Optional[int] = ..., checkpoint: _Optional[_Union[Checkpoint, _Mapping]] = ..., size_bytes: _Optional[int] = ...) -> None: ...
+
+class CheckpointFailed(_message.Message):
+    __slots__ = ("lease", "lane", "checkpoint", "error")
+    LEASE_FIELD_NUMBER: _ClassVar[int]
+    LANE_FIELD_NUMBER: _ClassVar[int]
+    CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    lease: Lease
+    lane: int
+    checkpoint: Checkpoint
+    error: str
+    def __init__(self, lease: _Optional[_Union[Lease, _Mapping]] = ..., lane: _Optional[int] = ..., checkpoint: _Optional[_Union[Checkpoint, _Mapping]] = ..., error: _Optional[str] = ...) -> None: ...
+
+class LogLine(_message.Message):
+    __slots__ = ("time_s", "is_stderr", "text")
+    TIME_S_FIELD_NUMBER: _ClassVar[int]
+    IS_STDERR_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    time_s: float
+    is_stderr: bool
+    text: str
+    def __init__(self, time_s: _Optional[float] = ..., is_stderr: bool = ..., text: _Optional[str] = ...) -> None: ...
+
+class LogLines(_message.Message):
+    __slots__ = ("lease", "lane", "lines", "left_out")
+    LEASE_FIELD_NUMBER: _ClassVar[int]
+    LANE_FIELD_NUMBER: _ClassVar[int]
+    LINES_FIELD_NUMBER: _ClassVar[int]
+    LEFT_OUT_FIELD_NUMBER: _ClassVar[int]
+    lease: Lease
+    lane: int
+    lines: _containers.RepeatedCompositeFieldContainer[LogLine]
+    left_out: int
+    def __init__(self, lease: _Optional[_Union[Lease, _Mapping]] = ..., lane: _Optional[int] = ..., lines: _Optional[_Iterable[_Union[LogLine, _Mapping]]] = ..., left_out: _Optional[int] = ...) -> None: ...
+
+class Welcome(_message.Message):
+    __slots__ = ("protocol",)
+    PROTOCOL_FIELD_NUMBER: _ClassVar[int]
+    protocol: int
+    def __init__(self, protocol: _Optional[int] = ...) -> None: ...
+
+class Stage(_message.Message):
+    __slots__ = ("node", "params_json", "trials", "seed", "start", "stop", "max_resource", "save", "save_every")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    PARAMS_JSON_FIELD_NUMBER: _ClassVar[int]
+    TRIALS_FIELD_NUMBER: _ClassVar[int]
+    SEED_FIELD_NUMBER: _ClassVar[int]
+    START_FIELD_NUMBER: _ClassVar[int]
+    STOP_FIELD_NUMBER: _ClassVar[int]
+    MAX_RESOURCE_FIELD_NUMBER: _ClassVar[int]
+    SAVE_FIELD_NUMBER: _ClassVar[int]
+    SAVE_EVERY_FIELD_NUMBER: _ClassVar[int]
+    node: str
+    params_json: str
+    trials: _containers.RepeatedScalarFieldContainer[int]
+    seed: int
+    start: int
+    stop: int
+    max_resource: int
+    save: bool
+    save_every: int
+    def __init__(self, node: _Optional[str] = ..., params_json: _Optional[str] = ..., trials: _Optional[_Iterable[int]] = ..., seed: _Optional[int] = ..., start: _Optional[int] = ..., stop: _Optional[int] = ..., max_resource: _Optional[int] = ..., save: bool = ..., save_every: _Optional[int] = ...) -> None: ...
+
+class Lane(_message.Message):
+    __slots__ = ("stages", "load")
+    STAGES_FIELD_NUMBER: _ClassVar[int]
+    LOAD_FIELD_NUMBER: _ClassVar[int]
+    stages: _containers.RepeatedCompositeFieldContainer[Stage]
+    load: Checkpoint
+    def __init__(self, stages: _Optional[_Iterable[_Union[Stage, _Mapping]]] = ..., load: _Optional[_Union[Checkpoint, _Mapping]] = ...) -> None: ...
+
+class Assign(_message.Message):
+    __slots__ = ("lease", "lanes")
+    LEASE_FIELD_NUMBER: _ClassVar[int]
+    LANES_FIELD_NUMBER: _ClassVar[int]
+    lease: Lease
+    lanes: _containers.RepeatedCompositeFieldContainer[Lane]
+    def __init__(self, lease: _Optional[_Union[Lease, _Mapping]] = ..., lanes: _Optional[_Iterable[_Union[Lane, _Mapping]]] = ...) -> None: ...
+
+class StopTraining(_message.Message):
+    __slots__ = ("lease", "lane", "reason")
+    LEASE_FIELD_NUMBER: _ClassVar[int]
+    LANE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    lease: Lease
+    lane: int
+    reason: str
+    def __init__(self, lease: _Optional[_Union[Lease, _Mapping]] = ..., lane: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class Dismiss(_message.Message):
+    __slots__ = ("worker", "epoch", "reason")
+    WORKER_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    worker: int
+    epoch: int
+    reason: str
+    def __init__(self, worker: _Optional[int] = ..., epoch: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class Refused(_message.Message):
+    __slots__ = ("lease", "reason")
+    LEASE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    lease: Lease
+    reason: str
+    def __init__(self, lease: _Optional[_Union[Lease, _Mapping]] = ..., reason: _Optional[str] = ...) -> None: ...

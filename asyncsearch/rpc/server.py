@@ -1,0 +1,252 @@
+"""The driver's side of the contract in ``rpc/``: a gRPC server that lives in the driver's asyncio loop.
+
+Everything but ``start`` and ``stop`` is called in the loop's thread and returns at once; so must the driver's handler.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
+
+import grpc
+from grpc import aio
+
+from asyncsearch.errors import ClusterError, DisconnectedError, InternalError, ProtocolError, StaleLeaseError
+from asyncsearch.ids import WorkerId, worker_name
+from asyncsearch.rpc.auth import Gate, Identity, server_credentials
+from asyncsearch.rpc.channel import MAX_MESSAGE_BYTES, METHOD, SERVICE, Keepalive, require_size, server_options
+from asyncsearch.rpc.convert import Envelope, decode_worker, encode_driver
+from asyncsearch.rpc.messages import DriverMessage, Hello, WorkerMessage
+from asyncsearch.rpc.sessions import Session, Sessions
+from asyncsearch.rpc.status import status_of
+from asyncsearch.rpc.stream import Stream
+
+if TYPE_CHECKING:
+    from asyncsearch.rpc.stream import Context
+
+logger = logging.getLogger(__name__)
+
+_LOGGED = 1000
+"""How many different refusals are logged: whoever makes more shall not fill the log."""
+
+
+class Handler(Protocol):
+    """What the driver does with what the server hears. Called in the loop's thread; must return at once."""
+
+    def attached(self, hello: Hello, peer: str) -> None:
+        """A worker opened a stream, for the first time or again; again may come without ``detached`` before it.
+
+        Raises:
+            StaleLeaseError: this launch of the worker is not wanted; the stream is closed with these words.
+        """
+
+    def received(self, worker: WorkerId, epoch: int, number: int, message: WorkerMessage) -> None:
+        """A message came: each once, in order. ``number`` is 0 for a Heartbeat, which is not to be acknowledged."""
+
+    def detached(self, worker: WorkerId, epoch: int) -> None:
+        """The stream broke or ended; the worker may come back. Not called after ``disconnect`` or ``stop``."""
+
+
+class SearchServer:
+    """Accepts the streams of workers, and keeps the session of each across them."""
+
+    def __init__(
+        self,
+        handler: Handler,
+        identity: Identity,
+        *,
+        max_message_bytes: int = MAX_MESSAGE_BYTES,
+        keepalive: Keepalive | None = None,
+        hello_timeout_s: float = 10.0,
+    ) -> None:
+        """Make a server that does not listen yet.
+
+        Args:
+            max_message_bytes: a larger message closes its stream.
+            hello_timeout_s: how long a new stream may be silent.
+        """
+        self._handler = handler
+        self._identity = identity
+        self._gate = Gate(identity)
+        self._max_message_bytes = max_message_bytes
+        self._keepalive = keepalive or Keepalive()
+        self._hello_timeout_s = hello_timeout_s
+        self._sessions = Sessions()
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._logged: set[tuple[str, grpc.StatusCode]] = set()
+        self._is_stopping = False
+        self._server: aio.Server | None = None
+
+    async def start(self, host: str, port: int = 0) -> int:
+        """Listen, and return the port.
+
+        Args:
+            port: 0 for any that is free.
+
+        Raises:
+            ClusterError: the address cannot be listened at.
+        """
+        server = aio.server(options=server_options(self._keepalive, self._max_message_bytes))
+        method = grpc.stream_stream_rpc_method_handler(self._serve)
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, {METHOD: method}),))
+        try:
+            bound = server.add_secure_port(f"{host}:{port}", server_credentials(self._identity))
+        except RuntimeError as error:
+            raise ClusterError(
+                f"The driver cannot listen at {host}:{port} ({error}): "
+                "either the port is taken, or the address is not one of this machine."
+            ) from None
+        await server.start()
+        self._server = server
+        return bound
+
+    async def stop(self, grace_s: float = 1.0) -> None:
+        """Write what is pending, end all streams with OK, and stop listening.
+
+        Args:
+            grace_s: how long workers may take to read what is pending.
+        """
+        self._is_stopping = True
+        for session in self._sessions:
+            if session.stream is not None:
+                session.stream.close(None, drain=True)
+        # grpc.aio prints a traceback for each stream that is open when it stops.
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=grace_s)
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=grace_s)
+        if self._server is not None:
+            await self._server.stop(None)
+
+    def send(self, worker: WorkerId, epoch: int, message: DriverMessage) -> None:
+        """Send a message to a launch of a worker: it arrives once and in order as long as both processes live.
+
+        Raises:
+            ProtocolError: the message does not fit into the contract, or is over the size limit.
+        """
+        session = self._sessions.find(worker, epoch)
+        if session is None:
+            logger.warning("%s, epoch %d, is not attached: not sent: %s", worker_name(worker), epoch, message)
+            return
+        body = encode_driver(message)
+        require_size(len(body), self._max_message_bytes, type(message).__name__)
+        session.outbox.add(body)
+        if session.outbox.is_full:
+            self.disconnect(worker, epoch, f"it left {len(session.outbox)} messages unacknowledged.")
+            asyncio.get_running_loop().call_soon(self._handler.detached, worker, epoch)
+        elif session.stream is not None:
+            session.stream.wake()
+
+    def acknowledge(self, worker: WorkerId, epoch: int, number: int) -> None:
+        """Tell a worker that everything that it sent up to ``number`` is durable."""
+        session = self._sessions.find(worker, epoch)
+        if session is None or number <= session.durable:
+            return
+        if number > session.inbox.last:
+            raise InternalError(f"{session}: {number} is acknowledged, the last that came is {session.inbox.last}.")
+        session.durable = number
+        if session.stream is not None:
+            session.stream.acknowledge()
+
+    def disconnect(self, worker: WorkerId, epoch: int, reason: str) -> None:
+        """Write what is pending, close the stream, and refuse this launch and earlier ones from now on."""
+        session = self._sessions.end(worker, epoch, reason)
+        if session is not None and session.stream is not None:
+            session.stream.close(StaleLeaseError(f"{session}, was disconnected: {reason}"), drain=True)
+
+    async def _serve(self, _requests: object, context: Context) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        peer = context.peer()
+        try:
+            self._gate.check(context.invocation_metadata() or ())
+            session = self._attach(await self._hello(context), peer)
+        except (ProtocolError, InternalError) as error:
+            await self._refuse(context, error, peer.rpartition(":")[0], peer)
+            return
+        stream = session.stream = Stream(context, session)
+        try:
+            await stream.run(lambda data: self._receive(session, stream, data))
+        finally:
+            self._detach(session, stream)
+        if stream.error is not None:
+            await self._refuse(context, stream.error, str(session), peer)
+
+    async def _hello(self, context: Context) -> Envelope[Hello]:
+        try:
+            async with asyncio.timeout(self._hello_timeout_s):
+                data: Any = await context.read()
+        except TimeoutError:
+            raise ProtocolError(f"No Hello came within {self._hello_timeout_s} s.") from None
+        if not isinstance(data, bytes):
+            raise ProtocolError("The stream ended before its Hello.")
+        require_size(len(data), self._max_message_bytes, "Hello")
+        number, ack, hello = decode_worker(data)
+        if not isinstance(hello, Hello):
+            raise ProtocolError(f"body: {type(hello).__name__} came before a Hello.")
+        return Envelope(number, ack, hello)
+
+    def _attach(self, envelope: Envelope[Hello], peer: str) -> Session:
+        hello = envelope.message
+        if self._is_stopping:
+            raise DisconnectedError("The driver is stopping.")
+        former = self._sessions.of(hello.worker)
+        session = self._sessions.admit(hello, envelope.ack)
+        self._sessions.put(hello.worker, session)  # before the handler hears of it, for it may send
+        try:
+            self._handle(lambda: self._handler.attached(hello, peer), session)
+        except (ProtocolError, InternalError):
+            self._sessions.put(hello.worker, former)
+            raise
+        if former is not None and former.stream is not None:
+            former.stream.close(DisconnectedError("Another stream of this worker has taken over."))
+            former.stream = None
+            if former is not session:
+                self._handle(lambda: self._handler.detached(former.worker, former.epoch), former)
+        return session
+
+    def _receive(self, session: Session, stream: Stream, data: bytes) -> None:
+        try:
+            require_size(len(data), self._max_message_bytes, "message")
+            number, ack, message = decode_worker(data)
+            session.outbox.acknowledge(ack)
+            if isinstance(message, Hello):
+                raise ProtocolError("body: a second Hello came.")
+            if number == 0:
+                session.awaited = session.inbox.last
+                stream.acknowledge()
+            if number == 0 or session.inbox.accept(number):
+                self._handle(lambda: self._handler.received(session.worker, session.epoch, number, message), session)
+        except (ProtocolError, InternalError) as error:
+            stream.close(error)
+
+    def _detach(self, session: Session, stream: Stream) -> None:
+        if session.stream is stream:
+            session.stream = None
+            if not self._is_stopping and self._sessions.of(session.worker) is session:
+                with contextlib.suppress(InternalError):  # it is logged, and there is nobody to send it to
+                    self._handle(lambda: self._handler.detached(session.worker, session.epoch), session)
+
+    def _handle(self, call: Callable[[], None], session: Session) -> None:
+        try:
+            call()
+        except ProtocolError:
+            raise
+        except Exception as error:
+            logger.exception("%s: the driver failed to handle what it was told", session)
+            raise InternalError(f"The driver failed: {type(error).__name__}.") from error
+
+    async def _refuse(self, context: Context, error: Exception, who: str, peer: str) -> None:
+        status = status_of(error)
+        if (who, status) not in self._logged and len(self._logged) < _LOGGED:
+            self._logged.add((who, status))
+            level = logging.INFO if isinstance(error, DisconnectedError) else logging.WARNING
+            logger.log(level, "%s (%s): closed as %s: %s", who, peer, status.name, error)
+        await context.abort(status, str(error))

@@ -1,0 +1,92 @@
+"""Numbering and redelivery for one direction of a stream: the sender has an Outbox, the receiver an Inbox.
+
+Rule 1: no I/O, no clock, no thread; whoever owns the stream calls in.
+Rule 2: neither knows which side it serves, nor what a message is.
+
+A message gets its number once, when it is added, and keeps it on every stream that it is sent on. The sender keeps it
+until the receiver acknowledges it; after a broken stream it sends again what is left. The receiver takes each number
+once, in order. So every message arrives exactly once and in order, however often the stream breaks, while both live.
+"""
+
+from __future__ import annotations
+
+from typing import Generic, TypeVar
+
+from asyncsearch.errors import ProtocolError
+
+T = TypeVar("T")
+
+
+class Outbox(Generic[T]):
+    """What was sent, or is to be sent, and is not yet acknowledged."""
+
+    def __init__(self, limit: int | None = None) -> None:
+        """Start at number 1.
+
+        Args:
+            limit: number of messages at which ``is_full`` turns true; nothing is ever dropped. None: never full.
+        """
+        self._limit = limit
+        self._messages: dict[int, T] = {}
+        self.last = 0
+        """Number of the newest message, 0 before the first one."""
+        self.acknowledged = 0
+        """Highest number that the receiver acknowledged."""
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the receiver has left more messages unacknowledged than the limit allows."""
+        return self._limit is not None and len(self._messages) >= self._limit
+
+    def add(self, message: T) -> int:
+        """Keep a message until it is acknowledged, and return its number."""
+        self.last += 1
+        self._messages[self.last] = message
+        return self.last
+
+    def acknowledge(self, number: int) -> None:
+        """Forget all messages up to ``number``. A late, lower number changes nothing.
+
+        Raises:
+            ProtocolError: no message with this number was ever sent.
+        """
+        if number > self.last:
+            raise ProtocolError(
+                f"ack: message {number} was acknowledged, and {self.last} is the last one that was sent."
+            )
+        for acknowledged in range(self.acknowledged + 1, number + 1):
+            del self._messages[acknowledged]
+        self.acknowledged = max(self.acknowledged, number)
+
+    def pending(self, after: int) -> list[tuple[int, T]]:
+        """Return the unacknowledged messages above ``after`` with their numbers, in order.
+
+        Args:
+            after: highest number already written to the present stream; 0 on a new one.
+        """
+        first = max(after, self.acknowledged) + 1
+        return [(number, self._messages[number]) for number in range(first, self.last + 1)]
+
+
+class Inbox:
+    """Which messages have arrived."""
+
+    def __init__(self) -> None:
+        self.last = 0
+        """Highest number that was accepted; all lower ones were, too."""
+
+    def accept(self, number: int) -> bool:
+        """Return whether the message is new; False: it is a duplicate, to be ignored.
+
+        Raises:
+            ProtocolError: a message before this one is missing.
+        """
+        if number <= self.last:
+            return False
+        if number > self.last + 1:
+            raise ProtocolError(f"number: message {number} came after {self.last}; what lies between is missing.")
+        self.last = number
+        return True

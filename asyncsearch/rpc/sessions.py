@@ -1,0 +1,108 @@
+"""What the driver knows of its workers across streams, and who may attach.
+
+A session is one launch of a worker slot (its epoch), held by one agent process (its random name). The same three coming
+again go on with the session; a higher epoch replaces it; everybody else is a rival or a ghost, and is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from asyncsearch.errors import StaleLeaseError
+from asyncsearch.ids import WorkerId, worker_name
+from asyncsearch.rpc.messages import PROTOCOL, Hello
+from asyncsearch.rpc.session import Inbox, Outbox
+from asyncsearch.rpc.status import OtherProtocolError
+
+if TYPE_CHECKING:
+    from asyncsearch.rpc.stream import Stream
+
+_OUTBOX_LIMIT = 10_000
+
+
+class Session:
+    """One launch of a worker, held by one agent process, over any number of streams."""
+
+    def __init__(self, worker: WorkerId, epoch: int, agent: str) -> None:
+        self.worker = worker
+        self.epoch = epoch
+        self.agent = agent
+        self.outbox: Outbox[bytes] = Outbox(_OUTBOX_LIMIT)
+        self.inbox = Inbox()
+        self.durable = 0
+        """Highest number of the worker's messages that may be acknowledged."""
+        self.awaited = 0
+        """Number that a heartbeat asks to be acknowledged as soon as it may be; 0: none."""
+        self.stream: Stream | None = None
+        """None while the worker is away."""
+
+    def __str__(self) -> str:
+        return f"{worker_name(self.worker)}, epoch {self.epoch}"
+
+
+class Sessions:
+    """The newest session of each worker, and which launches are over."""
+
+    def __init__(self) -> None:
+        self._sessions: dict[WorkerId, Session] = {}
+        self._over: dict[WorkerId, tuple[int, str]] = {}
+
+    def __iter__(self) -> Iterator[Session]:
+        return iter(self._sessions.values())
+
+    def find(self, worker: WorkerId, epoch: int) -> Session | None:
+        """Return the session of a launch, if it is the present one."""
+        session = self._sessions.get(worker)
+        return session if session is not None and session.epoch == epoch else None
+
+    def of(self, worker: WorkerId) -> Session | None:
+        """Return the present session of a worker."""
+        return self._sessions.get(worker)
+
+    def put(self, worker: WorkerId, session: Session | None) -> None:
+        """Make a session the present one of its worker; None: it has none."""
+        if session is None:
+            self._sessions.pop(worker, None)
+        else:
+            self._sessions[worker] = session
+
+    def end(self, worker: WorkerId, epoch: int, reason: str) -> Session | None:
+        """Refuse a launch and all earlier ones from now on; return its session if it was the present one."""
+        self._over[worker] = max((epoch, reason), self._over.get(worker, (0, "")))
+        session = self.find(worker, epoch)
+        if session is not None:
+            del self._sessions[worker]
+        return session
+
+    def admit(self, hello: Hello, ack: int) -> Session:
+        """Return the session that a worker goes on with, or a new one, which is not yet the present one.
+
+        Args:
+            ack: highest number of a driver's message that the worker has received.
+
+        Raises:
+            OtherProtocolError: it speaks another version of the contract.
+            StaleLeaseError: it is not the newest launch of its worker, or not the process that took the launch.
+            ProtocolError: it acknowledges what was never sent.
+        """
+        if hello.protocol != PROTOCOL:
+            raise OtherProtocolError(
+                f"The worker speaks version {hello.protocol} of the protocol and the driver version {PROTOCOL}: "
+                "install the same asyncsearch on both."
+            )
+        who = f"{worker_name(hello.worker)}, epoch {hello.epoch}"
+        epoch, reason = self._over.get(hello.worker, (0, ""))
+        if hello.epoch <= epoch:
+            raise StaleLeaseError(f"{who}, is over; epoch {epoch} ended: {reason}")
+        former = self._sessions.get(hello.worker)
+        if former is not None and (former.epoch, former.agent) == (hello.epoch, hello.agent):
+            former.outbox.acknowledge(ack)
+            return former
+        if former is not None and hello.epoch <= former.epoch:
+            raise StaleLeaseError(
+                f"{who}, came as process {hello.agent}; epoch {former.epoch} is held by {former.agent}."
+            )
+        if ack:
+            raise StaleLeaseError(f"{who}, comes back to a driver that does not know it.")
+        return Session(hello.worker, hello.epoch, hello.agent)

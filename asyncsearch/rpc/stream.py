@@ -1,0 +1,118 @@
+"""The driver's side of one stream: what is written when, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from asyncsearch.rpc.convert import encode_driver, frame
+from asyncsearch.rpc.messages import Welcome
+from asyncsearch.rpc.sessions import Session
+
+if TYPE_CHECKING:
+    from grpc import aio
+
+    Context = aio.ServicerContext[bytes, bytes]
+
+logger = logging.getLogger(__name__)
+
+_ACK_DELAY_S = 1.0
+"""How long an acknowledgement waits for a message to go with, or a higher one: a write costs as much as reading two reports,
+and only workers' memory waits for it. A heartbeat gets its answer at once.
+"""
+_DRAIN_S = 2.0
+"""How long a stream that is closed may take to write what is pending."""
+
+
+class Stream:
+    """One stream of a session: one task reads, another writes; the rest is called in the loop and returns at once."""
+
+    def __init__(self, context: Context, session: Session) -> None:
+        self._context = context
+        self._session = session
+        self._wake = asyncio.Event()
+        self._ack_timer: asyncio.TimerHandle | None = None
+        self._written = 0
+        self._ack_written = 0
+        self._is_closed = False
+        self._is_to_drain = False
+        self.error: Exception | None = None
+        """Why it was closed; None: it came to its end."""
+
+    def wake(self) -> None:
+        """Let the writer look for what is to be written."""
+        self._wake.set()
+
+    def acknowledge(self) -> None:
+        """Let the writer send the newest acknowledgement: at once if a heartbeat asked for it, else soon."""
+        if 0 < self._session.awaited <= self._session.durable:
+            self._session.awaited = 0
+            self._wake.set()
+        elif self._ack_timer is None and self._session.durable > self._ack_written:
+            self._ack_timer = asyncio.get_running_loop().call_later(_ACK_DELAY_S, self._wake.set)
+
+    def close(self, error: Exception | None, *, drain: bool = False) -> None:
+        """End the stream; the first to do so names the error.
+
+        Args:
+            error: None for a good end.
+            drain: whether what is pending is to be written before.
+        """
+        if not self._is_closed:
+            self._is_closed, self._is_to_drain, self.error = True, drain, error
+            self._wake.set()
+
+    async def run(self, receive: Callable[[bytes], None]) -> None:
+        """Read and write until the stream is closed or breaks."""
+        reader = asyncio.ensure_future(self._read(receive))
+        try:
+            await self._write()
+        finally:
+            self.close(None)
+            reader.cancel()
+            if self._ack_timer is not None:
+                self._ack_timer.cancel()
+
+    async def _read(self, receive: Callable[[bytes], None]) -> None:
+        while not self._is_closed:
+            try:
+                data: Any = await self._context.read()
+            except Exception as error:
+                # gRPC has several errors for a call that is over; each would be the traceback of a lost task.
+                logger.debug("%s: reading failed", self._session, exc_info=error)
+                data = None
+            if not isinstance(data, bytes):  # the end of the stream
+                self.close(None)
+            elif not self._is_closed:
+                receive(data)
+
+    async def _write(self) -> None:
+        await self._put(0, encode_driver(Welcome()))
+        while not self._is_closed:
+            await self._put_pending()
+            await self._wake.wait()
+            self._wake.clear()
+        if self._is_to_drain:
+            try:
+                async with asyncio.timeout(_DRAIN_S):
+                    await self._put_pending()
+            except TimeoutError:
+                logger.warning("%s does not read; its last messages are lost", self._session)
+
+    async def _put_pending(self) -> None:
+        session = self._session
+        while messages := session.outbox.pending(self._written):
+            for number, body in messages:
+                await self._put(number, body)
+                self._written = number
+        if session.durable > self._ack_written:
+            await self._put(0)
+
+    async def _put(self, number: int, body: bytes = b"") -> None:
+        if self._ack_timer is not None:
+            self._ack_timer.cancel()
+            self._ack_timer = None
+        self._ack_written = self._session.durable
+        await self._context.write(frame(number, self._ack_written, body))

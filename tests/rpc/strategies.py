@@ -1,0 +1,79 @@
+"""Any message that driver and worker can send each other."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from asyncsearch.actions import Assign, DismissWorker, StopTraining
+from asyncsearch.events import CheckpointCommitted, CheckpointFailed, Outcome, Reported, TrainingEnded
+from asyncsearch.ids import CheckpointRef, Lease
+from asyncsearch.nonfinite import spell
+from asyncsearch.rpc.messages import Heartbeat, Hello, LogLine, LogLines, Refused
+from asyncsearch.work import Lane, Stage, Work
+
+COUNTS = st.integers(0, 2**53 - 1)
+EPOCHS = st.integers(1, 2**31 - 1)
+WORKERS = st.integers(0, 2**31 - 1)
+LANES = st.integers(0, 2**16 - 1)
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
+LEASES = st.builds(Lease, number=COUNTS, worker=WORKERS, epoch=EPOCHS)
+NODES = st.text("0123456789abcdef", min_size=32, max_size=32)
+CHECKPOINTS = st.builds(CheckpointRef, node=NODES, resource=COUNTS)
+METRICS = st.dictionaries(
+    st.text(st.characters(exclude_categories=["Cs"]), min_size=1), st.floats().map(spell), max_size=4
+)
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXTS
+PARAMS = st.dictionaries(
+    TEXTS, st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3))
+)
+STAGES = st.builds(
+    Stage,
+    node=NODES,
+    params=PARAMS,
+    trials=st.lists(COUNTS, min_size=1, max_size=3).map(tuple),
+    seed=st.integers(0, 2**63 - 1),
+    start=COUNTS,
+    stop=st.none() | COUNTS,
+    max_resource=st.none() | COUNTS,
+    save=st.booleans(),
+    save_every=st.none() | COUNTS,
+)
+WORK_LANES = st.builds(Lane, stages=st.lists(STAGES, min_size=1, max_size=2).map(tuple), load=st.none() | CHECKPOINTS)
+LOG_LINES = st.builds(
+    LogLine, time_s=st.floats(allow_nan=False, allow_infinity=False), text=TEXTS, is_stderr=st.booleans()
+)
+
+WORKER_MESSAGES = st.one_of(
+    st.builds(
+        Hello,
+        worker=WORKERS,
+        epoch=EPOCHS,
+        agent=st.text("abcdef0123456789", min_size=1),
+        host=TEXTS,
+        pid=st.integers(0, 2**32 - 1),
+        protocol=st.integers(0, 2**32 - 1),
+    ),
+    st.just(Heartbeat()),
+    st.builds(Reported, lease=LEASES, resource=st.integers(1, 2**53 - 1), metrics=METRICS, lane=LANES),
+    st.builds(
+        TrainingEnded,
+        lease=LEASES,
+        outcome=st.sampled_from(Outcome),
+        resource=COUNTS,
+        checkpoint_resource=st.none() | COUNTS,
+        error=TEXTS,
+        error_kind=TEXTS,
+        lane=LANES,
+    ),
+    st.builds(CheckpointCommitted, lease=LEASES, checkpoint=CHECKPOINTS, size_bytes=COUNTS, lane=LANES),
+    st.builds(CheckpointFailed, lease=LEASES, checkpoint=CHECKPOINTS, error=TEXTS, lane=LANES),
+    st.builds(LogLines, lease=LEASES, lines=st.lists(LOG_LINES, max_size=3).map(tuple), left_out=COUNTS, lane=LANES),
+)
+DRIVER_MESSAGES = st.one_of(
+    st.builds(
+        Assign, work=st.builds(Work, lease=LEASES, lanes=st.lists(WORK_LANES, min_size=1, max_size=2).map(tuple))
+    ),
+    st.builds(StopTraining, lease=LEASES, reason=TEXTS, lane=LANES),
+    st.builds(DismissWorker, worker=WORKERS, epoch=EPOCHS, reason=TEXTS),
+    st.builds(Refused, lease=LEASES, reason=TEXTS),
+)
