@@ -1,0 +1,216 @@
+"""The driver's shell: nothing is carried out or acknowledged before it is durable, and silence has an end."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from asyncsearch.actions import Assign, StopTraining
+from asyncsearch.driver.journal import Journal
+from asyncsearch.driver.loop import Driver, DriverSettings
+from asyncsearch.driver.opening import read_records, replay
+from asyncsearch.engine import snapshot
+from asyncsearch.engine.state import StudyState
+from asyncsearch.errors import StaleLeaseError, StoreError
+from asyncsearch.events import DriverStarted, Outcome, Reported, RunRequested, StopRequested, TrainingEnded
+from asyncsearch.ids import Lease, WorkerId
+from asyncsearch.rpc.messages import Heartbeat, Hello, LogLine, LogLines, Refused, WorkerMessage
+from asyncsearch.schedulers import FIFO
+from asyncsearch.store import open_store
+from asyncsearch.store.base import Store
+from tests.engine.tools import make_state
+
+W0 = WorkerId(0)
+PATIENCE_S = 20.0
+
+
+class Wire:
+    """A transport that remembers; each ``next`` waits for the next thing of a kind."""
+
+    def __init__(self) -> None:
+        self.sent: queue.Queue[Any] = queue.Queue()
+        self.acknowledged: queue.Queue[int] = queue.Queue()
+        self.disconnected: queue.Queue[tuple[int, str]] = queue.Queue()
+
+    def send(self, worker: WorkerId, epoch: int, message: Any) -> None:
+        self.sent.put(message)
+
+    def acknowledge(self, worker: WorkerId, epoch: int, number: int) -> None:
+        self.acknowledged.put(number)
+
+    def disconnect(self, worker: WorkerId, epoch: int, reason: str) -> None:
+        self.disconnected.put((epoch, reason))
+
+    def next(self, kind: type[Any]) -> Any:
+        while True:
+            message = self.sent.get(timeout=PATIENCE_S)
+            if isinstance(message, kind):
+                return message
+
+
+class Harness:
+    """A driver with a wire instead of workers."""
+
+    def __init__(self, store: Store, state: StudyState, **settings: Any) -> None:
+        self.now = 1000.0
+        self.store, self.state, self.wire = store, state, Wire()
+        self.launched: queue.Queue[tuple[int, int]] = queue.Queue()
+        self.killed: queue.Queue[tuple[int, int]] = queue.Queue()
+        self.driver = Driver(
+            state,
+            store,
+            Journal(store, "test", replay(store, make_state(FIFO(max_resource=3))).last),
+            launch=lambda worker, epoch: self.launched.put((worker, epoch)),
+            kill=lambda worker, epoch: self.killed.put((worker, epoch)),
+            settings=DriverSettings(**settings),
+        )
+        self.driver.connect(self.wire)
+
+    def begin(self, num_trials: int) -> Assign:
+        self.driver.post(DriverStarted("test"))
+        self.driver.post(RunRequested(num_trials, 1))
+        assert self.launched.get(timeout=PATIENCE_S) == (0, 1)
+        self.on_loop(lambda: self.driver.attached(Hello(W0, 1, "agent"), "peer"))
+        assign = self.wire.next(Assign)
+        assert isinstance(assign, Assign)
+        return assign
+
+    def on_loop(self, function: Any) -> None:
+        self.driver.call(lambda _: function())
+
+    def say(self, number: int, message: WorkerMessage, epoch: int = 1) -> None:
+        self.on_loop(lambda: self.driver.received(W0, epoch, number, message))
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    home = open_store(tmp_path / "study")
+    home.prepare()
+    return home
+
+
+@pytest.fixture
+def harness(store: Store) -> Iterator[Harness]:
+    made = Harness(store, make_state(FIFO(max_resource=3)))
+    yield made
+    made.driver.close()
+
+
+def test_what_is_acknowledged_is_in_the_journal(harness: Harness) -> None:
+    lease = harness.begin(1).work.lease
+    harness.say(7, Reported(lease, 1, {"loss": 0.5}))
+    assert harness.wire.acknowledged.get(timeout=PATIENCE_S) == 7
+    events = [record.event for record in read_records(harness.store)]
+    assert events[-1] == Reported(lease, 1, {"loss": 0.5})
+
+
+def test_a_journal_that_cannot_be_written_stops_the_run_and_acknowledges_nothing(store: Store) -> None:
+    harness = Harness(store, make_state(FIFO(max_resource=3)))
+    lease = harness.begin(1).work.lease
+
+    def fail(lines: bytes) -> None:
+        raise StoreError("no space left")
+
+    harness.driver._journal.append = fail  # type: ignore[method-assign]
+    harness.say(1, Reported(lease, 1, {"loss": 0.5}))
+    assert harness.driver.ended.wait(PATIENCE_S)
+    assert isinstance(harness.driver.failure, StoreError)
+    assert harness.wire.acknowledged.empty()
+    harness.driver.close()
+
+
+def test_a_message_under_a_stale_lease_is_refused_and_changes_nothing(harness: Harness) -> None:
+    harness.begin(1)
+    before = harness.driver.call(lambda state: snapshot.encode(state, 0))
+    stale = Lease(99, W0, 1)
+    harness.say(1, Reported(stale, 1, {"loss": 0.0}))
+    refused = harness.wire.next(Refused)
+    assert refused.lease == stale
+    assert harness.driver.call(lambda state: snapshot.encode(state, 0)) == before
+
+
+def test_a_lease_of_another_worker_is_refused(harness: Harness) -> None:
+    lease = harness.begin(1).work.lease
+    harness.on_loop(lambda: harness.driver.received(WorkerId(5), 1, 1, Reported(lease, 1, {"loss": 0.0})))
+    assert harness.wire.next(Refused).lease == lease
+
+
+def test_a_launch_that_is_over_may_not_attach(harness: Harness) -> None:
+    harness.begin(1)
+    with pytest.raises(StaleLeaseError, match="worker-0"):
+        harness.on_loop(lambda: harness.driver.attached(Hello(W0, 2, "other"), "peer"))
+
+
+def test_a_worker_that_is_silent_too_long_is_lost_killed_and_launched_again(store: Store) -> None:
+    harness = Harness(store, make_state(FIFO(max_resource=3)), lease_timeout_s=0.05)
+    harness.begin(1)
+    assert harness.killed.get(timeout=PATIENCE_S) == (0, 1)
+    assert harness.launched.get(timeout=PATIENCE_S) == (0, 2)
+    assert "silent" in harness.wire.disconnected.get(timeout=PATIENCE_S)[1]
+    harness.driver.close()
+
+
+def test_a_trial_that_takes_too_long_is_stopped(store: Store) -> None:
+    harness = Harness(store, make_state(FIFO(max_resource=3)), trial_timeout_s=0.05)
+    lease = harness.begin(1).work.lease
+    stop = harness.wire.next(StopTraining)
+    assert stop.lease == lease
+    assert "trial_timeout" in stop.reason
+    harness.driver.close()
+
+
+def test_log_lines_go_to_the_trials_log_and_to_whoever_watches(harness: Harness) -> None:
+    lease = harness.begin(1).work.lease
+    harness.say(1, LogLines(lease, (LogLine(1.0, "hello"), LogLine(2.0, "oh", is_stderr=True)), left_out=3))
+    assert harness.wire.acknowledged.get(timeout=PATIENCE_S) == 1
+    assert [line.text for _, line in harness.driver.logs.shown] == ["hello", "oh"]
+    harness.driver.call(lambda _: harness.driver.logs.flush())
+    lines = list(harness.store.read_log("trial-0"))
+    assert "3 lines were left out" in lines[0]
+    assert lines[1:] == ["1.000 O hello", "2.000 E oh"]
+
+
+def test_a_heartbeat_is_no_record(harness: Harness) -> None:
+    harness.begin(1)
+    before = harness.driver.call(lambda _: harness.driver._journal.last)
+    harness.say(0, Heartbeat())
+    assert harness.driver.call(lambda _: harness.driver._journal.last) == before
+
+
+def test_a_closed_driver_leaves_a_snapshot_from_which_the_next_one_goes_on(store: Store) -> None:
+    harness = Harness(store, make_state(FIFO(max_resource=3)))
+    lease = harness.begin(2).work.lease
+    harness.say(1, Reported(lease, 1, {"loss": 0.5}))
+    harness.say(2, TrainingEnded(lease, Outcome.RETURNED, 3))
+    harness.driver.post(StopRequested("enough"))
+    assert harness.wire.next(StopTraining)
+    harness.driver.close()
+    fresh = make_state(FIFO(max_resource=3))
+    found = replay(store, fresh)
+    assert store.list("snapshots") == [f"{found.last:012d}.json"]
+    assert snapshot.encode(fresh, found.last) == snapshot.encode(harness.state, found.last)
+    for name in store.list("snapshots"):
+        store.remove(f"snapshots/{name}")
+    whole = make_state(FIFO(max_resource=3))
+    replay(store, whole)
+    assert snapshot.encode(whole, 0) == snapshot.encode(fresh, 0)
+
+
+def test_a_worker_that_cannot_be_launched_is_lost_with_the_reason(store: Store) -> None:
+    state = make_state(FIFO(max_resource=3), max_relaunches=0)
+    harness = Harness(store, state)
+
+    def fail(worker: WorkerId, epoch: int) -> None:
+        raise RuntimeError("no such cluster")
+
+    harness.driver._launch = fail
+    harness.driver.post(DriverStarted("test"))
+    harness.driver.post(RunRequested(1, 1))
+    assert harness.driver.ended.wait(PATIENCE_S)
+    assert harness.driver.outcome is not None
+    assert "no such cluster" in harness.driver.outcome.reason
+    harness.driver.close()
