@@ -1,0 +1,148 @@
+"""The story of one trial in sentences, told from the journal: what happened, when, and why."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable
+
+from asyncsearch.actions import AnyAction, Assign, CreateTrial, MoveTrial, Promote, StopTraining
+from asyncsearch.engine.journal import Record
+from asyncsearch.events import AnyEvent, CheckpointFailed, Reported
+from asyncsearch.ids import TrialId, trial_name, worker_name
+from asyncsearch.nonfinite import finite
+from asyncsearch.report.words import cut, duration, number, params
+from asyncsearch.trial import TrialState
+
+WIDTH = 100
+_LAST_LINES = 12
+
+
+def explain(records: Iterable[Record], trial: TrialId, *, metric: str, mode: str | None = None) -> str:
+    """Say what happened to a trial, and why; times count from the study's first record.
+
+    Args:
+        records: the whole journal, in order.
+        trial: which one.
+        metric: the study's metric.
+        mode: ``"min"`` or ``"max"``; with it, a trial that waits at a rung is told its rank there.
+    """
+    story = _Story(trial, metric)
+    for record in records:
+        story.add(record)
+    return story.text(mode)
+
+
+class _Story:
+    """Reads records and keeps what concerns one trial."""
+
+    def __init__(self, trial: TrialId, metric: str) -> None:
+        self._trial, self._metric = trial, metric
+        self._began_s: float | None = None
+        self._lines: list[str] = []
+        self._owners: dict[int, TrialId] = {}
+        self._values: dict[TrialId, tuple[int, float | None]] = {}  # the last report of each trial
+        self._rungs: dict[int, dict[TrialId, float | None]] = {}  # values of those that paused or ended at a resource
+        self._state: TrialState | None = None
+
+    def add(self, record: Record) -> None:
+        if self._began_s is None:
+            self._began_s = record.t
+        when = duration(record.t - self._began_s)
+        self._learn(record.event, when)
+        for action in record.actions:
+            self._note(action, when)
+
+    def _learn(self, event: AnyEvent, when: str) -> None:
+        if isinstance(event, Reported) and self._metric in event.metrics:
+            owner = self._owners.get(event.lease.number)
+            if owner is not None:
+                self._values[owner] = (event.resource, finite(event.metrics[self._metric]))
+        elif isinstance(event, CheckpointFailed) and self._owners.get(event.lease.number) == self._trial:
+            self._say(when, f"its checkpoint at {event.checkpoint.resource} could not be stored: {event.error}")
+
+    def _note(self, action: AnyAction, when: str) -> None:
+        match action:
+            case Assign():
+                self._assign(action, when)
+            case MoveTrial():
+                self._move(action, when)
+            case CreateTrial(trial=self._trial):
+                target = "" if action.target is None else f", to be trained up to {action.target:,} first"
+                self._state = TrialState.WAITING
+                self._say(when, f"created{target}: {params(action.params) or 'no parameters'}")
+            case Promote(trial=self._trial):
+                self._state = TrialState.WAITING
+                self._say(when, f"promoted from {action.from_resource:,} to {action.to_resource:,}: {action.reason}")
+            case StopTraining() if self._owners.get(action.lease.number) == self._trial:
+                self._say(when, f"{worker_name(action.lease.worker)} was told to stop it: {action.reason}")
+            case _:
+                pass
+
+    def _assign(self, action: Assign, when: str) -> None:
+        lane = action.work.lanes[0]
+        stage = lane.stages[0]
+        owner = stage.trials[0]
+        self._owners[action.work.lease.number] = owner
+        if owner == self._trial:
+            self._state = TrialState.RUNNING
+            start = f"from its checkpoint at {lane.load.resource:,}" if lane.load is not None else "from the beginning"
+            stop = "until its function returns" if stage.stop is None else f"to {stage.stop:,}"
+            self._say(when, f"{worker_name(action.work.lease.worker)} trains it {start} {stop}")
+
+    def _move(self, action: MoveTrial, when: str) -> None:
+        resource, value = self._values.get(action.trial, (0, None))
+        if action.to in (TrialState.PAUSED, TrialState.COMPLETED):
+            self._rungs.setdefault(resource, {})[action.trial] = value
+        if action.trial != self._trial:
+            return
+        self._state = action.to
+        reason = action.reason or "no reason was recorded"
+        if action.to in (TrialState.PAUSED, TrialState.COMPLETED, TrialState.STOPPED):
+            reason += f"; its {self._metric} there: {number(value)}"
+        self._say(when, f"{_HEADINGS[action.to]}{reason}")
+        if action.detail:
+            kept = action.detail.rstrip().splitlines()[-_LAST_LINES:]
+            self._lines += [
+                f"{'':12}| {''.join(char if char.isprintable() else ' ' for char in line)}" for line in kept
+            ]
+
+    def _say(self, when: str, sentence: str) -> None:
+        self._lines += textwrap.wrap(
+            f"{when:>10}  {cut(sentence, 1000)}",
+            WIDTH,
+            subsequent_indent=" " * 12,
+            break_long_words=False,
+            replace_whitespace=False,
+            drop_whitespace=True,
+        )
+
+    def text(self, mode: str | None) -> str:
+        name = trial_name(self._trial)
+        if not self._lines or self._state is None:
+            return f"Nothing happened to {name}: the study has no such trial yet."
+        return "\n".join(
+            [f"{name} is {self._state.value.lower()}. Times since the study began:", *self._lines, *self._rank(mode)]
+        )
+
+    def _rank(self, mode: str | None) -> list[str]:
+        """Say where a paused trial stands among those that stood at the same resource so far."""
+        resource, value = self._values.get(self._trial, (0, None))
+        rung = self._rungs.get(resource, {})
+        if mode is None or self._state is not TrialState.PAUSED or self._trial not in rung:
+            return []
+        if value is None:
+            return [f"{'':12}It counts as the worst there: its {self._metric} is not a finite number."]
+        sign = 1 if mode == "min" else -1
+        here = (sign * value, self._trial)
+        better = sum(1 for other, its in rung.items() if its is not None and (sign * its, other) < here)
+        return [f"{'':12}It waits at {resource:,}, where it ranks {better + 1} of {len(rung)} so far."]
+
+
+_HEADINGS = {
+    TrialState.WAITING: "put back to wait for a worker: ",
+    TrialState.RUNNING: "",
+    TrialState.PAUSED: "",
+    TrialState.COMPLETED: "completed: ",
+    TrialState.STOPPED: "stopped: ",
+    TrialState.FAILED: "failed: ",
+}

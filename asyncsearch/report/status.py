@@ -1,0 +1,157 @@
+"""How a study stands, at one moment, in a size that does not grow with it. Everything that shows a study shows this."""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections import deque
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from asyncsearch.engine.pool import SlotState
+from asyncsearch.engine.state import StudyState
+from asyncsearch.ids import TrialId
+from asyncsearch.report.words import many
+from asyncsearch.trial import Params, Trial, TrialState
+
+_RUNNING_ROWS = 5
+_BEST_ROWS = 5
+_FAILED_ROWS = 2
+
+
+class TrialRow(msgspec.Struct, frozen=True):
+    """One trial, as a table shows it."""
+
+    name: str
+    state: TrialState
+    resource: int
+    """Units of training done."""
+    target: int | None
+    """Resource up to which it trains now; None: until its function returns."""
+    value: float | None
+    """The metric as last reported."""
+    params: Params
+    reason: str = ""
+
+
+class StudyStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """How a study stands. Small: a dozen trials at most."""
+
+    name: str
+    metric: str
+    mode: str
+    scheduler: str = ""
+    """One line; empty where it is not known."""
+    counts: dict[TrialState, int]
+    """How many trials are in each state; states without any are left out."""
+    rows: tuple[TrialRow, ...] = ()
+    """Running trials, then the best ones, then the last failed ones; each once."""
+    best: TrialRow | None = None
+    workers_alive: int = 0
+    workers_wanted: int = 0
+    """0 between runs."""
+    num_trials: int | None = None
+    """How many trials the run in progress wants in all; None: no end, or no run."""
+    trained: int = 0
+    """Units of training done by all trials together, repeated ones included."""
+    full: int | None = None
+    """Units that training every trial to ``max_resource`` takes; None: there is no such resource."""
+    failures: int = 0
+    """Attempts that ended by an error of their trial."""
+    last_failure: str = ""
+    """Name of the trial that failed last and the last line of its error."""
+    stopping: str = ""
+    """Why the run is being stopped; empty while it is not."""
+    elapsed_s: float | None = None
+    """Seconds since the run began; None between runs."""
+    store: str = ""
+
+    @property
+    def trials(self) -> int:
+        """How many trials there are."""
+        return sum(self.counts.values())
+
+    @property
+    def saved(self) -> float | None:
+        """Share of training that early stopping has saved, from 0 to 1; None: not known, or none."""
+        if not self.full or self.trained >= self.full:
+            return None
+        return 1 - self.trained / self.full
+
+    def counts_line(self) -> str:
+        """Return "64 trials: 2 running, 62 completed"."""
+        parts = [f"{self.counts[state]:,} {state.value.lower()}" for state in TrialState if state in self.counts]
+        asked = f" of {self.num_trials:,}" if self.num_trials is not None and self.num_trials > self.trials else ""
+        head = f"{self.trials:,}{asked} trials" if asked else many(self.trials, "trial")
+        return f"{head}: {', '.join(parts)}" if parts else head
+
+
+def status_of(
+    state: StudyState, *, elapsed_s: float | None = None, store: str = "", scheduler: str = ""
+) -> StudyStatus:
+    """Return how a study stands, in one pass over its trials; nothing of the state is kept.
+
+    Args:
+        state: of the study; call this in the thread that owns it.
+        elapsed_s: seconds since the run began; None between runs.
+        store: where the study lies.
+        scheduler: one line that describes the scheduler.
+    """
+    counts: dict[TrialState, int] = {}
+    trained = failures = 0
+    ranked: list[tuple[float, TrialId]] = []
+    running: list[Trial] = []
+    failed: deque[Trial] = deque(maxlen=_FAILED_ROWS)
+    last_failed: Trial | None = None
+    for trial in state.trials:
+        counts[trial.state] = counts.get(trial.state, 0) + 1
+        trained += trial.trained
+        failures += trial.failures
+        if trial.state is TrialState.FAILED:
+            failed.append(trial)
+        elif trial.value is not None:
+            _rank(ranked, state.score(trial.value), trial.id)
+        if trial.state is TrialState.RUNNING and len(running) < _RUNNING_ROWS:
+            running.append(trial)
+        if trial.failures and trial.state in (TrialState.FAILED, TrialState.WAITING):
+            last_failed = trial
+    best = [state.trials[number] for _, number in ranked]
+    return StudyStatus(
+        name=state.config.study,
+        metric=state.config.metric,
+        mode=state.config.mode,
+        scheduler=scheduler,
+        counts=counts,
+        rows=tuple(_rows((*running, *best, *failed))),
+        best=_row(best[0]) if best else None,
+        workers_alive=sum(slot.state is not SlotState.LAUNCHING for slot in state.pool.alive()),
+        workers_wanted=state.run.parallelism if state.run is not None else 0,
+        num_trials=state.run.num_trials if state.run is not None else None,
+        trained=trained,
+        full=None if state.max_resource is None else state.max_resource * len(state.trials),
+        failures=failures,
+        last_failure=f"{last_failed.name}: {last_failed.reason}" if last_failed is not None else "",
+        stopping=state.stopping,
+        elapsed_s=elapsed_s,
+        store=store,
+    )
+
+
+def _rank(ranked: list[tuple[float, TrialId]], score: float | None, trial: TrialId) -> None:
+    """Keep the best few in order; ties go to the older trial, as in ``StudyState.best``."""
+    if score is None or (len(ranked) == _BEST_ROWS and (score, trial) > ranked[-1]):
+        return
+    insort(ranked, (score, trial))
+    del ranked[_BEST_ROWS:]
+
+
+def _rows(trials: Iterable[Trial]) -> Iterator[TrialRow]:
+    seen = set()
+    for trial in trials:
+        if trial.id not in seen:
+            seen.add(trial.id)
+            yield _row(trial)
+
+
+def _row(trial: Trial) -> TrialRow:
+    return TrialRow(trial.name, trial.state, trial.resource, trial.target, trial.value, trial.params, trial.reason)

@@ -1,0 +1,55 @@
+"""How numbers, durations and configurations are written for people; one place, so that all look alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+
+def number(value: float | None) -> str:
+    """Return a value of a metric with five significant digits, ``-`` if there is none."""
+    return "-" if value is None else f"{value:.5g}"
+
+
+def count(amount: int) -> str:
+    """Return an integer with its thousands set apart."""
+    return f"{amount:,}"
+
+
+def many(amount: int, noun: str) -> str:
+    """Return "1 trial", "2 trials"."""
+    return f"{amount:,} {noun}" if amount == 1 else f"{amount:,} {noun}s"
+
+
+def duration(seconds: float) -> str:
+    """Return "0:01:12", or "2 days 0:01:12"."""
+    minutes, rest = divmod(max(0, int(seconds)), 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    clock = f"{hours}:{minutes:02}:{rest:02}"
+    return f"{many(days, 'day')} {clock}" if days else clock
+
+
+def params(configuration: Mapping[str, Any]) -> str:
+    """Return ``width=128 model.lr=0.001``."""
+    return " ".join(f"{name}={scalar(value)}" for name, value in flat(configuration))
+
+
+def scalar(value: Any) -> str:
+    """Return one value of a configuration, floats with four significant digits."""
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def flat(configuration: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield (dotted name, value) of nested params."""
+    for name, value in configuration.items():
+        if isinstance(value, Mapping):
+            yield from flat(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+def cut(text: str, width: int) -> str:
+    """Return one line of at most ``width`` characters that a terminal and a table can hold."""
+    line = " ".join("".join(char if char.isprintable() else " " for char in text).split())
+    return line if len(line) <= width else f"{line[: width - 3]}..."
