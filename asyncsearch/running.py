@@ -10,7 +10,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
@@ -27,6 +27,9 @@ from asyncsearch.report.status import StudyStatus, status_of
 from asyncsearch.rpc.messages import Endpoint, LogLine
 from asyncsearch.store.base import Store
 from asyncsearch.worker.config import WorkerConfig
+
+if TYPE_CHECKING:
+    from asyncsearch.rpc.server import SearchServer
 
 _REFRESH_S = 0.5
 _INTERRUPT_GRACE_S = 20.0
@@ -45,37 +48,38 @@ class Watcher(Protocol):
         ...
 
 
-class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What one call of ``Study.run`` asks for."""
+class Search(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that one run needs."""
 
+    state: StudyState
+    store: Store
+    last_record: int
+    """Number of the journal's last record."""
+    launcher: Launcher
+    preflight: Preflight
+    worker_config: Callable[[WorkerId, int, Endpoint | None], WorkerConfig]
+    """Gives the configuration of a launch of a worker."""
+    settings: DriverSettings
     num_trials: int | None
     timeout_s: float | None
-    preflight: Preflight
+    scheduler: str
+    """One line, for people."""
 
 
-def run_search(
-    state: StudyState,
-    store: Store,
-    last_record: int,
-    launcher: Launcher,
-    request: RunRequest,
-    worker_config: Callable[[WorkerId, int, Endpoint], WorkerConfig],
-    watcher: Watcher,
-    settings: DriverSettings,
-) -> EndRun:
+def run_search(search: Search, watcher: Watcher) -> EndRun:
     """Run a search to its end, and return how it ended.
 
     Raises:
         KeyboardInterrupt: the calling thread was interrupted; the results are kept and nothing runs any more.
         Exception: what broke the driver, such as a ``StoreError``.
     """
-    run = _Run(state, store, last_record, launcher, request, worker_config, settings)
+    run = _Run(search)
     is_interrupted = False
     try:
         is_interrupted = _watch(run, watcher)
     finally:
         _uninterrupted(run.finish)
-    _show(run, watcher, state)
+    _show(run, watcher, search.state)
     if run.driver.failure is not None:
         raise run.driver.failure
     if is_interrupted:
@@ -88,44 +92,35 @@ def run_search(
 class _Run:
     """The parts of one run."""
 
-    def __init__(
-        self,
-        state: StudyState,
-        store: Store,
-        last_record: int,
-        launcher: Launcher,
-        request: RunRequest,
-        worker_config: Callable[[WorkerId, int, Endpoint], WorkerConfig],
-        settings: DriverSettings,
-    ) -> None:
-        self.launcher = launcher
+    def __init__(self, search: Search) -> None:
         self.changed = threading.Event()
-        self.started_s = time.monotonic()
-        self.store = store
-        journal = Journal(store, state.config.study, last_record)
+        self._search = search
+        self._started_s = time.monotonic()
+        self._server: SearchServer | None = None
+        launcher = search.launcher
         self.driver = Driver(
-            state,
-            store,
-            journal,
+            search.state,
+            search.store,
+            Journal(search.store, search.state.config.study, search.last_record),
             launch=launcher.launch,
             kill=launcher.kill,
             changed=self.changed.set,
-            settings=settings,
+            settings=search.settings,
         )
-        self._server = None
         try:
-            self._begin(request, worker_config)
+            self._begin()
         except BaseException:
             self.finish()
             raise
 
-    def _begin(self, request: RunRequest, worker_config: Callable[[WorkerId, int, Endpoint], WorkerConfig]) -> None:
-        endpoint = self._serve(request.preflight)
-        self.launcher.start(lambda worker, epoch: worker_config(worker, epoch, endpoint), self.driver.lost)
+    def _begin(self) -> None:
+        search = self._search
+        endpoint = self._serve(search.preflight)
+        search.launcher.start(lambda worker, epoch: search.worker_config(worker, epoch, endpoint), self.driver.lost)
         self.driver.post(DriverStarted(__version__))
-        self.driver.post(RunRequested(request.num_trials, request.preflight.parallelism))
-        if request.timeout_s is not None:
-            self.driver.stop_after(request.timeout_s, f"its timeout of {request.timeout_s:g} s has passed")
+        self.driver.post(RunRequested(search.num_trials, search.preflight.parallelism))
+        if search.timeout_s is not None:
+            self.driver.stop_after(search.timeout_s, f"its timeout of {search.timeout_s:g} s has passed")
 
     def _serve(self, preflight: Preflight) -> Endpoint:
         from asyncsearch.rpc.auth import make_identity
@@ -140,11 +135,16 @@ class _Run:
 
     def status(self, state: StudyState) -> StudyStatus:
         """Return how the study stands."""
-        return status_of(state, elapsed_s=time.monotonic() - self.started_s, store=self.store.url)
+        return status_of(
+            state,
+            elapsed_s=time.monotonic() - self._started_s,
+            store=self._search.store.url,
+            scheduler=self._search.scheduler,
+        )
 
     def finish(self) -> None:
         """End the workers, the server and the driver."""
-        self.launcher.stop(_STOP_GRACE_S if self.driver.failure is None else 0.0)
+        self._search.launcher.stop(_STOP_GRACE_S if self.driver.failure is None else 0.0)
         if self._server is not None:
             asyncio.run_coroutine_threadsafe(self._server.stop(), self.driver.loop).result()
         self.driver.close()

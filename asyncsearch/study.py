@@ -45,7 +45,7 @@ from asyncsearch.report.display import open_display
 from asyncsearch.report.explain import explain
 from asyncsearch.report.preview import Preview, preview
 from asyncsearch.rpc.messages import Endpoint
-from asyncsearch.running import RunRequest, run_search
+from asyncsearch.running import Search, run_search
 from asyncsearch.schedulers.base import Scheduler
 from asyncsearch.schedulers.fifo import FIFO
 from asyncsearch.searchers.base import Searcher
@@ -148,7 +148,7 @@ class Study:
             trial_timeout_s=None if trial_timeout is None else seconds_of("trial_timeout", trial_timeout),
         )
         grace_s = seconds_of("stop_grace", stop_grace)
-        self._worker = {
+        self._worker: dict[str, Any] = {
             "fresh_process": bool(fresh_process),
             "recycle_after": positive("recycle_after", recycle_after),
             "stop_grace_s": grace_s,
@@ -232,7 +232,6 @@ class Study:
         launcher = choose(self._backend, study=self.name)
         preflight = launcher.check(enough(parallelism, num_trials))
         watcher.warn(preflight.warnings)
-        request = RunRequest(num_trials=num_trials, timeout_s=timeout_s, preflight=preflight)
 
         def worker_config(worker: WorkerId, epoch: int, endpoint: Endpoint | None) -> WorkerConfig:
             return WorkerConfig(
@@ -250,8 +249,20 @@ class Study:
         self.store.prepare()
         with self.store.lock():
             state, last = self._opened_for_writing(bundle, watcher)
+            search = Search(
+                state=state,
+                store=self.store,
+                last_record=last,
+                launcher=launcher,
+                preflight=preflight,
+                worker_config=worker_config,
+                settings=self._settings,
+                num_trials=num_trials,
+                timeout_s=timeout_s,
+                scheduler=self.scheduler.describe(),
+            )
             try:
-                end = run_search(state, self.store, last, launcher, request, worker_config, watcher, self._settings)
+                end = run_search(search, watcher)
             finally:
                 # After a failure the state may be ahead of the journal, and the journal is what counts.
                 self._state = None
@@ -323,7 +334,9 @@ class Study:
 
     def explain(self, trial: int | str | Trial) -> str:
         """Say in sentences what happened to a trial, and why."""
-        return explain(read_records(self.store), self._trial_id(trial), metric=self.config.metric)
+        return explain(
+            read_records(self.store), self._trial_id(trial), metric=self.config.metric, mode=self.config.mode
+        )
 
     def logs(self, trial: int | str | Trial) -> Iterator[str]:
         """Yield the lines that a trial printed, each with the worker's clock and ``O`` or ``E`` for its stream."""

@@ -1,1 +1,54 @@
-"""Backends: how workers are started."""
+"""Backends: where workers come from. ``choose`` returns one by its name."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from asyncsearch.errors import UsageError
+from asyncsearch.launch.base import Launcher
+
+NAMES = ("auto", "inline", "processes", "spark")
+
+
+def choose(backend: str | Launcher = "auto", *, study: str = "study") -> Launcher:
+    """Return a backend, for one run.
+
+    Args:
+        backend: ``"auto"`` (Spark if a session is active, else processes), ``"spark"``, ``"processes"``, ``"inline"``, or a
+            backend made by yourself.
+        study: name by which Spark shows the jobs.
+
+    Raises:
+        UsageError: there is no backend of that name.
+    """
+    if isinstance(backend, Launcher):
+        return backend
+    name = ("spark" if is_spark_active() else "processes") if backend == "auto" else backend
+    match name:
+        case "inline":
+            from asyncsearch.launch.inline import InlineLauncher
+
+            return InlineLauncher()
+        case "processes":
+            from asyncsearch.launch.processes import ProcessLauncher
+
+            return ProcessLauncher()
+        case "spark":
+            from asyncsearch.launch.spark.launcher import SparkLauncher
+
+            return SparkLauncher(study=study)
+        case _:
+            raise UsageError(f"backend={backend!r} is not known: choose one of {', '.join(map(repr, NAMES))}.")
+
+
+def is_spark_active() -> bool:
+    """Return whether this process has a Spark session, or was started by ``spark-submit`` to make one. Imports nothing."""
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
+        return True
+    context = getattr(sys.modules.get("pyspark"), "SparkContext", None)
+    if getattr(context, "_active_spark_context", None) is not None:
+        return True
+    # A Connect session is refused later, in words; to ignore it would run the search on the wrong machine.
+    connect = getattr(sys.modules.get("pyspark.sql.connect.session"), "SparkSession", None)
+    return connect is not None and connect.getActiveSession() is not None

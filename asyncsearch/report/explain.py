@@ -100,7 +100,7 @@ class _Story:
         if action.to in (TrialState.PAUSED, TrialState.COMPLETED, TrialState.STOPPED):
             reason += f"; its {self._metric} there: {number(value)}"
         self._say(when, f"{_HEADINGS[action.to]}{reason}")
-        if action.detail:
+        if action.detail.strip() not in ("", action.reason):
             kept = action.detail.rstrip().splitlines()[-_LAST_LINES:]
             self._lines += [
                 f"{'':12}| {''.join(char if char.isprintable() else ' ' for char in line)}" for line in kept
@@ -121,7 +121,7 @@ class _Story:
         if not self._lines or self._state is None:
             return f"Nothing happened to {name}: the study has no such trial yet."
         return "\n".join(
-            [f"{name} is {self._state.value.lower()}. Times since the study began:", *self._lines, *self._rank(mode)]
+            [f"{name} {_STANDS[self._state]}. Times since the study began:", *self._lines, *self._rank(mode)]
         )
 
     def _rank(self, mode: str | None) -> list[str]:
@@ -145,4 +145,13 @@ _HEADINGS = {
     TrialState.COMPLETED: "completed: ",
     TrialState.STOPPED: "stopped: ",
     TrialState.FAILED: "failed: ",
+}
+
+_STANDS = {
+    TrialState.WAITING: "waits for a worker",
+    TrialState.RUNNING: "is running",
+    TrialState.PAUSED: "is paused",
+    TrialState.COMPLETED: "is completed",
+    TrialState.STOPPED: "was stopped",
+    TrialState.FAILED: "has failed",
 }

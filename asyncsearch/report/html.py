@@ -55,7 +55,9 @@ def _bar(status: StudyStatus) -> str:
 def _table(status: StudyStatus) -> str:
     if not status.rows:
         return ""
-    head = "".join(f'<th style="{_CELL};font-weight:600">{escape(cut(name, 40))}</th>' for name in headings(status))
+    head = "".join(
+        f'<th style="{_CELL};font-weight:600">{escape(cut(name, 40))}</th>' for name in headings(status.metric)
+    )
     body = "".join(_row(row, is_best=status.best is not None and row.name == status.best.name) for row in status.rows)
     return (
         f'<table style="border-collapse:collapse;margin:6px 0 0 0;{_FONT}">'

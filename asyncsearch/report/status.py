@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from bisect import insort
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -99,6 +100,7 @@ def status_of(
     """
     counts: dict[TrialState, int] = {}
     trained = failures = 0
+    sign, worst = 1 if state.config.mode == "min" else -1, math.inf
     ranked: list[tuple[float, TrialId]] = []
     running: list[Trial] = []
     failed: deque[Trial] = deque(maxlen=_FAILED_ROWS)
@@ -109,8 +111,10 @@ def status_of(
         failures += trial.failures
         if trial.state is TrialState.FAILED:
             failed.append(trial)
-        elif trial.value is not None:
-            _rank(ranked, state.score(trial.value), trial.id)
+        elif trial.value is not None and sign * trial.value <= worst:
+            insort(ranked, (sign * trial.value, trial.id))
+            del ranked[_BEST_ROWS:]
+            worst = ranked[-1][0] if len(ranked) == _BEST_ROWS else math.inf
         if trial.state is TrialState.RUNNING and len(running) < _RUNNING_ROWS:
             running.append(trial)
         if trial.failures and trial.state in (TrialState.FAILED, TrialState.WAITING):
@@ -123,7 +127,7 @@ def status_of(
         scheduler=scheduler,
         counts=counts,
         rows=tuple(_rows((*running, *best, *failed))),
-        best=_row(best[0]) if best else None,
+        best=row_of(best[0]) if best else None,
         workers_alive=sum(slot.state is not SlotState.LAUNCHING for slot in state.pool.alive()),
         workers_wanted=state.run.parallelism if state.run is not None else 0,
         num_trials=state.run.num_trials if state.run is not None else None,
@@ -137,21 +141,14 @@ def status_of(
     )
 
 
-def _rank(ranked: list[tuple[float, TrialId]], score: float | None, trial: TrialId) -> None:
-    """Keep the best few in order; ties go to the older trial, as in ``StudyState.best``."""
-    if score is None or (len(ranked) == _BEST_ROWS and (score, trial) > ranked[-1]):
-        return
-    insort(ranked, (score, trial))
-    del ranked[_BEST_ROWS:]
-
-
 def _rows(trials: Iterable[Trial]) -> Iterator[TrialRow]:
     seen = set()
     for trial in trials:
         if trial.id not in seen:
             seen.add(trial.id)
-            yield _row(trial)
+            yield row_of(trial)
 
 
-def _row(trial: Trial) -> TrialRow:
+def row_of(trial: Trial) -> TrialRow:
+    """Return a trial as a table shows it."""
     return TrialRow(trial.name, trial.state, trial.resource, trial.target, trial.value, trial.params, trial.reason)

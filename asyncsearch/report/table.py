@@ -19,7 +19,7 @@ def table(status: StudyStatus) -> str:
     for fact in facts(status):
         lines += textwrap.wrap(fact, WIDTH - 2, initial_indent="  ", subsequent_indent="    ", break_long_words=False)
     if status.rows:
-        lines += ["", *_grid(status)]
+        lines += ["", *grid(status.metric, status.rows, status.best.name if status.best is not None else "")]
     return "\n".join(lines)
 
 
@@ -80,9 +80,9 @@ def failures_line(status: StudyStatus) -> str:
     return f"{many(status.failures, 'failed attempt')}{last}"
 
 
-def headings(status: StudyStatus) -> tuple[str, ...]:
+def headings(metric: str) -> tuple[str, ...]:
     """Return what stands above the columns."""
-    return ("trial", "state", "at", status.metric, "configuration")
+    return ("trial", "state", "at", metric, "configuration")
 
 
 def cells(row: TrialRow) -> tuple[str, ...]:
@@ -93,11 +93,11 @@ def cells(row: TrialRow) -> tuple[str, ...]:
     return row.name, row.state.value.lower(), at, number(row.value), what
 
 
-def _grid(status: StudyStatus) -> list[str]:
-    rows = [headings(status), *(cells(row) for row in status.rows)]
+def grid(metric: str, trials: Sequence[TrialRow], best: str = "") -> list[str]:
+    """Return one line a trial under a line of headings; the trial named ``best`` is marked."""
+    rows = [headings(metric), *map(cells, trials)]
     short = [[cut(cell, 20) for cell in row[:-1]] for row in rows]
     widths = [max(map(len, column)) for column in zip(*short, strict=True)]
-    best = status.best.name if status.best is not None else ""
     return [
         _row_line("*" if row[0] == best else " ", first, widths, row[-1])
         for first, row in zip(short, rows, strict=True)

@@ -44,7 +44,9 @@ def server_options(keepalive: Keepalive, max_message_bytes: int) -> Options:
         # Else two servers could listen at one port, and each gets half of the workers.
         ("grpc.so_reuseport", 0),
         ("grpc.server_handshake_timeout_ms", 10_000),
-        ("grpc.http2.min_recv_ping_interval_without_data_ms", round(keepalive.every_s * 500)),
+        # Else a worker whose pings come early, or one after the other, is sent away as a nuisance.
+        ("grpc.http2.min_recv_ping_interval_without_data_ms", 100),
+        ("grpc.http2.max_ping_strikes", 0),
     ]
 
 
@@ -69,7 +71,11 @@ def _options(keepalive: Keepalive, max_message_bytes: int) -> Options:
         ("grpc.max_send_message_length", -1),
         ("grpc.keepalive_time_ms", round(keepalive.every_s * 1000)),
         ("grpc.keepalive_timeout_ms", round(keepalive.timeout_s * 1000)),
+        # The same again: gRPC 1.85 waits 60 s for the answer to a keepalive's ping unless told so in these words.
+        ("grpc.http2.ping_timeout_ms", round(keepalive.timeout_s * 1000)),
         ("grpc.keepalive_permit_without_calls", 1),
         # Else the pings of an idle stream end after two.
         ("grpc.http2.max_pings_without_data", 0),
+        # Measuring the bandwidth costs a ping and its answer for many small messages, and there is nothing to fill it with.
+        ("grpc.http2.bdp_probe", 0),
     ]

@@ -220,8 +220,7 @@ class SearchServer:
             if isinstance(message, Hello):
                 raise ProtocolError("body: a second Hello came.")
             if number == 0:
-                session.awaited = session.inbox.last
-                stream.acknowledge()
+                stream.answer()
             if number == 0 or session.inbox.accept(number):
                 self._handle(lambda: self._handler.received(session.worker, session.epoch, number, message), session)
         except (ProtocolError, InternalError) as error:

@@ -32,8 +32,6 @@ class Session:
         self.inbox = Inbox()
         self.durable = 0
         """Highest number of the worker's messages that may be acknowledged."""
-        self.awaited = 0
-        """Number that a heartbeat asks to be acknowledged as soon as it may be; 0: none."""
         self.stream: Stream | None = None
         """None while the worker is away."""
 

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _ACK_DELAY_S = 1.0
-"""How long an acknowledgement waits for a message to go with, or a higher one: a write costs as much as reading two reports,
-and only workers' memory waits for it. A heartbeat gets its answer at once.
+"""How long an acknowledgement waits for a message to go with, or for a higher one. Only workers' memory waits for it, and
+a write costs as much as reading two reports. A heartbeat is answered at once.
 """
 _DRAIN_S = 2.0
 """How long a stream that is closed may take to write what is pending."""
@@ -36,6 +36,7 @@ class Stream:
         self._ack_timer: asyncio.TimerHandle | None = None
         self._written = 0
         self._ack_written = 0
+        self._awaited = 0
         self._is_closed = False
         self._is_to_drain = False
         self.error: Exception | None = None
@@ -46,12 +47,18 @@ class Stream:
         self._wake.set()
 
     def acknowledge(self) -> None:
-        """Let the writer send the newest acknowledgement: at once if a heartbeat asked for it, else soon."""
-        if 0 < self._session.awaited <= self._session.durable:
-            self._session.awaited = 0
+        """Let the writer send the newest acknowledgement: at once if a heartbeat waits for it, else soon."""
+        if 0 < self._awaited <= self._session.durable:
+            self._awaited = 0
             self._wake.set()
-        elif self._ack_timer is None and self._session.durable > self._ack_written:
+        elif self._ack_timer is None:
             self._ack_timer = asyncio.get_running_loop().call_later(_ACK_DELAY_S, self._wake.set)
+
+    def answer(self) -> None:
+        """Let the writer answer a heartbeat: with what is durable now, and with all before the heartbeat once it is."""
+        self._awaited = self._session.inbox.last
+        if self._session.durable > self._ack_written:
+            self._wake.set()
 
     def close(self, error: Exception | None, *, drain: bool = False) -> None:
         """End the stream; the first to do so names the error.

@@ -1,0 +1,208 @@
+"""The shell: look at a study, follow its logs, ask why, go on with it. ``asyncsearch --help`` says how."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from asyncsearch._version import __version__
+from asyncsearch.driver.opening import read_records
+from asyncsearch.errors import AsyncSearchError, NoTrialsError, UsageError
+from asyncsearch.events import RunRequested
+from asyncsearch.following import follow
+from asyncsearch.report.dataframe import trial_rows
+from asyncsearch.report.status import row_of
+from asyncsearch.report.table import grid
+from asyncsearch.scripts import study_of_script
+from asyncsearch.study import Study
+from asyncsearch.trial import Trial, TrialState
+
+EXAMPLES = """\
+examples:
+  asyncsearch show studies/digits                       how the study stands
+  asyncsearch trials studies/digits --sort value        its trials, the best first
+  asyncsearch trials studies/digits --format csv        all of them, for other programs
+  asyncsearch logs studies/digits trial-7 --follow      what a trial prints, as it comes
+  asyncsearch explain studies/digits trial-7            why it was paused, promoted or stopped
+  asyncsearch resume studies/digits --num-trials 128    go on where the journal ends
+  asyncsearch preview search.py --num-trials 64         what a search will cost, before it runs
+
+STORE is the folder or URL of a study: studies/digits, hdfs:///studies/digits, s3://bucket/digits.
+Looking at a study runs none of its code and can be done while it runs; `resume` and `preview` run its code.
+
+exit codes:
+  0  done
+  1  the search failed, or the store cannot be read
+  2  the command cannot be carried out as it is written
+  130  interrupted; what was trained is kept
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Carry out one command and return its exit code."""
+    options = _parser().parse_args(arguments)
+    command: Callable[[argparse.Namespace], None] = options.command
+    try:
+        command(options)
+        sys.stdout.flush()
+    except UsageError as error:
+        return _complain(error, 1 if isinstance(error, NoTrialsError) else 2)
+    except AsyncSearchError as error:
+        return _complain(error, 1)
+    except BrokenPipeError:
+        # Who reads has seen enough. Python would complain again when it flushes at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except KeyboardInterrupt:
+        print("asyncsearch: interrupted", file=sys.stderr)
+        return 130
+    return 0
+
+
+def _complain(error: Exception, code: int) -> int:
+    print(f"asyncsearch: {' '.join(str(error).split())}", file=sys.stderr)
+    return code
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="asyncsearch",
+        description="Asynchronous hyper-parameter search: look at a study, and go on with it.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"asyncsearch {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+
+    show = _command(commands, "show", _show, "print how a study stands: counts, best trial, training saved")
+    show.add_argument("store", metavar="STORE", help="folder or URL of the study")
+
+    trials = _command(commands, "trials", _trials, "list the trials of a study")
+    trials.add_argument("store", metavar="STORE", help="folder or URL of the study")
+    trials.add_argument("--sort", choices=sorted(_KEYS), default="id", help="what comes first (default: id)")
+    trials.add_argument("--state", choices=[state.value.lower() for state in TrialState], help="only these")
+    trials.add_argument("--limit", type=_whole, metavar="N", help="at most so many (default: all)")
+    trials.add_argument("--format", choices=("table", "csv", "json"), default="table", help="default: table")
+
+    logs = _command(commands, "logs", _logs, "print what a trial printed")
+    logs.add_argument("store", metavar="STORE", help="folder or URL of the study")
+    logs.add_argument("trial", metavar="TRIAL", help="trial-7, or 7")
+    logs.add_argument("--follow", "-f", action="store_true", help="go on until the trial or the run has ended")
+
+    explain = _command(commands, "explain", _explain, "say what happened to a trial, and why")
+    explain.add_argument("store", metavar="STORE", help="folder or URL of the study")
+    explain.add_argument("trial", metavar="TRIAL", help="trial-7, or 7")
+
+    resume = _command(commands, "resume", _resume, "go on with a study where its journal ends (runs its code)")
+    resume.add_argument("store", metavar="STORE", help="folder or URL of the study")
+    total = "trials in all, earlier ones included (default: as many as the last run wanted)"
+    resume.add_argument("--num-trials", type=_whole, metavar="N", help=total)
+    resume.add_argument("--parallelism", type=_whole, metavar="K", help="workers (default: as many as there are slots)")
+    resume.add_argument("--backend", choices=("auto", "spark", "processes", "inline"), help="default: as it was begun")
+    resume.add_argument("--timeout", type=float, metavar="SECONDS", help="end the run after so long")
+    resume.add_argument("--logs", action="store_true", help="print what the trials print")
+
+    preview = _command(commands, "preview", _preview, "say what a search would train (runs the script's top level)")
+    preview.add_argument("script", metavar="SCRIPT", help="a Python file with a `study`, or a function `make_study()`")
+    preview.add_argument("--num-trials", type=_whole, metavar="N", help="trials in all")
+    preview.add_argument("--parallelism", type=_whole, default=1, metavar="K", help="workers (default: 1)")
+    preview.add_argument("--seconds-per-unit", type=float, metavar="S", help="what a unit of training takes")
+    return parser
+
+
+def _command(commands: Any, name: str, function: Callable[[Any], None], words: str) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = commands.add_parser(name, help=words, description=f"{words[0].upper()}{words[1:]}.")
+    parser.set_defaults(command=function)
+    return parser
+
+
+def _whole(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not an integer from 1")
+    return int(text)
+
+
+def _show(options: argparse.Namespace) -> None:
+    print(Study.open(options.store).summary())
+
+
+_KEYS: dict[str, Callable[[Trial, int], Any]] = {
+    "id": lambda trial, sign: trial.id,
+    "resource": lambda trial, sign: (-trial.resource, trial.id),
+    "state": lambda trial, sign: (list(TrialState).index(trial.state), trial.id),
+    "value": lambda trial, sign: (trial.value is None, sign * (trial.value or 0.0), trial.id),
+}
+"""How trials are ordered; ``sign`` is 1 where small values are good."""
+
+
+def _trials(options: argparse.Namespace) -> None:
+    study = Study.open(options.store)
+    sign = 1 if study.config.mode == "min" else -1
+    chosen = [trial for trial in study.trials if options.state in (None, trial.state.value.lower())]
+    chosen.sort(key=lambda trial: _KEYS[options.sort](trial, sign))
+    chosen = chosen[: options.limit]
+    match options.format:
+        case "table":
+            try:
+                best = study.best_trial.name
+            except NoTrialsError:
+                best = ""
+            print("\n".join(grid(study.config.metric, [row_of(trial) for trial in chosen], best)))
+        case "csv":
+            rows = trial_rows(chosen)
+            names = list(dict.fromkeys(name for row in rows for name in row)) or ["trial"]
+            writer = csv.DictWriter(sys.stdout, names, lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(rows)
+        case "json":
+            print(json.dumps(trial_rows(chosen), indent=2, ensure_ascii=False))
+
+
+def _logs(options: argparse.Namespace) -> None:
+    study = Study.open(options.store)
+    lines = follow(study, options.trial) if options.follow else study.logs(options.trial)
+    for line in _readable(lines):
+        print(line, flush=options.follow)
+
+
+def _readable(lines: Iterator[str]) -> Iterator[str]:
+    """Turn "1795244400.250 O text" into the worker's time of day and the text."""
+    for line in lines:
+        stamp, _, rest = line.partition(" ")
+        stream, _, text = rest.partition(" ")
+        try:
+            clock = time.strftime("%H:%M:%S", time.localtime(float(stamp)))
+        except (ValueError, OverflowError):
+            yield line
+            continue
+        yield f"{clock} {'!' if stream == 'E' else ' '} {text}"
+
+
+def _explain(options: argparse.Namespace) -> None:
+    print(Study.open(options.store).explain(options.trial))
+
+
+def _resume(options: argparse.Namespace) -> None:
+    study = Study.resume(options.store, backend=options.backend)
+    total = options.num_trials if options.num_trials is not None else _last_total(study)
+    study.run(total, parallelism=options.parallelism, timeout=options.timeout, logs=options.logs)
+    if all(trial.state is TrialState.FAILED for trial in study.trials):
+        raise NoTrialsError(f"Every trial failed. `asyncsearch explain {study.store.url} 0` says how the first one did.")
+
+
+def _last_total(study: Study) -> int | None:
+    total = None
+    for record in read_records(study.store):
+        if isinstance(record.event, RunRequested):
+            total = record.event.num_trials
+    return total
+
+
+def _preview(options: argparse.Namespace) -> None:
+    study = study_of_script(options.script)
+    print(study.preview(options.num_trials, parallelism=options.parallelism, seconds_per_unit=options.seconds_per_unit))
