@@ -76,6 +76,6 @@ def _options(keepalive: Keepalive, max_message_bytes: int) -> Options:
         ("grpc.keepalive_permit_without_calls", 1),
         # Else the pings of an idle stream end after two.
         ("grpc.http2.max_pings_without_data", 0),
-        # Measuring the bandwidth costs a ping and its answer for many small messages, and there is nothing to fill it with.
+        # Measuring the bandwidth costs a ping for many a small message, and there is nothing to fill it with.
         ("grpc.http2.bdp_probe", 0),
     ]

@@ -84,6 +84,7 @@ class SearchServer:
         """Listen, and return the port.
 
         Args:
+            host: name or address of this machine; ``0.0.0.0`` for all its addresses.
             port: 0 for any that is free.
 
         Raises:
@@ -93,7 +94,9 @@ class SearchServer:
         method = grpc.stream_stream_rpc_method_handler(self._serve)
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, {METHOD: method}),))
         try:
-            bound = server.add_secure_port(f"{host}:{port}", server_credentials(self._identity))
+            bound = server.add_secure_port(
+                f"[{host}]:{port}" if ":" in host else f"{host}:{port}", server_credentials(self._identity)
+            )
         except RuntimeError as error:
             raise ClusterError(
                 f"The driver cannot listen at {host}:{port} ({error}): "

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _ACK_DELAY_S = 1.0
-"""How long an acknowledgement waits for a message to go with, or for a higher one. Only workers' memory waits for it, and
-a write costs as much as reading two reports. A heartbeat is answered at once.
+"""How long an acknowledgement waits for a message to go with, or for a higher one. Only memory of workers waits for it,
+and to write costs as much as to read two reports. A heartbeat is answered at once.
 """
 _DRAIN_S = 2.0
 """How long a stream that is closed may take to write what is pending."""

@@ -6,7 +6,6 @@ import logging
 import os
 import socket
 import ssl
-import sys
 from collections.abc import Callable, Iterator
 
 import grpc
@@ -15,8 +14,8 @@ import pytest
 from asyncsearch.rpc.auth import TARGET_NAME
 from asyncsearch.rpc.channel import MAX_MESSAGE_BYTES, METHOD, SERVICE
 from asyncsearch.rpc.convert import encode_worker, frame
-from asyncsearch.rpc.messages import Heartbeat, Hello
-from tests.rpc.tools import Agent, Driver, Happenings, RawStream, hello, hello_bytes, report, report_bytes
+from asyncsearch.rpc.messages import Hello
+from tests.rpc.tools import Agent, Driver, RawStream, hello, hello_bytes, report, report_bytes
 
 HEALTHY = 9
 
@@ -125,15 +124,18 @@ def test_a_silent_stream_is_closed(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_a_failing_handler_closes_the_stream_and_is_logged(
-    driver: Driver, healthy: Agent, stream: RawStream, caplog: pytest.LogCaptureFixture
+    driver: Driver,
+    healthy: Agent,
+    stream: RawStream,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def fail(*_: object) -> None:
         raise ZeroDivisionError("a bug")
 
-    attached, driver.handler.attached = driver.handler.attached, fail  # type: ignore[method-assign]
+    monkeypatch.setattr(driver.handler, "attached", fail)
     assert stream.say(hello_bytes()) == (grpc.StatusCode.INTERNAL, "The driver failed: ZeroDivisionError.")
     assert "a bug" in caplog.text
-    driver.handler.attached = attached  # type: ignore[method-assign]
 
 
 @pytest.mark.parametrize("token", ["wrong", None])

@@ -1,0 +1,107 @@
+"""Recorded messages in ``rpc/golden/``, kept for ever: one file a kind, its bytes as hexadecimal digits above its text.
+
+``python -m tests.rpc.golden`` records the examples below that have no file yet, and changes none that has.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from google.protobuf import text_format
+
+from asyncsearch.actions import Assign, DismissWorker, StopTraining
+from asyncsearch.events import CheckpointCommitted, CheckpointFailed, Outcome, Reported, TrainingEnded
+from asyncsearch.ids import CheckpointRef, Lease, NodeKey, TrialId, WorkerId
+from asyncsearch.rpc.convert import decode_driver, decode_worker, encode_driver, encode_worker, frame
+from asyncsearch.rpc.messages import Heartbeat, Hello, LogLine, LogLines, Refused, Welcome
+from asyncsearch.rpc.pb import search_pb2 as pb
+from asyncsearch.work import Lane, Stage, Work
+
+FOLDER = Path(__file__).parents[2] / "rpc" / "golden"
+
+_LEASE = Lease(number=42, worker=WorkerId(3), epoch=2)
+_NODE = NodeKey("00112233445566778899aabbccddeeff")
+_CHECKPOINT = CheckpointRef(_NODE, 9)
+_STAGE = Stage(
+    node=_NODE,
+    params={"width": 64, "lr": 0.001, "act": "relu", "layers": [32, 16], "net": {"bias": True, "init": None}},
+    trials=(TrialId(7), TrialId(12)),
+    seed=2**63 - 1,
+    start=9,
+    stop=27,
+    max_resource=81,
+    save=True,
+    save_every=3,
+)
+
+EXAMPLES: dict[str, tuple[int, int, Any]] = {
+    "worker_hello": (0, 5, Hello(WorkerId(3), 2, agent="5f1c", host="node-17", pid=4711, protocol=1)),
+    "worker_heartbeat": (0, 5, Heartbeat()),
+    "worker_reported": (
+        300,
+        5,
+        Reported(_LEASE, 9, {"accuracy": 0.97, "loss": "NaN", "best": "Infinity", "worst": "-Infinity"}, lane=1),
+    ),
+    "worker_training_ended": (
+        301,
+        5,
+        TrainingEnded(_LEASE, Outcome.FAILED, 9, 8, error="Traceback: naïve", error_kind="ValueError", lane=1),
+    ),
+    "worker_training_reached": (302, 5, TrainingEnded(_LEASE, Outcome.REACHED, 27, checkpoint_resource=27)),
+    "worker_training_returned": (303, 5, TrainingEnded(_LEASE, Outcome.RETURNED, 81)),
+    "worker_training_stopped": (304, 5, TrainingEnded(_LEASE, Outcome.STOPPED, 0)),
+    "worker_checkpoint_committed": (305, 5, CheckpointCommitted(_LEASE, _CHECKPOINT, size_bytes=123_456_789, lane=1)),
+    "worker_checkpoint_failed": (306, 5, CheckpointFailed(_LEASE, _CHECKPOINT, error="disk full")),
+    "worker_log_lines": (
+        307,
+        5,
+        LogLines(
+            _LEASE,
+            (LogLine(1_767_225_600.5, "epoch 9: 0.97"), LogLine(1_767_225_601.0, "warn: café", is_stderr=True)),
+            left_out=1000,
+            lane=1,
+        ),
+    ),
+    "driver_welcome": (0, 299, Welcome(protocol=1)),
+    "driver_acknowledgement": (0, 307, None),
+    "driver_assign": (6, 307, Assign(Work(_LEASE, (Lane((_STAGE,), load=_CHECKPOINT),)))),
+    "driver_assign_plain": (7, 307, Assign(Work(_LEASE, (Lane((Stage(_NODE, {}, (TrialId(0),), seed=0),)),)))),
+    "driver_stop_training": (8, 307, StopTraining(_LEASE, reason="stopped at 9: rank 7 of 20, 5 go on", lane=1)),
+    "driver_dismiss": (9, 307, DismissWorker(WorkerId(3), 2, reason="the study is complete")),
+    "driver_refused": (10, 307, Refused(_LEASE, reason="work-42 is held by worker-4")),
+}
+
+
+def wire_type(name: str) -> Any:
+    return pb.WorkerMessage if name.startswith("worker_") else pb.DriverMessage
+
+
+def decode(name: str, data: bytes) -> Any:
+    return decode_worker(data) if name.startswith("worker_") else decode_driver(data)
+
+
+def encode(name: str, number: int, ack: int, message: Any) -> bytes:
+    if message is None:
+        return frame(number, ack)
+    return frame(number, ack, encode_worker(message) if name.startswith("worker_") else encode_driver(message))
+
+
+def read(path: Path) -> tuple[bytes, str]:
+    """Return the bytes and the text of a recorded message."""
+    first, text = path.read_text(encoding="utf-8").split("\n", 1)
+    return bytes.fromhex(first.removeprefix("# wire: ")), text
+
+
+def record() -> None:
+    FOLDER.mkdir(exist_ok=True)
+    for name, (number, ack, message) in EXAMPLES.items():
+        path = FOLDER / f"{name}.textproto"
+        if not path.exists():
+            data = encode(name, number, ack, message)
+            text = text_format.MessageToString(wire_type(name).FromString(data), as_utf8=True)
+            path.write_text(f"# wire: {data.hex()}\n{text}", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    record()
