@@ -1,0 +1,1 @@
+"""Agents and runners: what executes on the cluster."""

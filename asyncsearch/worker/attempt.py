@@ -1,0 +1,52 @@
+"""One lane of a lease on this worker, from its arrival to its end."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+from asyncsearch.ids import CheckpointRef, Lease
+from asyncsearch.work import Lane
+from asyncsearch.worker.logs import LogBuffer
+
+
+class Attempt:
+    """What the agent knows of it."""
+
+    def __init__(self, lease: Lease, number: int, lane: Lane, log: LogBuffer) -> None:
+        self.lease = lease
+        self.number = number
+        """Number of the lane in the work."""
+        self.lane = lane
+        self.log = log
+        self.resource = lane.stages[0].start
+        """Units of training done, as last reported or saved."""
+        self.checkpoint_resource: int | None = None
+        """Resource of the newest checkpoint that it saved."""
+        self.staged: dict[tuple[int, int], Path] = {}
+        """(stage, resource) -> folder that the runner was given and has not filled yet."""
+        self.fetched = contextlib.ExitStack()
+        """Holds the checkpoint that it starts from."""
+        self.load: Path | None = None
+        """Path of that checkpoint, once it is here."""
+        self.is_sent = False
+        """Whether the runner has it."""
+        self.is_refused = False
+        """Whether its lease is void: nothing of it is to be told any more."""
+        self.stop_reason: str | None = None
+        """Why it was told to stop; None: it was not."""
+        self.escalate_at: float | None = None
+        """When a stop that was not heeded is to be said louder, monotonic seconds."""
+        self.is_terminated = False
+        """Whether its runner got SIGTERM."""
+        self.is_killed = False
+        """Whether its runner got SIGKILL from here."""
+
+    @property
+    def can_start(self) -> bool:
+        """Whether the runner can be given it now."""
+        return not self.is_sent and (self.lane.load is None or self.load is not None)
+
+    def checkpoint(self, stage: int, resource: int) -> CheckpointRef:
+        """Return the name of what it saves at a resource of a stage."""
+        return CheckpointRef(self.lane.stages[stage].node, resource)

@@ -1,0 +1,58 @@
+"""Which devices and how many threads a runner gets. Pure: environments are arguments and results."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+
+from asyncsearch.errors import ClusterError
+
+_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
+_DEVICES = "CUDA_VISIBLE_DEVICES"
+
+
+def visible_devices(gpus: Sequence[str], already_visible: str | None) -> str:
+    """Return the ``CUDA_VISIBLE_DEVICES`` of a runner.
+
+    Spark names a task's devices by what a discovery script printed. Where the executor itself sees only some devices,
+    those names may be indices into what it sees, or the physical names; both occur.
+
+    Args:
+        gpus: names of the devices given to this worker: indices, UUIDs or MIG names. Empty: none is visible.
+        already_visible: ``CUDA_VISIBLE_DEVICES`` of the agent; None: not set.
+
+    Raises:
+        ClusterError: the two do not fit together.
+    """
+    if already_visible is None:
+        return ",".join(gpus)
+    visible = [name.strip() for name in already_visible.split(",") if name.strip()]
+    if all(name.isdecimal() and int(name) < len(visible) for name in gpus):
+        return ",".join(visible[int(name)] for name in gpus)
+    if all(name in visible or not name.isdecimal() for name in gpus):
+        return ",".join(gpus)
+    raise ClusterError(
+        f"This worker was given the devices {', '.join(gpus)} and its process sees {_DEVICES}={already_visible!r}; "
+        "they are neither indices into that list nor in it. Let the resource discovery script print what the executors "
+        f"see, or unset {_DEVICES} on them."
+    )
+
+
+def runner_environment(
+    environment: Mapping[str, str], import_path: Sequence[str], cpu_threads: int, gpus: Sequence[str] | None
+) -> dict[str, str]:
+    """Return the environment of a runner.
+
+    Args:
+        environment: the agent's, which stays as it is: a Spark worker process is used again by other tasks.
+        import_path: the agent's ``sys.path``, so that what Spark shipped is found.
+        cpu_threads: threads for numerical libraries, from 1; Spark would leave one.
+        gpus: see ``visible_devices``; None: whatever the agent sees.
+    """
+    changes = dict.fromkeys(_THREADS, str(cpu_threads))
+    changes["PYTHONPATH"] = os.pathsep.join(path or os.getcwd() for path in import_path)
+    changes["PYTHONUNBUFFERED"] = "1"
+    changes["PYTHONFAULTHANDLER"] = "1"
+    if gpus is not None:
+        changes[_DEVICES] = visible_devices(gpus, environment.get(_DEVICES))
+    return {**environment, **changes}

@@ -1,0 +1,112 @@
+"""How a failed training is put into words. The last line says what happened: it becomes the trial's reason."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from asyncsearch.errors import CannotPauseError
+from asyncsearch.trainable import ReportError
+
+if TYPE_CHECKING:
+    from traceback import TracebackException
+
+_OWN = str(Path(__file__).parent)
+_HEAD_CHARS, _TAIL_CHARS = 4_000, 12_000
+_MIB = 1024 * 1024
+
+
+class NoReportError(ReportError):
+    """A trial came to its end without any report."""
+
+
+_KINDS: tuple[tuple[type[BaseException], str], ...] = (
+    (CannotPauseError, "cannot_pause"),
+    (NoReportError, "no_report"),
+    (ReportError, "bad_report"),
+    (SystemExit, "exit"),
+)
+
+
+def kind_of(error: BaseException) -> str:
+    """Return the ``error_kind`` of an exception."""
+    for error_class, kind in _KINDS:
+        if isinstance(error, error_class):
+            return kind
+    return sendable(type(error).__name__)
+
+
+def exception_text(error: BaseException) -> str:
+    """Return the traceback of an exception without our own frames."""
+    try:
+        import traceback
+
+        found = traceback.TracebackException.from_exception(error)
+        _drop_own_frames(found)
+        text = "".join(found.format()).rstrip()
+    except Exception as second:  # no memory is left, or the exception cannot be shown
+        text = f"{type(error).__name__} (its traceback could not be written: {type(second).__name__})"
+    if isinstance(error, SystemExit):
+        text += f"\nThe trainable called sys.exit({error.code!r}); a trial ends by returning."
+    return shortened(text)
+
+
+def death_text(returncode: int, memory_bytes: int) -> tuple[str, str]:
+    """Return ``error_kind`` and words for a runner that ended in the middle of a training.
+
+    Args:
+        returncode: as ``subprocess`` gives it, negative for a signal.
+        memory_bytes: its resident memory when it was last looked at; 0: unknown.
+    """
+    if returncode >= 0:
+        return "exit", f"The trial's process exited with code {returncode} in the middle of the training."
+    try:
+        name = signal.Signals(-returncode).name
+    except ValueError:
+        name = f"signal {-returncode}"
+    text = f"The trial's process was killed by {name}"
+    if name == "SIGKILL":
+        text += "; memory may have run out"
+        if memory_bytes:
+            text += f" (it held {memory_bytes / _MIB:,.0f} MiB when last looked at)"
+    elif name in ("SIGSEGV", "SIGBUS", "SIGILL", "SIGFPE", "SIGABRT"):
+        text += "; compiled code crashed"
+    return "signal", text + "."
+
+
+def with_last_lines(text: str, lines: Sequence[str]) -> str:
+    """Put the last lines that a trial printed before what went wrong."""
+    if not lines:
+        return text
+    printed = shortened("\n".join(f"  {line}" for line in lines))
+    return f"The last lines that it printed:\n{printed}\n\n{text}"
+
+
+def shortened(text: str) -> str:
+    """Leave out the middle of a text that is too long to be sent and read, and what no encoding can send."""
+    text = sendable(text)
+    if len(text) <= _HEAD_CHARS + _TAIL_CHARS:
+        return text
+    left_out = len(text) - _HEAD_CHARS - _TAIL_CHARS
+    return f"{text[:_HEAD_CHARS]}\n... {left_out:,} characters left out ...\n{text[-_TAIL_CHARS:]}"
+
+
+def sendable(text: str) -> str:
+    """Return the text with lone surrogates, which a message cannot hold, written out."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _drop_own_frames(found: TracebackException | None) -> None:
+    seen: set[int] = set()
+    waiting = [found]
+    while waiting:
+        one = waiting.pop()
+        if one is None or id(one) in seen:
+            continue
+        seen.add(id(one))
+        users = [frame for frame in one.stack if not frame.filename.startswith(_OWN)]
+        if users:  # else it is our own bug, and our frames are what is wanted
+            one.stack[:] = users
+        waiting += [one.__cause__, one.__context__, *(getattr(one, "exceptions", None) or ())]

@@ -1,0 +1,62 @@
+"""What a user reports, as numbers. Pure."""
+
+from __future__ import annotations
+
+import reprlib
+from collections.abc import Mapping
+from typing import Any
+
+from asyncsearch.trainable import ReportError
+
+_RULE = "one number for each name: Python, numpy, or a 0-dimensional tensor"
+
+
+def as_metrics(metrics: Mapping[str, Any] | None, named: Mapping[str, Any]) -> dict[str, float]:
+    """Return what was reported as a dictionary of floats; NaN and infinities are allowed.
+
+    Raises:
+        ReportError: nothing was reported, or something that is not a number.
+    """
+    if metrics is not None and not isinstance(metrics, Mapping):
+        raise ReportError(
+            f"report() takes a mapping or named numbers, not {reprlib.repr(metrics)}: write report(accuracy=0.9)."
+        )
+    both = {**(metrics or {}), **named}
+    if not both:
+        raise ReportError(f"report() was called without metrics; it takes {_RULE}, as in report(accuracy=0.9).")
+    return {_checked(name): as_number(name, value) for name, value in both.items()}
+
+
+def as_number(name: str, value: Any) -> float:
+    """Return a reported value as a float.
+
+    Raises:
+        ReportError: it is not one number.
+    """
+    if type(value) is float:
+        return value
+    try:
+        single = _single(value)
+        if single is None or isinstance(single, (str, bytes, bytearray)):
+            raise TypeError("it is text" if single is not None else "it is None")
+        return float(single)
+    except Exception as error:
+        raise ReportError(
+            f"{name}={reprlib.repr(value)} is not a number ({error}); report takes {_RULE}. "
+            f"Reduce what has several values first, for example by its mean."
+        ) from None
+
+
+def _single(value: Any) -> Any:
+    """Take a value out of an array or tensor of one element. TensorFlow's have only ``numpy``, all others ``item``."""
+    if isinstance(value, (int, float, str, bytes)) or value is None:
+        return value
+    if not hasattr(value, "item") and hasattr(value, "numpy"):
+        value = value.numpy()
+    return value.item() if hasattr(value, "item") else value
+
+
+def _checked(name: object) -> str:
+    if not isinstance(name, str) or not name:
+        raise ReportError(f"{name!r} is not a name of a metric: names are text, as in report({{'accuracy': 0.9}}).")
+    return name

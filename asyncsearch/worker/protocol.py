@@ -1,0 +1,201 @@
+"""What agent and runner say to each other, and how it travels: length, then msgpack, on a socket pair.
+
+Pseudocode of the talk::
+
+    agent:  Load   Train(stages)                    [Folder]           [Stop]      Train ...
+    runner:   Ready   Reported ... FolderWanted ...    ... Saved ...      Ended
+
+Rule: both sides read in the order in which the other side wrote, so nothing needs a number. A ``Stop`` or ``Folder``
+that crosses an ``Ended`` arrives while the runner is idle, and is dropped there.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from typing import Generic, TypeVar
+
+import msgspec
+
+from asyncsearch.events import Outcome
+from asyncsearch.work import Stage
+
+_HEADER_BYTES = 4
+_READ_BYTES = 65_536
+
+
+class _Message(msgspec.Struct, frozen=True, tag_field="kind"):
+    """Base of all messages."""
+
+
+class Load(_Message, frozen=True, tag="load"):
+    """First message: what is the same for all trials."""
+
+    bundle: bytes
+    """The pickled trainable. It came with the launcher's closure, never from the network."""
+    metric: str
+    """Name of the study's metric."""
+    marker: bytes
+    """Random bytes that the runner writes into its outputs where a training ends."""
+
+
+class Train(_Message, frozen=True, tag="train"):
+    """Train a batch of stages."""
+
+    stages: tuple[Stage, ...]
+    load: str | None = None
+    """Path of the checkpoint to start from."""
+
+
+class Folder(_Message, frozen=True, tag="folder"):
+    """Answer to ``FolderWanted``."""
+
+    path: str
+    error: str = ""
+    """Why there is none; empty: there is."""
+
+
+class Stop(_Message, frozen=True, tag="stop"):
+    """The training is not wanted any more."""
+
+    reason: str
+
+
+class Ready(_Message, frozen=True, tag="ready"):
+    """The trainable is loaded, or failed to load, which then each training says."""
+
+
+class Reported(_Message, frozen=True, tag="reported"):
+    """The trial reported metrics; NaN and infinities travel as such."""
+
+    resource: int
+    metrics: dict[str, float]
+
+
+class FolderWanted(_Message, frozen=True, tag="folder_wanted"):
+    """A checkpoint is due: where is it to be written?"""
+
+    stage: int
+    """Index into the stages of the training."""
+    resource: int
+
+
+class Saved(_Message, frozen=True, tag="saved"):
+    """The checkpoint is written in the folder."""
+
+    stage: int
+    resource: int
+
+
+class Ended(_Message, frozen=True, tag="ended"):
+    """The training is over, and both outputs hold the marker."""
+
+    outcome: Outcome
+    resource: int
+    """Units of training done."""
+    error: str = ""
+    error_kind: str = ""
+
+
+ToRunner = Load | Train | Folder | Stop
+FromRunner = Ready | Reported | FolderWanted | Saved | Ended
+
+In = TypeVar("In")
+Out = TypeVar("Out")
+
+_encoder = msgspec.msgpack.Encoder()
+
+
+class Channel(Generic[In, Out]):
+    """One end of the socket pair. One thread uses it."""
+
+    def __init__(self, sock: socket.socket, decoder: msgspec.msgpack.Decoder[In]) -> None:
+        self.socket = sock
+        self.is_closed = False
+        """Whether the other end is gone and all that it had sent is read."""
+        self._decoder = decoder
+        self._received = bytearray()
+        self._unsent = bytearray()
+
+    def send(self, message: Out) -> None:
+        """Send a message, waiting as long as the other end does not read."""
+        self.socket.sendall(_frame(message))
+
+    def post(self, message: Out) -> None:
+        """Send a message without waiting; what does not go out now is sent by ``send_rest``."""
+        self._unsent += _frame(message)
+        self.send_rest()
+
+    @property
+    def has_rest(self) -> bool:
+        """Whether part of a posted message is still to be sent."""
+        return bool(self._unsent)
+
+    def send_rest(self) -> None:
+        """Send more of what was posted, without waiting. A lost other end is seen by reading."""
+        try:
+            while self._unsent:
+                del self._unsent[: self.socket.send(self._unsent, socket.MSG_DONTWAIT)]
+        except BlockingIOError:
+            pass
+        except OSError:
+            self._unsent.clear()
+
+    def receive_now(self) -> list[In]:
+        """Return messages that are here, without waiting."""
+        self._pull(socket.MSG_DONTWAIT)
+        return list(self._messages())
+
+    def receive_rest(self) -> list[In]:
+        """Return all messages that are here, without waiting."""
+        while self._pull(socket.MSG_DONTWAIT):
+            pass
+        return list(self._messages())
+
+    def receive(self) -> In | None:
+        """Wait for one message and return it; what came with it stays here. None: the other end is gone."""
+        while True:
+            for message in self._messages():
+                return message
+            if not self._pull(0):
+                return None
+
+    def _pull(self, flags: int) -> bool:
+        """Read once, and return whether something came."""
+        if self.is_closed:
+            return False
+        try:
+            data = self.socket.recv(_READ_BYTES, flags)
+        except BlockingIOError:
+            return False
+        except OSError:  # reset: as good as an end
+            data = b""
+        self.is_closed = not data
+        self._received += data
+        return bool(data)
+
+    def _messages(self) -> Iterator[In]:
+        """Take one message after the other out of what was read."""
+        received = self._received
+        while len(received) >= _HEADER_BYTES:
+            end = _HEADER_BYTES + int.from_bytes(received[:_HEADER_BYTES], "big")
+            if len(received) < end:
+                return
+            body = bytes(received[_HEADER_BYTES:end])
+            del received[:end]
+            yield self._decoder.decode(body)
+
+
+def agent_end(sock: socket.socket) -> Channel[FromRunner, ToRunner]:
+    """Return the agent's end of the channel."""
+    return Channel(sock, msgspec.msgpack.Decoder(FromRunner))
+
+
+def runner_end(sock: socket.socket) -> Channel[ToRunner, FromRunner]:
+    """Return the runner's end of the channel."""
+    return Channel(sock, msgspec.msgpack.Decoder(ToRunner))
+
+
+def _frame(message: object) -> bytes:
+    body = _encoder.encode(message)
+    return len(body).to_bytes(_HEADER_BYTES, "big") + body

@@ -1,0 +1,57 @@
+"""The stream to the driver, as the agent uses it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from asyncsearch.rpc.messages import DriverMessage, Endpoint, Hello, WorkerMessage
+
+
+class Stream(Protocol):
+    """Carries messages to the driver, each once and in order; ``asyncsearch.rpc.client.Connection`` is one."""
+
+    @property
+    def backlog(self) -> int:
+        """Messages that the driver has not acknowledged."""
+        ...
+
+    def open(self) -> None:
+        """Attach."""
+        ...
+
+    def send(self, message: WorkerMessage, /) -> None:
+        """Send now or later, without waiting.
+
+        Raises:
+            ProtocolError: the message can never be sent.
+        """
+        ...
+
+    def heartbeat(self) -> None:
+        """Say that the worker lives."""
+        ...
+
+    def flush(self, timeout_s: float, /) -> bool:
+        """Wait until the driver has acknowledged everything, and return whether it has."""
+        ...
+
+    def close(self) -> None:
+        """End the stream."""
+        ...
+
+
+class Connect(Protocol):
+    """Makes a stream that is not open yet."""
+
+    def __call__(
+        self,
+        endpoint: Endpoint | None,
+        hello: Hello,
+        *,
+        deliver: Callable[[DriverMessage], None],
+        closed: Callable[[Exception | None], None],
+        reconnect_s: float,
+    ) -> Stream:
+        """Make it; ``deliver`` and ``closed`` may be called from any thread."""
+        ...
