@@ -124,7 +124,7 @@ class SearchServer:
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=grace_s)
         if self._server is not None:
-            await self._server.stop(None)
+            await self._server.stop(grace_s)
 
     def send(self, worker: WorkerId, epoch: int, message: DriverMessage) -> None:
         """Send a message to a launch of a worker: it arrives once and in order as long as both processes live.
