@@ -151,22 +151,25 @@ class _Run:
 
 
 def _watch(run: _Run, watcher: Watcher) -> bool:
-    """Show the run until it ends; return whether it was interrupted."""
-    is_interrupted = False
+    """Show the run until it ends; return whether it was interrupted.
+
+    The first interrupt asks the search to stop, the second one does not wait for workers any more.
+    """
+    pressed = answered = 0
     while not run.driver.ended.is_set():
         try:
+            if answered < pressed:
+                answered += 1
+                run.driver.post(StopRequested("it was interrupted"))
+                run.driver.give_up_after(_INTERRUPT_GRACE_S if answered == 1 else 0.0)
             run.changed.wait()
             run.changed.clear()
             _show(run, watcher, None)
             run.driver.ended.wait(_REFRESH_S)
         except KeyboardInterrupt:
-            if is_interrupted:
-                run.driver.give_up_after(0.0)
-                continue
-            is_interrupted = True
-            run.driver.post(StopRequested("it was interrupted"))
-            run.driver.give_up_after(_INTERRUPT_GRACE_S)
-    return is_interrupted
+            pressed += 1
+            run.changed.set()
+    return pressed > 0
 
 
 def _show(run: _Run, watcher: Watcher, state: StudyState | None) -> None:

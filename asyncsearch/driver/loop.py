@@ -116,6 +116,8 @@ class Driver:
         self._liveness: Liveness[Worker] = Liveness(self.settings.lease_timeout_s)
         self._deadlines: Deadlines[Lease] = Deadlines()
         self._timer: asyncio.TimerHandle | None = None
+        self._attached: set[Worker] = set()
+        """Launches that have attached; the others cannot be told anything yet."""
         self._snapshot_at = journal.last + self.settings.snapshot_every
         self._disk = ThreadPoolExecutor(1, "asyncsearch-journal")
         self._files = ThreadPoolExecutor(1, "asyncsearch-files")
@@ -176,6 +178,7 @@ class Driver:
                 f"Launch {hello.epoch} of {worker_name(hello.worker)} is over: "
                 "it was silent too long, was replaced, or the run ended."
             )
+        self._attached.add((hello.worker, hello.epoch))
         self._liveness.heard((hello.worker, hello.epoch), self._time())
         self._take(WorkerAttached(hello.worker, hello.epoch, hello.host, hello.pid))
 
@@ -281,8 +284,7 @@ class Driver:
             case StopTraining():
                 self._require_transport().send(action.lease.worker, action.lease.epoch, action)
             case DismissWorker():
-                self._liveness.forget((action.worker, action.epoch))
-                self._require_transport().send(action.worker, action.epoch, action)
+                self._dismiss(action)
             case LaunchWorker():
                 self._workers.submit(self._try_launch, action.worker, action.epoch)
             case DeleteCheckpoint():
@@ -294,6 +296,14 @@ class Driver:
                 pass
             case _:
                 assert_never(action)
+
+    def _dismiss(self, action: DismissWorker) -> None:
+        worker = (action.worker, action.epoch)
+        self._liveness.forget(worker)
+        if worker in self._attached:
+            self._require_transport().send(*worker, action)
+        else:
+            self._workers.submit(self._kill, *worker)
 
     def _try_launch(self, worker: WorkerId, epoch: int) -> None:
         try:

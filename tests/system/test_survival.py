@@ -1,0 +1,164 @@
+"""What a search survives: every process of it may be killed, and the network may break."""
+
+from __future__ import annotations
+
+import os
+import queue
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from asyncsearch import Study
+from asyncsearch.driver.opening import read_records
+from asyncsearch.events import Reported, WorkerLost
+from asyncsearch.ids import WorkerId
+from asyncsearch.launch.base import ConfigFor, Ended
+from asyncsearch.launch.processes import ProcessLauncher
+from asyncsearch.trial import TrialState
+from tests.rpc.tools import Proxy
+from tests.system.tools import PATIENCE_S, Gate, Running, make_study, make_trainable, require_gone
+
+KEPT = {TrialState.PAUSED, TrialState.COMPLETED}
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Gate:
+    return Gate(tmp_path).make()
+
+
+def require_whole(study: Study) -> None:
+    """The same set of trials as of an undisturbed search, none failed, the best one found."""
+    assert [trial.params["x"] for trial in study.trials] == list(range(1, 10))
+    assert {trial.state for trial in study.trials} <= KEPT
+    assert study.best_trial.params == {"x": 1}
+    assert study.best_trial.resource == 9
+
+
+def test_a_runner_killed_in_the_middle_of_a_unit_costs_what_it_trained_since_its_checkpoint(
+    gate: Gate, tmp_path: Path
+) -> None:
+    study = make_study(make_trainable(gate), tmp_path / "study", max_failures=1)
+    running = Running(study)
+    runner, _ = gate.pids()
+    os.kill(runner, signal.SIGKILL)
+    require_whole(running.wait())
+    first = study.trials[0]
+    assert first.failures == 1
+    assert first.trained == 9 + 1, "unit 4 was trained since the checkpoint at 3, and is trained again"
+
+
+def test_a_killed_agent_is_replaced_and_its_runner_does_not_outlive_it(gate: Gate, tmp_path: Path) -> None:
+    study = make_study(make_trainable(gate), tmp_path / "study")
+    running = Running(study)
+    runner, agent = gate.pids()
+    os.kill(agent, signal.SIGKILL)
+    require_whole(running.wait())
+    require_gone([runner, agent])
+    assert study.trials[0].losses == 1
+    assert study.trials[0].trained <= 9 + 1, "at most unit 4 was trained since the checkpoint at 3"
+
+
+class Lenient(ProcessLauncher):
+    """Leaves workers that are held for lost alone, as a cluster does whose network is split."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ends: queue.Queue[tuple[int, int, str]] = queue.Queue()
+
+    def start(self, config_for: ConfigFor, ended: Ended) -> None:
+        def told(worker: WorkerId, epoch: int, reason: str) -> None:
+            self.ends.put((worker, epoch, reason))
+            ended(worker, epoch, reason)
+
+        super().start(config_for, told)
+
+    def kill(self, worker: WorkerId, epoch: int) -> None:
+        pass
+
+
+def test_a_zombie_that_wakes_up_after_its_lease_is_refused(gate: Gate, tmp_path: Path) -> None:
+    launcher = Lenient()
+    study = make_study(make_trainable(gate), tmp_path / "study", lease_timeout=1.5, backend=launcher, name="zombie")
+    running = Running(study, parallelism=1)
+    runner, agent = gate.pids()
+    os.kill(agent, signal.SIGSTOP)
+    os.kill(runner, signal.SIGSTOP)
+    wait_for_event(study, WorkerLost)
+    os.kill(agent, signal.SIGCONT)
+    os.kill(runner, signal.SIGCONT)
+    worker, epoch, reason = launcher.ends.get(timeout=PATIENCE_S)
+    assert (worker, epoch) == (0, 1)
+    assert "silent" in reason
+    require_whole(running.wait())
+    require_gone([runner, agent])
+    require_each_report_once(study)
+
+
+def wait_for_event(study: Study, kind: type[Any]) -> None:
+    """Read the journal until it holds an event of a kind."""
+    import time
+
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        if any(isinstance(record.event, kind) for record in read_records(study.store)):
+            return
+        time.sleep(0.01)  # a file cannot be waited for; nothing depends on how long this is
+    raise AssertionError(f"no {kind.__name__} within {PATIENCE_S} s")
+
+
+class ThroughProxies(ProcessLauncher):
+    """Workers reach the driver through proxies that the test can cut."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.proxies: queue.Queue[Proxy] = queue.Queue()
+
+    def start(self, config_for: ConfigFor, ended: Ended) -> None:
+        def through_proxy(worker: WorkerId, epoch: int) -> Any:
+            config = config_for(worker, epoch)
+            assert config.endpoint is not None
+            proxy = Proxy(int(config.endpoint.address.rpartition(":")[2]))
+            self.proxies.put(proxy)
+            endpoint = msgspec.structs.replace(config.endpoint, address=proxy.address)
+            return msgspec.structs.replace(config, endpoint=endpoint)
+
+        super().start(through_proxy, ended)
+
+
+@pytest.fixture
+def proxied() -> Iterator[ThroughProxies]:
+    launcher = ThroughProxies()
+    yield launcher
+    while not launcher.proxies.empty():
+        launcher.proxies.get().close()
+
+
+def test_a_stream_cut_in_the_middle_of_a_trial_goes_on_under_the_same_lease(
+    gate: Gate, tmp_path: Path, proxied: ThroughProxies
+) -> None:
+    study = make_study(make_trainable(gate), tmp_path / "study", backend=proxied)
+    running = Running(study, parallelism=1)
+    gate.pids()
+    proxy = proxied.proxies.get(timeout=PATIENCE_S)
+    proxy.cut()
+    gate.open()
+    require_whole(running.wait())
+    proxy.close()
+    assert not any(isinstance(record.event, WorkerLost) for record in read_records(study.store))
+    assert all(trial.losses == 0 and trial.trained == trial.resource for trial in study.trials)
+    require_each_report_once(study)
+
+
+def require_each_report_once(study: Study) -> None:
+    seen = [
+        (record.event.lease, record.event.resource)
+        for record in read_records(study.store)
+        if isinstance(record.event, Reported)
+    ]
+    assert len(seen) == len(set(seen))
+    for trial in study.trials:
+        assert [resource for resource, _ in study.history(trial)] == list(range(1, trial.resource + 1))

@@ -1,0 +1,127 @@
+"""Real searches over real processes, stopped at points that the trial itself announces.
+
+A trial writes a line into a FIFO and waits until the test answers in another one: no test sleeps.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from asyncsearch import ASHA, GridSearch, Study, choice
+from asyncsearch.trainable import TrialContext
+
+PATIENCE_S = 60.0
+UNITS = 9
+
+
+class Checkpointed:
+    """Weights that only grow as they should when each unit is trained once, in order."""
+
+    def __init__(self) -> None:
+        self.units: list[int] = []
+
+    def save(self, path: Path) -> None:
+        path.write_bytes(pickle.dumps(self.units))
+
+    def load(self, path: Path) -> None:
+        self.units = pickle.loads(path.read_bytes())
+
+
+class Gate:
+    """A place in a trial where it waits for the test. Picklable: it is two paths."""
+
+    def __init__(self, folder: Path) -> None:
+        self.said, self.answered = folder / "said", folder / "answered"
+
+    def make(self) -> Gate:
+        os.mkfifo(self.said)
+        os.mkfifo(self.answered)
+        return self
+
+    def wait(self) -> None:
+        """Called by the trial: say which processes it and its agent are, and wait."""
+        self.said.write_text(f"{os.getpid()} {os.getppid()}")
+        self.answered.read_text()
+
+    def pids(self) -> tuple[int, int]:
+        """Called by the test: return the runner's and the agent's process, once the trial is there."""
+        runner, agent = self.said.read_text().split()
+        return int(runner), int(agent)
+
+    def open(self) -> None:
+        """Called by the test: let the trial go on."""
+        self.answered.write_text("go")
+
+
+def make_trainable(gate: Gate, at: int = 5, trial_id: int = 0) -> Callable[[TrialContext], None]:
+    """Return a trainable that waits at the gate once, in the middle of a unit of one trial."""
+    passed = gate.said.with_name("passed")
+
+    def train(trial: TrialContext) -> None:
+        model = Checkpointed()
+        for unit in trial.epochs(save=model.save, load=model.load):
+            if trial.name == f"trial-{trial_id}" and unit == at and not passed.exists():
+                passed.write_text("")
+                gate.wait()
+            model.units.append(unit)
+            assert model.units == list(range(1, unit + 1)), "a unit was trained twice or left out"
+            trial.report(loss=trial.params["x"] / unit)
+
+    return train
+
+
+def make_study(trainable: Any, store: Path, **options: Any) -> Study:
+    settings: dict[str, Any] = {
+        "space": {"x": choice(*range(1, 10))},
+        "metric": "loss",
+        "mode": "min",
+        "searcher": GridSearch(),
+        "scheduler": ASHA(max_resource=UNITS),
+        "store": store,
+        "backend": "processes",
+    }
+    return Study(trainable, **(settings | options))
+
+
+class Running:
+    """A run in a thread of its own."""
+
+    def __init__(self, study: Study, **options: Any) -> None:
+        self.study = study
+        self.error: BaseException | None = None
+        self._done = threading.Event()
+        self._options = {"parallelism": 2, "display": "none"} | options
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def _run(self) -> None:
+        try:
+            self.study.run(**self._options)
+        except BaseException as error:
+            self.error = error
+        finally:
+            self._done.set()
+
+    def wait(self) -> Study:
+        assert self._done.wait(PATIENCE_S), "the search did not end"
+        if self.error is not None:
+            raise self.error
+        return self.study
+
+
+def require_gone(pids: list[int]) -> None:
+    """Wait until processes have ended."""
+    alive = []
+    for pid in pids:
+        try:
+            alive.append(psutil.Process(pid))
+        except psutil.NoSuchProcess:
+            continue
+    _, left = psutil.wait_procs(alive, timeout=PATIENCE_S)
+    assert not [p for p in left if p.status() != psutil.STATUS_ZOMBIE]
