@@ -1,0 +1,260 @@
+"""What a study refuses before anything starts, and what it shows afterwards."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from asyncsearch import ASHA, FIFO, GridSearch, Study, Trainer, choice, uniform
+from asyncsearch.errors import (
+    CannotPauseError,
+    JournalDamagedError,
+    MetricNotReportedError,
+    NoTrialsError,
+    NotPicklableError,
+    ResourceError,
+    SpaceError,
+    StoreError,
+    StudyExistsError,
+    StudyNotFoundError,
+    UsageError,
+)
+from asyncsearch.trial import TrialState
+
+SPACE = {"x": uniform(0.0, 1.0)}
+
+
+def train(trial: Any) -> None:
+    for _ in trial.epochs(save=lambda path: path.write_text("x"), load=lambda path: None):
+        trial.report(loss=trial.params["x"])
+
+
+def study(store: Path, trainable: Any = train, **options: Any) -> Study:
+    settings: dict[str, Any] = {"space": SPACE, "metric": "loss", "mode": "min", "backend": "processes"}
+    return Study(trainable, store=store, **(settings | options))
+
+
+def run(made: Study, num_trials: int | None = 2, **options: Any) -> Study:
+    return made.run(num_trials, parallelism=1, display="none", **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "words"),
+    [
+        ({"space": {}}, SpaceError, "empty"),
+        ({"space": {"x": (0, 1)}}, SpaceError, r"x.*randint"),
+        ({"space": 5}, SpaceError, "5"),
+        ({"mode": "maximum"}, UsageError, r"maximum.*mode='max'"),
+        ({"metric": ""}, UsageError, "metric"),
+        ({"seed": -1}, UsageError, "seed=-1"),
+        ({"max_failures": -1}, UsageError, "max_failures=-1"),
+        ({"scheduler": ASHA}, UsageError, r"ASHA\(\.\.\.\)"),
+        ({"searcher": "random"}, UsageError, "searcher='random'"),
+        ({"trial_timeout": 0}, UsageError, "trial_timeout=0"),
+        ({"save_every": 0}, UsageError, "save_every=0"),
+        ({"searcher": GridSearch()}, SpaceError, "x"),
+        ({"backend": "sparc"}, UsageError, r"sparc.*spark"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_value_and_next_step(
+    tmp_path: Path, options: dict[str, Any], error: type[Exception], words: str
+) -> None:
+    with pytest.raises(error, match=words):
+        run(study(tmp_path / "s", **options))
+    assert not (tmp_path / "s").exists(), "nothing was written"
+
+
+def test_resources_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(ResourceError, match="min_resource"):
+        ASHA(max_resource=3, min_resource=9)
+
+
+@pytest.mark.parametrize(
+    ("argument", "value"), [("num_trials", 0), ("num_trials", 2.5), ("parallelism", 0), ("timeout", -1)]
+)
+def test_run_refuses_what_does_not_count(tmp_path: Path, argument: str, value: Any) -> None:
+    with pytest.raises(UsageError, match=f"{argument}={value}"):
+        study(tmp_path / "s").run(**({"num_trials": 1} | {argument: value}))
+
+
+def test_an_endless_search_without_a_number_of_trials_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="num_trials=64"):
+        run(study(tmp_path / "s"), None)
+
+
+def test_a_trainable_that_is_none_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="Trainer"):
+        study(tmp_path / "s", "train")
+
+
+def test_an_unpicklable_trainable_is_refused_with_the_name_that_cannot_be_pickled(tmp_path: Path) -> None:
+    guard = threading.Lock()
+
+    def locked(trial: Any) -> None:
+        with guard:
+            trial.report(loss=1.0)
+
+    with pytest.raises(NotPicklableError, match="guard"):
+        run(study(tmp_path / "s", locked))
+
+
+class Unpausable(Trainer):
+    def train(self) -> None:
+        pass
+
+    def evaluate(self) -> dict[str, float]:
+        return {"loss": 1.0}
+
+
+def never_saves(trial: Any) -> None:
+    trial.report(loss=trial.params["x"])
+
+
+@pytest.mark.parametrize("trainable", [Unpausable, never_saves])
+def test_a_scheduler_that_pauses_refuses_what_cannot_be_paused_before_the_search(
+    tmp_path: Path, trainable: Any
+) -> None:
+    with pytest.raises(CannotPauseError, match=r"save.*variant='stopping'"):
+        study(tmp_path / "s", trainable, scheduler=ASHA(max_resource=9))
+
+
+def hides_its_loop(trial: Any) -> None:
+    def inner(context: Any) -> None:
+        for _ in context.epochs():
+            context.report(loss=1.0)
+
+    inner(trial)
+
+
+def test_what_cannot_be_paused_and_hides_it_ends_the_search_at_its_first_trial(tmp_path: Path) -> None:
+    made = study(tmp_path / "s", hides_its_loop, scheduler=ASHA(max_resource=9))
+    with pytest.raises(CannotPauseError, match="save"):
+        run(made, 9)
+    assert len(made.trials) == 1
+
+
+def reports_another_name(trial: Any) -> None:
+    trial.report(accuracy=1.0, error=0.0)
+
+
+def test_a_metric_that_is_never_reported_ends_the_search_and_names_what_was(tmp_path: Path) -> None:
+    with pytest.raises(MetricNotReportedError, match=r"'loss'.*'accuracy', 'error'"):
+        run(study(tmp_path / "s", reports_another_name))
+
+
+def test_a_store_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match="file"):
+        run(study(tmp_path / "file" / "s"))
+
+
+def test_an_existing_study_is_refused_and_offers_resume(tmp_path: Path) -> None:
+    run(study(tmp_path / "s", scheduler=FIFO(max_resource=1)))
+    with pytest.raises(StudyExistsError, match=r"Study\.resume.*resume=True"):
+        run(study(tmp_path / "s", scheduler=FIFO(max_resource=1)))
+
+
+def test_resuming_as_another_study_is_refused_and_names_each_difference(tmp_path: Path) -> None:
+    run(study(tmp_path / "s", scheduler=FIFO(max_resource=1)))
+    with pytest.raises(UsageError, match=r"mode: 'min' in the store, 'max' now"):
+        run(study(tmp_path / "s", scheduler=FIFO(max_resource=1), mode="max", resume=True))
+
+
+def test_a_folder_without_a_study_cannot_be_opened(tmp_path: Path) -> None:
+    with pytest.raises(StudyNotFoundError, match=r"study\.json"):
+        Study.open(tmp_path)
+
+
+def test_a_bundle_that_was_changed_is_not_unpickled(tmp_path: Path) -> None:
+    run(study(tmp_path / "s", scheduler=FIFO(max_resource=1)))
+    with (tmp_path / "s" / "bundle.bin").open("ab") as file:
+        file.write(b"x")
+    with pytest.raises(StoreError, match=r"bundle\.bin"):
+        Study.resume(tmp_path / "s")
+
+
+def test_a_study_opened_for_looking_cannot_run(tmp_path: Path) -> None:
+    run(study(tmp_path / "s", scheduler=FIFO(max_resource=1)))
+    with pytest.raises(UsageError, match=r"Study\.resume"):
+        Study.open(tmp_path / "s").run(5)
+
+
+def test_a_journal_cut_off_in_a_record_is_recovered_and_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(study(tmp_path / "s", scheduler=FIFO(max_resource=1)))
+    for snapshot in (tmp_path / "s" / "snapshots").iterdir():
+        snapshot.unlink()
+    segment = next((tmp_path / "s" / "journal").iterdir())
+    segment.write_bytes(segment.read_bytes()[:-20])
+    Study.resume(tmp_path / "s").run(2, display="plain")
+    assert "cut off by a crash" in capsys.readouterr().out
+
+
+def test_a_journal_damaged_elsewhere_is_refused_with_the_place(tmp_path: Path) -> None:
+    run(study(tmp_path / "s", scheduler=FIFO(max_resource=1)))
+    segment = next((tmp_path / "s" / "journal").iterdir())
+    lines = segment.read_bytes().splitlines(keepends=True)
+    segment.write_bytes(b"".join([*lines[:2], b"?" + lines[2][1:], *lines[3:]]))
+    with pytest.raises(JournalDamagedError, match=r"000001\.jsonl.*line 3"):
+        run(Study.resume(tmp_path / "s"))
+
+
+def raises(trial: Any) -> None:
+    raise ValueError("no such layer")
+
+
+def test_the_best_of_nothing_says_what_went_wrong(tmp_path: Path) -> None:
+    made = run(study(tmp_path / "s", raises))
+    assert [trial.state for trial in made.trials] == [TrialState.FAILED] * 2
+    with pytest.raises(NoTrialsError, match="no such layer"):
+        _ = made.best_trial
+    assert "no such layer" in made.explain(0)
+
+
+def test_a_timeout_ends_the_run_with_what_it_has(tmp_path: Path) -> None:
+    def forever(trial: Any) -> None:
+        while True:
+            trial.report(loss=trial.params["x"])
+
+    made = run(study(tmp_path / "s", forever), timeout=3.0)
+    assert made.trials[0].state is TrialState.WAITING
+    assert "timeout" in made.trials[0].reason
+
+
+def test_results_of_a_trial_can_be_looked_at(tmp_path: Path) -> None:
+    made = run(study(tmp_path / "s", scheduler=FIFO(max_resource=3)), 3)
+    best = made.best_trial
+    assert best.value == min(trial.value for trial in made.trials if trial.value is not None)
+    assert made.history(best) == [(n, {"loss": best.value}) for n in (1, 2, 3)]
+    with made.checkpoint() as path:
+        assert path.read_text() == "x"
+    losers = [trial for trial in made.trials if trial.id != best.id]
+    with pytest.raises(NoTrialsError, match="keep_checkpoints"), made.checkpoint(losers[0]):
+        pass
+    with pytest.raises(UsageError, match="no trial 7"):
+        made.explain(7)
+    assert "best loss" in made.summary()
+
+
+def test_a_finished_study_goes_on_with_more_trials_and_keeps_the_old_ones(tmp_path: Path) -> None:
+    first = run(study(tmp_path / "s", scheduler=FIFO(max_resource=2)), 2).trials
+    more = run(Study.resume(tmp_path / "s"), 4).trials
+    assert more[:2] == first
+    assert len(more) == 4
+
+
+def test_the_same_seed_proposes_the_same_trials(tmp_path: Path) -> None:
+    one, two = (run(study(tmp_path / name, scheduler=FIFO(max_resource=1)), 3) for name in "ab")
+    assert [trial.params for trial in one.trials] == [trial.params for trial in two.trials]
+
+
+def test_a_preview_says_what_a_search_will_cost_before_it_runs(tmp_path: Path) -> None:
+    made = study(tmp_path / "s", scheduler=ASHA(max_resource=9))
+    assert "9" in str(made.preview(27))
+    assert not (tmp_path / "s").exists()
+    grid = Study(train, space={"x": choice(1, 2)}, metric="loss", searcher=GridSearch(), store=tmp_path / "g")
+    assert "2" in str(grid.preview())
