@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import argparse
 import csv
+import importlib.util
 import json
 import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from asyncsearch._version import __version__
 from asyncsearch.driver.opening import read_records
 from asyncsearch.errors import AsyncSearchError, NoTrialsError, UsageError
 from asyncsearch.events import RunRequested
-from asyncsearch.following import follow
+from asyncsearch.ids import parse_trial
 from asyncsearch.report.dataframe import trial_rows
+from asyncsearch.report.following import follow
 from asyncsearch.report.status import row_of
 from asyncsearch.report.table import grid
-from asyncsearch.scripts import study_of_script
 from asyncsearch.study import Study
 from asyncsearch.trial import Trial, TrialState
 
@@ -116,7 +118,9 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _command(commands: Any, name: str, function: Callable[[Any], None], words: str) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = commands.add_parser(name, help=words, description=f"{words[0].upper()}{words[1:]}.")
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name, help=words, description=f"{words[0].upper()}{words[1:]}."
+    )
     parser.set_defaults(command=function)
     return parser
 
@@ -146,26 +150,25 @@ def _trials(options: argparse.Namespace) -> None:
     chosen = [trial for trial in study.trials if options.state in (None, trial.state.value.lower())]
     chosen.sort(key=lambda trial: _KEYS[options.sort](trial, sign))
     chosen = chosen[: options.limit]
-    match options.format:
-        case "table":
-            try:
-                best = study.best_trial.name
-            except NoTrialsError:
-                best = ""
-            print("\n".join(grid(study.config.metric, [row_of(trial) for trial in chosen], best)))
-        case "csv":
-            rows = trial_rows(chosen)
-            names = list(dict.fromkeys(name for row in rows for name in row)) or ["trial"]
-            writer = csv.DictWriter(sys.stdout, names, lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(rows)
-        case "json":
-            print(json.dumps(trial_rows(chosen), indent=2, ensure_ascii=False))
+    if options.format == "json":
+        print(json.dumps(trial_rows(chosen), indent=2, ensure_ascii=False))
+    elif options.format == "csv":
+        rows = trial_rows(chosen)
+        names = list(dict.fromkeys(name for row in rows for name in row)) or ["trial"]
+        writer = csv.DictWriter(sys.stdout, names, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+    else:
+        try:
+            best = study.best_trial.name
+        except NoTrialsError:
+            best = ""
+        print("\n".join(grid(study.config.metric, [row_of(trial) for trial in chosen], best)))
 
 
 def _logs(options: argparse.Namespace) -> None:
     study = Study.open(options.store)
-    lines = follow(study, options.trial) if options.follow else study.logs(options.trial)
+    lines = follow(study.store, parse_trial(options.trial)) if options.follow else study.logs(options.trial)
     for line in _readable(lines):
         print(line, flush=options.follow)
 
@@ -192,7 +195,9 @@ def _resume(options: argparse.Namespace) -> None:
     total = options.num_trials if options.num_trials is not None else _last_total(study)
     study.run(total, parallelism=options.parallelism, timeout=options.timeout, logs=options.logs)
     if all(trial.state is TrialState.FAILED for trial in study.trials):
-        raise NoTrialsError(f"Every trial failed. `asyncsearch explain {study.store.url} 0` says how the first one did.")
+        raise NoTrialsError(
+            f"Every trial failed. `asyncsearch explain {study.store.url} 0` says how the first one did."
+        )
 
 
 def _last_total(study: Study) -> int | None:
@@ -204,5 +209,34 @@ def _last_total(study: Study) -> int | None:
 
 
 def _preview(options: argparse.Namespace) -> None:
-    study = study_of_script(options.script)
+    study = _study_of_script(options.script)
     print(study.preview(options.num_trials, parallelism=options.parallelism, seconds_per_unit=options.seconds_per_unit))
+
+
+def _study_of_script(script: str) -> Study:
+    """Run a script's top level, as an import does, and return the study that it describes."""
+    path = Path(script)
+    if not path.is_file():
+        raise UsageError(f"{script!r} is not a file. Name a Python script that describes a study.")
+    # A name of its own: a script called json.py must not take the place of a module.
+    spec = importlib.util.spec_from_file_location(f"asyncsearch_script_{path.stem}", path)
+    if spec is None or spec.loader is None:
+        raise UsageError(f"{script!r} is not a Python script: its name must end in .py.")
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, str(path.resolve().parent))
+    sys.argv = [script]
+    try:
+        spec.loader.exec_module(module)
+        study = getattr(module, "study", None)
+        if not isinstance(study, Study) and callable(getattr(module, "make_study", None)):
+            study = module.make_study()
+    except AsyncSearchError:
+        raise
+    except (Exception, SystemExit) as error:
+        words = f"{type(error).__name__}: {error}"
+        raise UsageError(
+            f"{script!r} cannot be imported: {words}. Keep what runs under if __name__ == '__main__'."
+        ) from error
+    if not isinstance(study, Study):
+        raise UsageError(f"{script!r} has neither a Study named `study` nor a function make_study() that returns one.")
+    return study

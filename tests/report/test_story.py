@@ -1,0 +1,78 @@
+"""What is read from the journal: reports, and the story of a trial."""
+
+from __future__ import annotations
+
+from asyncsearch.actions import Promote
+from asyncsearch.ids import TrialId, WorkerId
+from asyncsearch.report.explain import WIDTH, explain
+from asyncsearch.report.history import history, reports
+from asyncsearch.simulate.cluster import Loss
+from asyncsearch.trial import TrialState
+from tests.report.tools import FAILING, records_of, simulated
+
+
+def test_history_of_every_trial_ends_with_its_value() -> None:
+    recorded = simulated()
+    records = records_of(recorded)
+    for trial in recorded.state.trials:
+        told = history(records, trial.id)
+        assert [resource for resource, _ in told] == list(range(1, trial.resource + 1))
+        if told:
+            assert told[-1][1]["loss"] == trial.value
+
+
+def test_what_a_lost_attempt_reported_before_is_not_told_twice() -> None:
+    recorded = simulated(losses=[Loss(WorkerId(worker), 12.4 + worker, 1.0) for worker in range(3)])
+    assert any(trial.losses and trial.trained > trial.resource for trial in recorded.state.trials)
+    told = [(report.trial, report.resource) for report in reports(records_of(recorded))]
+    assert len(told) == len(set(told))
+
+
+def test_story_tells_each_promotion_with_its_reason() -> None:
+    recorded = simulated()
+    promotions = [a for _, _, actions in recorded.steps for a in actions if isinstance(a, Promote)]
+    assert promotions
+    for promotion in promotions:
+        story = explain(records_of(recorded), promotion.trial, metric="loss")
+        assert f"promoted from {promotion.from_resource} to {promotion.to_resource}: {promotion.reason}" in story
+
+
+def test_story_tells_losses_and_where_the_trial_went_on() -> None:
+    recorded = simulated()
+    lost = next(trial for trial in recorded.state.trials if trial.losses)
+    story = explain(records_of(recorded), lost.id, metric="loss")
+    assert "put back to wait for a worker: worker-1 was lost: it was killed by the script" in story
+
+
+def test_story_of_a_failed_trial_ends_with_its_error() -> None:
+    story = explain(records_of(simulated()), FAILING, metric="loss")
+    assert story.startswith(f"trial-{FAILING} has failed.")
+    assert story.endswith("failed: it raised as the script says")
+
+
+def test_story_begins_with_the_configuration_and_times_count_from_the_study() -> None:
+    lines = explain(records_of(simulated()), TrialId(0), metric="loss").splitlines()
+    assert lines[1].startswith("   0:00:00  created, to be trained up to 1 first: lr=")
+    assert "model.width=" in lines[1]
+
+
+def test_a_waiting_trial_is_told_its_rank_in_its_rung() -> None:
+    recorded = simulated()
+    paused = [trial for trial in recorded.state.trials if trial.state is TrialState.PAUSED and trial.resource == 1]
+    everyone = [
+        history(records_of(recorded), trial.id)[0][1]["loss"] for trial in recorded.state.trials if trial.resource
+    ]
+    worst = max(paused, key=lambda trial: trial.value or 0.0)
+    story = explain(records_of(recorded), worst.id, metric="loss", mode="min")
+    rank = 1 + sum(value < worst.value for value in everyone if isinstance(value, float) and worst.value is not None)
+    assert f"It waits at 1, where it ranks {rank} of {len(everyone)} so far." in story
+
+
+def test_story_of_a_trial_that_does_not_exist_says_so() -> None:
+    assert "no such trial" in explain(records_of(simulated()), TrialId(999), metric="loss")
+
+
+def test_story_keeps_to_the_width_of_a_page() -> None:
+    recorded = simulated()
+    for trial in recorded.state.trials:
+        assert max(map(len, explain(records_of(recorded), trial.id, metric="loss").splitlines())) <= WIDTH
