@@ -157,7 +157,7 @@ Function = Callable[[TrialContext], Any]
 Trainable = Function | type[Trainer]
 
 
-def as_function(trainable: Trainable) -> Function:
+def as_function(trainable: object) -> Function:
     """Return the function of a trial that a trainable is.
 
     Raises:

@@ -12,7 +12,7 @@ def main() -> None:
     folder = Path(sys.argv[1])
     study = make_study(make_trainable(Gate(folder)), folder / "study", resume=True)
     study.run(parallelism=2)
-    print("best:", study.best_trial.params["x"], flush=True)
+    sys.stdout.write(f"best: {study.best_trial.params['x']}\n")
 
 
 if __name__ == "__main__":

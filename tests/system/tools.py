@@ -97,7 +97,7 @@ class Running:
         self.study = study
         self.error: BaseException | None = None
         self._done = threading.Event()
-        self._options = {"parallelism": 2, "display": "none"} | options
+        self._options: dict[str, Any] = {"parallelism": 2, "display": "none"} | options
         threading.Thread(target=self._run, daemon=True).start()
 
     def _run(self) -> None:

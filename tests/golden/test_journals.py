@@ -1,0 +1,87 @@
+"""Journals of every released version are read for ever, and lead to what they led to then.
+
+``python -m tests.golden.test_journals`` records one for the present version; a file that was released is never changed.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from asyncsearch._version import __version__
+from asyncsearch.engine.journal import SegmentReader
+from asyncsearch.engine.state import StudyState
+from asyncsearch.ids import TrialId, WorkerId
+from asyncsearch.schedulers import ASHA, FIFO, SHA
+from asyncsearch.schedulers.base import Scheduler
+from asyncsearch.simulate.cluster import Delays, Loss
+from tests.engine.tools import make_state, record, replayed
+
+FOLDER = Path(__file__).parent / "journals"
+SCHEDULERS: dict[str, Scheduler] = {
+    "asha": ASHA(max_resource=9),
+    "stopping": ASHA(max_resource=9, variant="stopping"),
+    "sha": SHA(max_resource=9),
+    "fifo": FIFO(max_resource=3),
+}
+
+
+def summary(state: StudyState) -> list[dict[str, Any]]:
+    return [
+        {
+            "id": t.id,
+            "params": t.params,
+            "state": t.state.value,
+            "resource": t.resource,
+            "value": t.value,
+            "failures": t.failures,
+            "losses": t.losses,
+            "checkpoint": str(t.checkpoint) if t.checkpoint else None,
+        }
+        for t in state.trials
+    ]
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.jsonl")), ids=lambda path: path.stem)
+def test_a_released_journal_leads_to_what_it_led_to_then(path: Path) -> None:
+    name = path.stem.rpartition("-")[2]
+    state = replayed(make_state(SCHEDULERS[name], max_failures=1), path.read_bytes().splitlines(keepends=True))
+    assert summary(state) == json.loads(path.with_suffix(".json").read_text())
+
+
+def test_every_scheduler_has_a_golden_journal_of_this_version() -> None:
+    assert {path.stem for path in FOLDER.glob(f"{__version__}-*.jsonl")} == {f"{__version__}-{n}" for n in SCHEDULERS}
+
+
+def test_golden_journals_hold_every_kind_of_record_that_a_search_without_errors_of_the_driver_writes() -> None:
+    kinds = set()
+    for path in FOLDER.glob("*.jsonl"):
+        for entry in SegmentReader().read(path.name, path.read_bytes().splitlines(keepends=True)):
+            kinds |= {type(entry.event).__name__, *(type(action).__name__ for action in entry.actions)}
+    assert kinds >= {
+        "DriverStarted", "RunRequested", "WorkerAttached", "WorkerLost", "Reported", "TrainingEnded", "CheckpointCommitted",
+        "CreateTrial", "Promote", "MoveTrial", "Assign", "StopTraining", "LaunchWorker", "DismissWorker", "DeleteCheckpoint",
+        "EndRun",
+    }  # fmt: skip
+
+
+def write() -> None:
+    for name, scheduler in SCHEDULERS.items():
+        losses = [Loss(WorkerId(1), 6.0, 3.0)]
+        recorded = record(
+            make_state(scheduler, max_failures=1), 12, 3,
+            losses=losses, failures={TrialId(2): 1}, delays=Delays(commit_s=0.2, message_s=0.05),
+        )  # fmt: skip
+        path = FOLDER / f"{__version__}-{name}.jsonl"
+        if path.exists():
+            sys.exit(f"{path} exists; a released journal is never changed.")
+        path.write_bytes(b"".join(recorded.lines))
+        path.with_suffix(".json").write_text(json.dumps(summary(recorded.state), indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    write()
