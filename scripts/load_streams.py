@@ -1,7 +1,7 @@
 """Load generator: many workers that report, as many streams in one process, without training anything.
 
 Reads the driver's Endpoint as JSON from standard input, attaches ``--streams`` workers, and lets them make ``--rate``
-reports a second of whatever work they are given, for ``--seconds``. Waits until the driver has acknowledged everything, and
+reports a second of whatever work they are given, for ``--seconds``. Waits until the driver has acknowledged all, and
 prints one line of JSON: what was sent, what was acknowledged, and how long acknowledgements took.
 
     python scripts/load_streams.py --streams 500 --rate 2000 --seconds 60 < endpoint.json
