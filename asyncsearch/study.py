@@ -422,7 +422,8 @@ class Study:
         elif not self._resume:
             raise StudyExistsError(
                 f"{self.store.url} already holds the study {existing.name!r}. "
-                f"Go on with it by Study.resume({self.store.url!r}) or Study(..., resume=True), or choose another store=."
+                f"Go on with it by Study.resume({self.store.url!r}) or Study(..., resume=True), "
+                "or choose another store=."
             )
         else:
             watcher.warn(require_same(existing, self._file(existing)))

@@ -108,6 +108,21 @@ def test_what_is_acknowledged_is_in_the_journal(harness: Harness) -> None:
     assert events[-1] == Reported(lease, 1, {"loss": 0.5})
 
 
+def test_messages_that_wait_together_share_one_sync(harness: Harness) -> None:
+    lease = harness.begin(1).work.lease
+    appended: list[bytes] = []
+    append = harness.driver._journal.append
+    harness.driver._journal.append = lambda lines: (appended.append(lines), append(lines))[1]  # type: ignore[method-assign,func-returns-value]
+
+    def say_three() -> None:
+        for number in (1, 2, 3):
+            harness.driver.received(W0, 1, number, Reported(lease, number, {"loss": 0.5}))
+
+    harness.on_loop(say_three)
+    assert harness.wire.acknowledged.get(timeout=PATIENCE_S) == 3, "one acknowledgement for all"
+    assert [lines.count(b"\n") for lines in appended] == [3]
+
+
 def test_a_journal_that_cannot_be_written_stops_the_run_and_acknowledges_nothing(store: Store) -> None:
     harness = Harness(store, make_state(FIFO(max_resource=3)))
     lease = harness.begin(1).work.lease
