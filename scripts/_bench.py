@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 
@@ -19,6 +20,11 @@ class Figure:
     def ratio(self) -> float | None:
         """The value over its baseline; None where the baseline is zero."""
         return self.value / self.baseline if self.baseline else None
+
+
+def percentile(ordered: Sequence[float], percent: int) -> float:
+    """Return the smallest of the sorted values that ``percent`` of them do not exceed."""
+    return ordered[max(0, -(-len(ordered) * percent // 100) - 1)]
 
 
 def show(title: str, figures: list[Figure]) -> None:

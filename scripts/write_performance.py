@@ -1,0 +1,151 @@
+"""Run the benchmarks and write what they found into ``docs/performance.md``.
+
+Each ``scripts/bench_*.py`` ends with one line of JSON; its figures become rows of one table. Named alone, a benchmark
+replaces its own rows and leaves those of the others as they are.
+
+    python scripts/write_performance.py                 all of them
+    python scripts/write_performance.py handoff stop    two of them
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import importlib.metadata
+import json
+import os
+import platform
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+SCRIPTS = Path(__file__).resolve().parent
+PAGE = SCRIPTS.parent / "docs" / "performance.md"
+BENCHMARKS = sorted(path.stem.removeprefix("bench_") for path in SCRIPTS.glob("bench_*.py"))
+PACKAGES = ("grpcio", "protobuf", "msgspec", "numpy", "pyspark")
+
+GOALS: dict[str, tuple[str, float]] = {
+    "handoff_ms": ("<=", 2.0),
+    "stop_p99_ms": ("<=", 10.0),
+    "idle_cpu_percent": ("<=", 2.0),
+    "reports_per_s": (">=", 2000.0),
+    "reports_lost": ("<=", 0),
+    "server_growth_mb": ("<=", 16.0),
+    "decide_us_1e3": ("<=", 50.0),
+    "decide_us_1e5": ("<=", 50.0),
+    "bytes_per_trial": ("<=", 1024.0),
+}
+
+HEADINGS = ("figure", "value", "goal", "baseline", "ratio", "command", "measured")
+
+TEXT = """# What it costs
+
+The time and memory that asyncsearch itself takes, each beside a baseline measured in the same run; what each figure and
+each baseline is stands at the top of its script. A row without a goal is there to explain its neighbours.
+
+{table}
+
+{machine}
+
+`scripts/write_performance.py` runs the benchmarks and writes this page. Run them on a machine that does nothing else.
+"""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Run benchmarks and write docs/performance.md.")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(BENCHMARKS)}; none: all of them")
+    names = parser.parse_args().names or BENCHMARKS
+    unknown = set(names) - set(BENCHMARKS)
+    if unknown:
+        parser.error(f"unknown: {', '.join(sorted(unknown))}. There are: {', '.join(BENCHMARKS)}.")
+    found: dict[str, list[str]] = {}
+    for name in names:
+        found[name] = [row(name, figure) for figure in run(name)]
+    before = rows_before()
+    rows = [line for name in BENCHMARKS for line in found.get(name, before.get(name, []))]
+    lines = [f"| {' | '.join(HEADINGS)} |", "|---|---:|---:|---:|---:|---|---|", *rows]
+    PAGE.parent.mkdir(exist_ok=True)
+    PAGE.write_text(TEXT.format(table="\n".join(lines), machine=machine()))
+    print(f"wrote {PAGE}")
+
+
+def run(name: str) -> list[dict[str, Any]]:
+    """Run a benchmark, let people see what it prints, and return its figures."""
+    printed = []
+    command = [sys.executable, str(SCRIPTS / f"bench_{name}.py")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            printed.append(line)
+            print(line, end="", flush=True)
+    if process.returncode:
+        sys.exit(f"bench_{name}.py failed with exit code {process.returncode}; its words stand above.")
+    figures: list[dict[str, Any]] = json.loads(printed[-1])
+    return figures
+
+
+def row(name: str, figure: dict[str, Any]) -> str:
+    """Return a figure's row; one that misses its goal is bold."""
+    value, unit = figure["value"], figure["unit"]
+    sign, goal = GOALS.get(figure["name"], ("", 0.0))
+    is_missed = (sign == "<=" and value > goal) or (sign == ">=" and value < 0.99 * goal)
+    shown = f"{number(value)} {unit}"
+    cells = (
+        f"`{figure['name']}`",
+        f"**{shown}**" if is_missed else shown,
+        f"{sign} {number(goal)}" if sign else "",
+        number(figure["baseline"]),
+        "" if figure["ratio"] is None else number(figure["ratio"]),
+        command(name),
+        datetime.datetime.now(datetime.UTC).date().isoformat(),
+    )
+    return f"| {' | '.join(cells)} |"
+
+
+def command(name: str) -> str:
+    """Return what to type for one benchmark."""
+    return f"`scripts/bench_{name}.py`"
+
+
+def number(value: float) -> str:
+    """Return a number with three digits that matter, or all of a larger one."""
+    return f"{value:,.0f}" if abs(value) >= 100 or value == int(value) else f"{value:.3g}"
+
+
+def rows_before() -> dict[str, list[str]]:
+    """Return the rows that the page has already, by benchmark."""
+    lines = PAGE.read_text().splitlines() if PAGE.exists() else []
+    return {name: [line for line in lines if line.startswith("| `") and command(name) in line] for name in BENCHMARKS}
+
+
+def machine() -> str:
+    """Say where this was measured."""
+    versions = ", ".join(f"{name} {version(name)}" for name in PACKAGES)
+    return (
+        f"Measured with {os.cpu_count()} cores ({processor()}), {psutil.virtual_memory().total / 2**30:.0f} GB of "
+        f"memory, {platform.system()} {platform.release()}, Python {platform.python_version()}, {versions}; driver, "
+        "workers and load on this one machine."
+    )
+
+
+def processor() -> str:
+    """Return the name of the processor, if it has one."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()
+
+
+def version(package: str) -> str:
+    """Return the version of a package, or that it is not there."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"
+
+
+if __name__ == "__main__":
+    main()
