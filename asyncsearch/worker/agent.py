@@ -41,7 +41,7 @@ _Item = DriverMessage | Uploaded | Fetched | RunnerProcess | _Closed
 def run_agent(config: WorkerConfig, *, connect: Connect | None = None) -> str:
     """Serve the driver until it lets the worker go or is lost, and return why it ended.
 
-    Called in the main thread of a barrier task or process: the death of the calling thread ends the runner.
+    Called in a barrier task or process of its own; the runner ends with that process, however that ends.
 
     Raises:
         DisconnectedError: the driver was never reached.

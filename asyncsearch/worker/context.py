@@ -133,8 +133,8 @@ class SearchContext(TrialContext):
             )
         if self._end_of(self._stages[-1]) is None:
             raise UsageError(
-                f"{self.name} called epochs() and the study does not say how many there are: set max_resource of the "
-                "scheduler, or write a loop of your own."
+                f"{self.name} called epochs() and the study does not say how many there are: set max_resource (of the "
+                "scheduler, or of StandaloneTrial), or write a loop of your own."
             )
         self.uses_epochs = True
         self._check_hooks(save, load)

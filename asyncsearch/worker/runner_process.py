@@ -52,7 +52,7 @@ class OutputPipe:
 
 
 class RunnerProcess:
-    """A runner. The thread that makes it must outlive it: its death ends the runner."""
+    """A runner. It ends with the process that made it, and so does all that it started."""
 
     def __init__(self, config: WorkerConfig, exited: Callable[[RunnerProcess], None]) -> None:
         """Start the process and send it the trainable; ``exited`` is called in a thread when it is dead."""

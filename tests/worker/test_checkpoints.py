@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 from asyncsearch.errors import StoreError
@@ -25,6 +27,22 @@ class SlowStore(LocalStore):
     def commit(self, checkpoint: CheckpointRef, staged: Path) -> int:
         assert self.gate.wait(60)
         return super().commit(checkpoint, staged)
+
+
+class FarStore(LocalStore):
+    """Brings a checkpoint only when it is let."""
+
+    gate = threading.Event()
+    asked = threading.Event()
+    released = threading.Event()
+
+    @contextlib.contextmanager
+    def fetch(self, checkpoint: CheckpointRef, *, verify: bool = False) -> Iterator[Path]:
+        self.asked.set()
+        assert self.gate.wait(60)
+        with super().fetch(checkpoint, verify=verify) as folder:
+            yield folder
+        self.released.set()
 
 
 class BrokenStore(LocalStore):
@@ -157,6 +175,22 @@ def test_a_store_without_room_fails_the_trial(tmp_path: Path) -> None:
         end = driver.end(0)
     assert (end.outcome, end.error_kind) == (Outcome.FAILED, "StoreError")
     assert "the disk is full" in end.error
+
+
+def test_a_trial_is_stopped_while_its_checkpoint_is_on_its_way(tmp_path: Path) -> None:
+    store = FarStore(tmp_path)
+    with agent(trials.remembers, tmp_path, store=store) as driver:
+        driver.train(0, stop=1, max_resource=2, save=True)
+        committed(driver, 1)
+        driver.train(1, start=1, stop=2, max_resource=2, load=CheckpointRef(NODE, 1))
+        assert store.asked.wait(60)
+        driver.stop(1)
+        assert driver.end(1) == TrainingEnded(lease(1), Outcome.STOPPED, 1)
+        driver.train(2, stop=1, max_resource=1)
+        assert driver.end(2).outcome is Outcome.RETURNED
+        store.gate.set()
+        assert store.released.wait(60)
+    assert driver.of(Reported, 1) == []
 
 
 def test_a_missing_checkpoint_fails_the_trial(tmp_path: Path) -> None:

@@ -74,6 +74,23 @@ def test_one_number_of_any_kind_is_a_float(value: Any, number: float) -> None:
     assert type(got) is float
 
 
+def test_real_tensors_of_torch_are_numbers() -> None:
+    torch = pytest.importorskip("torch")
+    weight = torch.tensor([2.0, 4.0], requires_grad=True)
+    values = {"loss": weight.mean(), "half": torch.tensor(0.5, dtype=torch.bfloat16), "one": torch.tensor([1])}
+    assert as_metrics(values, {"right": torch.tensor(True)}) == {"loss": 3.0, "half": 0.5, "one": 1.0, "right": 1.0}
+    with pytest.raises(ReportError, match=r"loss=.* is not a number"):
+        as_number("loss", weight)
+
+
+def test_real_tensors_of_tensorflow_are_numbers() -> None:
+    tensorflow = pytest.importorskip("tensorflow")
+    values = {"loss": tensorflow.constant(0.5), "variable": tensorflow.Variable(2.0), "one": tensorflow.constant([1])}
+    assert as_metrics(values, {}) == {"loss": 0.5, "variable": 2.0, "one": 1.0}
+    with pytest.raises(ReportError, match=r"loss=.* is not a number"):
+        as_number("loss", tensorflow.constant([0.5, 0.6]))
+
+
 @pytest.mark.parametrize("value", [math.nan, np.float16(math.nan), Decimal("NaN"), TorchTensor(math.nan)])
 def test_nan_is_a_number_here(value: Any) -> None:
     assert math.isnan(as_number("accuracy", value))
