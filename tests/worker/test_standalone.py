@@ -9,7 +9,7 @@ import pytest
 from asyncsearch.errors import UsageError
 from asyncsearch.events import Outcome
 from asyncsearch.ids import CheckpointRef
-from asyncsearch.trainable import ReportError, as_function
+from asyncsearch.trainable import ReportError, Trainable, as_function
 from asyncsearch.worker.standalone import StandaloneTrial
 from tests.worker import trials
 from tests.worker.driver import NODE, agent, committed
@@ -52,16 +52,16 @@ def test_it_goes_on_from_what_its_folder_holds(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("trainable", [trials.remembers, trials.Digits])
-def test_it_reports_what_the_same_trial_reports_in_a_search(trainable: object, tmp_path: Path) -> None:
-    function = as_function(trainable)  # type: ignore[arg-type]
-    alone = [StandaloneTrial({"lr": 0.5}, max_resource=stop, folder=tmp_path / "alone") for stop in (2,)]
-    function(alone[0])
-    alone.append(StandaloneTrial({"lr": 0.5}, max_resource=5, folder=tmp_path / "alone"))
-    function(alone[1])
-    with agent(trainable, tmp_path / "store") as driver:  # type: ignore[arg-type]
+def test_it_reports_what_the_same_trial_reports_in_a_search(trainable: Trainable, tmp_path: Path) -> None:
+    function = as_function(trainable)
+    first = StandaloneTrial({"lr": 0.5}, max_resource=2, folder=tmp_path / "alone")
+    function(first)
+    second = StandaloneTrial({"lr": 0.5}, max_resource=5, folder=tmp_path / "alone")
+    function(second)
+    with agent(trainable, tmp_path / "store") as driver:
         driver.train(0, params={"lr": 0.5}, stop=2, max_resource=5, save=True)
         committed(driver, 2)
         driver.train(1, params={"lr": 0.5}, start=2, stop=5, max_resource=5, load=CheckpointRef(NODE, 2))
         assert driver.end(1).outcome is Outcome.RETURNED
     in_search = driver.reports(0) + driver.reports(1)
-    assert in_search == alone[0].reports + alone[1].reports
+    assert in_search == first.reports + second.reports
