@@ -15,8 +15,8 @@ def choose(backend: str | Launcher = "auto", *, study: str = "study") -> Launche
     """Return a backend, for one run.
 
     Args:
-        backend: ``"auto"`` (Spark if a session is active, else processes), ``"spark"``, ``"processes"``, ``"inline"``, or a
-            backend made by yourself.
+        backend: ``"auto"`` (Spark if a session is active, else processes), ``"spark"``, ``"processes"``, ``"inline"``,
+            or a backend made by yourself.
         study: name by which Spark shows the jobs.
 
     Raises:
@@ -43,7 +43,7 @@ def choose(backend: str | Launcher = "auto", *, study: str = "study") -> Launche
 
 
 def is_spark_active() -> bool:
-    """Return whether this process has a Spark session, or was started by ``spark-submit`` to make one. Imports nothing."""
+    """Return whether this process has a Spark session, or ``spark-submit`` started it to make one. Imports nothing."""
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         return True
     context = getattr(sys.modules.get("pyspark"), "SparkContext", None)

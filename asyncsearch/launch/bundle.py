@@ -1,0 +1,242 @@
+"""Packs the trainable for its way to the runners, and says in words why it cannot go.
+
+What was written for this search travels by value: all of ``__main__``, and every module that is not installed. So
+workers need the same packages, not the same folders.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Collection, Iterator
+from typing import Any, NamedTuple
+
+import cloudpickle
+
+from asyncsearch.errors import NotPicklableError
+from asyncsearch.launch.captures import parts
+from asyncsearch.launch.modules import sent_by_value
+
+_MB = 1_000_000
+WARN_BYTES = 10 * _MB
+MAX_BYTES = 100 * _MB
+_MAX_DEPTH = 6
+_MAX_LOOKED_AT = 2_000
+_SHOWN = 3
+_ADVICE = "Create it inside the function, or load it there with trial.once(...)"
+
+
+class Packed(NamedTuple):
+    """A trainable on its way."""
+
+    data: bytes
+    """To be unpickled by ``pickle.loads`` where cloudpickle is installed."""
+    warnings: tuple[str, ...]
+    """What the user should know, in sentences."""
+
+
+class _TooLargeError(Exception):
+    """More than ``MAX_BYTES`` would have to be sent."""
+
+
+def pack(trainable: object) -> Packed:
+    """Pickle a trainable.
+
+    Raises:
+        NotPicklableError: something that it captures cannot be pickled, or is larger than ``MAX_BYTES``; names what.
+    """
+    with sent_by_value() as modules:
+        try:
+            data = _dumps(trainable, modules)
+        except _TooLargeError:
+            raise NotPicklableError(_too_large(trainable, modules)) from None
+        except Exception as error:
+            failure, found = error, _culprit(trainable, modules)
+        else:
+            return Packed(data, _size_warnings(trainable, data, modules))
+    try:
+        # A module may hold what cannot be sent, a lock or a handle, and yet be there on the workers.
+        data = _dumps(trainable, ())
+    except Exception:
+        raise NotPicklableError(_not_picklable(trainable, found, failure)) from failure
+    return Packed(data, (_by_name(trainable, found),))
+
+
+class _Counter:
+    """Counts what is written and keeps nothing."""
+
+    def __init__(self) -> None:
+        self.size = 0
+
+    def write(self, data: Any) -> int:
+        length = memoryview(data).nbytes
+        self.size += length
+        if self.size > MAX_BYTES:
+            raise _TooLargeError
+        return length
+
+
+class _Buffer(_Counter):
+    """Keeps it too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.data = bytearray()
+
+    def write(self, data: Any) -> int:
+        length = super().write(data)
+        self.data += data
+        return length
+
+
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+    """Sends a module by value also where modules lead back to each other, as those of a package do."""
+
+    def __init__(self, file: Any, modules: Collection[str]) -> None:
+        super().__init__(file)
+        self._modules = modules
+
+    def reducer_override(self, obj: Any) -> Any:
+        if isinstance(obj, types.ModuleType) and _is_sent(obj, self._modules):
+            left_out = ("__builtins__", "__loader__", "__spec__", "__cached__")
+            content = {name: value for name, value in vars(obj).items() if name not in left_out}
+            return types.ModuleType, (obj.__name__,), content, None, None, _fill
+        return super().reducer_override(obj)
+
+
+def _fill(module: types.ModuleType, content: dict[str, Any]) -> None:
+    vars(module).update(content)
+
+
+def _is_sent(module: types.ModuleType, modules: Collection[str]) -> bool:
+    return any(module.__name__ == name or module.__name__.startswith(f"{name}.") for name in modules)
+
+
+def _dumps(value: object, modules: Collection[str]) -> bytes:
+    buffer = _Buffer()
+    _Pickler(buffer, modules).dump(value)
+    return bytes(buffer.data)
+
+
+def _failure(value: object, modules: Collection[str]) -> Exception | None:
+    try:
+        _Pickler(_Counter(), modules).dump(value)
+    except _TooLargeError:
+        return None
+    except Exception as error:
+        return error
+    return None
+
+
+class _Culprit(NamedTuple):
+    """What cannot be pickled: the way to it, its type and why."""
+
+    way: tuple[str, ...]
+    value: object
+    error: Exception
+
+
+def _culprit(trainable: object, modules: Collection[str]) -> _Culprit | None:
+    """Return the innermost part that fails by itself; None: the whole fails only as a whole."""
+    found, seen = None, {id(trainable)}
+    inner: object = trainable
+    way: tuple[str, ...] = ()
+    for _ in range(_MAX_DEPTH):
+        for words, part in parts(inner, lambda module: _is_sent(module, modules)):
+            if id(part) in seen:
+                continue
+            seen.add(id(part))
+            error = _failure(part, modules)
+            if error is not None:
+                way, inner = (*way, words), part
+                found = _Culprit(way, part, error)
+                break
+        else:
+            break
+    return found
+
+
+def _sizes(trainable: object, modules: Collection[str]) -> list[tuple[int, tuple[str, ...]]]:
+    """Return the sizes of what is captured, the largest first. A function or module counts as what it captures."""
+    sizes: list[tuple[int, tuple[str, ...]]] = []
+    seen = {id(trainable)}
+    waiting: list[tuple[tuple[str, ...], object]] = [((), trainable)]
+    while waiting and len(seen) < _MAX_LOOKED_AT:
+        way, value = waiting.pop()
+        for words, part in parts(value, lambda module: _is_sent(module, modules)):
+            if id(part) in seen:
+                continue
+            seen.add(id(part))
+            if isinstance(part, types.FunctionType | types.MethodType | types.ModuleType | type) and len(way) < 3:
+                waiting.append(((*way, words), part))
+            else:
+                sizes.append((_size(part, modules), (*way, words)))
+    return sorted(sizes, key=lambda pair: -pair[0])
+
+
+def _size(value: object, modules: Collection[str]) -> int:
+    counter = _Counter()
+    try:
+        _Pickler(counter, modules).dump(value)
+    except Exception:  # too large, or not picklable: counted as far as it came
+        return counter.size
+    return counter.size
+
+
+def _name(trainable: object) -> str:
+    return str(getattr(trainable, "__qualname__", None) or type(trainable).__qualname__)
+
+
+def _not_picklable(trainable: object, found: _Culprit | None, failure: Exception) -> str:
+    if found is None:
+        return f"{_name(trainable)} cannot be sent to workers: {_in_short(failure)}. {_ADVICE}."
+    way = ", in it ".join(found.way)
+    return (
+        f"{_name(trainable)} cannot be sent to workers: {way} is of type {_type_name(found.value)}, which cannot be "
+        f"pickled ({_in_short(found.error)}). {_ADVICE}."
+    )
+
+
+def _by_name(trainable: object, found: _Culprit | None) -> str:
+    what = f" because of {', in it '.join(found.way)} ({_type_name(found.value)})" if found else ""
+    return (
+        f"{_name(trainable)} cannot be sent by value{what}, so its module is sent by name: each worker must be able to "
+        "import it. On a cluster, ship it with sc.addPyFile(...) or install it there."
+    )
+
+
+def _too_large(trainable: object, modules: Collection[str]) -> str:
+    return (
+        f"{_name(trainable)} captures more than {MAX_BYTES // _MB} MB, which would be sent to each worker: "
+        f"{_largest(trainable, modules)}. Load data inside the function with trial.once(...), from a place that all "
+        "workers see."
+    )
+
+
+def _size_warnings(trainable: object, data: bytes, modules: Collection[str]) -> tuple[str, ...]:
+    if len(data) <= WARN_BYTES:
+        return ()
+    text = (
+        f"{_name(trainable)} captures {len(data) / _MB:.0f} MB, which are sent to each worker: "
+        f"{_largest(trainable, modules)}. Better load data inside the function with trial.once(...)."
+    )
+    return (text,)
+
+
+def _largest(trainable: object, modules: Collection[str]) -> str:
+    return "; ".join(_size_texts(_sizes(trainable, modules)[:_SHOWN]))
+
+
+def _size_texts(sizes: list[tuple[int, tuple[str, ...]]]) -> Iterator[str]:
+    for size, way in sizes:
+        if size >= _MB:
+            more = "more than " if size > MAX_BYTES else ""
+            yield f"{', in it '.join(way)}: {more}{min(size, MAX_BYTES) / _MB:.0f} MB"
+
+
+def _type_name(value: object) -> str:
+    kind = type(value)
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _in_short(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}".splitlines()[0].rstrip(".")

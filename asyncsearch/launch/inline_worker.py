@@ -1,0 +1,268 @@
+"""A worker without processes: what agent and runner do together, in one thread."""
+
+from __future__ import annotations
+
+import bdb
+import contextlib
+import os
+import pickle
+import socket
+import sys
+import threading
+import traceback
+import uuid
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+from asyncsearch.actions import Assign, DismissWorker, StopTraining
+from asyncsearch.events import CheckpointCommitted, CheckpointFailed, Outcome, Reported, TrainingEnded
+from asyncsearch.ids import CheckpointRef, Lease, WorkerId
+from asyncsearch.nonfinite import spell_all
+from asyncsearch.rpc.messages import DriverMessage, Heartbeat, Hello, Refused, WorkerMessage
+from asyncsearch.trainable import Function, TrialContext, TrialStopped, as_function
+from asyncsearch.work import Lane
+from asyncsearch.worker.config import WorkerConfig
+from asyncsearch.worker.failures import exception_text, kind_of
+from asyncsearch.worker.interrupts import Interrupts
+from asyncsearch.worker.link import AgentLink
+from asyncsearch.worker.protocol import Ended, Train
+from asyncsearch.worker.training import run_training
+
+Post = Callable[[WorkerId, int, int, WorkerMessage], None]
+"""Passes (worker, epoch, number, message) on to the driver."""
+
+
+class InlineWorker:
+    """One launch of a worker. All methods are called in the main thread; heartbeats come from one of their own."""
+
+    def __init__(self, config: WorkerConfig, post: Post) -> None:
+        self.key = (config.worker, config.epoch)
+        self.end: str | None = None
+        """Why it is over; None: it is not."""
+        self._config = config
+        self._post = post
+        self._number = 0
+        self._waiting: deque[_Attempt] = deque()
+        self._current: _Attempt | None = None
+        self._unsaid: TrainingEnded | None = None
+        """The end of a training that was interrupted; said after the driver has heard of the interrupt."""
+        self._interrupt: BaseException | None = None
+        self._dismissal: str | None = None
+        self._closed = threading.Event()
+        self._trainable: Function | Ended = _load(config.bundle)
+
+    def open(self) -> None:
+        """Attach."""
+        hello = Hello(*self.key, uuid.uuid4().hex, socket.gethostname(), os.getpid())
+        self._post(*self.key, 0, hello)
+        threading.Thread(target=self._beat, name="asyncsearch-heartbeat", daemon=True).start()
+
+    def close(self) -> None:
+        """End the heartbeats."""
+        self._closed.set()
+
+    def take(self, message: DriverMessage) -> None:
+        """Do what the driver wishes; what it wishes to be trained, later."""
+        match message:
+            case Assign(work=work):
+                self._waiting.extend(_Attempt(work.lease, number, lane) for number, lane in enumerate(work.lanes))
+            case StopTraining(lease=lease, lane=lane, reason=reason):
+                for attempt in self._attempts():
+                    if (attempt.lease, attempt.number) == (lease, lane):
+                        attempt.stop(reason)
+            case Refused(lease=lease, reason=reason):
+                for attempt in self._attempts():
+                    if attempt.lease == lease:
+                        attempt.is_refused = True
+                        attempt.stop(reason)
+            case DismissWorker(reason=reason):
+                self._dismissal = reason
+                for attempt in self._attempts():
+                    attempt.stop(reason)
+        self._end_if_done()
+
+    def drop(self, reason: str) -> None:
+        """End, and tell nothing more: the driver holds this launch for lost."""
+        self.end = reason
+        for attempt in self._attempts():
+            attempt.is_refused = True
+            attempt.stop(reason)
+        self._waiting.clear()
+
+    def train_next(self, look_up: Callable[[], None]) -> bool:
+        """Train what waits, and return whether something did.
+
+        Args:
+            look_up: called after each report: it passes on what came meanwhile.
+
+        Raises:
+            KeyboardInterrupt: the user interrupted the training.
+        """
+        if self._unsaid is not None:
+            self._say(self._unsaid)
+            self._unsaid = None
+            self._end_if_done()
+            return True
+        if self.end is not None or not self._waiting:
+            return False
+        attempt = self._current = self._waiting.popleft()
+        try:
+            ended = self._train(attempt, look_up)
+        except BaseException:  # interrupted in our own code
+            self._tell_end(attempt, Ended(Outcome.STOPPED, attempt.resource), is_interrupted=True)
+            raise
+        interrupt, self._interrupt = self._interrupt, None
+        self._tell_end(attempt, ended, is_interrupted=interrupt is not None)
+        if interrupt is not None:
+            raise KeyboardInterrupt from interrupt
+        return True
+
+    def _attempts(self) -> list[_Attempt]:
+        return [*self._waiting] if self._current is None else [self._current, *self._waiting]
+
+    def _train(self, attempt: _Attempt, look_up: Callable[[], None]) -> Ended:
+        if isinstance(self._trainable, Ended):
+            return self._trainable
+        link = _Link(attempt, self._config, self._say, look_up)
+        with contextlib.ExitStack() as held:
+            try:
+                load = None
+                if attempt.lane.load is not None:
+                    load = str(held.enter_context(self._config.store.fetch(attempt.lane.load)) / "checkpoint")
+            except Exception as error:
+                return Ended(Outcome.FAILED, attempt.resource, str(error), "checkpoint")
+            function = self._guarded(self._trainable, attempt)
+            train = Train(attempt.lane.stages, load)
+            return run_training(function, train, cast("AgentLink", link), _NoInterrupts(), self._config.metric)
+
+    def _guarded(self, function: Function, attempt: _Attempt) -> Function:
+        """Let the user's interrupt through as a stop of this training, and show an exception where it happened."""
+
+        def train(trial: TrialContext) -> Any:
+            try:
+                return function(trial)
+            except (KeyboardInterrupt, bdb.BdbQuit) as interrupt:
+                self._interrupt = interrupt
+                attempt.stop("it was interrupted")
+                raise TrialStopped("it was interrupted") from interrupt
+            except Exception as error:
+                _show(trial.name, error)
+                raise
+
+        return train
+
+    def _tell_end(self, attempt: _Attempt, ended: Ended, *, is_interrupted: bool) -> None:
+        self._current = None
+        if attempt.is_refused:
+            self._end_if_done()
+            return
+        message = TrainingEnded(
+            attempt.lease,
+            ended.outcome,
+            max(ended.resource, attempt.resource),
+            attempt.saved,
+            ended.error,
+            ended.error_kind,
+            attempt.number,
+        )
+        if is_interrupted:
+            self._unsaid = message
+        else:
+            self._say(message)
+            self._end_if_done()
+
+    def _end_if_done(self) -> None:
+        if self._dismissal is not None and self._current is None and not self._waiting and self._unsaid is None:
+            self.end = self.end or f"dismissed: {self._dismissal}"
+
+    def _say(self, message: WorkerMessage) -> None:
+        self._number += 1
+        self._post(*self.key, self._number, message)
+
+    def _beat(self) -> None:
+        """Say that the worker lives, also while its trial stands at a breakpoint."""
+        while not self._closed.wait(self._config.heartbeat_s):
+            self._post(*self.key, 0, Heartbeat())
+
+
+class _Attempt:
+    """One lane of a lease."""
+
+    def __init__(self, lease: Lease, number: int, lane: Lane) -> None:
+        self.lease = lease
+        self.number = number
+        self.lane = lane
+        self.resource = lane.stages[0].start
+        """Units of training done."""
+        self.saved: int | None = None
+        """Resource of its newest checkpoint."""
+        self.is_refused = False
+        self.stop_reason: str | None = None
+
+    def stop(self, reason: str) -> None:
+        """Let it not be trained on."""
+        self.stop_reason = self.stop_reason or reason
+
+
+class _Link:
+    """What a trial's context needs; see ``worker.context.Link``."""
+
+    def __init__(
+        self, attempt: _Attempt, config: WorkerConfig, say: Callable[[WorkerMessage], None], look_up: Callable[[], None]
+    ) -> None:
+        self._attempt, self._config, self._say, self._look_up = attempt, config, say, look_up
+        self._staged: dict[tuple[int, int], Path] = {}
+
+    def report(self, resource: int, metrics: dict[str, float]) -> None:
+        attempt = self._attempt
+        attempt.resource = max(attempt.resource, resource)
+        if not attempt.is_refused:
+            self._say(Reported(attempt.lease, resource, spell_all(metrics), attempt.number))
+
+    def stop_reason(self) -> str | None:
+        self._look_up()
+        return self._attempt.stop_reason
+
+    def folder(self, stage: int, resource: int) -> Path:
+        staged = self._staged[stage, resource] = self._config.store.stage(self._checkpoint(stage, resource))
+        return staged / "checkpoint"
+
+    def saved(self, stage: int, resource: int) -> None:
+        attempt, checkpoint = self._attempt, self._checkpoint(stage, resource)
+        attempt.resource = max(attempt.resource, resource)
+        attempt.saved = resource
+        try:
+            size = self._config.store.commit(checkpoint, self._staged.pop((stage, resource)))
+        except Exception as error:
+            self._say(CheckpointFailed(attempt.lease, checkpoint, f"{type(error).__name__}: {error}", attempt.number))
+        else:
+            self._say(CheckpointCommitted(attempt.lease, checkpoint, size, attempt.number))
+
+    def _checkpoint(self, stage: int, resource: int) -> CheckpointRef:
+        return CheckpointRef(self._attempt.lane.stages[stage].node, resource)
+
+
+class _NoInterrupts(Interrupts):
+    """Leaves the signals of this process to its user."""
+
+    def arm(self) -> None:
+        """Nothing to do."""
+
+
+def _load(bundle: bytes) -> Function | Ended:
+    try:
+        # The bytes were pickled in this process.
+        return as_function(pickle.loads(bundle))  # noqa: S301
+    except Exception as error:
+        text = f"The trainable could not be loaded: {error}"
+        return Ended(Outcome.FAILED, 0, f"{exception_text(error)}\n{text}", kind_of(error))
+
+
+def _show(trial: str, error: Exception) -> None:
+    """Write the traceback from the user's first frame on, and leave it to ``pdb.pm()``."""
+    frames = None if error.__traceback__ is None else error.__traceback__.tb_next
+    sys.last_type, sys.last_value, sys.last_traceback = type(error), error, frames
+    text = "".join(traceback.format_exception(type(error), error, frames))
+    sys.stderr.write(f"{trial} failed; look around by: import pdb; pdb.pm()\n{text}")

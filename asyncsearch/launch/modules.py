@@ -1,0 +1,64 @@
+"""Which modules workers may not have: those that were written for this search, not installed."""
+
+from __future__ import annotations
+
+import functools
+import os
+import site
+import sys
+import sysconfig
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+
+import cloudpickle
+
+_ON_EVERY_WORKER = frozenset({"__main__", "asyncsearch", "pyspark", "py4j", "cloudpickle"})
+_INSTALLED_FOLDERS = frozenset({"site-packages", "dist-packages"})
+_LOCK = threading.Lock()
+
+
+def is_installed(module: ModuleType) -> bool:
+    """Return whether a module is part of an environment, so that a worker with the same environment has it too."""
+    # Compiled code cannot be sent, and what has neither a file nor a folder has nothing that could be.
+    if getattr(module, "__name__", "").partition(".")[0] in _ON_EVERY_WORKER:
+        return True
+    file = getattr(module, "__file__", None)
+    places = [file] if file is not None else list(getattr(module, "__path__", ()))
+    return not places or not all(map(_is_own_source, places))
+
+
+def _is_own_source(place: object) -> bool:
+    if not isinstance(place, str) or not (place.endswith(".py") or os.path.isdir(place)):
+        return False
+    path = os.path.abspath(place)
+    return _INSTALLED_FOLDERS.isdisjoint(Path(path).parts) and not path.startswith(_installed_paths())
+
+
+@functools.cache
+def _installed_paths() -> tuple[str, ...]:
+    names = ("stdlib", "platstdlib", "purelib", "platlib")
+    paths = [sysconfig.get_path(name) for name in names] + [site.getusersitepackages()]
+    return tuple(os.path.abspath(path) + os.sep for path in paths)
+
+
+@contextmanager
+def sent_by_value() -> Iterator[frozenset[str]]:
+    """Make cloudpickle send what belongs to modules that are not installed, and yield their names."""
+    with _LOCK:
+        before = cloudpickle.list_registry_pickle_by_value()
+        # Libraries put other things than modules there, too.
+        loaded = {name: module for name, module in sorted(sys.modules.items()) if type(module) is ModuleType}
+        mine = {name: module for name, module in loaded.items() if name not in before and not is_installed(module)}
+        registered: list[ModuleType] = []
+        try:
+            for name, module in mine.items():
+                if module.__name__ == name:  # else it is an alias, and goes with the module that it stands for
+                    cloudpickle.register_pickle_by_value(module)
+                    registered.append(module)
+            yield frozenset(module.__name__ for module in registered) | frozenset(before)
+        finally:
+            for module in registered:
+                cloudpickle.unregister_pickle_by_value(module)

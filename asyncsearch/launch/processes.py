@@ -1,0 +1,200 @@
+"""Workers as child processes on this machine: no cluster, no Java.
+
+Each launch has a thread that starts the process, waits for its end and tells it. That thread lives as long as the
+process, because a child that asks the kernel to end with its parent ends with the *thread* that started it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from typing import IO
+
+import cloudpickle
+
+from asyncsearch.errors import ClusterError, InternalError, UsageError
+from asyncsearch.ids import WorkerId, worker_name
+from asyncsearch.launch.base import ConfigFor, Ended, Launcher, Preflight
+from asyncsearch.launch.call import Agent, run_agent
+from asyncsearch.launch.child import LENGTH
+from asyncsearch.launch.machine import cores
+
+_TAIL_LINES = 20
+_TAIL_BYTES = 8_192
+_KILLED_WITHIN_S = 10.0
+"""How long a process may take to end after SIGKILL; one that waits for a dead disk takes for ever."""
+
+
+class ProcessLauncher(Launcher):
+    """Starts each worker as a process that ends with this one, however this one ends."""
+
+    name = "processes"
+
+    def __init__(self, *, agent: Agent = run_agent) -> None:
+        """Make a launcher; ``agent`` is what each process runs."""
+        self._agent = agent
+        self._config_for: ConfigFor | None = None
+        self._ended: Ended | None = None
+        self._changed = threading.Condition()
+        self._launches: dict[tuple[WorkerId, int], _Launch] = {}
+
+    def check(self, parallelism: int | None) -> Preflight:
+        if not sys.executable:
+            raise ClusterError(
+                "This Python does not know its own executable, so it cannot start workers. Use 'inline'."
+            )
+        count = cores()
+        wanted = count if parallelism is None else parallelism
+        if wanted < 1:
+            raise UsageError(f"parallelism={wanted} is too small: it counts workers, from 1.")
+        crowded = f"{wanted} workers share {count} cores; each trial takes longer than with parallelism={count}."
+        return Preflight(
+            parallelism=wanted,
+            cpu_threads=max(1, count // wanted),
+            warnings=(crowded,) if wanted > count else (),
+        )
+
+    def start(self, config_for: ConfigFor, ended: Ended) -> None:
+        self._config_for, self._ended = config_for, ended
+
+    def launch(self, worker: WorkerId, epoch: int) -> None:
+        if self._config_for is None:
+            raise InternalError("launch() comes after start()")
+        payload = cloudpickle.dumps((self._agent, self._config_for(worker, epoch)))
+        launch = _Launch(payload)
+        with self._changed:
+            self._launches[worker, epoch] = launch
+        name = f"asyncsearch-{worker_name(worker)}.{epoch}"
+        threading.Thread(target=self._follow, args=(worker, epoch, launch), name=name, daemon=True).start()
+
+    def kill(self, worker: WorkerId, epoch: int) -> None:
+        with self._changed:
+            launch = self._launches.get((worker, epoch))
+        if launch is not None:
+            launch.kill()
+
+    def stop(self, grace_s: float) -> None:
+        self._wait_for_all(grace_s)
+        with self._changed:
+            left = list(self._launches.values())
+        for launch in left:
+            launch.kill()
+        self._wait_for_all(_KILLED_WITHIN_S)
+
+    def _follow(self, worker: WorkerId, epoch: int, launch: _Launch) -> None:
+        try:
+            reason = launch.run()
+        except Exception as error:
+            reason = f"its process could not be started: {type(error).__name__}: {error}"
+        assert self._ended is not None
+        try:
+            self._ended(worker, epoch, reason)
+        finally:
+            with self._changed:
+                del self._launches[worker, epoch]
+                self._changed.notify_all()
+
+    def _wait_for_all(self, seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        with self._changed:
+            while self._launches and (left_s := deadline - time.monotonic()) > 0:
+                self._changed.wait(left_s)
+
+
+class _Launch:
+    """One process, from its start to its end. ``run`` is called in a thread of its own, ``kill`` in any."""
+
+    def __init__(self, payload: bytes) -> None:
+        self._payload = payload
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._killed = threading.Event()
+
+    def run(self) -> str:
+        """Start the process, wait until it has ended, and return why."""
+        with tempfile.TemporaryFile() as answer, tempfile.TemporaryFile() as errors:
+            with self._lock:
+                if self._killed.is_set():
+                    return "it was called off before it started"
+                process = self._process = _start(answer, errors)
+            assert process.stdin is not None
+            with process.stdin as pipe:
+                with contextlib.suppress(BrokenPipeError):  # it died at once, and its last words say of what
+                    pipe.write(LENGTH.pack(len(self._payload)) + self._payload)
+                    pipe.flush()
+                self._payload = b""
+                _await_end(process)
+                with self._lock:
+                    _kill_group(process)  # what it left behind; until it is reaped its number is not given to others
+                    code = process.wait()
+                    self._process = None
+                    if self._killed.is_set():
+                        return f"its process {process.pid} was ended by the driver"
+            return _words(process.pid, code, _tail(answer), _tail(errors).splitlines()[-_TAIL_LINES:])
+
+    def kill(self) -> None:
+        """End the process, now or before it starts."""
+        with self._lock:
+            self._killed.set()
+            if self._process is not None:
+                _kill_group(self._process)
+
+
+def _start(answer: IO[bytes], errors: IO[bytes]) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-P", "-m", "asyncsearch.launch.child"],
+        stdin=subprocess.PIPE,
+        stdout=answer,
+        stderr=errors,
+        env=_environment(os.environ, sys.path),
+        process_group=0,  # Ctrl-C in a terminal reaches the driver alone, which ends the search in order
+    )
+
+
+def _environment(environment: Mapping[str, str], import_path: Sequence[str]) -> dict[str, str]:
+    """Return the environment in which the worker finds the modules that this process finds."""
+    return {**environment, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in import_path)}
+
+
+def _await_end(process: subprocess.Popen[bytes]) -> None:
+    """Return when the process has ended; where the system allows, it is not reaped yet."""
+    if hasattr(os, "waitid"):
+        with contextlib.suppress(ChildProcessError):
+            os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    else:
+        process.wait()
+
+
+def _kill_group(process: subprocess.Popen[bytes]) -> None:
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+def _tail(file: IO[bytes]) -> str:
+    size = file.seek(0, os.SEEK_END)
+    file.seek(max(0, size - _TAIL_BYTES))
+    return file.read().decode(errors="backslashreplace").strip()
+
+
+def _words(pid: int, code: int, answer: str, lines: Sequence[str]) -> str:
+    """Say how a process ended, the last thing that it wrote first."""
+    if code == 0:
+        return answer or f"its process {pid} exited"
+    last = f": {lines[-1]}" if lines else ""
+    printed = "\n" + "\n".join(lines) if len(lines) > 1 else ""
+    if code > 0:
+        return f"its process {pid} exited with code {code}{last}{printed}"
+    try:
+        name = signal.Signals(-code).name
+    except ValueError:
+        name = f"signal {-code}"
+    hint = " (the kernel does that when memory runs out)" if name == "SIGKILL" else ""
+    return f"its process {pid} was killed by {name}{hint}{last}{printed}"

@@ -1,0 +1,107 @@
+"""The Spark backend: what the driver calls, from any of its threads. The work is done by ``Supervisor``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from asyncsearch.errors import InternalError, UnsupportedSparkError, UsageError
+from asyncsearch.ids import WorkerId
+from asyncsearch.launch.base import ConfigFor, Ended, Launcher, Preflight
+from asyncsearch.launch.call import Agent, run_agent
+from asyncsearch.launch.spark.preflight import examine
+from asyncsearch.launch.spark.session import Spark, join, new_tag
+from asyncsearch.launch.spark.supervisor import Supervisor
+from asyncsearch.launch.spark.task import Mode
+
+
+class SparkLauncher(Launcher):
+    """Starts each worker as a job of the active Spark session, or of one that it makes and stops again."""
+
+    name = "spark"
+
+    def __init__(
+        self,
+        session: Any = None,
+        *,
+        study: str = "study",
+        mode: Mode | None = None,
+        gang: int = 1,
+        start_timeout_s: float = 600.0,
+        agent: Agent = run_agent,
+    ) -> None:
+        """Make a launcher; nothing of Spark is touched yet.
+
+        Args:
+            session: the ``SparkSession`` to use; None: the active one, else a new one.
+            study: name by which its jobs are shown in Spark's pages.
+            mode: kind of tasks; None: what the cluster allows.
+            gang: tasks that train one trial together. Only 1 is possible yet.
+            start_timeout_s: how long a worker waits for a free slot.
+            agent: what each task runs.
+        """
+        self._session = session
+        self._study = study
+        self._mode = mode
+        self._gang = gang
+        self._start_timeout_s = start_timeout_s
+        self._agent = agent
+        self._spark: Spark | None = None
+        self._config_for: ConfigFor | None = None
+        self._supervisor: Supervisor | None = None
+
+    def check(self, parallelism: int | None) -> Preflight:
+        if self._spark is None:
+            self._spark = join(self._session)
+        try:
+            self._require_no_gang(self._spark)
+            return examine(self._spark, parallelism, self._mode_of(self._spark), self._start_timeout_s)
+        except BaseException:
+            self._leave()
+            raise
+
+    def start(self, config_for: ConfigFor, ended: Ended) -> None:
+        if self._spark is None:
+            raise InternalError("start() comes after check()")
+        self._config_for = config_for
+        self._supervisor = Supervisor(
+            self._spark,
+            agent=self._agent,
+            mode=self._mode_of(self._spark),
+            study=self._study,
+            tag=new_tag(self._study),
+            start_timeout_s=self._start_timeout_s,
+            ended=ended,
+        )
+        self._supervisor.start()
+
+    def launch(self, worker: WorkerId, epoch: int) -> None:
+        if self._config_for is None or self._supervisor is None:
+            raise InternalError("launch() comes after start()")
+        self._supervisor.launch((worker, epoch), self._config_for(worker, epoch))
+
+    def kill(self, worker: WorkerId, epoch: int) -> None:
+        if self._supervisor is not None:
+            self._supervisor.kill((worker, epoch))
+
+    def stop(self, grace_s: float) -> None:
+        if self._supervisor is not None:
+            self._supervisor.stop(grace_s)
+        self._leave()
+
+    def _leave(self) -> None:
+        spark, self._spark = self._spark, None
+        if spark is not None:
+            spark.close()
+
+    def _mode_of(self, spark: Spark) -> Mode:
+        return self._mode or (Mode.PLAIN if spark.has_dynamic_allocation else Mode.INDEPENDENT)
+
+    def _require_no_gang(self, spark: Spark) -> None:
+        if self._gang == 1:
+            return
+        if self._gang > 1 and spark.has_dynamic_allocation:
+            raise UnsupportedSparkError(
+                f"gang={self._gang} needs barrier tasks, which dynamic allocation does not allow. Make the session "
+                "with spark.dynamicAllocation.enabled=false (in sparkmagic by `%%configure -f`), or leave gang= away."
+            )
+        raise UsageError(f"gang={self._gang} is not possible yet: a trial trains in one task. Leave it away.")

@@ -1,0 +1,121 @@
+"""What is proved before the first worker starts: slots, the executors' Python and packages, a way to the driver."""
+
+from __future__ import annotations
+
+import logging
+import queue
+from typing import TypeVar
+
+from asyncsearch.errors import ClusterError, NotEnoughSlotsError, UnsupportedSparkError, UsageError
+from asyncsearch.launch.base import Preflight
+from asyncsearch.launch.spark import slots
+from asyncsearch.launch.spark.addresses import addresses
+from asyncsearch.launch.spark.probe import PACKAGES, Answer, Found, as_packages_error, probe, require_same
+from asyncsearch.launch.spark.session import WAIT_SAID_AFTER_S, Spark, new_tag
+from asyncsearch.launch.spark.task import Mode
+from asyncsearch.launch.spark.words import reason_of
+
+_log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+
+def examine(spark: Spark, parallelism: int | None, mode: Mode, start_timeout_s: float) -> Preflight:
+    """Prove that the workers can run.
+
+    Args:
+        parallelism: how many workers are wanted, from 1; None: as many as there are slots.
+        start_timeout_s: how long the check itself may wait for a free slot.
+
+    Raises:
+        ClusterError: they cannot; the message says what was found and what to do.
+        UsageError: ``parallelism`` is no number of workers.
+    """
+    if parallelism is not None and parallelism < 1:
+        raise UsageError(f"parallelism={parallelism} is too small: it counts workers, from 1.")
+    if mode is Mode.INDEPENDENT and spark.has_dynamic_allocation:
+        raise UnsupportedSparkError(
+            "Dynamic allocation (spark.dynamicAllocation.enabled=true) does not allow barrier tasks. Leave mode= away, "
+            "so that workers are plain tasks, or switch it off when the session is made."
+        )
+    if spark.has_dynamic_allocation:
+        workers = tasks = slots.elastic(spark, parallelism)
+    else:
+        workers, tasks = slots.fixed(spark, parallelism)
+    _ask_executors(spark, tasks, start_timeout_s)
+    host, bind = addresses(spark.conf, spark.is_local)
+    return Preflight(
+        parallelism=workers,
+        cpu_threads=spark.cpus_per_task,
+        host=host,
+        bind=bind,
+        warnings=tuple(warnings(spark, mode)),
+    )
+
+
+def warnings(spark: Spark, mode: Mode) -> list[str]:
+    """Return what the user should know about the settings of the application."""
+    found = []
+    if spark.has_dynamic_allocation:
+        found.append(
+            "Dynamic allocation is on, so workers are plain Spark tasks: executors may be taken away from them, and "
+            "what ran there since its last checkpoint is trained again."
+        )
+    threshold = "spark.speculation.task.duration.threshold"
+    if mode is Mode.PLAIN and spark.is_on("spark.speculation") and spark.conf(threshold):
+        found.append(
+            f"spark.speculation with {threshold} starts copies of tasks that run long, as all workers do: switch it "
+            "off for this application."
+        )
+    idle = spark.conf("spark.python.worker.idleTimeoutSeconds", "0").strip()
+    if idle not in ("", "0", "0s") or spark.is_on("spark.python.worker.killOnIdleTimeout"):
+        found.append(
+            f"spark.python.worker.idleTimeoutSeconds={idle} may kill workers, which are silent towards Spark while "
+            "they train: set it to 0, and spark.python.worker.killOnIdleTimeout to false."
+        )
+    gpus = ("spark.executor.resource.gpu.amount", "spark.task.resource.gpu.amount")
+    if spark.conf("spark.executor.pyspark.memory") and any(spark.conf(key, "0") != "0" for key in gpus):
+        found.append(
+            "spark.executor.pyspark.memory limits the address space of trials, and CUDA asks for more of it than there "
+            "is memory: remove it, and raise spark.executor.memoryOverhead instead."
+        )
+    return found
+
+
+def _ask_executors(spark: Spark, tasks: int, timeout_s: float) -> None:
+    """Run the probe on all slots, which spreads it over all executors, and starts their Python on the way."""
+    tag = new_tag("check")
+    done: queue.SimpleQueue[list[Answer] | Exception] = queue.SimpleQueue()
+
+    def run() -> None:
+        words = "asyncsearch: check of the executors"
+        try:
+            done.put(spark.run(probe(PACKAGES), tasks, tags=(tag,), description=words, is_barrier=False))
+        except Exception as error:
+            done.put(error)
+
+    spark.thread(run, "asyncsearch-check").start()
+    try:
+        result = _await(done, timeout_s)
+    except BaseException:  # an interrupt of this thread does not end a Spark job
+        spark.cancel(tag)
+        raise
+    if isinstance(result, Exception):
+        raise as_packages_error(result, spark.is_local) or ClusterError(
+            f"The check of the executors failed: {reason_of(result)}. Look at the executors' logs."
+        ) from result
+    require_same([Found(*answer) for answer in result], spark.is_local)
+
+
+def _await(done: queue.SimpleQueue[T], timeout_s: float) -> T:
+    said_after_s = min(WAIT_SAID_AFTER_S, timeout_s)
+    try:
+        return done.get(timeout=said_after_s)
+    except queue.Empty:
+        _log.warning("The check of the executors waits for a free task slot, or for Python to start there.")
+    try:
+        return done.get(timeout=timeout_s - said_after_s)
+    except queue.Empty:
+        raise NotEnoughSlotsError(
+            f"No task slot became free within {timeout_s:.0f} s: other jobs of this session hold them. Wait for their "
+            "end, or cancel them."
+        ) from None

@@ -1,0 +1,117 @@
+"""Asks every executor which Python and which packages it has, before any trial is sent to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from asyncsearch._version import __version__
+from asyncsearch.errors import PackagesDifferError
+from asyncsearch.launch.spark.words import full_text, last_line_of_traceback
+
+PACKAGES = {
+    "cloudpickle": "cloudpickle",
+    "fsspec": "fsspec",
+    "google.protobuf": "protobuf",
+    "grpc": "grpcio",
+    "msgspec": "msgspec",
+    "numpy": "numpy",
+    "psutil": "psutil",
+}
+"""What a worker imports -> what installs it."""
+
+Answer = tuple[str, str, str | None, tuple[str, ...]]
+"""The fields of ``Found``, as an executor without asyncsearch can send them."""
+
+_SHIP = (
+    "Give the executors the driver's environment: `venv-pack -o env.tar.gz` (or conda-pack), then "
+    "spark.archives=env.tar.gz#environment and PYSPARK_PYTHON=./environment/bin/python; or install it on every "
+    "machine. Packages with compiled code, such as grpcio, cannot be sent by addPyFile."
+)
+_SAME_PYTHON = (
+    "Set os.environ['PYSPARK_PYTHON'] = sys.executable before the Spark session is made: without it Spark takes the "
+    "first python3 of PATH."
+)
+
+
+class Found(msgspec.Struct, frozen=True):
+    """What one executor has."""
+
+    host: str
+    python: str
+    """Path of its interpreter."""
+    asyncsearch: str | None
+    """Version, None: it cannot be imported."""
+    missing: tuple[str, ...]
+    """Packages that are not there, by the names that install them."""
+
+
+def probe(packages: dict[str, str]) -> Callable[[Iterable[Any]], list[Answer]]:
+    """Return what runs on the executors. Made inside a function it goes by value: they may lack asyncsearch."""
+
+    def look(rows: Iterable[Any]) -> list[Answer]:
+        import importlib
+        import importlib.util
+        import socket
+        import sys
+
+        del rows
+
+        def is_there(name: str) -> bool:
+            try:
+                return importlib.util.find_spec(name) is not None
+            except ImportError:
+                return False
+
+        try:
+            version = str(importlib.import_module("asyncsearch._version").__version__)
+        except ImportError:
+            version = None
+        missing = tuple(package for name, package in packages.items() if not is_there(name))
+        return [(socket.gethostname(), sys.executable, version, missing)]
+
+    return look
+
+
+def require_same(found: Sequence[Found], is_local: bool) -> None:
+    """Check what the executors have against what workers need.
+
+    Args:
+        found: what the executors answered.
+        is_local: whether they are on the driver's machine.
+
+    Raises:
+        PackagesDifferError: some of them lack something; names the machines.
+    """
+    needs = [("asyncsearch", [one for one in found if one.asyncsearch is None])]
+    needs += [(package, [one for one in found if package in one.missing]) for package in PACKAGES.values()]
+    faults = [f"{package} is not installed on {_hosts(those)}" for package, those in needs if those]
+    advice = _SAME_PYTHON if is_local else _SHIP
+    if faults:
+        raise PackagesDifferError(f"{'; '.join(faults)} (Python {found[0].python}). {advice}")
+    others = [one for one in found if one.asyncsearch != __version__]
+    if others:
+        raise PackagesDifferError(
+            f"asyncsearch is {__version__} on the driver and {others[0].asyncsearch} on {_hosts(others)}. {advice}"
+        )
+
+
+def as_packages_error(error: BaseException, is_local: bool) -> PackagesDifferError | None:
+    """Return the failure of the probe as what it says about the executors; None: it says nothing of that kind."""
+    text = full_text(error)
+    advice = _SAME_PYTHON if is_local else _SHIP
+    if "PYTHON_VERSION_MISMATCH" in text:
+        line = last_line_of_traceback(text).partition("[PYTHON_VERSION_MISMATCH]")[2].strip()
+        return PackagesDifferError(f"Executors run another Python than the driver: {line} {advice}")
+    if "Cannot run program" in text:
+        program = text.partition("Cannot run program")[2].splitlines()[0]
+        return PackagesDifferError(f"Executors do not have the Python they are told to run:{program}. {advice}")
+    return None
+
+
+def _hosts(found: Sequence[Found]) -> str:
+    hosts = sorted({one.host for one in found})
+    more = f" and {len(hosts) - 3} more" if len(hosts) > 3 else ""
+    return ", ".join(hosts[:3]) + more

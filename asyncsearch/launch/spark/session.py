@@ -1,0 +1,193 @@
+"""The Spark session that a study joins, and the few things that are asked of it.
+
+Rule: every method talks to the JVM over the calling thread's own connection; none is called from gRPC's threads.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import secrets
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from decimal import Decimal, InvalidOperation
+from typing import Any, TypeVar
+
+from asyncsearch.errors import UnsupportedSparkError
+from asyncsearch.launch.spark.words import full_text
+
+T = TypeVar("T")
+
+WAIT_SAID_AFTER_S = 10.0
+"""How long one waits for a free task slot in silence."""
+
+_CONNECT = (
+    "This is a Spark Connect session, and asyncsearch needs a classic one: its workers are tasks of an RDD, and they "
+    "talk to this process, which the cluster of a Connect client usually cannot reach. Run it where the Spark driver "
+    "runs: by spark-submit, or with SparkSession.builder.master(...) instead of .remote(...), on Databricks on a "
+    "cluster with dedicated access mode. Or pass backend='processes' to run the workers on this machine."
+)
+
+
+def new_tag(study: str) -> str:
+    """Return a tag for the jobs of one run; Spark does not allow commas in it."""
+    return f"asyncsearch-{study.replace(',', '_')}-{secrets.token_hex(4)}"
+
+
+class Spark:
+    """A classic Spark session."""
+
+    def __init__(self, context: Any, session: Any = None, *, is_owned: bool = False) -> None:
+        """Wrap a context; ``is_owned`` says whether ``close`` stops it."""
+        self.context = context
+        self._session = session
+        self.is_owned = is_owned
+        """Whether it was made here."""
+
+    def conf(self, key: str, default: str = "") -> str:
+        """Return a setting of the application."""
+        return str(self.context.getConf().get(key, default))
+
+    def is_on(self, key: str) -> bool:
+        """Return whether a setting is ``true``."""
+        return self.conf(key).strip().lower() == "true"
+
+    @property
+    def is_local(self) -> bool:
+        """Whether all executors are on this machine, with this one."""
+        return str(self.context.master).startswith("local")
+
+    @property
+    def has_dynamic_allocation(self) -> bool:
+        """Whether executors come and go; Spark ignores the setting in local mode."""
+        return self.is_on("spark.dynamicAllocation.enabled") and not self.is_local
+
+    @property
+    def cpus_per_task(self) -> int:
+        """Cores of one task, from 1; half a core counts as one."""
+        try:
+            return max(1, math.ceil(Decimal(self.conf("spark.task.cpus", "1"))))
+        except InvalidOperation:
+            return 1
+
+    @property
+    def age_s(self) -> float:
+        """Seconds since the application started."""
+        return time.time() - float(self.context.startTime) / 1000
+
+    def slots(self) -> int:
+        """Return how many tasks the executors that are there now can run at once."""
+        scala = self.context._jsc.sc()
+        profile = scala.resourceProfileManager().defaultResourceProfile()
+        return int(scala.maxNumConcurrentTasks(profile))
+
+    def run(
+        self,
+        task: Callable[[Iterable[int]], Iterable[T]],
+        tasks: int,
+        *,
+        tags: Sequence[str],
+        description: str,
+        is_barrier: bool,
+    ) -> list[T]:
+        """Run a stage and return its tasks' results. Call it in a thread made by ``thread``: tags belong to threads."""
+        for tag in tags:
+            self.context.addJobTag(tag)
+        self.context.setJobDescription(description)
+        rows = self.context.parallelize(range(tasks), tasks)
+        found: list[T] = (rows.barrier() if is_barrier else rows).mapPartitions(task).collect()
+        return found
+
+    def cancel(self, tag: str) -> None:
+        """Cancel the jobs with a tag. The Python workers live up to five seconds longer."""
+        self.context.cancelJobsWithTag(tag)
+
+    def is_running(self, tag: str) -> bool:
+        """Return whether a task of the jobs with this tag has found a slot; where that cannot be told, it has."""
+        try:
+            tracker, scala = self.context.statusTracker(), self.context._jsc.sc()
+            for job in tracker.getActiveJobsIds():
+                if not scala.statusStore().job(job).jobTags().contains(tag):
+                    continue
+                for stage in tracker.getJobInfo(job).stageIds:
+                    # The scheduler itself: the counts in the status store are only brought up to date by heartbeats.
+                    tasks = scala.taskScheduler().taskSetManagerForAttempt(stage, 0)
+                    if tasks.isDefined() and tasks.get().runningTasks() > 0:
+                        return True
+        except Exception:  # an inner name of Spark has changed, or Spark is gone
+            return True
+        return False
+
+    def thread(self, target: Callable[[], None], name: str) -> Any:
+        """Return a thread, not started, with job properties of its own."""
+        from pyspark import InheritableThread
+
+        return InheritableThread(target=target, name=name, daemon=True)
+
+    def close(self) -> None:
+        """Stop the session, if it was made here."""
+        if self.is_owned:
+            self._session.stop()
+
+
+def join(session: Any = None) -> Spark:
+    """Join the session that is given or active, or make one.
+
+    Raises:
+        UnsupportedSparkError: there is no pyspark or no Java, or the session is of a kind that cannot be used.
+    """
+    try:
+        import pyspark
+        from pyspark.sql import SparkSession
+    except ImportError as error:
+        raise UnsupportedSparkError(
+            f"pyspark cannot be imported: {error}. Install 'asyncsearch[spark]' with pip, or pass backend='processes'."
+        ) from error
+    if _version(pyspark.__version__) < (3, 5):
+        raise UnsupportedSparkError(f"pyspark {pyspark.__version__} is too old: asyncsearch needs 3.5.1 or newer.")
+    _refuse_connect(session)
+    from pyspark import SparkContext
+
+    found = session or SparkSession.getActiveSession()
+    if found is None and SparkContext._active_spark_context is not None:
+        return _checked(Spark(SparkContext._active_spark_context))
+    if found is not None:
+        return _checked(Spark(found.sparkContext, found))
+    try:
+        made = SparkSession.builder.appName("asyncsearch").getOrCreate()
+    except Exception as error:
+        raise UnsupportedSparkError(
+            f"Spark could not be started: {full_text(error).splitlines()[0]}. It needs Java 17 or newer (JAVA_HOME); "
+            "where there is none, pass backend='processes'."
+        ) from error
+    spark = _checked(Spark(made.sparkContext, made, is_owned=True))
+    if spark.is_local and "PYSPARK_PYTHON" not in os.environ:
+        # Else its workers would run the first python3 of PATH, which has other packages.
+        spark.context.pythonExec = sys.executable
+    return spark
+
+
+def _checked(spark: Spark) -> Spark:
+    from py4j.clientserver import ClientServer
+
+    if spark.context._jsc is None or spark.context._jsc.sc().isStopped():
+        raise UnsupportedSparkError("The Spark session was stopped. Make a new one, or leave session= away.")
+    if not isinstance(spark.context._gateway, ClientServer):
+        raise UnsupportedSparkError(
+            "PYSPARK_PIN_THREAD=false makes all threads share the tags of their Spark jobs, so that ending one worker "
+            "would end all. Remove it from the environment and start the session again."
+        )
+    return spark
+
+
+def _refuse_connect(session: Any) -> None:
+    from pyspark.sql.utils import is_remote
+
+    if is_remote() or type(session).__module__.startswith("pyspark.sql.connect"):
+        raise UnsupportedSparkError(_CONNECT)
+
+
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", text)[:2])

@@ -1,0 +1,85 @@
+"""How many workers the cluster can run, and the error where that is too few."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from asyncsearch.errors import NotEnoughSlotsError
+from asyncsearch.launch.spark.session import Spark
+
+_NEW_S = 60.0
+"""Age up to which executors of an application may still be on their way."""
+_SETTLED_S = 5.0
+"""A number of slots that has not grown for so long is taken as final."""
+_LOOK_EVERY_S = 0.25
+_UNLIMITED = 2**31 - 1
+"""What Spark has for a limit that is none."""
+
+
+def fixed(spark: Spark, parallelism: int | None) -> tuple[int, int]:
+    """Return (workers, slots) where executors do not come and go.
+
+    Raises:
+        NotEnoughSlotsError: there are fewer slots than workers.
+    """
+    slots = _await_slots(spark, parallelism)
+    workers = parallelism or max(1, slots)
+    more = (
+        f"use master('local[{workers}]')"
+        if spark.is_local
+        else "raise spark.executor.instances or spark.executor.cores"
+    )
+    _require(workers, slots, f"{spark.context.master} has", more)
+    return workers, slots
+
+
+def elastic(spark: Spark, parallelism: int | None) -> int:
+    """Return the number of workers where dynamic allocation brings executors as they are needed.
+
+    Raises:
+        NotEnoughSlotsError: it may not bring enough, or has no limit and nobody said how many are wanted.
+    """
+    executors = _number(spark.conf("spark.dynamicAllocation.maxExecutors", "infinity"))
+    if executors < _UNLIMITED:
+        slots = executors * max(1, _number(spark.conf("spark.executor.cores", "1")) // spark.cpus_per_task)
+        workers = parallelism or slots
+        _require(workers, slots, "dynamic allocation brings at most", "raise spark.dynamicAllocation.maxExecutors")
+        return workers
+    if parallelism is None:
+        raise NotEnoughSlotsError(
+            "Dynamic allocation has no limit here, so the number of workers must be said: run with parallelism=..., or "
+            "set spark.dynamicAllocation.maxExecutors."
+        )
+    return parallelism
+
+
+def _await_slots(spark: Spark, wanted: int | None) -> int:
+    """Return the number of slots, once it is enough or grows no more: a new session's executors come one by one."""
+    began = grown = time.monotonic()
+    most = slots = spark.slots()
+    pause = threading.Event()
+    while not spark.is_local and spark.age_s < _NEW_S and (wanted is None or slots < wanted):
+        now = time.monotonic()
+        # Without any executor the cluster may still be starting one.
+        if now - (grown if slots else began) > (_SETTLED_S if slots else _NEW_S):
+            break
+        pause.wait(_LOOK_EVERY_S)  # Spark tells Python of no new executor, so one has to look
+        slots = spark.slots()
+        if slots > most:
+            most, grown = slots, time.monotonic()
+    return slots
+
+
+def _require(workers: int, slots: int, who_has: str, more: str) -> None:
+    if workers > slots:
+        fewer = f"run with parallelism={slots}, or " if slots else ""
+        raise NotEnoughSlotsError(
+            f"{workers} workers need as many task slots, and {who_has} {slots}: {fewer}{more}. (A slot is "
+            "spark.task.cpus cores of an executor.)"
+        )
+
+
+def _number(text: str) -> int:
+    """Read a setting; Spark writes "no limit" in more than one way."""
+    return int(text) if text.strip().isdecimal() else _UNLIMITED

@@ -1,0 +1,208 @@
+"""Looks after the Spark jobs of one run. Each launch is a job of its own: a lost executor costs only what ran on it.
+
+Rule: the supervisor's thread owns all that is known of the jobs. It sleeps until it is told something, or something is
+due. Each job has a thread that waits for it in ``collect``; these, and the driver's threads, only put into the queue.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+
+import msgspec
+
+from asyncsearch.ids import WorkerId, worker_name
+from asyncsearch.launch.base import Ended
+from asyncsearch.launch.call import Agent
+from asyncsearch.launch.spark.session import WAIT_SAID_AFTER_S, Spark
+from asyncsearch.launch.spark.task import Mode, task
+from asyncsearch.launch.spark.words import reason_of
+from asyncsearch.worker.config import WorkerConfig
+
+_log = logging.getLogger(__name__)
+
+_CANCEL_AGAIN_S = 2.0
+"""A job that was still on its way to Spark when it was cancelled is not; so it is cancelled again."""
+_CANCELLED_WITHIN_S = 30.0
+"""How long ``stop`` waits for jobs that it cancelled."""
+
+Key = tuple[WorkerId, int]
+"""One launch: a worker and an epoch."""
+
+
+class _Launch(msgspec.Struct, frozen=True):
+    key: Key
+    config: WorkerConfig
+
+
+class _Kill(msgspec.Struct, frozen=True):
+    key: Key
+
+
+class _Over(msgspec.Struct, frozen=True):
+    key: Key
+
+
+class _Stop(msgspec.Struct, frozen=True):
+    deadline: float
+
+
+_Message = _Launch | _Kill | _Over | _Stop
+
+
+class _Job:
+    """One launch, as the supervisor knows it. Times are monotonic seconds."""
+
+    def __init__(self, key: Key, tag: str) -> None:
+        self.key = key
+        self.name = f"{worker_name(key[0])} epoch {key[1]}"
+        self.tag = tag
+        self.launched_at = time.monotonic()
+        self.due: float | None = self.launched_at + WAIT_SAID_AFTER_S
+        """When to look at it again; None: never."""
+        self.is_cancelled = False
+        self.is_wait_said = False
+        self.reason: str | None = None
+        """Why it ends, where that is known better than by Spark."""
+
+
+class Supervisor:
+    """Public methods may be called from any thread."""
+
+    def __init__(
+        self, spark: Spark, *, agent: Agent, mode: Mode, study: str, tag: str, start_timeout_s: float, ended: Ended
+    ) -> None:
+        """Prepare; see ``SparkLauncher``."""
+        self._spark = spark
+        self._agent = agent
+        self._mode = mode
+        self._study = study
+        self._tag = tag
+        self._start_timeout_s = start_timeout_s
+        self._ended = ended
+        self._inbox: queue.SimpleQueue[_Message] = queue.SimpleQueue()
+        self._stopped = threading.Event()
+        self._jobs: dict[Key, _Job] = {}
+        self._stop_at: float | None = None
+        """When to cancel what has not ended; None: not."""
+        self._give_up_at: float | None = None
+        """When to end whatever the jobs do; None: never."""
+
+    def start(self) -> None:
+        """Begin. The jobs inherit the scheduler pool and the job group of the calling thread."""
+        self._spark.thread(self._supervise, "asyncsearch-spark").start()
+
+    def launch(self, key: Key, config: WorkerConfig) -> None:
+        """Start a worker's job."""
+        self._inbox.put(_Launch(key, config))
+
+    def kill(self, key: Key) -> None:
+        """Make sure that a job ends."""
+        self._inbox.put(_Kill(key))
+
+    def stop(self, grace_s: float) -> None:
+        """Wait until all jobs have ended, and cancel those that have not in time."""
+        self._inbox.put(_Stop(time.monotonic() + grace_s))
+        # On an event and not in Thread.join, which an interrupt breaks for good before Python 3.13.
+        self._stopped.wait()
+
+    # The supervisor's thread, from here on.
+
+    def _supervise(self) -> None:
+        try:
+            while not self._is_over():
+                message = self._next()
+                try:
+                    self._handle(message)
+                except Exception:
+                    _log.warning("Spark could not be asked about a worker.", exc_info=True)
+        finally:
+            self._stopped.set()
+
+    def _is_over(self) -> bool:
+        if self._give_up_at is None:
+            return False
+        return not self._jobs or time.monotonic() >= self._give_up_at
+
+    def _next(self) -> _Message | None:
+        """Return the next message; None: something is due."""
+        dues = [job.due for job in self._jobs.values()] + [self._stop_at, self._give_up_at]
+        due = min((due for due in dues if due is not None), default=None)
+        try:
+            return self._inbox.get(timeout=None if due is None else max(0.0, due - time.monotonic()))
+        except queue.Empty:
+            return None
+
+    def _handle(self, message: _Message | None) -> None:
+        match message:
+            case _Launch(key=key, config=config):
+                self._start_job(key, config)
+            case _Kill(key=key):
+                if key in self._jobs:
+                    self._cancel(self._jobs[key], "it was ended by the driver")
+            case _Over(key=key):
+                del self._jobs[key]
+            case _Stop(deadline=deadline):
+                self._stop_at, self._give_up_at = deadline, deadline + _CANCELLED_WITHIN_S
+            case None:
+                self._do_what_is_due(time.monotonic())
+
+    def _do_what_is_due(self, now: float) -> None:
+        if self._stop_at is not None and now >= self._stop_at:
+            self._stop_at = None
+            for job in self._jobs.values():
+                self._cancel(job, "it did not end in time")
+        for job in self._jobs.values():
+            if job.due is None or now < job.due:
+                continue
+            if job.is_cancelled:
+                self._cancel(job)
+            else:
+                self._look_for_slot(job, now)
+
+    def _look_for_slot(self, job: _Job, now: float) -> None:
+        if self._spark.is_running(job.tag):
+            job.due = None
+        elif now >= job.launched_at + self._start_timeout_s:
+            self._cancel(job, f"it found no free task slot within {self._start_timeout_s:.0f} s")
+        else:
+            if not job.is_wait_said:
+                _log.warning("%s waits for a free task slot: other jobs hold them, or executors are missing.", job.name)
+            job.is_wait_said = True
+            job.due = job.launched_at + self._start_timeout_s
+
+    def _cancel(self, job: _Job, reason: str | None = None) -> None:
+        job.is_cancelled = True
+        job.reason = job.reason or reason
+        job.due = time.monotonic() + _CANCEL_AGAIN_S
+        self._spark.cancel(job.tag)
+
+    def _start_job(self, key: Key, config: WorkerConfig) -> None:
+        job = self._jobs[key] = _Job(key, f"{self._tag}-{worker_name(key[0])}.{key[1]}")
+        try:
+            self._spark.thread(lambda: self._run(job, config), f"asyncsearch-{job.name}").start()
+        except Exception as error:
+            self._tell(job, f"its job could not be started: {reason_of(error)}")
+
+    # The thread of one job.
+
+    def _run(self, job: _Job, config: WorkerConfig) -> None:
+        try:
+            reason = self._spark.run(
+                task(self._agent, config, self._mode),
+                1,
+                tags=(self._tag, job.tag),
+                description=f"asyncsearch: {self._study} {job.name}",
+                is_barrier=self._mode is Mode.INDEPENDENT,
+            )[0]
+        except Exception as error:
+            reason = job.reason or reason_of(error)
+        self._tell(job, reason)
+
+    def _tell(self, job: _Job, reason: str) -> None:
+        try:
+            self._ended(*job.key, reason)
+        finally:
+            self._inbox.put(_Over(job.key))

@@ -1,0 +1,267 @@
+"""What the trainable takes along, and what is said when it cannot."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import pickle
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from asyncsearch.errors import NotPicklableError
+from asyncsearch.launch import bundle
+from asyncsearch.launch.bundle import pack
+from asyncsearch.trainable import Trainer, TrialContext
+
+ImportOwn = Callable[[str, Mapping[str, str]], ModuleType]
+FACTOR = 3
+
+
+def run_elsewhere(data: bytes, expression: str, folder: Path) -> str:
+    """Unpickle in a process that has the installed packages and nothing else, and return what the expression prints."""
+    code = f"import pickle, sys; train = pickle.loads(sys.stdin.buffer.read()); print({expression})"
+    done = subprocess.run([sys.executable, "-P", "-c", code], input=data, cwd=folder, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr.decode()
+    return done.stdout.decode().strip()
+
+
+@pytest.fixture
+def import_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ImportOwn]:
+    """Write modules below the name ``own``, which only this process can import, and import one of them."""
+    folder = tmp_path / "own_modules"
+    monkeypatch.syspath_prepend(str(folder))
+
+    def load(name: str, sources: Mapping[str, str]) -> ModuleType:
+        for file, text in sources.items():
+            (folder / file).parent.mkdir(parents=True, exist_ok=True)
+            (folder / file).write_text(text)
+        importlib.invalidate_caches()
+        return importlib.import_module(name)
+
+    yield load
+    for name in [name for name in sys.modules if name.partition(".")[0] == "own"]:
+        del sys.modules[name]
+
+
+def train_with_global(trial: TrialContext) -> int:
+    return FACTOR * 2
+
+
+def test_function_travels_with_the_globals_that_it_uses(tmp_path: Path) -> None:
+    assert run_elsewhere(pack(train_with_global).data, "train(None)", tmp_path) == "6"
+
+
+def test_module_that_is_not_installed_travels_with_the_function(tmp_path: Path, import_own: ImportOwn) -> None:
+    own = import_own(
+        "own.main",
+        {
+            "own/__init__.py": "",
+            "own/tools.py": "def double(x): return 2 * x",
+            "own/main.py": "from own import tools\nimport own.tools\n"
+            "def train(trial): return tools.double(4), own.tools.double(1)",
+        },
+    )
+    assert run_elsewhere(pack(own.train).data, "train(None)", tmp_path) == "(8, 2)"
+
+
+def test_modules_that_import_each_other_travel(tmp_path: Path, import_own: ImportOwn) -> None:
+    own = import_own(
+        "own.a",
+        {
+            "own/__init__.py": "",
+            "own/a.py": "from own import b\ndef train(trial): return b.g(3)\ndef f(n): return n",
+            "own/b.py": "from own import a\ndef g(n): return a.f(n) + 1",
+        },
+    )
+    assert run_elsewhere(pack(own.train).data, "train(None)", tmp_path) == "4"
+
+
+def test_package_without_init_travels(tmp_path: Path, import_own: ImportOwn) -> None:
+    own = import_own(
+        "own.main",
+        {"own/deep/m.py": "K = 5", "own/main.py": "import own.deep.m\ndef train(trial): return own.deep.m.K"},
+    )
+    assert run_elsewhere(pack(own.train).data, "train(None)", tmp_path) == "5"
+
+
+def test_what_is_installed_goes_by_name() -> None:
+    data = pack(pytest.approx).data
+    assert len(data) < 200
+    assert pickle.loads(data) is pytest.approx
+
+
+def test_trainer_class_travels(tmp_path: Path) -> None:
+    class Mine(Trainer):
+        step = FACTOR
+
+    expression = "train.step, train.__mro__[1].__module__"
+    assert run_elsewhere(pack(Mine).data, expression, tmp_path) == "3 asyncsearch.trainable"
+
+
+def test_registry_of_cloudpickle_is_left_as_it_was() -> None:
+    import cloudpickle
+
+    before = cloudpickle.list_registry_pickle_by_value()
+    pack(train_with_global)
+    assert cloudpickle.list_registry_pickle_by_value() == before
+
+
+def lock_in_closure() -> object:
+    guard = threading.Lock()
+
+    def train(trial: TrialContext) -> None:
+        with guard:
+            pass
+
+    return train
+
+
+def lock_in_object_in_dict() -> object:
+    class Cache:
+        def __init__(self) -> None:
+            self.guard = threading.Lock()
+
+    tools = {"cache": Cache()}
+
+    def train(trial: TrialContext) -> object:
+        return tools
+
+    return train
+
+
+def lock_in_default() -> object:
+    def train(trial: TrialContext, guard: object = threading.Lock()) -> object:
+        return guard
+
+    return train
+
+
+def lock_in_partial() -> object:
+    def train(trial: TrialContext, guard: object) -> object:
+        return guard
+
+    return functools.partial(train, guard=threading.Lock())
+
+
+def lock_in_class() -> object:
+    class Mine(Trainer):
+        guard = threading.Lock()
+
+    return Mine
+
+
+def lock_in_slots() -> object:
+    class Callable:
+        __slots__ = ("guard",)
+
+        def __init__(self) -> None:
+            self.guard = threading.Lock()
+
+        def __call__(self, trial: TrialContext) -> None: ...
+
+    return Callable()
+
+
+def lock_in_method() -> object:
+    class Mine:
+        def __init__(self) -> None:
+            self.guard = threading.Lock()
+
+        def train(self, trial: TrialContext) -> None: ...
+
+    return Mine().train
+
+
+def lock_in_helper() -> object:
+    guard = threading.Lock()
+
+    def helper() -> object:
+        return guard
+
+    def train(trial: TrialContext) -> object:
+        return helper()
+
+    return train
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lock_in_closure, ["the closure variable 'guard'"]),
+        (lock_in_object_in_dict, ["the closure variable 'tools'", "the item 'cache'", "the attribute 'guard'"]),
+        (lock_in_default, ["the default of the argument 'guard'"]),
+        (lock_in_partial, ["the argument 'guard' of the partial"]),
+        (lock_in_class, ["the class attribute 'guard'"]),
+        (lock_in_slots, ["the attribute 'guard'"]),
+        (lock_in_method, ["the object that it is a method of", "the attribute 'guard'"]),
+        (lock_in_helper, ["the closure variable 'helper'", "the closure variable 'guard'"]),
+    ],
+    ids=lambda case: getattr(case, "__name__", ""),
+)
+def test_error_names_the_way_to_what_cannot_be_pickled(make: Callable[[], object], words: list[str]) -> None:
+    with pytest.raises(NotPicklableError) as caught:
+        pack(make())
+    text = str(caught.value)
+    assert ", in it ".join(words) + " is of type _thread.lock" in text
+    assert "trial.once(...)" in text
+
+
+def test_error_names_a_global_of_the_notebook() -> None:
+    main = ModuleType("__main__")
+    exec("import threading\nguard = threading.Lock()\ndef train(trial): return guard", vars(main))
+    with pytest.raises(
+        NotPicklableError, match="train cannot be sent to workers: the global variable 'guard' is of type"
+    ):
+        pack(main.train)
+
+
+def test_module_with_a_lock_goes_by_name_and_says_so(tmp_path: Path, import_own: ImportOwn) -> None:
+    source = "import threading\nguard = threading.Lock()\ndef train(trial): return guard.locked()"
+    own = import_own("own", {"own.py": source})
+    packed = pack(own.train)
+    assert pickle.loads(packed.data) is own.train
+    [warning] = packed.warnings
+    assert "the global variable 'guard'" in warning
+    assert "sc.addPyFile" in warning
+
+
+def test_captured_data_is_measured_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bundle, "WARN_BYTES", 2_000_000)
+    images, labels, tiny = bytes(3_000_000), bytes(1_500_000), bytes(10)
+
+    def load() -> object:
+        return images
+
+    def train(trial: TrialContext) -> object:
+        return load(), labels, tiny
+
+    [warning] = pack(train).warnings
+    assert warning.startswith("test_captured_data_is_measured_and_named.<locals>.train captures 5 MB")
+    assert (
+        "the closure variable 'load', in it the closure variable 'images': 3 MB; the closure variable 'labels': 2 MB"
+        in warning
+    )
+    assert "tiny" not in warning
+
+
+def test_too_much_captured_data_is_refused_without_pickling_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bundle, "MAX_BYTES", 2_000_000)
+    images = [bytes(1_000_001)] + [bytearray(1_000_001) for _ in range(20)]
+
+    def train(trial: TrialContext) -> object:
+        return images
+
+    with pytest.raises(
+        NotPicklableError, match=r"captures more than 2 MB.*the closure variable 'images': more than 2 MB"
+    ):
+        pack(train)
+
+
+def test_small_trainable_has_no_warnings() -> None:
+    assert pack(train_with_global).warnings == ()

@@ -1,0 +1,89 @@
+"""Real executors on a standalone cluster: the loss of one costs its own worker and nothing else."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import psutil
+import pytest
+
+from asyncsearch.ids import WorkerId
+from asyncsearch.launch.spark.launcher import SparkLauncher
+from asyncsearch.launch.spark.task import RUN_AGAIN, Mode
+from tests.launch.tools import Ends, Line, config_for
+from tests.spark.cluster import StandaloneCluster, spark_session
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
+
+
+def endless(folder: str) -> Any:
+    """Return an agent that says its process id on a line of its own and does not end."""
+
+    def agent(config: Any) -> str:
+        import os
+        import signal
+
+        os.write(os.open(f"{folder}/{config.worker}.{config.epoch}", os.O_WRONLY), str(os.getpid()).encode())
+        while True:
+            signal.pause()
+
+    return agent
+
+
+def executor_of(agent: int) -> int:
+    """Return the JVM whose Python daemon has forked the agent."""
+    parents = psutil.Process(agent).parents()
+    return next(parent.pid for parent in parents if "CoarseGrainedExecutorBackend" in " ".join(parent.cmdline()))
+
+
+class Run:
+    """A launcher with two agents that run on two executors."""
+
+    def __init__(self, folder: Path, mode: Mode) -> None:
+        self.folder, self.ends = folder, Ends()
+        self.launcher = SparkLauncher(agent=endless(str(folder)), mode=mode)
+        self.preflight = self.launcher.check(None)
+        self.launcher.start(self._config, self.ends)
+        self.lines: dict[tuple[int, int], Line] = {}
+        self.pids = {worker: self.launch(worker, 1) for worker in (0, 1)}
+
+    def _config(self, worker: WorkerId, epoch: int) -> Any:
+        return msgspec.structs.replace(config_for(self.folder), worker=worker, epoch=epoch)
+
+    def launch(self, worker: int, epoch: int) -> int:
+        """Launch a worker, and return the process id of its agent."""
+        line = self.lines[worker, epoch] = Line(self.folder / f"{worker}.{epoch}")
+        self.launcher.launch(WorkerId(worker), epoch)
+        return int(line.hear())
+
+
+def test_killed_executor_ends_its_worker_only_which_can_be_launched_again(tmp_path: Path) -> None:
+    with StandaloneCluster(tmp_path) as cluster, spark_session(cluster.url) as session:
+        for mode in Mode:
+            folder = tmp_path / mode.value
+            folder.mkdir()
+            run = Run(folder, mode)
+            assert run.preflight.parallelism == 2
+            executors = {worker: executor_of(pid) for worker, pid in run.pids.items()}
+            assert sorted(executors.values()) == sorted(cluster.executors())
+
+            os.kill(executors[1], signal.SIGKILL)
+            worker, epoch, reason = run.ends.next()
+            assert (worker, epoch) == (1, 1)
+            assert reason.startswith("its executor ") if mode is Mode.INDEPENDENT else reason == RUN_AGAIN
+            run.lines[1, 1].await_end()
+
+            again = run.launch(1, 2)
+            assert executor_of(again) not in executors.values()
+            assert run.ends.is_empty
+            assert psutil.pid_exists(run.pids[0])
+
+            run.launcher.stop(0.0)
+            assert {run.ends.next()[:2], run.ends.next()[:2]} == {(0, 1), (1, 2)}
+            assert session.sparkContext.statusTracker().getActiveJobsIds() == []
+            run.lines[0, 1].await_end()
+            run.lines[1, 2].await_end()

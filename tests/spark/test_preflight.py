@@ -1,0 +1,244 @@
+"""What is proved before a worker starts, on a Spark of settings alone."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import re
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+
+from asyncsearch._version import __version__
+from asyncsearch.errors import NotEnoughSlotsError, PackagesDifferError, UnsupportedSparkError, UsageError
+from asyncsearch.launch.spark.addresses import addresses
+from asyncsearch.launch.spark.launcher import SparkLauncher
+from asyncsearch.launch.spark.preflight import examine, warnings
+from asyncsearch.launch.spark.probe import PACKAGES, as_packages_error
+from asyncsearch.launch.spark.session import Spark, new_tag
+from asyncsearch.launch.spark.task import Mode
+
+ELASTIC = {"spark.dynamicAllocation.enabled": "true"}
+
+
+class FakeContext:
+    def __init__(self, master: str, settings: dict[str, str]) -> None:
+        self.master = master
+        self.startTime = 0
+        self._settings = settings
+
+    def getConf(self) -> dict[str, str]:
+        return self._settings
+
+
+class FakeSpark(Spark):
+    """Has settings and slots; its executors answer what they are told to."""
+
+    def __init__(self, settings: dict[str, str] | None = None, *, master: str = "yarn", slots: int = 4) -> None:
+        super().__init__(FakeContext(master, settings or {}))
+        self.count = slots
+        self.answer: Any = ("host-1", "/usr/bin/python3", __version__, ())
+        self.asked = 0
+        self.cancelled: list[str] = []
+
+    def slots(self) -> int:
+        return self.count
+
+    def run(self, task: Callable[[Iterable[int]], Iterable[Any]], tasks: int, **how: Any) -> list[Any]:
+        self.asked = tasks
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return [self.answer] * tasks
+
+    def thread(self, target: Callable[[], None], name: str) -> Any:
+        class Now:
+            def start(self) -> None:
+                target()
+
+        return Now()
+
+    def cancel(self, tag: str) -> None:
+        self.cancelled.append(tag)
+
+
+def check(spark: FakeSpark, parallelism: int | None = None, mode: Mode = Mode.INDEPENDENT) -> Any:
+    return examine(spark, parallelism, mode, 600.0)
+
+
+def test_all_slots_are_used_where_nobody_says_how_many() -> None:
+    assert check(FakeSpark(slots=7)).parallelism == 7
+
+
+def test_every_slot_is_asked_although_fewer_are_wanted() -> None:
+    spark = FakeSpark(slots=7)
+    assert check(spark, 2).parallelism == 2
+    assert spark.asked == 7
+
+
+def test_too_few_slots_say_numbers_and_what_to_do() -> None:
+    with pytest.raises(
+        NotEnoughSlotsError, match=r"8 workers .* yarn has 4: run with parallelism=4, or raise spark.executor"
+    ):
+        check(FakeSpark(slots=4), 8)
+    with pytest.raises(NotEnoughSlotsError, match=r"local\[2\] has 2: .* use master\('local\[8\]'\)"):
+        check(FakeSpark(slots=2, master="local[2]"), 8)
+
+
+def test_cluster_without_slots_is_refused() -> None:
+    with pytest.raises(NotEnoughSlotsError, match="1 workers need as many task slots, and yarn has 0: raise"):
+        check(FakeSpark(slots=0))
+
+
+def test_no_workers_are_refused() -> None:
+    with pytest.raises(UsageError, match="parallelism=0"):
+        check(FakeSpark(), 0)
+
+
+def test_dynamic_allocation_counts_what_it_may_bring() -> None:
+    settings = {
+        **ELASTIC,
+        "spark.dynamicAllocation.maxExecutors": "5",
+        "spark.executor.cores": "4",
+        "spark.task.cpus": "2",
+    }
+    assert check(FakeSpark(settings, slots=0), None, Mode.PLAIN).parallelism == 10
+    with pytest.raises(NotEnoughSlotsError, match=r"11 workers .* at most 10: run with parallelism=10"):
+        check(FakeSpark(settings, slots=0), 11, Mode.PLAIN)
+
+
+@pytest.mark.parametrize("limit", [{}, {"spark.dynamicAllocation.maxExecutors": "2147483647"}])
+def test_dynamic_allocation_without_limit_wants_a_number(limit: dict[str, str]) -> None:
+    spark = FakeSpark({**ELASTIC, **limit}, slots=0)
+    assert check(spark, 3, Mode.PLAIN).parallelism == 3
+    assert spark.asked == 3
+    with pytest.raises(NotEnoughSlotsError, match="parallelism="):
+        check(spark, None, Mode.PLAIN)
+
+
+def test_dynamic_allocation_refuses_barrier_tasks() -> None:
+    with pytest.raises(UnsupportedSparkError, match="does not allow barrier tasks"):
+        check(FakeSpark(ELASTIC), 1, Mode.INDEPENDENT)
+
+
+def test_gang_is_refused_with_dynamic_allocation_and_is_not_there_yet_without() -> None:
+    launcher = SparkLauncher(gang=2)
+    launcher._spark = FakeSpark(ELASTIC)
+    with pytest.raises(
+        UnsupportedSparkError, match=r"gang=2 .* dynamic allocation .*spark.dynamicAllocation.enabled=false"
+    ):
+        launcher.check(1)
+    launcher._spark = FakeSpark()
+    with pytest.raises(UsageError, match="gang=2 is not possible yet"):
+        launcher.check(1)
+
+
+@pytest.mark.parametrize(("cpus", "threads"), [("1", 1), ("3", 3), ("0.5", 1), ("2.5", 3), ("", 1)])
+def test_threads_are_the_cores_of_a_task(cpus: str, threads: int) -> None:
+    assert check(FakeSpark({"spark.task.cpus": cpus})).cpu_threads == threads
+
+
+@pytest.mark.parametrize(
+    ("settings", "mode", "words"),
+    [
+        (ELASTIC, Mode.PLAIN, "Dynamic allocation is on"),
+        (
+            {**ELASTIC, "spark.speculation": "true", "spark.speculation.task.duration.threshold": "10s"},
+            Mode.PLAIN,
+            "starts copies of tasks",
+        ),
+        (
+            {"spark.python.worker.idleTimeoutSeconds": "300"},
+            Mode.INDEPENDENT,
+            "idleTimeoutSeconds=300 may kill workers",
+        ),
+        ({"spark.python.worker.killOnIdleTimeout": "true"}, Mode.INDEPENDENT, "may kill workers"),
+        (
+            {"spark.executor.pyspark.memory": "2g", "spark.task.resource.gpu.amount": "1"},
+            Mode.INDEPENDENT,
+            "limits the address space",
+        ),
+    ],
+)
+def test_settings_that_harm_are_said(settings: dict[str, str], mode: Mode, words: str) -> None:
+    assert words in " ".join(warnings(FakeSpark(settings), mode))
+
+
+def test_usual_settings_have_no_warnings() -> None:
+    settings = {
+        "spark.python.worker.idleTimeoutSeconds": "0",
+        "spark.executor.pyspark.memory": "2g",
+        "spark.speculation": "true",
+    }
+    assert warnings(FakeSpark(settings), Mode.INDEPENDENT) == []
+
+
+def test_missing_packages_name_the_machine_and_the_way_to_ship_them() -> None:
+    spark = FakeSpark()
+    spark.answer = ("host-1", "/usr/bin/python3", None, ("grpcio",))
+    with pytest.raises(
+        PackagesDifferError,
+        match=r"asyncsearch is not installed on host-1; grpcio is not installed on host-1 .*/usr/bin/python3.*venv-p",
+    ):
+        check(spark)
+
+
+def test_another_version_of_asyncsearch_is_refused() -> None:
+    spark = FakeSpark()
+    spark.answer = ("host-1", "/usr/bin/python3", "0.0.1", ())
+    with pytest.raises(PackagesDifferError, match=r"on the driver and 0\.0\.1 on host-1"):
+        check(spark)
+
+
+def test_on_one_machine_the_advice_is_to_name_the_interpreter() -> None:
+    spark = FakeSpark(master="local[4]")
+    spark.answer = ("here", "/usr/bin/python3", None, ())
+    with pytest.raises(PackagesDifferError, match=r"os\.environ\['PYSPARK_PYTHON'\] = sys\.executable"):
+        check(spark)
+
+
+def test_another_python_is_told_as_such() -> None:
+    text = (
+        "Traceback (most recent call last):\n  File 'worker.py'\npyspark.errors.exceptions.base.PySparkRuntimeError: "
+        "[PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.9 than that in driver: 3.11, PySpark "
+        "cannot run with different minor versions.\n"
+    )
+    error = as_packages_error(RuntimeError(text), is_local=False)
+    assert "another Python than the driver: Python in worker has different version: 3.9" in str(error)
+    missing = RuntimeError('java.io.IOException: Cannot run program "./environment/bin/python": error=2, No such file')
+    assert './environment/bin/python": error=2' in str(as_packages_error(missing, is_local=False))
+    assert as_packages_error(RuntimeError("anything else"), is_local=False) is None
+
+
+def test_packages_that_are_asked_for_are_those_that_workers_import() -> None:
+    requirements = importlib.metadata.requires("asyncsearch") or []
+    required = {re.split(r"[^\w-]", text)[0] for text in requirements if "extra ==" not in text}
+    assert set(PACKAGES.values()) == required - {"cryptography", "sortedcontainers"}  # for the driver alone
+
+
+def settings_of(**settings: str) -> Callable[[str], str]:
+    return lambda key: settings.get(key.replace(".", "_"), "")
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({}, ("this-machine", "0.0.0.0")),
+        ({"spark_driver_host": "10.0.0.5"}, ("10.0.0.5", "0.0.0.0")),
+        ({"spark_driver_host": "10.0.0.5", "spark_driver_bindAddress": "10.0.0.6"}, ("10.0.0.5", "10.0.0.6")),
+        ({"spark_driver_host": "0.0.0.0", "spark_driver_bindAddress": "0.0.0.0"}, ("this-machine", "0.0.0.0")),
+        ({"spark_asyncsearch_driver_host": "gateway", "spark_driver_host": "10.0.0.5"}, ("gateway", "0.0.0.0")),
+        ({"spark_driver_host": "localhost"}, ("localhost", "127.0.0.1")),
+        ({"spark_driver_host": "fe80::1"}, ("[fe80::1]", "[::]")),
+    ],
+)
+def test_wildcard_is_never_advertised(settings: dict[str, str], expected: tuple[str, str]) -> None:
+    assert addresses(settings_of(**settings), False, lambda: "this-machine") == expected
+
+
+def test_local_workers_reach_the_driver_over_loopback() -> None:
+    assert addresses(settings_of(spark_driver_host="10.0.0.5"), True) == ("127.0.0.1", "127.0.0.1")
+
+
+def test_tags_have_no_commas_and_differ() -> None:
+    assert "," not in new_tag("a,b")
+    assert new_tag("a") != new_tag("a")

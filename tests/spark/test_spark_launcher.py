@@ -1,0 +1,295 @@
+"""Workers as Spark tasks on a real session: what they get, how their end is told, and that nothing is left behind."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from asyncsearch.ids import WorkerId
+from asyncsearch.launch import choose
+from asyncsearch.launch.call import Agent
+from asyncsearch.launch.spark.launcher import SparkLauncher
+from asyncsearch.launch.spark.task import RUN_AGAIN, Mode
+from asyncsearch.worker.config import WorkerConfig
+from tests.launch.tools import TOKEN, Ends, Line, config_for
+from tests.spark.cluster import spark_session
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
+
+W0, W1 = WorkerId(0), WorkerId(1)
+
+
+@pytest.fixture(scope="module")
+def session() -> Iterator[Any]:
+    with spark_session("local[2]") as made:
+        yield made
+
+
+@pytest.fixture
+def ends() -> Ends:
+    return Ends()
+
+
+@pytest.fixture
+def spark(session: Any, ends: Ends, tmp_path: Path) -> Iterator[Any]:
+    """Start launchers of agents; after the test, no job of theirs may be active."""
+    launchers: list[SparkLauncher] = []
+
+    def started(agent: Agent, **options: Any) -> SparkLauncher:
+        launcher = SparkLauncher(agent=agent, **{"study": "digits", **options})
+        launchers.append(launcher)
+        launcher.check(2)
+        launcher.start(lambda worker, epoch: config_for(tmp_path), ends)
+        return launcher
+
+    yield started
+    for launcher in launchers:
+        launcher.stop(0.0)
+    assert session.sparkContext.statusTracker().getActiveJobsIds() == []
+
+
+def endless(*lines: str) -> Agent:
+    """Return an agent that says its process id on the line of its worker and does not end."""
+
+    def agent(config: Any) -> str:
+        import os
+        import signal
+
+        os.write(os.open(lines[config.worker], os.O_WRONLY), str(os.getpid()).encode())
+        while True:
+            signal.pause()
+
+    return agent
+
+
+def test_active_session_is_joined_and_not_stopped(session: Any) -> None:
+    launcher = choose("auto")
+    assert launcher.name == "spark"
+    preflight = launcher.check(None)
+    assert (preflight.parallelism, preflight.host, preflight.bind) == (2, "127.0.0.1", "127.0.0.1")
+    launcher.stop(0.0)
+    assert session.sparkContext.parallelize([1, 2]).sum() == 3
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+def test_agent_runs_in_the_main_thread_of_a_task_and_its_last_words_are_told(
+    spark: Any, ends: Ends, mode: Mode
+) -> None:
+    def agent(config: Any) -> str:
+        import threading
+
+        from pyspark import BarrierTaskContext, TaskContext
+
+        is_barrier = isinstance(TaskContext.get(), BarrierTaskContext)
+        return f"{threading.current_thread().name} {is_barrier} {config.endpoint.token}"
+
+    spark(agent, mode=mode).launch(W0, 3)
+    assert ends.next() == (0, 3, f"MainThread {mode is Mode.INDEPENDENT} {TOKEN}")
+
+
+def test_job_says_in_sparks_pages_what_it_is(spark: Any, ends: Ends, session: Any, tmp_path: Path) -> None:
+    line = Line(tmp_path / "line")
+    spark(endless(line.path)).launch(W0, 1)
+    line.hear()
+    [job] = session.sparkContext.statusTracker().getActiveJobsIds()
+    data = session.sparkContext._jsc.sc().statusStore().job(job)
+    assert data.description().get() == "asyncsearch: digits worker-0 epoch 1"
+    assert "asyncsearch-digits-" in data.jobTags().mkString(" ")
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+def test_exception_is_told_and_not_tried_again(spark: Any, ends: Ends, mode: Mode) -> None:
+    def agent(config: Any) -> str:
+        raise OSError("no route to the driver")
+
+    spark(agent, mode=mode).launch(W0, 1)
+    first, *rest = ends.reason().splitlines()
+    assert first == "its task failed: OSError: no route to the driver"
+    assert any("Traceback" in line for line in rest)
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+def test_crash_of_the_python_worker_is_told(spark: Any, ends: Ends, mode: Mode) -> None:
+    def agent(config: Any) -> str:
+        import os
+
+        os._exit(3)
+
+    spark(agent, mode=mode).launch(W0, 1)
+    assert ends.reason() == "its Python worker process crashed or was killed"
+
+
+def test_two_workers_run_at_once_and_kill_ends_one(spark: Any, ends: Ends, session: Any, tmp_path: Path) -> None:
+    lines = [Line(tmp_path / "0"), Line(tmp_path / "1")]
+    launcher = spark(endless(*(line.path for line in lines)))
+    launcher._config_for = lambda worker, epoch: config_of(tmp_path, worker)
+    launcher.launch(W0, 1)
+    launcher.launch(W1, 1)
+    for line in lines:
+        line.hear()
+    launcher.kill(W0, 7)
+    launcher.kill(W0, 1)
+    assert ends.next() == (0, 1, "it was ended by the driver")
+    lines[0].await_end()
+    assert ends.is_empty
+    assert len(session.sparkContext.statusTracker().getActiveJobsIds()) == 1
+
+
+def config_of(folder: Path, worker: WorkerId) -> WorkerConfig:
+    import msgspec
+
+    return msgspec.structs.replace(config_for(folder), worker=worker)
+
+
+def test_worker_without_a_slot_says_so_and_is_given_up(
+    spark: Any, ends: Ends, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("asyncsearch.launch.spark.supervisor.WAIT_SAID_AFTER_S", 0.5)
+    lines = [Line(tmp_path / "0"), Line(tmp_path / "1")]
+    launcher = spark(endless(*(line.path for line in lines)), start_timeout_s=2.0)
+    launcher._config_for = lambda worker, epoch: config_of(tmp_path, worker)
+    launcher.launch(W0, 1)
+    launcher.launch(W1, 1)
+    for line in lines:
+        line.hear()
+    launcher.launch(WorkerId(2), 1)
+    assert ends.next() == (2, 1, "it found no free task slot within 2 s")
+    assert [record.getMessage() for record in caplog.records] == [
+        "worker-2 epoch 1 waits for a free task slot: other jobs hold them, or executors are missing."
+    ]
+    assert ends.is_empty
+
+
+def test_stop_waits_for_those_that_end_by_themselves(spark: Any, ends: Ends, tmp_path: Path) -> None:
+    line = Line(tmp_path / "line")
+    path = line.path
+
+    def agent(config: Any) -> str:
+        with open(path, "w") as words:
+            words.write("here")
+        return "dismissed"
+
+    launcher = spark(agent)
+    launcher.launch(W0, 1)
+    line.hear()
+    launcher.stop(100.0)
+    assert ends.reason() == "dismissed"
+
+
+def test_stop_cancels_its_own_jobs_and_no_other(spark: Any, ends: Ends, session: Any, tmp_path: Path) -> None:
+    line, other = Line(tmp_path / "line"), Line(tmp_path / "other")
+    path = other.path
+    results: list[Any] = []
+
+    def foreign(rows: Any) -> list[int]:
+        with open(path, "w") as words:
+            words.write("here")
+        with open(path + ".go") as go:
+            return [len(go.read())]
+
+    os.mkfifo(path + ".go")
+    context = session.sparkContext
+    job = threading.Thread(
+        target=lambda: results.append(context.parallelize([0], 1).mapPartitions(foreign).collect()), daemon=True
+    )
+    launcher = spark(endless(line.path))
+    launcher.launch(W0, 1)
+    line.hear()
+    job.start()
+    other.hear()
+    launcher.stop(0.0)
+    assert ends.reason() == "it did not end in time"
+    assert len(context.statusTracker().getActiveJobsIds()) == 1
+    with open(path + ".go", "w") as go:
+        go.write("three")
+    job.join()
+    assert results == [[5]]
+
+
+def test_launcher_can_be_used_for_a_second_run(spark: Any, ends: Ends, tmp_path: Path) -> None:
+    launcher = spark(lambda config: "one")
+    launcher.launch(W0, 1)
+    assert ends.reason() == "one"
+    launcher.stop(10.0)
+    launcher.check(1)
+    launcher.start(lambda worker, epoch: config_for(tmp_path), ends)
+    launcher.launch(W0, 2)
+    assert ends.next() == (0, 2, "one")
+
+
+def test_worker_process_that_is_used_again_is_as_it_was(spark: Any, ends: Ends) -> None:
+    def agent(config: Any) -> str:
+        import os
+        import signal
+
+        return repr((sorted(os.environ.items()), os.getcwd(), signal.getsignal(signal.SIGTERM), os.getpid()))
+
+    launcher = spark(agent)
+    launcher.launch(W0, 1)
+    first = ends.reason()
+    launcher.launch(W0, 2)
+    assert ends.reason() == first
+
+
+def test_plain_task_that_spark_runs_again_ends_at_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    import pyspark
+
+    from asyncsearch.launch.spark.task import task
+
+    class Second:
+        @staticmethod
+        def get() -> Second:
+            return Second()
+
+        def attemptNumber(self) -> int:
+            return 1
+
+        def resources(self) -> dict[str, Any]:
+            return {}
+
+    monkeypatch.setattr(pyspark, "TaskContext", Second)
+
+    def agent(config: WorkerConfig) -> str:
+        raise AssertionError("it runs twice")
+
+    assert task(agent, config_for(tmp_path), Mode.PLAIN)([0]) == [RUN_AGAIN]
+
+
+def test_devices_that_spark_gives_a_task_reach_the_agent(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    import pyspark
+
+    from asyncsearch.launch.spark.task import task
+
+    class Gpu:
+        addresses = ["1", "3"]  # noqa: RUF012
+
+    class WithGpu:
+        @staticmethod
+        def get() -> WithGpu:
+            return WithGpu()
+
+        def attemptNumber(self) -> int:
+            return 0
+
+        def resources(self) -> dict[str, Any]:
+            return {"gpu": Gpu}
+
+    monkeypatch.setattr(pyspark, "TaskContext", WithGpu)
+    assert task(lambda config: repr(config.gpus), config_for(tmp_path), Mode.INDEPENDENT)([0]) == ["('1', '3')"]
+
+
+def test_task_pickles_little(tmp_path: Path) -> None:
+    from pyspark import cloudpickle
+
+    from asyncsearch.launch.call import run_agent
+    from asyncsearch.launch.spark.task import task
+
+    empty = len(cloudpickle.dumps(task(run_agent, config_for(tmp_path), Mode.INDEPENDENT)))
+    full = len(cloudpickle.dumps(task(run_agent, config_for(tmp_path, bytes(100_000)), Mode.INDEPENDENT)))
+    assert empty < 2_500
+    assert full - empty < 100_100
