@@ -35,7 +35,7 @@ SPACE = {
 
 
 def split_digits():
-    """Return 1,797 images of 8 x 8 pixels in three parts, always the same: to train on, to compare trials on, to test."""
+    """Return 1,797 images of 8 x 8 pixels in three parts, always the same: to train, to compare trials, to test."""
     images, labels = load_digits(return_X_y=True)
     rest, test, rest_y, test_y = train_test_split(images / 16, labels, test_size=360, stratify=labels, random_state=0)
     train, valid, train_y, valid_y = train_test_split(rest, rest_y, test_size=360, stratify=rest_y, random_state=0)
@@ -87,7 +87,8 @@ def start_spark():
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.appName("digits-search")
-    if "PYSPARK_GATEWAY_PORT" not in os.environ:  # set by spark-submit
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:  # spark-submit sets it
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else tasks run in the first python3 of PATH
         builder = builder.master("local[*]").config("spark.ui.showConsoleProgress", "false")
     return builder.getOrCreate()
 

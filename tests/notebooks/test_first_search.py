@@ -1,0 +1,139 @@
+"""The first notebook in a real kernel on a local Spark session, and a cell that is interrupted in the middle of a run."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark")
+pytest.importorskip("sklearn")
+nbformat = pytest.importorskip("nbformat")
+nbclient = pytest.importorskip("nbclient")
+
+NOTEBOOK = Path(__file__).resolve().parents[2] / "notebooks" / "01_first_search.ipynb"
+DEADLINE_S = 200.0
+LINE = re.compile(r"^trial-\d+  \d\d:\d\d:\d\d  epoch \d+: loss ", re.MULTILINE)
+
+pytestmark = [
+    pytest.mark.notebook,
+    pytest.mark.spark,
+    pytest.mark.slow,
+    pytest.mark.timeout(300),
+    # What starts and talks to the kernel is not ours.
+    pytest.mark.filterwarnings("default"),
+]
+
+
+def printed(notebook: Any) -> str:
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
+    return "".join(output.text for output in outputs if output.output_type == "stream" and output.name == "stdout")
+
+
+def shown(notebook: Any, kind: str) -> list[str]:
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
+    return [output.data[kind] for output in outputs if kind in output.get("data", {})]
+
+
+def test_notebook_runs_from_top_to_bottom(tmp_path: Path) -> None:
+    notebook = nbformat.read(NOTEBOOK, as_version=4)
+    place = {"metadata": {"path": str(tmp_path)}}
+    nbclient.NotebookClient(notebook, timeout=DEADLINE_S, kernel_name="python3", resources=place).execute()
+    tables = shown(notebook, "text/html")
+    assert len(tables) == 1, "one table, updated in place"
+    assert "12 trials" in tables[0]
+    assert LINE.search(printed(notebook)), "lines that trials printed on their workers"
+    assert float(re.findall(r"unseen digits: ([\d.]+)", printed(notebook))[0]) > 0.94
+    assert shown(notebook, "image/svg+xml")
+    assert (tmp_path / "studies" / "first-search" / "study.json").is_file()
+
+
+def test_saved_notebook_shows_the_table_and_the_lines_of_trials() -> None:
+    notebook = nbformat.read(NOTEBOOK, as_version=4)
+    assert any("12 trials" in table for table in shown(notebook, "text/html"))
+    assert LINE.search(printed(notebook))
+    assert not any(output.output_type == "error" for cell in notebook.cells for output in cell.get("outputs", []))
+
+
+class Kernel:
+    """A kernel, and what it says."""
+
+    def __init__(self, folder: Path) -> None:
+        from jupyter_client.manager import start_new_kernel
+
+        self.manager, self.client = start_new_kernel(kernel_name="python3", cwd=str(folder))
+
+    def begin(self, code: str) -> str:
+        return str(self.client.execute(code))
+
+    def await_output(self, words: str) -> None:
+        """Return when the running cell has shown these words."""
+        deadline = time.monotonic() + DEADLINE_S
+        while time.monotonic() < deadline:
+            content = self.client.get_iopub_msg(timeout=DEADLINE_S)["content"]
+            if words in content.get("text", "") or words in content.get("data", {}).get("text/html", ""):
+                return
+        raise AssertionError(f"{words!r} was never shown")
+
+    def end(self, request: str) -> dict[str, Any]:
+        """Return the answer to a request."""
+        while True:
+            reply = self.client.get_shell_msg(timeout=DEADLINE_S)
+            if reply["parent_header"]["msg_id"] == request:
+                content: dict[str, Any] = reply["content"]
+                return content
+
+    def value(self, expression: str) -> Any:
+        """Return what an expression gives in the kernel."""
+        request = self.client.execute("", user_expressions={"value": expression})
+        answer = self.end(str(request))["user_expressions"]["value"]
+        assert answer["status"] == "ok", answer
+        text = answer["data"]["text/plain"]
+        return ast.literal_eval(text)
+
+    def close(self) -> None:
+        self.client.stop_channels()
+        self.manager.shutdown_kernel(now=True)
+
+
+@pytest.fixture
+def kernel(tmp_path: Path) -> Iterator[Kernel]:
+    kernel = Kernel(tmp_path)
+    yield kernel
+    kernel.close()
+
+
+SETUP = f"""
+import os, time
+os.environ["PYSPARK_PYTHON"] = {sys.executable!r}
+from pyspark.sql import SparkSession
+from asyncsearch import Study, uniform
+spark = SparkSession.builder.master("local[2]").getOrCreate()
+
+def endless(trial):
+    while True:
+        time.sleep(0.02)
+        trial.report(loss=trial.params["x"])
+
+study = Study(endless, space={{"x": uniform(0, 1)}}, metric="loss", mode="min", store="study")
+"""
+
+
+def test_interrupting_the_cell_keeps_the_results_and_leaves_no_spark_job(kernel: Kernel) -> None:
+    assert kernel.end(kernel.begin(SETUP))["status"] == "ok"
+    request = kernel.begin("study.run(num_trials=2, parallelism=2)")
+    kernel.await_output("2 running")
+    kernel.await_output("best loss")
+    kernel.manager.interrupt_kernel()
+    answer = kernel.end(request)
+    assert (answer["status"], answer["ename"]) == ("error", "KeyboardInterrupt")
+    assert kernel.value("[trial.resource > 0 for trial in study.trials]") == [True, True]
+    assert kernel.value("[trial.state.value for trial in study.trials]") == ["WAITING", "WAITING"]
+    assert kernel.value("list(spark.sparkContext.statusTracker().getActiveJobsIds())") == []
+    assert kernel.value("spark.range(3).count()") == 3, "the session that it joined is still there"
