@@ -58,6 +58,11 @@ T = TypeVar("T")
 Worker = tuple[WorkerId, int]
 """One launch of a worker: its number and epoch."""
 
+_COMMIT_DELAY_S = 0.01
+"""How long records that decided nothing wait for others to be synced with: nothing but their acknowledgement waits for
+them, and a sync, with the change of threads and back, costs as much as handling several reports.
+"""
+
 
 class DriverSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What the driver, as opposed to the engine, is told. Times in seconds."""
@@ -113,6 +118,13 @@ class Driver:
         self._transport: Transport | None = None
         self._now = 0.0
         self._inbox: list[AnyEvent | _Said] = []
+        self._lines: list[bytes] = []
+        """Records that are not in the journal yet; what follows from them waits in the next two."""
+        self._said: dict[Worker, int] = {}
+        """Highest number of each worker's messages to acknowledge."""
+        self._todo: list[AnyAction] = []
+        self._commit_timer: asyncio.TimerHandle | None = None
+        self._is_commit_due = False
         self._liveness: Liveness[Worker] = Liveness(self.settings.lease_timeout_s)
         self._deadlines: Deadlines[Lease] = Deadlines()
         self._timer: asyncio.TimerHandle | None = None
@@ -140,6 +152,13 @@ class Driver:
     def lost(self, worker: WorkerId, epoch: int, reason: str) -> None:
         """Say that a launch of a worker has ended; of one that was dismissed nobody hears."""
         self.post(WorkerLost(worker, epoch, reason))
+
+    def hear(self, worker: WorkerId, epoch: int, number: int, message: WorkerMessage) -> None:
+        """Take a message of a worker that lives in this process."""
+        if isinstance(message, Hello):
+            self.loop.call_soon_threadsafe(self.attached, message, "this process")
+        else:
+            self.loop.call_soon_threadsafe(self.received, worker, epoch, number, message)
 
     def call(self, function: Callable[[StudyState], T]) -> T:
         """Return ``function(state)``, called in the driver's thread; it must be quick and keep nothing of the state."""
@@ -224,34 +243,49 @@ class Driver:
             self._changed()
 
     async def _process(self, batch: list[AnyEvent | _Said]) -> None:
-        lines: list[bytes] = []
-        todo: list[AnyAction] = []
-        said: dict[Worker, int] = {}
         for item in batch:
-            event = self._event_of(item, said)
+            event = self._event_of(item)
             if event is None or self._state.is_stale(event):
                 continue
             self._forget(event)
             now = self._time()
             actions = self._state.handle(event, now)
-            lines.append(self._journal.encode(event, actions, now))
-            todo.extend(actions)
+            self._lines.append(self._journal.encode(event, actions, now))
+            self._todo.extend(actions)
+        is_snapshot_due = self._journal.last >= self._snapshot_at
+        if self._todo or not self._lines or self._is_commit_due or is_snapshot_due:
+            await self._commit()
+        elif self._commit_timer is None:
+            self._commit_timer = self.loop.call_later(_COMMIT_DELAY_S, self._commit_soon)
+        self._arm()
+        if is_snapshot_due:
+            await self._snapshot()
+        self._changed()
+
+    async def _commit(self) -> None:
+        """Make the records durable, and then do what follows from them."""
+        lines, said, todo = self._lines, self._said, self._todo
+        self._lines, self._said, self._todo, self._is_commit_due = [], {}, [], False
+        if self._commit_timer is not None:
+            self._commit_timer.cancel()
+            self._commit_timer = None
         if lines:
             await self.loop.run_in_executor(self._disk, self._journal.append, b"".join(lines))
         for (worker, epoch), number in said.items():
             self._require_transport().acknowledge(worker, epoch, number)
         for action in todo:
             self._carry_out(action)
-        self._arm()
-        if self._journal.last >= self._snapshot_at:
-            await self._snapshot()
-        self._changed()
 
-    def _event_of(self, item: AnyEvent | _Said, said: dict[Worker, int]) -> AnyEvent | None:
+    def _commit_soon(self) -> None:
+        self._commit_timer = None
+        self._is_commit_due = True
+        self._wake.set()
+
+    def _event_of(self, item: AnyEvent | _Said) -> AnyEvent | None:
         """Return the event in an item of the inbox; log lines are no events, and stale leases are refused."""
         if not isinstance(item, _Said):
             return item
-        said[item.worker, item.epoch] = item.number
+        self._said[item.worker, item.epoch] = item.number
         message = item.message
         if isinstance(message, Hello | Heartbeat):
             return None
@@ -319,11 +353,15 @@ class Driver:
             _log.warning("Checkpoint %s could not be deleted: %s. The next run sweeps it.", action.checkpoint, error)
 
     def _arm(self) -> None:
-        """Set one timer to the earliest thing that is due."""
+        """Let the timer fire no later than the earliest thing is due; one that fires too early sets itself anew."""
         due = [when for when in (self._liveness.next_deadline(), self._deadlines.next_deadline()) if when is not None]
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = self.loop.call_later(max(0.0, min(due) - self._time()), self._on_timer) if due else None
+        if not due:
+            return
+        when = self.loop.time() + max(0.0, min(due) - self._time())
+        if self._timer is None or when < self._timer.when():
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = self.loop.call_at(when, self._on_timer)
 
     def _on_timer(self) -> None:
         now = self._time()
@@ -346,11 +384,12 @@ class Driver:
         await self.loop.run_in_executor(self._files, save_snapshot, self._store, data, self._journal.last)
 
     async def _shut_down(self) -> None:
+        self._pump_task.cancel()
+        if self.failure is None:
+            self._is_commit_due = True
+            await self._process(self._inbox)
         if self._timer is not None:
             self._timer.cancel()
-        self._pump_task.cancel()
-        if self._inbox and self.failure is None:
-            await self._process(self._inbox)
         self.logs.flush()
         if self.failure is None:
             await self._snapshot()
