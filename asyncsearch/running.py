@@ -1,7 +1,7 @@
 """One run of a search: driver, server, launcher and display put together, and taken apart again whatever happens.
 
-The calling thread only shows things and waits, so that Ctrl-C reaches it at once; all clean-up is done by other threads
-while it waits, so that a second Ctrl-C cannot skip it.
+The calling thread only shows things and waits, so that Ctrl-C reaches it at once. It holds no lock that another thread
+needs, and all that must not be skipped is done by other threads while it waits, so that no Ctrl-C can break anything.
 """
 
 from __future__ import annotations
@@ -9,13 +9,15 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import msgspec
 
 from asyncsearch._version import __version__
 from asyncsearch.actions import EndRun
+from asyncsearch.driver.bell import Bell
 from asyncsearch.driver.journal import Journal
 from asyncsearch.driver.loop import Driver, DriverSettings
 from asyncsearch.engine.state import StudyState
@@ -23,6 +25,7 @@ from asyncsearch.errors import InternalError
 from asyncsearch.events import DriverStarted, RunRequested, StopRequested
 from asyncsearch.ids import WorkerId
 from asyncsearch.launch.base import Launcher, Preflight
+from asyncsearch.launch.inline import InlineLauncher
 from asyncsearch.report.status import StudyStatus, status_of
 from asyncsearch.rpc.messages import Endpoint, LogLine
 from asyncsearch.store.base import Store
@@ -31,6 +34,7 @@ from asyncsearch.worker.config import WorkerConfig
 if TYPE_CHECKING:
     from asyncsearch.rpc.server import SearchServer
 
+T = TypeVar("T")
 _REFRESH_S = 0.5
 _INTERRUPT_GRACE_S = 20.0
 _STOP_GRACE_S = 15.0
@@ -43,7 +47,7 @@ class Watcher(Protocol):
         """Show how the study stands."""
         ...
 
-    def log_lines(self, lines: list[tuple[str, LogLine]]) -> None:
+    def log_lines(self, lines: Sequence[tuple[str, LogLine]]) -> None:
         """Show lines that trials printed."""
         ...
 
@@ -73,27 +77,47 @@ def run_search(search: Search, watcher: Watcher) -> EndRun:
         KeyboardInterrupt: the calling thread was interrupted; the results are kept and nothing runs any more.
         Exception: what broke the driver, such as a ``StoreError``.
     """
-    run = _Run(search)
-    is_interrupted = False
+    presses = _Presses()
+    run = _elsewhere(lambda: _Run(search), presses)
     try:
-        is_interrupted = _watch(run, watcher)
+        if isinstance(search.launcher, InlineLauncher):
+            _work_inline(run, search.launcher, watcher, presses)
+        else:
+            _watch(run, watcher, presses)
     finally:
-        _uninterrupted(run.finish)
-    _show(run, watcher, search.state)
+        _elsewhere(run.finish, presses)
+    _show_lines(run, watcher)
+    watcher.update(run.status(search.state))
     if run.driver.failure is not None:
         raise run.driver.failure
-    if is_interrupted:
+    if presses.count:
         raise KeyboardInterrupt
     if run.driver.outcome is None:
         raise InternalError("The run ended without an outcome. Please report this with the study's journal.")
     return run.driver.outcome
 
 
+class _Presses:
+    """How often Ctrl-C was pressed, and how often the driver was told."""
+
+    def __init__(self) -> None:
+        self.count = self.told = 0
+
+    def tell(self, driver: Driver) -> None:
+        """Ask the search to stop at the first press; at the second one, wait for workers no longer."""
+        while self.told < self.count:
+            self.told += 1
+            driver.post(StopRequested("it was interrupted"))
+            driver.give_up_after(_INTERRUPT_GRACE_S if self.told == 1 else 0.0)
+
+
 class _Run:
     """The parts of one run."""
 
     def __init__(self, search: Search) -> None:
-        self.changed = threading.Event()
+        self.news, self.over = Bell(), Bell()
+        self.statuses: deque[StudyStatus] = deque(maxlen=1)
+        """The newest status that was asked for, for the calling thread to show."""
         self._search = search
         self._started_s = time.monotonic()
         self._server: SearchServer | None = None
@@ -104,7 +128,7 @@ class _Run:
             Journal(search.store, search.state.config.study, search.last_record),
             launch=launcher.launch,
             kill=launcher.kill,
-            changed=self.changed.set,
+            changed=self._on_change,
             settings=search.settings,
         )
         try:
@@ -115,14 +139,17 @@ class _Run:
 
     def _begin(self) -> None:
         search = self._search
-        endpoint = self._serve(search.preflight)
+        endpoint = self._connect(search.launcher, search.preflight)
         search.launcher.start(lambda worker, epoch: search.worker_config(worker, epoch, endpoint), self.driver.lost)
         self.driver.post(DriverStarted(__version__))
         self.driver.post(RunRequested(search.num_trials, search.preflight.parallelism))
         if search.timeout_s is not None:
             self.driver.stop_after(search.timeout_s, f"its timeout of {search.timeout_s:g} s has passed")
 
-    def _serve(self, preflight: Preflight) -> Endpoint:
+    def _connect(self, launcher: Launcher, preflight: Preflight) -> Endpoint | None:
+        if isinstance(launcher, InlineLauncher):
+            self.driver.connect(launcher)
+            return None
         from asyncsearch.rpc.auth import make_identity
         from asyncsearch.rpc.server import SearchServer
 
@@ -132,6 +159,22 @@ class _Run:
         self._server = server
         self.driver.connect(server)
         return identity.endpoint(f"{preflight.host}:{port}")
+
+    def _on_change(self) -> None:
+        self.news.ring()
+        if self.driver.ended.is_set():
+            self.over.ring()
+            if isinstance(self._search.launcher, InlineLauncher):
+                self._search.launcher.wake()
+
+    def ask_status(self) -> None:
+        """Have the driver put a status into ``statuses`` and ring."""
+
+        def answer() -> None:
+            self.statuses.append(self.status(self._search.state))
+            self.news.ring()
+
+        self.driver.loop.call_soon_threadsafe(answer)
 
     def status(self, state: StudyState) -> StudyStatus:
         """Return how the study stands."""
@@ -148,57 +191,79 @@ class _Run:
         if self._server is not None:
             asyncio.run_coroutine_threadsafe(self._server.stop(), self.driver.loop).result()
         self.driver.close()
+        self.news.close()
+        self.over.close()
 
 
-def _watch(run: _Run, watcher: Watcher) -> bool:
-    """Show the run until it ends; return whether it was interrupted.
-
-    The first interrupt asks the search to stop, the second one does not wait for workers any more.
-    """
-    pressed = answered = 0
+def _watch(run: _Run, watcher: Watcher, presses: _Presses) -> None:
+    """Show the run until it ends."""
     while not run.driver.ended.is_set():
         try:
-            if answered < pressed:
-                answered += 1
-                run.driver.post(StopRequested("it was interrupted"))
-                run.driver.give_up_after(_INTERRUPT_GRACE_S if answered == 1 else 0.0)
-            run.changed.wait()
-            run.changed.clear()
-            _show(run, watcher, None)
-            run.driver.ended.wait(_REFRESH_S)
+            presses.tell(run.driver)
+            run.news.wait()
+            run.news.answer()
+            _show(run, watcher)
+            run.over.wait(_REFRESH_S)
         except KeyboardInterrupt:
-            pressed += 1
-            run.changed.set()
-    return pressed > 0
+            presses.count += 1
 
 
-def _show(run: _Run, watcher: Watcher, state: StudyState | None) -> None:
+def _work_inline(run: _Run, launcher: InlineLauncher, watcher: Watcher, presses: _Presses) -> None:
+    """Train in this thread until the run ends, and show it between reports."""
+    shown_s = 0.0
+
+    def tick() -> None:
+        nonlocal shown_s
+        if time.monotonic() - shown_s >= _REFRESH_S:
+            shown_s = time.monotonic()
+            _show(run, watcher)
+
+    while not run.driver.ended.is_set():
+        try:
+            presses.tell(run.driver)
+            launcher.run_in_main(run.driver.hear, run.driver.ended.is_set, tick)
+        except KeyboardInterrupt:
+            presses.count += 1
+
+
+def _show(run: _Run, watcher: Watcher) -> None:
+    """Show the status that came, and ask for the next one."""
+    _show_lines(run, watcher)
+    if run.statuses:
+        watcher.update(run.statuses.pop())
+    else:
+        run.ask_status()
+
+
+def _show_lines(run: _Run, watcher: Watcher) -> None:
     lines = []
     while run.driver.logs.shown:
         lines.append(run.driver.logs.shown.popleft())
     if lines:
         watcher.log_lines(lines)
-    watcher.update(run.driver.call(run.status) if state is None else run.status(state))
 
 
-def _uninterrupted(function: Callable[[], None]) -> None:
-    """Call a function in another thread and wait for it, whatever interrupts the wait."""
-    done = threading.Event()
+def _elsewhere(function: Callable[[], T], presses: _Presses) -> T:
+    """Call a function in another thread and wait for it; interrupts are counted meanwhile."""
+    done = Bell()
+    results: list[T] = []
     errors: list[BaseException] = []
 
     def call() -> None:
         try:
-            function()
+            results.append(function())
         except BaseException as error:
             errors.append(error)
         finally:
-            done.set()
+            done.ring()
 
-    threading.Thread(target=call, name="asyncsearch-finish", daemon=True).start()
-    while not done.is_set():
+    threading.Thread(target=call, name="asyncsearch-run", daemon=True).start()
+    while not done.has_rung:
         try:
             done.wait()
         except KeyboardInterrupt:
-            continue
+            presses.count += 1
+    done.close()
     if errors:
         raise errors[0]
+    return results[0]
