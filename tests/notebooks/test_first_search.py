@@ -1,4 +1,4 @@
-"""The first notebook in a real kernel on a local Spark session, and a cell that is interrupted in the middle of a run."""
+"""The first notebook in a real kernel on a local Spark session, and a cell that is interrupted in mid-run."""
 
 from __future__ import annotations
 
