@@ -17,7 +17,7 @@ step() {
 step "format" "$PYTHON" -m ruff format --check --quiet .
 step "lint" "$PYTHON" -m ruff check --quiet .
 step "types" "$PYTHON" -m mypy
-step "floors" "$PYTHON" -c 'from importlinter.cli import lint_imports_command as main; main()' --no-logo
+step "floors" "$PYTHON" -c 'from importlinter.cli import lint_imports_command as main; main()' --no-logo --no-cache
 step "stubs" "$PYTHON" scripts/gen_proto.py --check
 if [ -n "$failed" ]; then
     printf 'check: failed before the tests: %s\n' "${failed#, }" >&2

@@ -16,7 +16,7 @@ from asyncsearch.trial import Params
 
 
 class SearcherState(abc.ABC):
-    """The living half of a searcher, owned by one study: ``propose`` and ``length`` ask, the other methods state facts."""
+    """The living half of a searcher, owned by one study: ``propose`` and ``length`` ask, the others state facts."""
 
     @abc.abstractmethod
     def propose(self, number: int) -> Params | None:

@@ -1,0 +1,107 @@
+"""Whole searches on Spark: on a local session, and on a cluster of which an executor is killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from asyncsearch import ASHA, Study
+from asyncsearch.driver.opening import read_records
+from asyncsearch.events import WorkerLost
+from asyncsearch.trial import TrialState
+from tests.spark.cluster import StandaloneCluster, spark_session
+from tests.system.tools import Gate, Running, make_study, make_trainable, require_gone
+
+pytestmark = pytest.mark.spark
+KEPT = {TrialState.PAUSED, TrialState.COMPLETED}
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Gate:
+    return Gate(tmp_path).make()
+
+
+def executor_of(pid: int) -> int:
+    """Return the executor's JVM above a process."""
+    return next(p.pid for p in psutil.Process(pid).parents() if "CoarseGrainedExecutorBackend" in " ".join(p.cmdline()))
+
+
+def require_whole(study: Study) -> None:
+    assert [trial.params["x"] for trial in study.trials] == list(range(1, 10))
+    assert {trial.state for trial in study.trials} <= KEPT
+    assert study.best_trial.params == {"x": 1}
+    assert study.best_trial.resource == 9
+
+
+def test_a_killed_executor_costs_what_it_trained_since_its_checkpoint_and_nothing_else(
+    gate: Gate, tmp_path: Path
+) -> None:
+    with StandaloneCluster(tmp_path) as cluster, spark_session(cluster.url) as session:
+        study = make_study(make_trainable(gate), tmp_path / "study", backend="spark")
+        running = Running(study)
+        runner, agent = gate.pids()
+        os.kill(executor_of(agent), signal.SIGKILL)
+        require_whole(running.wait())
+        require_gone([runner, agent])
+        losses = [r.event for r in read_records(study.store) if isinstance(r.event, WorkerLost)]
+        assert len(losses) == 1
+        assert study.trials[0].trained <= 9 + 1
+        assert sum(trial.losses for trial in study.trials) == 1
+        assert session.sparkContext.statusTracker().getActiveJobsIds() == []
+
+
+def test_a_search_on_a_session_that_is_there_leaves_it_there_and_no_job(tmp_path: Path) -> None:
+    with spark_session("local[2]") as session:
+        study = make_study(quick, tmp_path / "study", backend="auto", scheduler=ASHA(max_resource=9))
+        study.run(parallelism=2, display="none")
+        require_whole(study)
+        assert session.sparkContext.statusTracker().getActiveJobsIds() == []
+        assert session.sparkContext.parallelize([1, 2], 2).sum() == 3
+        hosts = {r.event for r in read_records(study.store) if type(r.event).__name__ == "WorkerAttached"}
+        assert len(hosts) == 2
+
+
+def quick(trial: Any) -> None:
+    units: list[int] = []
+
+    def load(path: Path) -> None:
+        units.extend(map(int, path.read_text().split()))
+
+    for unit in trial.epochs(save=lambda path: path.write_text(" ".join(map(str, units))), load=load):
+        units.append(unit)
+        assert units == list(range(1, unit + 1))
+        trial.report(loss=trial.params["x"] / unit)
+
+
+@pytest.mark.parametrize("script", ["digits_search.py", "digits_torch.py"])
+def test_the_digits_scripts_run_under_spark_submit_on_a_standalone_cluster(script: str, tmp_path: Path) -> None:
+    if script == "digits_torch.py":
+        pytest.importorskip("torch")
+    import subprocess
+
+    from tests.spark.cluster import spark_home
+
+    root = Path(__file__).parents[2]
+    with StandaloneCluster(tmp_path) as cluster:
+        command = [
+            str(spark_home() / "bin" / "spark-submit"), "--master", cluster.url,
+            "--conf", "spark.ui.enabled=false", "--conf", "spark.log.level=ERROR", "--driver-memory", "512m",
+            "--executor-memory", "512m", str(root / "scripts" / script),
+            "--trials", "9", "--store", str(tmp_path / "study"),
+        ]  # fmt: skip
+        environment = os.environ | {
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "PYSPARK_PYTHON": sys.executable,
+            "SPARK_HOME": str(spark_home()),
+        }
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=500, check=False)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    assert "trial-" in done.stdout
+    study = Study.open(tmp_path / "study")
+    assert len(study.trials) == 9
