@@ -3,7 +3,7 @@
 A load generator (``load_streams.py``: its own process, TLS, token, the real contract) attaches to a real driver with a
 ``LocalStore`` journal. Figures: ``reports_per_s`` that the journal holds for each second of the load; ``reports_lost``,
 messages that were acknowledged and are not in the journal, or are in it twice; ``server_growth_mb``, what the driver's
-memory grew by from after the warm-up to the end; ``ack_p50_ms`` and ``ack_p99_ms`` from a report to its
+memory grew by from after the warm-up to the end of the load; ``ack_p50_ms`` and ``ack_p99_ms`` from a report to its
 acknowledgement, which nobody waits for, so it waits up to a second for others to go with; ``server_cpu_percent`` of one
 core. The baseline is a bare gRPC server under the same load that acknowledges everything at once and keeps nothing.
 
@@ -73,15 +73,21 @@ class Load:
         def sample() -> None:
             samples.append((time.monotonic(), time.process_time(), me.memory_info().rss))
 
-        timer = threading.Timer(2.0 + self.streams / 200 + min(WARM_S, self.seconds / 2), sample)
-        timer.start()
+        def sample_twice() -> None:
+            warm_s = min(WARM_S, self.seconds / 2)
+            time.sleep(2.0 + self.streams / 200 + warm_s)  # the load generator attaches for about so long
+            sample()
+            time.sleep(max(0.5, self.seconds - warm_s - 1.0))
+            sample()
+
+        sampler = threading.Thread(target=sample_twice)
+        sampler.start()
         process.stdin.write(msgspec.json.encode(endpoint))
         process.stdin.close()
         # The last line comes when everything is acknowledged.
         assert process.stdout is not None
         said = json.loads(process.stdout.read())
-        timer.join()
-        sample()
+        sampler.join()
         (began_s, began_cpu_s, began_bytes), (ended_s, ended_cpu_s, ended_bytes) = samples
         return Measured(
             **said,
