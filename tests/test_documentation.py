@@ -1,0 +1,58 @@
+"""The code in README and docs runs as it stands there, each page in one process from top to bottom, in an empty folder.
+
+A block that cannot run by itself is marked in its first line: ```python fragment.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+BLOCK = re.compile(r"^```python(?P<mark>[^\n]*)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def blocks(page: Path, *, fragments: bool) -> list[str]:
+    found = BLOCK.finditer(page.read_text(encoding="utf-8"))
+    return [match["code"] for match in found if (match["mark"].strip() == "fragment") == fragments]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, fragments=False)], ids=lambda page: page.name)
+def test_code_runs_as_it_stands_in_the_page(page: Path, tmp_path: Path) -> None:
+    if "sklearn" in page.read_text(encoding="utf-8"):
+        pytest.importorskip("sklearn")
+    script = tmp_path / "page.py"
+    script.write_text("\n".join(blocks(page, fragments=False)), encoding="utf-8")
+    command = [sys.executable, str(script)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=110)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_fragments_are_python(page: Path) -> None:
+    for code in blocks(page, fragments=True):
+        ast.parse(code)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_command_that_a_page_names_exists(page: Path) -> None:
+    from asyncsearch.cli import _parser
+
+    known = _parser().format_help()
+    text = page.read_text(encoding="utf-8")
+    code = "\n".join(part.strip("`") for part in re.findall(r"```bash.*?```|`[^`\n]+`", text, flags=re.DOTALL))
+    for command in re.findall(r"^asyncsearch ([a-z]+)", code, flags=re.MULTILINE):
+        assert re.search(rf"^    {command} ", known, flags=re.MULTILINE), command
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_lines_are_not_much_longer_than_the_code_is_allowed_to_be(page: Path) -> None:
+    lines = page.read_text(encoding="utf-8").splitlines()
+    assert [line for line in lines if len(line) > 140 and not line.startswith("|")] == []
