@@ -1,7 +1,7 @@
 """What people see while a search runs: a live table in a notebook, quiet lines elsewhere.
 
 Rule: called from the main thread only, so that a notebook puts everything into the cell that runs.
-No carriage returns, no escape sequences, no widgets: the output is the same in JupyterLab, VS Code, papermill, a
+No widgets; and but for a terminal no escape sequences, so the output is the same in JupyterLab, VS Code, papermill, a
 spark-submit log and a pipe.
 """
 
@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import abc
 import logging
+import os
+import shutil
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -69,6 +71,8 @@ def open_display(kind: str = "auto", *, logs: bool = False) -> Display:
         return Quiet()
     if ipython is not None and kind in ("auto", "notebook"):
         return Notebook(ipython.display.display, logs=logs)
+    if kind == "auto" and sys.stdout is not None and sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb":
+        return Terminal(logs=logs)
     return Plain(logs=logs)
 
 
@@ -117,6 +121,48 @@ class Plain(Display):
         if self._status is not None:
             say(table(self._status))
         self._status = None
+
+
+class Terminal(Display):
+    """Keeps the table at the bottom of a terminal, drawn anew in place; the lines of trials scroll by above it."""
+
+    def __init__(
+        self,
+        *,
+        logs: bool,
+        size: Callable[[], os.terminal_size] = shutil.get_terminal_size,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Fit the table into a terminal of ``size()``, so that what was drawn can be drawn over."""
+        self._size = size
+        self._lines = LinePrinter(clock) if logs else None
+        self._status: StudyStatus | None = None
+        self._height = 0
+
+    def update(self, status: StudyStatus) -> None:
+        self._status = status
+        if status.trials:
+            self._redraw("")
+
+    def log_lines(self, lines: Sequence[tuple[str, LogLine]]) -> None:
+        if self._lines is not None:
+            self._redraw("\n".join(self._lines.chosen(lines, self._status.store if self._status is not None else "")))
+
+    def close(self) -> None:
+        if self._status is not None:
+            say(f"{self._up()}{table(self._status)}")
+        self._status, self._height = None, 0
+
+    def _redraw(self, above: str) -> None:
+        width, height = self._size()
+        status = table(self._status) if self._status is not None and self._status.trials else ""
+        rows = [row[: width - 1] for row in status.splitlines()][: height - 1]
+        up, self._height = self._up(), len(rows)
+        say(up + "\n".join(part for part in (above, "\n".join(rows)) if part))
+
+    def _up(self) -> str:
+        """Return what moves to where the table was drawn, and clears from there."""
+        return f"\x1b[{self._height}A\x1b[J" if self._height else ""
 
 
 class Notebook(Display):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 import types
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 
 from asyncsearch.errors import UsageError
-from asyncsearch.report.display import Notebook, Plain, Quiet, open_display
+from asyncsearch.report.display import Notebook, Plain, Quiet, Terminal, open_display
 from asyncsearch.report.lines import LINES_PER_S, LinePrinter, line_text
 from asyncsearch.rpc.messages import LogLine
 from tests.report.tools import full_counts, make_status
@@ -175,3 +176,42 @@ def test_a_quiet_display_prints_nothing_and_logs_what_the_user_should_know(
     display.close()
     assert capsys.readouterr().out == ""
     assert "12 MB travel" in caplog.text
+
+
+def on_terminal(columns: int = 60, rows: int = 40, *, logs: bool = False) -> Terminal:
+    return Terminal(logs=logs, size=lambda: os.terminal_size((columns, rows)), clock=Clock())
+
+
+def test_a_terminal_draws_the_table_over_the_one_before(capsys: pytest.CaptureFixture[str]) -> None:
+    display = on_terminal()
+    display.update(STATUS)
+    first = capsys.readouterr().out
+    assert "\x1b" not in first
+    display.update(STATUS)
+    assert capsys.readouterr().out == f"\x1b[{len(first.splitlines())}A\x1b[J{first}"
+
+
+def test_on_a_terminal_lines_of_trials_stand_above_the_table(capsys: pytest.CaptureFixture[str]) -> None:
+    display = on_terminal(logs=True)
+    display.update(STATUS)
+    drawn = capsys.readouterr().out
+    display.log_lines(lines(2))
+    out = capsys.readouterr().out
+    assert out.endswith(drawn)
+    assert out.index("line 1") < out.index(drawn.splitlines()[0])
+
+
+def test_a_table_never_wraps_or_scrolls_out_of_a_small_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    on_terminal(20, 5).update(STATUS)
+    rows = capsys.readouterr().out.splitlines()
+    assert len(rows) <= 4
+    assert max(map(len, rows)) <= 19
+
+
+def test_the_end_leaves_one_whole_table_on_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    display = on_terminal(30, 5)
+    display.update(STATUS)
+    capsys.readouterr()
+    display.close()
+    display.close()
+    assert capsys.readouterr().out.count("/tmp/s") == 1
