@@ -130,7 +130,7 @@ def main():
         network = joblib.load(path)
     test_digits = split_digits()[2]
     trained, full = sum(trial.trained for trial in study.trials), 27 * len(study.trials)
-    look = f"{os.path.relpath(sys.executable)} -m asyncsearch"
+    look = f"{min(sys.executable, os.path.relpath(sys.executable), key=len)} -m asyncsearch"
     print(f"""
 the best is {best.name}: accuracy {best.value:.4f} on the digits that trials were compared on
   {best.params}
