@@ -43,10 +43,8 @@ def plot_history(study: Results) -> Plot:
         NoTrialsError: no trial has reported a finite value yet.
     """
     points = _points(study)
-    y = _value_axis([value for _, _, value in points])
-    left = _curves(study, points, y)
-    right = _best_so_far(study, points, y)
-    return Plot(f"{study.name}: {many(len(study.trials), 'trial')}", 900, 380, [left, right])
+    panels = [_curves(study, points), _best_so_far(study, points)]
+    return Plot(f"{study.name}: {many(len(study.trials), 'trial')}", 900, 380, panels)
 
 
 def plot_rungs(study: Results) -> Plot:
@@ -67,7 +65,7 @@ def plot_rungs(study: Results) -> Plot:
             shift = (place + 0.5) / len(there) - 0.5
             goes_on = reached[trial] > level
             tip = f"{trial_name(trial)}: {number(value)} at {level:,}"
-            shapes.append(dot(x(index + 0.7 * shift), y(value), _BLUE, tip, is_hollow=not goes_on))
+            shapes.append(dot(x(index + 0.7 * shift), _clamp(y, value), _BLUE, tip, is_hollow=not goes_on))
         shapes.append(text(x(index), 66, many(len(there), "trial"), at="middle", weight=600))
     ticks = [(float(index), f"{level:,}") for index, level in enumerate(levels)]
     axes = frame(x, y, "units of training; filled: trained further", study.config.metric, ticks)
@@ -89,10 +87,10 @@ def _value_axis(values: Sequence[float]) -> Axis:
     """Make room for all values but far outliers: one diverged trial must not press all others into a line."""
     ranked = sorted(values)
     low, high = ranked[0], ranked[-1]
-    near_low, near_high = ranked[len(ranked) // 50], ranked[-1 - len(ranked) // 50]
-    reach = 3 * (near_high - near_low)
+    quarter, three_quarters = ranked[len(ranked) // 4], ranked[-1 - len(ranked) // 4]
+    reach = 4 * (three_quarters - quarter)
     if reach > 0:
-        low, high = max(low, near_low - reach), min(high, near_high + reach)
+        low, high = max(low, quarter - reach), min(high, three_quarters + reach)
     pad = 0.04 * (high - low)
     return Axis(low - pad, high + pad, 320, 80)
 
@@ -101,7 +99,8 @@ def _clamp(y: Axis, value: float) -> float:
     return y(min(max(value, y.low), y.high))
 
 
-def _curves(study: Results, points: Sequence[Point], y: Axis) -> str:
+def _curves(study: Results, points: Sequence[Point]) -> str:
+    y = _value_axis([value for _, _, value in points])
     curves: dict[TrialId, list[tuple[int, float]]] = {}
     for trial, resource, value in points:
         curves.setdefault(trial, []).append((resource, value))
@@ -113,7 +112,9 @@ def _curves(study: Results, points: Sequence[Point], y: Axis) -> str:
     if best in curves:
         shapes.append(_curve(x, y, curves[best], _ORANGE, 2.2, 1.0))
         shapes.append(text(x.end, 66, f"{trial_name(best)}, the best", fill=_ORANGE, at="end"))
-    ticks = [(value, f"{value:g}") for value in x.ticks() if value == int(value)]
+    levels = _levels(study.trials, points)
+    marks = levels if x.is_log and len(levels) < 8 else [value for value in x.ticks() if value == int(value)]
+    ticks = [(float(value), f"{value:,.0f}") for value in marks]
     return frame(x, y, "units of training of the trial", study.config.metric, ticks) + "".join(shapes)
 
 
@@ -124,7 +125,7 @@ def _curve(x: Axis, y: Axis, reported: Sequence[tuple[int, float]], colour: str,
     return line(pixels, colour, width=width, opacity=opacity)
 
 
-def _best_so_far(study: Results, points: Sequence[Point], y: Axis) -> str:
+def _best_so_far(study: Results, points: Sequence[Point]) -> str:
     """The best value over units of training done by all trials together."""
     better = min if study.config.mode == "min" else max
     spent, best, done = 0, points[0][2], dict.fromkeys((trial for trial, _, _ in points), 0)
@@ -137,7 +138,7 @@ def _best_so_far(study: Results, points: Sequence[Point], y: Axis) -> str:
             steps.append((spent, best))
         steps.append((spent, new))
         best = new
-    x = Axis(0, spent, 510, 870)
+    x, y = Axis(0, spent, 510, 870), _value_axis([value for _, value in steps])
     curve = line([(x(when), _clamp(y, value)) for when, value in steps], _ORANGE, width=2.2)
     label = text(x.end, 66, f"best so far: {number(best)}", fill=_ORANGE, at="end")
     ticks = [(value, f"{value:,.0f}") for value in x.ticks()]
