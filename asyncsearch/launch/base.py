@@ -31,6 +31,8 @@ class Preflight(msgspec.Struct, frozen=True):
     """Name or address under which workers reach the driver."""
     bind: str = "127.0.0.1"
     """Address on which the driver's server listens."""
+    port: int = 0
+    """Port on which it listens, where a firewall lets only that one through; 0: any that is free."""
     warnings: tuple[str, ...] = ()
     """What the user should know, in sentences."""
 

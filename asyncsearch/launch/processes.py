@@ -127,7 +127,8 @@ class _Launch:
             assert process.stdin is not None
             with process.stdin as pipe:
                 with contextlib.suppress(BrokenPipeError):  # it died at once, and its last words say of what
-                    pipe.write(LENGTH.pack(len(self._payload)) + self._payload)
+                    pipe.write(LENGTH.pack(len(self._payload)))
+                    pipe.write(self._payload)
                     pipe.flush()
                 self._payload = b""
                 _await_end(process)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import importlib.metadata
 import re
+import subprocess
+import sys
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +17,7 @@ from asyncsearch.errors import NotEnoughSlotsError, PackagesDifferError, Unsuppo
 from asyncsearch.launch.spark.addresses import addresses
 from asyncsearch.launch.spark.launcher import SparkLauncher
 from asyncsearch.launch.spark.preflight import examine, warnings
-from asyncsearch.launch.spark.probe import PACKAGES, as_packages_error
+from asyncsearch.launch.spark.probe import PACKAGES, as_packages_error, probe
 from asyncsearch.launch.spark.session import Spark, new_tag
 from asyncsearch.launch.spark.task import Mode
 
@@ -174,10 +177,10 @@ def test_usual_settings_have_no_warnings() -> None:
 
 def test_missing_packages_name_the_machine_and_the_way_to_ship_them() -> None:
     spark = FakeSpark()
-    spark.answer = ("host-1", "/usr/bin/python3", None, ("grpcio",))
+    spark.answer = ("host-1", "/usr/bin/python3", "", ("asyncsearch", "grpcio"))
     with pytest.raises(
         PackagesDifferError,
-        match=r"asyncsearch is not installed on host-1; grpcio is not installed on host-1 .*/usr/bin/python3.*venv-p",
+        match=r"asyncsearch, grpcio cannot be imported on host-1 \(Python /usr/bin/python3\)\. .*venv-pack",
     ):
         check(spark)
 
@@ -191,7 +194,7 @@ def test_another_version_of_asyncsearch_is_refused() -> None:
 
 def test_on_one_machine_the_advice_is_to_name_the_interpreter() -> None:
     spark = FakeSpark(master="local[4]")
-    spark.answer = ("here", "/usr/bin/python3", None, ())
+    spark.answer = ("here", "/usr/bin/python3", "", ("asyncsearch",))
     with pytest.raises(PackagesDifferError, match=r"os\.environ\['PYSPARK_PYTHON'\] = sys\.executable"):
         check(spark)
 
@@ -207,6 +210,25 @@ def test_another_python_is_told_as_such() -> None:
     missing = RuntimeError('java.io.IOException: Cannot run program "./environment/bin/python": error=2, No such file')
     assert './environment/bin/python": error=2' in str(as_packages_error(missing, is_local=False))
     assert as_packages_error(RuntimeError("anything else"), is_local=False) is None
+
+
+def test_folder_without_code_is_no_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "only_a_folder" / "inside").mkdir(parents=True)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    packages = {"only_a_folder.inside": "folder", "msgspec": "msgspec", "missing.inside": "missing"}
+    [(_, python, version, missing)] = probe(packages)([0])
+    assert (python, version, missing) == (sys.executable, __version__, ("folder", "missing"))
+
+
+def test_probe_runs_where_asyncsearch_is_missing() -> None:
+    cloudpickle = pytest.importorskip("pyspark.cloudpickle")
+    code = (
+        "import pickle, sys; sys.modules['asyncsearch'] = None; look = pickle.loads(sys.stdin.buffer.read());"
+        "print(look([0])[0][3])"
+    )
+    data = cloudpickle.dumps(probe({"msgspec": "msgspec"}))
+    done = subprocess.run([sys.executable, "-c", code], input=data, capture_output=True, check=False)
+    assert done.stdout.decode().strip() == "('asyncsearch',)", done.stderr.decode()
 
 
 def test_packages_that_are_asked_for_are_those_that_workers_import() -> None:
@@ -233,6 +255,13 @@ def settings_of(**settings: str) -> Callable[[str], str]:
 )
 def test_wildcard_is_never_advertised(settings: dict[str, str], expected: tuple[str, str]) -> None:
     assert addresses(settings_of(**settings), False, lambda: "this-machine") == expected
+
+
+def test_port_is_any_unless_it_is_set() -> None:
+    assert check(FakeSpark()).port == 0
+    assert check(FakeSpark({"spark.asyncsearch.driver.port": "40404"})).port == 40404
+    with pytest.raises(UsageError, match=r"spark\.asyncsearch\.driver\.port='many' is not a port"):
+        check(FakeSpark({"spark.asyncsearch.driver.port": "many"}))
 
 
 def test_local_workers_reach_the_driver_over_loopback() -> None:

@@ -149,15 +149,15 @@ def config_of(folder: Path, worker: WorkerId) -> WorkerConfig:
 def test_worker_without_a_slot_says_so_and_is_given_up(
     spark: Any, ends: Ends, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("asyncsearch.launch.spark.supervisor.WAIT_SAID_AFTER_S", 0.5)
     lines = [Line(tmp_path / "0"), Line(tmp_path / "1")]
-    launcher = spark(endless(*(line.path for line in lines)), start_timeout_s=2.0)
-    launcher._config_for = lambda worker, epoch: config_of(tmp_path, worker)
-    launcher.launch(W0, 1)
-    launcher.launch(W1, 1)
+    first, late = spark(endless(*(line.path for line in lines))), spark(lambda config: "never", start_timeout_s=2.0)
+    first._config_for = lambda worker, epoch: config_of(tmp_path, worker)
+    first.launch(W0, 1)
+    first.launch(W1, 1)
     for line in lines:
         line.hear()
-    launcher.launch(WorkerId(2), 1)
+    monkeypatch.setattr("asyncsearch.launch.spark.supervisor.WAIT_SAID_AFTER_S", 0.5)
+    late.launch(WorkerId(2), 1)
     assert ends.next() == (2, 1, "it found no free task slot within 2 s")
     assert [record.getMessage() for record in caplog.records] == [
         "worker-2 epoch 1 waits for a free task slot: other jobs hold them, or executors are missing."

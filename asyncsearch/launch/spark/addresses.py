@@ -5,9 +5,12 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable
 
+from asyncsearch.errors import UsageError
+
 _WILDCARDS = ("", "0.0.0.0", "::", "[::]")
 HOST_KEY = "spark.asyncsearch.driver.host"
 BIND_KEY = "spark.asyncsearch.driver.bindAddress"
+PORT_KEY = "spark.asyncsearch.driver.port"
 _LOOPBACK = ("localhost",)
 
 
@@ -31,6 +34,18 @@ def addresses(
         everywhere = "::" if ":" in host else "0.0.0.0"
         bind = "127.0.0.1" if host.startswith("127.") or host in _LOOPBACK else everywhere
     return _bracketed(host), _bracketed(bind)
+
+
+def port(conf: Callable[[str], str]) -> int:
+    """Return the port on which the driver is to listen, 0 for any that is free.
+
+    Raises:
+        UsageError: the setting is not a port.
+    """
+    text = conf(PORT_KEY).strip() or "0"
+    if not text.isdecimal() or int(text) > 65_535:
+        raise UsageError(f"{PORT_KEY}={text!r} is not a port: write a number up to 65535, or leave it away for any.")
+    return int(text)
 
 
 def _bracketed(address: str) -> str:

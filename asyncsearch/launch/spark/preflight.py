@@ -9,7 +9,7 @@ from typing import TypeVar
 from asyncsearch.errors import ClusterError, NotEnoughSlotsError, UnsupportedSparkError, UsageError
 from asyncsearch.launch.base import Preflight
 from asyncsearch.launch.spark import slots
-from asyncsearch.launch.spark.addresses import addresses
+from asyncsearch.launch.spark.addresses import addresses, port
 from asyncsearch.launch.spark.probe import PACKAGES, Answer, Found, as_packages_error, probe, require_same
 from asyncsearch.launch.spark.session import WAIT_SAID_AFTER_S, Spark, new_tag
 from asyncsearch.launch.spark.task import Mode
@@ -48,6 +48,7 @@ def examine(spark: Spark, parallelism: int | None, mode: Mode, start_timeout_s: 
         cpu_threads=spark.cpus_per_task,
         host=host,
         bind=bind,
+        port=port(spark.conf),
         warnings=tuple(warnings(spark, mode)),
     )
 

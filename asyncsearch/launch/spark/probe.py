@@ -22,7 +22,7 @@ PACKAGES = {
 }
 """What a worker imports -> what installs it."""
 
-Answer = tuple[str, str, str | None, tuple[str, ...]]
+Answer = tuple[str, str, str, tuple[str, ...]]
 """The fields of ``Found``, as an executor without asyncsearch can send them."""
 
 _SHIP = (
@@ -42,8 +42,8 @@ class Found(msgspec.Struct, frozen=True):
     host: str
     python: str
     """Path of its interpreter."""
-    asyncsearch: str | None
-    """Version, None: it cannot be imported."""
+    version: str
+    """Of asyncsearch; empty: it cannot be imported."""
     missing: tuple[str, ...]
     """Packages that are not there, by the names that install them."""
 
@@ -61,16 +61,19 @@ def probe(packages: dict[str, str]) -> Callable[[Iterable[Any]], list[Answer]]:
 
         def is_there(name: str) -> bool:
             try:
-                return importlib.util.find_spec(name) is not None
+                spec = importlib.util.find_spec(name)
             except ImportError:
                 return False
+            # A mere folder counts as a package: Spark's own jar, which is on the path, has google/protobuf in it.
+            return spec is not None and spec.origin is not None
 
+        missing = [package for name, package in packages.items() if not is_there(name)]
         try:
             version = str(importlib.import_module("asyncsearch._version").__version__)
         except ImportError:
-            version = None
-        missing = tuple(package for name, package in packages.items() if not is_there(name))
-        return [(socket.gethostname(), sys.executable, version, missing)]
+            version = ""
+            missing.insert(0, "asyncsearch")
+        return [(socket.gethostname(), sys.executable, version, tuple(missing))]
 
     return look
 
@@ -85,16 +88,21 @@ def require_same(found: Sequence[Found], is_local: bool) -> None:
     Raises:
         PackagesDifferError: some of them lack something; names the machines.
     """
-    needs = [("asyncsearch", [one for one in found if one.asyncsearch is None])]
-    needs += [(package, [one for one in found if package in one.missing]) for package in PACKAGES.values()]
-    faults = [f"{package} is not installed on {_hosts(those)}" for package, those in needs if those]
+    lacking: dict[str, list[str]] = {}
+    for package in ("asyncsearch", *PACKAGES.values()):
+        hosts = _hosts([one for one in found if package in one.missing])
+        if hosts:
+            lacking.setdefault(hosts, []).append(package)
     advice = _SAME_PYTHON if is_local else _SHIP
-    if faults:
-        raise PackagesDifferError(f"{'; '.join(faults)} (Python {found[0].python}). {advice}")
-    others = [one for one in found if one.asyncsearch != __version__]
+    if lacking:
+        faults = "; ".join(
+            f"{', '.join(packages)} cannot be imported on {hosts}" for hosts, packages in lacking.items()
+        )
+        raise PackagesDifferError(f"{faults} (Python {found[0].python}). {advice}")
+    others = [one for one in found if one.version != __version__]
     if others:
         raise PackagesDifferError(
-            f"asyncsearch is {__version__} on the driver and {others[0].asyncsearch} on {_hosts(others)}. {advice}"
+            f"asyncsearch is {__version__} on the driver and {others[0].version} on {_hosts(others)}. {advice}"
         )
 
 

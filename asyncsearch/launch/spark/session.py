@@ -23,6 +23,9 @@ T = TypeVar("T")
 WAIT_SAID_AFTER_S = 10.0
 """How long one waits for a free task slot in silence."""
 
+_QUIET = {"spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR"}
+"""Settings of a session that is made here: jobs as long as a search would fill the screen with progress bars."""
+
 _CONNECT = (
     "This is a Spark Connect session, and asyncsearch needs a classic one: its workers are tasks of an RDD, and they "
     "talk to this process, which the cluster of a Connect client usually cannot reach. Run it where the Spark driver "
@@ -156,7 +159,10 @@ def join(session: Any = None) -> Spark:
     if found is not None:
         return _checked(Spark(found.sparkContext, found))
     try:
-        made = SparkSession.builder.appName("asyncsearch").getOrCreate()
+        builder = SparkSession.builder.appName("asyncsearch")
+        for key, value in _QUIET.items():
+            builder = builder.config(key, value)
+        made = builder.getOrCreate()
     except Exception as error:
         raise UnsupportedSparkError(
             f"Spark could not be started: {full_text(error).splitlines()[0]}. It needs Java 17 or newer (JAVA_HOME); "

@@ -1,0 +1,75 @@
+"""Which sessions are joined, and what is said of those that cannot be."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from asyncsearch.errors import UnsupportedSparkError
+from asyncsearch.launch.spark.launcher import SparkLauncher
+from asyncsearch.launch.spark.session import join
+
+pytest.importorskip("pyspark")
+
+
+def test_connect_is_refused_with_the_reason_and_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPARK_CONNECT_MODE_ENABLED", "1")
+    with pytest.raises(UnsupportedSparkError, match=r"Spark Connect session.*spark-submit.*backend='processes'"):
+        SparkLauncher().check(1)
+
+
+def test_connect_session_that_is_passed_is_refused() -> None:
+    kind = type("SparkSession", (), {"__module__": "pyspark.sql.connect.session"})
+    with pytest.raises(UnsupportedSparkError, match="Spark Connect session"):
+        join(kind())
+
+
+def test_missing_pyspark_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    with pytest.raises(
+        UnsupportedSparkError, match=r"Install 'asyncsearch\[spark\]' with pip, or pass backend='processes'"
+    ):
+        join()
+
+
+def test_old_pyspark_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    import pyspark
+
+    monkeypatch.setattr(pyspark, "__version__", "3.4.2")
+    with pytest.raises(UnsupportedSparkError, match=r"pyspark 3\.4\.2 is too old"):
+        join()
+
+
+def test_missing_java_says_what_to_do() -> None:
+    code = """
+from asyncsearch.launch.spark.session import join
+try:
+    join()
+except Exception as error:
+    print(repr(error))
+"""
+    environment = {**os.environ, "JAVA_HOME": "/nowhere", "SPARK_LOCAL_IP": "127.0.0.1"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    assert "UnsupportedSparkError" in done.stdout, done.stderr
+    assert "It needs Java 17 or newer (JAVA_HOME); where there is none, pass backend='processes'." in done.stdout
+
+
+@pytest.mark.spark
+def test_session_that_is_made_here_is_quiet_uses_this_python_and_is_stopped() -> None:
+    code = """
+from asyncsearch.launch.spark.launcher import SparkLauncher
+launcher = SparkLauncher()
+print(launcher.check(1).parallelism)
+from pyspark import SparkContext
+context = SparkContext._active_spark_context
+print(context.pythonExec, context.getConf().get("spark.ui.showConsoleProgress"))
+launcher.stop(0.0)
+print(SparkContext._active_spark_context)
+"""
+    environment = {key: value for key, value in os.environ.items() if key != "PYSPARK_PYTHON"}
+    environment["SPARK_LOCAL_IP"] = "127.0.0.1"
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    assert done.stdout.splitlines() == ["1", f"{sys.executable} false", "None"], done.stderr
