@@ -7,10 +7,12 @@ needs, and all that must not be skipped is done by other threads while it waits,
 from __future__ import annotations
 
 import asyncio
+import signal
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import msgspec
@@ -79,6 +81,24 @@ def run_search(search: Search, watcher: Watcher) -> EndRun:
         KeyboardInterrupt: the calling thread was interrupted; the results are kept and nothing runs any more.
         Exception: what broke the driver, such as a ``StoreError``.
     """
+    with _python_interrupts():
+        return _conduct(search, watcher)
+
+
+@contextmanager
+def _python_interrupts() -> Iterator[None]:
+    """Have Ctrl-C raise KeyboardInterrupt and do no more: PySpark's handler would cancel the jobs of the workers."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    former = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler if former is None else former)
+
+
+def _conduct(search: Search, watcher: Watcher) -> EndRun:
     presses = _Presses()
     run = _elsewhere(lambda: _Run(search), presses)
     try:
@@ -159,7 +179,8 @@ class _Run:
 
         identity = make_identity()
         server = SearchServer(self.driver, identity)
-        port = asyncio.run_coroutine_threadsafe(server.start(preflight.bind), self.driver.loop).result()
+        starting = server.start(preflight.bind, preflight.port)
+        port = asyncio.run_coroutine_threadsafe(starting, self.driver.loop).result()
         self._server = server
         self.driver.connect(server)
         return identity.endpoint(f"{preflight.host}:{port}")

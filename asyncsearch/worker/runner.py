@@ -20,6 +20,7 @@ from asyncsearch.worker.failures import exception_text, kind_of
 from asyncsearch.worker.interrupts import Interrupts
 from asyncsearch.worker.lifeline import end_with_agent
 from asyncsearch.worker.link import AgentLink
+from asyncsearch.worker.main_module import adopt
 from asyncsearch.worker.protocol import Channel, Ended, FromRunner, Load, Ready, ToRunner, Train, runner_end
 from asyncsearch.worker.stdio import Stdio
 from asyncsearch.worker.training import run_training
@@ -41,7 +42,9 @@ class Runner:
         """Unpickle the trainable. What it needs may be missing here: then each training says so."""
         try:
             # The bytes are from the launcher's closure, never from the network.
-            return as_function(pickle.loads(bundle))  # noqa: S301
+            trainable = pickle.loads(bundle)  # noqa: S301
+            adopt(trainable)
+            return as_function(trainable)
         except BaseException as error:
             text = f"{exception_text(error)}\nThe trainable could not be loaded on this worker: {_in_short(error)}"
             return Ended(Outcome.FAILED, 0, text, kind_of(error))
