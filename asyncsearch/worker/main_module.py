@@ -1,8 +1,9 @@
-"""What the user's script defined is found in ``__main__`` here too, so that trials can pickle objects of their own classes.
+"""What the user's script defined is found in ``__main__`` here too, so that trials can pickle objects of their own
+classes.
 
-A function of a script or a notebook is sent by value, with the classes that it uses; each of them says that it is of the
-module ``__main__``. Plain ``pickle`` (joblib and ``torch.save`` use it) names a class by its module, looks there, and in this
-process ``__main__`` is the runner.
+A function of a script or a notebook is sent by value, with the classes that it uses; each of them says that it is of
+the module ``__main__``. Plain ``pickle`` (joblib and ``torch.save`` use it) names a class by its module, looks there,
+and in this process ``__main__`` is the runner.
 """
 
 from __future__ import annotations
