@@ -12,6 +12,7 @@ from asyncsearch._version import __version__
 
 if TYPE_CHECKING:
     from asyncsearch.errors import AsyncSearchError
+    from asyncsearch.report.plots import plot_history, plot_rungs
     from asyncsearch.schedulers import ASHA, FIFO, SHA
     from asyncsearch.searchers import GridSearch, RandomSearch
     from asyncsearch.space import (
@@ -45,6 +46,8 @@ _HOMES = {
     "TrialPaused": "asyncsearch.trainable",
     "TrialState": "asyncsearch.trial",
     "TrialStopped": "asyncsearch.trainable",
+    "plot_history": "asyncsearch.report.plots",
+    "plot_rungs": "asyncsearch.report.plots",
     "choice": "asyncsearch.space",
     "constant": "asyncsearch.space",
     "lograndint": "asyncsearch.space",
@@ -75,6 +78,8 @@ __all__ = [
     "constant",
     "lograndint",
     "loguniform",
+    "plot_history",
+    "plot_rungs",
     "quniform",
     "randint",
     "uniform",

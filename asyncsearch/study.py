@@ -44,6 +44,7 @@ from asyncsearch.pausing import require_pausable
 from asyncsearch.report.display import open_display
 from asyncsearch.report.explain import explain
 from asyncsearch.report.preview import Preview, preview
+from asyncsearch.report.status import StudyStatus, status_of
 from asyncsearch.rpc.messages import Endpoint
 from asyncsearch.running import Search, run_search
 from asyncsearch.schedulers.base import Scheduler
@@ -361,16 +362,17 @@ class Study:
 
     def summary(self) -> str:
         """Return how the study stands, as the table that people see."""
-        from asyncsearch.report.status import status_of
         from asyncsearch.report.table import table
 
-        return table(status_of(self._read_state(), elapsed_s=None, store=self.store.url))
+        return table(self._status())
 
     def _repr_html_(self) -> str:
         from asyncsearch.report.html import html
-        from asyncsearch.report.status import status_of
 
-        return html(status_of(self._read_state(), elapsed_s=None, store=self.store.url))
+        return html(self._status())
+
+    def _status(self) -> StudyStatus:
+        return status_of(self._read_state(), store=self.store.url, scheduler=self._require_file().scheduler)
 
     def __repr__(self) -> str:
         return (

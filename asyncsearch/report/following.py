@@ -17,7 +17,7 @@ _LAST_LINES_S = 2.0
 
 
 def follow(store: Store, trial: TrialId, wait: Callable[[float], None] = time.sleep) -> Iterator[str]:
-    """Yield the lines of a trial's log until the trial or the run has ended.
+    """Yield the lines of a trial's log until the trial or the run has ended, or no driver has the study open any more.
 
     Looks twice a second while lines come, and ever less often, down to every 5 seconds, while none do.
 
@@ -65,4 +65,4 @@ class _Progress:
                         self._is_running = False
                     elif isinstance(action, MoveTrial) and action.trial == self._trial:
                         self._has_ended = action.to.is_finished
-        return self._has_ended or not self._is_running
+        return self._has_ended or not self._is_running or not self._store.is_locked()

@@ -74,6 +74,10 @@ class Store(abc.ABC):
         """
 
     @abc.abstractmethod
+    def is_locked(self) -> bool:
+        """Return whether a driver seems to hold the lock now, for people: nobody is kept from taking it."""
+
+    @abc.abstractmethod
     def read(self, name: str) -> bytes | None:
         """Return the content of a small file such as ``study.json``, or None if there is none."""
 

@@ -83,6 +83,23 @@ def hold(path: Path) -> Iterator[None]:
                 os.close(descriptor)
 
 
+def is_held(path: Path) -> bool:
+    """Return whether the file names a holder that, as far as can be known from here, is alive. Takes no lock itself."""
+    try:
+        holder = msgspec.json.decode(path.read_bytes(), type=Holder)
+    except (OSError, msgspec.DecodeError):
+        return False
+    if holder.host != socket.gethostname():
+        return True
+    try:
+        os.kill(holder.pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
 def _read_holder(descriptor: int) -> Holder | str:
     try:
         return msgspec.json.decode(os.pread(descriptor, 4096, 0), type=Holder)

@@ -134,6 +134,9 @@ class FsspecStore(Store):
             self._lock = None
             lock.release()
 
+    def is_locked(self) -> bool:
+        return LeaseLock(self._remote, self._lease_s).is_held()
+
     # Small files
 
     def read(self, name: str) -> bytes | None:

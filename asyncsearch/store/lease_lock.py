@@ -52,6 +52,10 @@ class Record(msgspec.Struct, frozen=True):
     """Unix time by the holder's clock."""
     released: bool = False
 
+    def is_void(self, lease_s: float) -> bool:
+        """Return whether the lock was released, or its holder has died or was silent for longer than the lease."""
+        return self.released or time.time() - self.refreshed > lease_s or self.has_died()
+
     def has_died(self) -> bool:
         """Return whether the holder was a process of this machine and is gone."""
         if not self.machine or self.machine != _machine():
@@ -77,6 +81,11 @@ class LeaseLock:
         self._guard = threading.Lock()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._keep, name="asyncsearch-store-lock", daemon=True)
+
+    def is_held(self) -> bool:
+        """Return whether somebody holds the lock now."""
+        found = _decode(self._files.read(_name(max(self._numbers(), default=0))))
+        return found is not None and not found.is_void(self._lease_s)
 
     def acquire(self) -> None:
         """Take the lock and keep it.
@@ -162,7 +171,7 @@ class LeaseLock:
             wait = f"try again; if it stays so and no driver runs, remove {where!r}"
         else:
             age = time.time() - found.refreshed
-            if found.released or age > self._lease_s or found.has_died():
+            if found.is_void(self._lease_s):
                 return
             who = f"process {found.pid} on {found.host}, seen {max(age, 0):.0f} s ago"
             wait = f"wait for it or stop it (if it was killed, its lock is void in {self._lease_s - age:.0f} s)"

@@ -108,6 +108,9 @@ class LocalStore(Store):
     def lock(self) -> AbstractContextManager[None]:
         return flock.hold(self._root / "lock")
 
+    def is_locked(self) -> bool:
+        return flock.is_held(self._root / "lock")
+
     # Small files
 
     def read(self, name: str) -> bytes | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 from asyncsearch.engine.journal import FORMAT, Header, encode_header
@@ -32,8 +33,24 @@ def test_following_gives_each_line_once_and_ends_with_the_run(tmp_path: Path) ->
             segment.append(b"".join(recorded.lines[5:]))
             store.append_log("trial-0", ["written late"])
 
-    assert list(follow(store, TrialId(0), wait)) == ["1", "2", "3", "written late"]
+    with store.lock():
+        assert list(follow(store, TrialId(0), wait)) == ["1", "2", "3", "written late"]
     segment.close()
+
+
+def test_following_ends_when_the_driver_was_killed(tmp_path: Path) -> None:
+    store = open_store(store_of(simulated(), tmp_path / "study", lines=5))
+    waits: list[float] = []
+
+    def wait(seconds: float) -> None:
+        waits.append(seconds)
+
+    with store.lock():
+        lines = follow(store, TrialId(0), wait)
+        store.append_log("trial-0", ["1"])
+        assert next(lines) == "1"
+    assert list(lines) == []
+    assert len(waits) == 2
 
 
 def test_looks_become_rarer_while_nothing_comes(tmp_path: Path) -> None:
@@ -48,8 +65,6 @@ def test_looks_become_rarer_while_nothing_comes(tmp_path: Path) -> None:
         if len(waits) == 6:
             raise EnoughError
 
-    try:
+    with store.lock(), contextlib.suppress(EnoughError):
         list(follow(store, TrialId(0), wait))
-    except EnoughError:
-        pass
     assert waits == [1.0, 2.0, 4.0, 5.0, 5.0, 5.0]

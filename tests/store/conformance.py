@@ -55,6 +55,13 @@ class StoreTests:
 
     # The store itself
 
+    def test_a_store_is_locked_while_a_driver_holds_it_and_not_before_or_after(self, store: Store) -> None:
+        store.prepare()
+        assert not store.is_locked()
+        with store.lock():
+            assert store.is_locked()
+        assert not store.is_locked()
+
     def test_prepare_may_be_called_again_and_leaves_nothing_else(self, store: Store) -> None:
         store.write("study.json", b"{}")
         store.prepare()
