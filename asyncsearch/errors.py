@@ -19,6 +19,8 @@
     │   ├── StoreLockedError       another driver has the study open
     │   └── JournalDamagedError    the journal is damaged elsewhere than at its end
     ├── ProtocolError              a message broke the contract in ``rpc/``
+    │   ├── MessageTooLargeError   a message is over the size limit
+    │   ├── OtherProtocolError     driver and worker speak different versions of the contract
     │   ├── StaleLeaseError        the lease is no longer the licence for this work
     │   ├── UnauthenticatedError   wrong or missing token
     │   └── DisconnectedError      the server cannot be reached any more
@@ -105,6 +107,14 @@ class JournalDamagedError(StoreError):
 
 class ProtocolError(AsyncSearchError):
     """A message broke the contract in ``rpc/``."""
+
+
+class MessageTooLargeError(ProtocolError):
+    """A message is over the size limit."""
+
+
+class OtherProtocolError(ProtocolError):
+    """Driver and worker speak different versions of the contract."""
 
 
 class StaleLeaseError(ProtocolError):

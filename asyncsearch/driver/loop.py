@@ -40,9 +40,10 @@ from asyncsearch.driver.transport import Transport
 from asyncsearch.engine import snapshot
 from asyncsearch.engine.liveness import Deadlines, Liveness
 from asyncsearch.engine.state import StudyState
-from asyncsearch.errors import StaleLeaseError
+from asyncsearch.errors import ProtocolError, StaleLeaseError
 from asyncsearch.events import (
     AnyEvent,
+    Outcome,
     StopRequested,
     TrainingEnded,
     TrialTimedOut,
@@ -311,10 +312,7 @@ class Driver:
     def _carry_out(self, action: AnyAction) -> None:
         match action:
             case Assign():
-                lease = action.work.lease
-                if self.settings.trial_timeout_s is not None:
-                    self._deadlines.set(lease, self._time() + self.settings.trial_timeout_s)
-                self._require_transport().send(lease.worker, lease.epoch, action)
+                self._assign(action)
             case StopTraining():
                 self._require_transport().send(action.lease.worker, action.lease.epoch, action)
             case DismissWorker():
@@ -330,6 +328,22 @@ class Driver:
                 pass
             case _:
                 assert_never(action)
+
+    def _assign(self, action: Assign) -> None:
+        lease = action.work.lease
+        if self.settings.trial_timeout_s is not None:
+            self._deadlines.set(lease, self._time() + self.settings.trial_timeout_s)
+        try:
+            self._require_transport().send(lease.worker, lease.epoch, action)
+        except ProtocolError as error:
+            # Parameters that fit into no message cost their own trial, not the search.
+            for number, lane in enumerate(action.work.lanes):
+                start = lane.stages[0].start
+                self._take(
+                    TrainingEnded(
+                        lease, Outcome.FAILED, start, error=str(error), error_kind=type(error).__name__, lane=number
+                    )
+                )
 
     def _dismiss(self, action: DismissWorker) -> None:
         worker = (action.worker, action.epoch)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from asyncsearch.errors import MessageTooLargeError
 from asyncsearch.rpc.auth import TARGET_NAME
-from asyncsearch.rpc.status import MessageTooLargeError
 
 SERVICE = "asyncsearch.v1.Search"
 METHOD = "Attach"

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from asyncsearch.errors import StaleLeaseError
+from asyncsearch.errors import OtherProtocolError, StaleLeaseError
 from asyncsearch.ids import WorkerId, worker_name
 from asyncsearch.rpc.messages import PROTOCOL, Hello
 from asyncsearch.rpc.session import Inbox, Outbox
-from asyncsearch.rpc.status import OtherProtocolError
 
 if TYPE_CHECKING:
     from asyncsearch.rpc.stream import Stream

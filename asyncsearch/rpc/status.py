@@ -9,18 +9,12 @@ from grpc import StatusCode
 from asyncsearch.errors import (
     DisconnectedError,
     InternalError,
+    MessageTooLargeError,
+    OtherProtocolError,
     ProtocolError,
     StaleLeaseError,
     UnauthenticatedError,
 )
-
-
-class MessageTooLargeError(ProtocolError):
-    """A message is over the size limit."""
-
-
-class OtherProtocolError(ProtocolError):
-    """Driver and worker speak different versions of the contract."""
 
 
 class Row(NamedTuple):

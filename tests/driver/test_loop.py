@@ -15,7 +15,7 @@ from asyncsearch.driver.loop import Driver, DriverSettings
 from asyncsearch.driver.opening import read_records, replay
 from asyncsearch.engine import snapshot
 from asyncsearch.engine.state import StudyState
-from asyncsearch.errors import StaleLeaseError, StoreError
+from asyncsearch.errors import MessageTooLargeError, StaleLeaseError, StoreError
 from asyncsearch.events import DriverStarted, Outcome, Reported, RunRequested, StopRequested, TrainingEnded
 from asyncsearch.ids import Lease, WorkerId
 from asyncsearch.rpc.messages import Heartbeat, Hello, LogLine, LogLines, Refused, WorkerMessage
@@ -106,6 +106,27 @@ def test_what_is_acknowledged_is_in_the_journal(harness: Harness) -> None:
     assert harness.wire.acknowledged.get(timeout=PATIENCE_S) == 7
     events = [record.event for record in read_records(harness.store)]
     assert events[-1] == Reported(lease, 1, {"loss": 0.5})
+
+
+def test_parameters_that_fit_into_no_message_cost_their_trial_only(harness: Harness) -> None:
+    send, refused = harness.wire.send, []
+
+    def refuse_the_second_trial(worker: WorkerId, epoch: int, message: Any) -> None:
+        if isinstance(message, Assign) and message.work.lanes[0].stages[0].trials == (1,):
+            refused.append(message)
+            raise MessageTooLargeError("Assign: too many bytes")
+        send(worker, epoch, message)
+
+    harness.wire.send = refuse_the_second_trial  # type: ignore[method-assign]
+    first = harness.begin(3).work.lease
+    harness.say(1, Reported(first, 3, {"loss": 0.5}))
+    harness.say(2, TrainingEnded(first, Outcome.RETURNED, 3))
+    third = harness.wire.next(Assign)
+    assert third.work.lanes[0].stages[0].trials == (2,)
+    assert refused, "the second trial was tried"
+    assert harness.driver.failure is None
+    ended = [record.event for record in read_records(harness.store) if isinstance(record.event, TrainingEnded)]
+    assert ended[-1].error_kind == "MessageTooLargeError"
 
 
 def test_messages_that_wait_together_share_one_sync(harness: Harness) -> None:

@@ -13,13 +13,19 @@ import msgspec
 import pytest
 
 from asyncsearch.actions import DismissWorker, StopTraining
-from asyncsearch.errors import ClusterError, DisconnectedError, ProtocolError, StaleLeaseError, UnauthenticatedError
+from asyncsearch.errors import (
+    ClusterError,
+    DisconnectedError,
+    MessageTooLargeError,
+    ProtocolError,
+    StaleLeaseError,
+    UnauthenticatedError,
+)
 from asyncsearch.events import Reported
 from asyncsearch.ids import WorkerId
 from asyncsearch.rpc.channel import Keepalive
 from asyncsearch.rpc.messages import DriverMessage, LogLine, LogLines
 from asyncsearch.rpc.server import SearchServer
-from asyncsearch.rpc.status import MessageTooLargeError
 from tests.rpc.tools import AGENT, LEASE, Agent, Driver, Proxy, RawStream, hello, hello_bytes, report
 
 ATTACHED = ("attached", 3, 1, AGENT)

@@ -2,11 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from asyncsearch.errors import ProtocolError, StaleLeaseError
+from asyncsearch.errors import OtherProtocolError, ProtocolError, StaleLeaseError
 from asyncsearch.ids import WorkerId
 from asyncsearch.rpc.messages import PROTOCOL, Hello
 from asyncsearch.rpc.sessions import Session, Sessions
-from asyncsearch.rpc.status import OtherProtocolError
 from tests.rpc.tools import hello
 
 WORKER = WorkerId(3)
