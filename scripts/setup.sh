@@ -58,7 +58,8 @@ setup_install() {
     fi
     echo "setup: installing asyncsearch[$extras] into .venv"
     [ -t 2 ] || quiet=yes
-    (cd "$ROOT" && UV_PYTHON_DOWNLOADS=never "$VENV/bin/uv" pip install ${quiet:+--quiet} --python "$PYTHON" --editable ".[$extras]") ||
+    # The machine's certificates, as pip uses them: a company's own may be among them.
+    (cd "$ROOT" && UV_PYTHON_DOWNLOADS=never UV_SYSTEM_CERTS=${UV_SYSTEM_CERTS:-true} "$VENV/bin/uv" pip install ${quiet:+--quiet} --python "$PYTHON" --editable ".[$extras]") ||
         setup_fail "uv could not install asyncsearch[$extras]; its message stands above." || return 1
     mkdir -p "$VENV/.asyncsearch-extras" && printf '%s\n' "$state" >"$stamp"
 }
