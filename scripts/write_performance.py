@@ -126,8 +126,8 @@ def machine() -> str:
     versions = ", ".join(f"{name} {version(name)}" for name in PACKAGES)
     return (
         f"Measured with {os.cpu_count()} cores ({processor()}), {psutil.virtual_memory().total / 2**30:.0f} GB of "
-        f"memory, {platform.system()} {platform.release()}, Python {platform.python_version()}, {versions}; driver, "
-        "workers and load on this one machine."
+        f"memory, {platform.system()} {platform.release()},\nPython {platform.python_version()}, {versions};\n"
+        "driver, workers and load on this one machine."
     )
 
 

@@ -301,7 +301,8 @@ class FsspecStore(Store):
 
     def _download(self, checkpoint: CheckpointRef, local: Path) -> tuple[Path, Manifest]:
         tried: layout.Version | None = None
-        while versions := self._versions(checkpoint):
+        # A listing that began before the new version came, and ended after the old one went, shows neither: look again.
+        while versions := self._versions(checkpoint) or self._versions(checkpoint):
             folder = f"{layout.node_folder(checkpoint)}/{versions[-1]}"
             files = local / uuid.uuid4().hex / layout.FILES
             files.mkdir(parents=True)

@@ -171,6 +171,20 @@ def test_damaged_file_is_named(store: FsspecStore, data: bytes, words: str) -> N
         pass
 
 
+def test_a_listing_that_saw_neither_the_old_version_nor_the_new_one_is_taken_again(
+    store: FsspecStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save(store, model=b"model")
+    find, listings = store._remote.find, []
+
+    def miss_once(folder: str) -> dict[str, int]:
+        listings.append(folder)
+        return {} if len(listings) == 1 else find(folder)
+
+    monkeypatch.setattr(store._remote, "find", miss_once)
+    assert load(store) == {"model": b"model"}
+
+
 @pytest.mark.parametrize("data", [b"{", b'{"files":[{"name":"../x","size_bytes":1,"blake2b":""}],"folders":[]}'])
 def test_damaged_manifest_is_named(store: FsspecStore, data: bytes) -> None:
     save(store, model=b"model")
