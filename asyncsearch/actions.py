@@ -1,7 +1,7 @@
 """Wishes, imperative: all that ``StudyState`` ever decides. Each is part of a journal record.
 
 An action is applied to the state by ``StudyState`` itself, in the run that decides it and in every replay.
-The driver carries out those that reach outside: Assign, StopTraining, LaunchWorker, DismissWorker,
+The driver carries out those that reach outside: Assign, StopTraining, SaveAt, CutWork, LaunchWorker, DismissWorker,
 DeleteCheckpoint, EndRun. The others are decisions about trials.
 
 Rule: fields are only ever added, with a default; released journals are read for ever.
@@ -65,6 +65,29 @@ class StopTraining(Action, frozen=True, tag="stop_training"):
     lane: int = 0
 
 
+class SaveAt(Action, frozen=True, tag="save_at"):
+    """Tell a worker to save a checkpoint on its way, if the lane has not passed there. Its commit is the answer."""
+
+    lease: Lease
+    node: NodeKey
+    """The node under which the checkpoint stands."""
+    resource: int
+    """Units of training done, from 0, at which it is to be saved."""
+    lane: int = 0
+
+
+class CutWork(Action, frozen=True, tag="cut_work"):
+    """Tell a worker that nothing beyond ``stop`` is wanted of a lane any more. Its end is the answer, and says where.
+
+    The lane saves at its end. It ends at ``stop``, or as soon after as its present unit is done.
+    """
+
+    lease: Lease
+    stop: int
+    """Units of training done, from 0."""
+    lane: int = 0
+
+
 class LaunchWorker(Action, frozen=True, tag="launch_worker"):
     """Start a worker in a slot of the cluster, under a new epoch."""
 
@@ -116,6 +139,8 @@ AnyAction = (
     | MoveTrial
     | Assign
     | StopTraining
+    | SaveAt
+    | CutWork
     | LaunchWorker
     | DismissWorker
     | DeleteCheckpoint

@@ -23,6 +23,7 @@ from asyncsearch.actions import (
     AnyAction,
     Assign,
     CreateTrial,
+    CutWork,
     DeleteCheckpoint,
     DismissWorker,
     EndProposals,
@@ -30,6 +31,7 @@ from asyncsearch.actions import (
     LaunchWorker,
     MoveTrial,
     Promote,
+    SaveAt,
     StopRun,
     StopTraining,
 )
@@ -313,7 +315,7 @@ class Driver:
         match action:
             case Assign():
                 self._assign(action)
-            case StopTraining():
+            case StopTraining() | SaveAt() | CutWork():
                 self._require_transport().send(action.lease.worker, action.lease.epoch, action)
             case DismissWorker():
                 self._dismiss(action)

@@ -8,6 +8,7 @@ from asyncsearch.actions import (
     AnyAction,
     Assign,
     CreateTrial,
+    CutWork,
     DeleteCheckpoint,
     DismissWorker,
     EndProposals,
@@ -15,6 +16,7 @@ from asyncsearch.actions import (
     LaunchWorker,
     MoveTrial,
     Promote,
+    SaveAt,
     StopRun,
     StopTraining,
 )
@@ -54,7 +56,7 @@ def apply(state: StudyState, action: AnyAction, now: float) -> None:
             state.stopping, state.stopping_kind = action.reason, action.error_kind
         case DeleteCheckpoint():
             _apply_delete(state, action)
-        case StopTraining():
+        case StopTraining() | SaveAt() | CutWork():
             pass
 
 

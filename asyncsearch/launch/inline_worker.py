@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
-from asyncsearch.actions import Assign, DismissWorker, StopTraining
+from asyncsearch.actions import Assign, CutWork, DismissWorker, SaveAt, StopTraining
 from asyncsearch.events import CheckpointCommitted, CheckpointFailed, Outcome, Reported, TrainingEnded
 from asyncsearch.ids import CheckpointRef, Lease, WorkerId
 from asyncsearch.nonfinite import spell_all
@@ -72,6 +72,8 @@ class InlineWorker:
                 for attempt in self._attempts():
                     if (attempt.lease, attempt.number) == (lease, lane):
                         attempt.stop(reason)
+            case SaveAt() | CutWork():
+                pass
             case Refused(lease=lease, reason=reason):
                 for attempt in self._attempts():
                     if attempt.lease == lease:

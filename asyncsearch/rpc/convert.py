@@ -12,7 +12,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from google.protobuf.message import DecodeError
 
-from asyncsearch.actions import Assign, DismissWorker, StopTraining
+from asyncsearch.actions import Assign, CutWork, DismissWorker, SaveAt, StopTraining
 from asyncsearch.errors import ProtocolError
 from asyncsearch.events import CheckpointCommitted, CheckpointFailed, Outcome, Reported, TrainingEnded
 from asyncsearch.ids import CheckpointRef, Lease
@@ -128,6 +128,8 @@ _FROM_DRIVER = {
     "welcome": Codec(Welcome, pb.Welcome, protocol=counts()),
     "assign": _AssignCodec(),
     "stop_training": Codec(StopTraining, pb.StopTraining, lease=_LEASE, lane=_LANE, reason=TEXT),
+    "save_at": Codec(SaveAt, pb.SaveAt, lease=_LEASE, lane=_LANE, node=NODE, resource=counts()),
+    "cut_work": Codec(CutWork, pb.CutWork, lease=_LEASE, lane=_LANE, stop=counts()),
     "dismiss": Codec(DismissWorker, pb.Dismiss, worker=_WORKER, epoch=_EPOCH, reason=TEXT),
     "refused": Codec(Refused, pb.Refused, lease=_LEASE, reason=TEXT),
 }

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import msgspec
 
-from asyncsearch.actions import Assign, DismissWorker, StopTraining
+from asyncsearch.actions import Assign, CutWork, DismissWorker, SaveAt, StopTraining
 from asyncsearch.events import CheckpointCommitted, CheckpointFailed, Reported, TrainingEnded
 from asyncsearch.ids import Lease, WorkerId
 
-PROTOCOL = 1
+PROTOCOL = 2
 """Version of the contract in ``rpc/search.proto``."""
 
 
@@ -64,7 +64,7 @@ class Refused(msgspec.Struct, frozen=True):
 
 
 WorkerMessage = Hello | Heartbeat | Reported | TrainingEnded | CheckpointCommitted | CheckpointFailed | LogLines
-DriverMessage = Assign | StopTraining | DismissWorker | Refused
+DriverMessage = Assign | StopTraining | SaveAt | CutWork | DismissWorker | Refused
 
 
 class Endpoint(msgspec.Struct, frozen=True):

@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from asyncsearch.actions import Assign, DismissWorker, StopTraining
+from asyncsearch.actions import Assign, CutWork, DismissWorker, SaveAt, StopTraining
 from asyncsearch.errors import InternalError
 from asyncsearch.rpc.messages import DriverMessage, Endpoint, Hello, Refused
 from asyncsearch.worker.config import WorkerConfig
@@ -113,6 +113,8 @@ class Agent:
                 self._bench.take(work)
             case StopTraining(lease=lease, reason=reason, lane=lane):
                 self._bench.stop(lease, lane, reason)
+            case SaveAt() | CutWork():
+                pass
             case Refused(lease=lease):
                 self._bench.refuse(lease)
             case DismissWorker(reason=reason):

@@ -10,7 +10,7 @@ from typing import Any
 
 from google.protobuf import text_format
 
-from asyncsearch.actions import Assign, DismissWorker, StopTraining
+from asyncsearch.actions import Assign, CutWork, DismissWorker, SaveAt, StopTraining
 from asyncsearch.events import CheckpointCommitted, CheckpointFailed, Outcome, Reported, TrainingEnded
 from asyncsearch.ids import CheckpointRef, Lease, NodeKey, TrialId, WorkerId
 from asyncsearch.rpc.convert import decode_driver, decode_worker, encode_driver, encode_worker, frame
@@ -68,6 +68,8 @@ EXAMPLES: dict[str, tuple[int, int, Any]] = {
     "driver_assign": (6, 307, Assign(Work(_LEASE, (Lane((_STAGE,), load=_CHECKPOINT),)))),
     "driver_assign_plain": (7, 307, Assign(Work(_LEASE, (Lane((Stage(_NODE, {}, (TrialId(0),), seed=0),)),)))),
     "driver_stop_training": (8, 307, StopTraining(_LEASE, reason="stopped at 9: rank 7 of 20, 5 go on", lane=1)),
+    "driver_save_at": (11, 307, SaveAt(_LEASE, _NODE, 15, lane=1)),
+    "driver_cut_work": (12, 307, CutWork(_LEASE, 18, lane=1)),
     "driver_dismiss": (9, 307, DismissWorker(WorkerId(3), 2, reason="the study is complete")),
     "driver_refused": (10, 307, Refused(_LEASE, reason="work-42 is held by worker-4")),
 }

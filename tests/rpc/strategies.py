@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from asyncsearch.actions import Assign, DismissWorker, StopTraining
+from asyncsearch.actions import Assign, CutWork, DismissWorker, SaveAt, StopTraining
 from asyncsearch.events import CheckpointCommitted, CheckpointFailed, Outcome, Reported, TrainingEnded
 from asyncsearch.ids import CheckpointRef, Lease
 from asyncsearch.nonfinite import spell
@@ -74,6 +74,8 @@ DRIVER_MESSAGES = st.one_of(
         Assign, work=st.builds(Work, lease=LEASES, lanes=st.lists(WORK_LANES, min_size=1, max_size=2).map(tuple))
     ),
     st.builds(StopTraining, lease=LEASES, reason=TEXTS, lane=LANES),
+    st.builds(SaveAt, lease=LEASES, node=NODES, resource=COUNTS, lane=LANES),
+    st.builds(CutWork, lease=LEASES, stop=COUNTS, lane=LANES),
     st.builds(DismissWorker, worker=WORKERS, epoch=EPOCHS, reason=TEXTS),
     st.builds(Refused, lease=LEASES, reason=TEXTS),
 )

@@ -14,7 +14,7 @@ import pytest
 from asyncsearch.rpc.auth import TARGET_NAME
 from asyncsearch.rpc.channel import MAX_MESSAGE_BYTES, METHOD, SERVICE
 from asyncsearch.rpc.convert import encode_worker, frame
-from asyncsearch.rpc.messages import Hello
+from asyncsearch.rpc.messages import PROTOCOL, Hello
 from tests.rpc.tools import Agent, Driver, RawStream, hello, hello_bytes, report, report_bytes
 
 HEALTHY = 9
@@ -52,9 +52,9 @@ REFUSED = {
     "bad hello": ([frame(0, 0, b"\x1a\x00")], grpc.StatusCode.INVALID_ARGUMENT, "epoch: 0 is not in 1"),
     "two hellos": ([hello_bytes(), hello_bytes()], grpc.StatusCode.INVALID_ARGUMENT, "a second Hello"),
     "other version": (
-        [frame(0, 0, encode_worker(Hello(hello().worker, 1, "a", protocol=2)))],
+        [frame(0, 0, encode_worker(Hello(hello().worker, 1, "a", protocol=PROTOCOL + 1)))],
         grpc.StatusCode.UNIMPLEMENTED,
-        "version 2 of the protocol",
+        f"version {PROTOCOL + 1} of the protocol",
     ),
     "malformed": ([hello_bytes(), b"\xff\xff"], grpc.StatusCode.INVALID_ARGUMENT, "2 bytes came"),
     "a gap": ([hello_bytes(), report_bytes(2)], grpc.StatusCode.INVALID_ARGUMENT, "message 2 came after 0"),

@@ -69,5 +69,7 @@ def test_a_worker_that_acknowledges_what_was_never_sent_is_refused(sessions: Ses
 
 
 def test_another_version_of_the_protocol_is_refused(sessions: Sessions) -> None:
-    with pytest.raises(OtherProtocolError, match="version 2 of the protocol and the driver version 1"):
+    with pytest.raises(
+        OtherProtocolError, match=f"version {PROTOCOL + 1} of the protocol and the driver version {PROTOCOL}"
+    ):
         sessions.admit(Hello(WORKER, 3, "agent-b", protocol=PROTOCOL + 1), ack=0)

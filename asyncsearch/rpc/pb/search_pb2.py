@@ -24,55 +24,59 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1f\x61syncsearch/rpc/pb/search.proto\x12\x0e\x61syncsearch.v1\"\xa6\x03\n\rWorkerMessage\x12\x0e\n\x06number\x18\x01 \x01(\x04\x12\x0b\n\x03\x61\x63k\x18\x02 \x01(\x04\x12&\n\x05hello\x18\x03 \x01(\x0b\x32\x15.asyncsearch.v1.HelloH\x00\x12.\n\theartbeat\x18\x04 \x01(\x0b\x32\x19.asyncsearch.v1.HeartbeatH\x00\x12,\n\x08reported\x18\x05 \x01(\x0b\x32\x18.asyncsearch.v1.ReportedH\x00\x12\x37\n\x0etraining_ended\x18\x06 \x01(\x0b\x32\x1d.asyncsearch.v1.TrainingEndedH\x00\x12\x43\n\x14\x63heckpoint_committed\x18\x07 \x01(\x0b\x32#.asyncsearch.v1.CheckpointCommittedH\x00\x12=\n\x11\x63heckpoint_failed\x18\x08 \x01(\x0b\x32 .asyncsearch.v1.CheckpointFailedH\x00\x12-\n\tlog_lines\x18\t \x01(\x0b\x32\x18.asyncsearch.v1.LogLinesH\x00\x42\x06\n\x04\x62ody\"\x99\x02\n\rDriverMessage\x12\x0e\n\x06number\x18\x01 \x01(\x04\x12\x0b\n\x03\x61\x63k\x18\x02 \x01(\x04\x12*\n\x07welcome\x18\x03 \x01(\x0b\x32\x17.asyncsearch.v1.WelcomeH\x00\x12(\n\x06\x61ssign\x18\x04 \x01(\x0b\x32\x16.asyncsearch.v1.AssignH\x00\x12\x35\n\rstop_training\x18\x05 \x01(\x0b\x32\x1c.asyncsearch.v1.StopTrainingH\x00\x12*\n\x07\x64ismiss\x18\x06 \x01(\x0b\x32\x17.asyncsearch.v1.DismissH\x00\x12*\n\x07refused\x18\x07 \x01(\x0b\x32\x17.asyncsearch.v1.RefusedH\x00\x42\x06\n\x04\x62ody\"6\n\x05Lease\x12\x0e\n\x06number\x18\x01 \x01(\x04\x12\x0e\n\x06worker\x18\x02 \x01(\r\x12\r\n\x05\x65poch\x18\x03 \x01(\r\",\n\nCheckpoint\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x10\n\x08resource\x18\x02 \x01(\x04\"b\n\x05Hello\x12\x10\n\x08protocol\x18\x01 \x01(\r\x12\x0e\n\x06worker\x18\x02 \x01(\r\x12\r\n\x05\x65poch\x18\x03 \x01(\r\x12\r\n\x05\x61gent\x18\x04 \x01(\t\x12\x0c\n\x04host\x18\x05 \x01(\t\x12\x0b\n\x03pid\x18\x06 \x01(\r\"\x0b\n\tHeartbeat\"%\n\x06Metric\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01\"y\n\x08Reported\x12$\n\x05lease\x18\x01 \x01(\x0b\x32\x15.asyncsearch.v1.Lease\x12\x0c\n\x04lane\x18\x02 \x01(\r\x12\x10\n\x08resource\x18\x03 \x01(\x04\x12\'\n\x07metrics\x18\x04 \x03(\x0b\x32\x16.asyncsearch.v1.Metric\"\xdc\x01\n\rTrainingEnded\x12$\n\x05lease\x18\x01 \x01(\x0b\x32\x15.asyncsearch.v1.Lease\x12\x0c\n\x04lane\x18\x02 \x01(\r\x12(\n\x07outcome\x18\x03 \x01(\x0e\x32\x17.asyncsearch.v1.Outcome\x12\x10\n\x08resource\x18\x04 \x01(\x04\x12 \n\x13\x63heckpoint_resource\x18\x05 \x01(\x04H\x00\x88\x01\x01\x12\r\n\x05\x65rror\x18\x06 \x01(\t\x12\x12\n\nerror_kind\x18\x07 \x01(\tB\x16\n\x14_checkpoint_resource\"\x8d\x01\n\x13\x43heckpointCommitted\x12$\n\x05lease\x18\x01 \x01(\x0b\x32\x15.asyncsearch.v1.Lease\x12\x0c\n\x04lane\x18\x02 \x01(\r\x12.\n\ncheckpoint\x18\x03 \x01(\x0b\x32\x1a.asyncsearch.v1.Checkpoint\x12\x12\n\nsize_bytes\x18\x04 \x01(\x04\"\x85\x01\n\x10\x43heckpointFailed\x12$\n\x05lease\x18\x01 \x01(\x0b\x32\x15.asyncsearch.v1.Lease\x12\x0c\n\x04lane\x18\x02 \x01(\r\x12.\n\ncheckpoint\x18\x03 \x01(\x0b\x32\x1a.asyncsearch.v1.Checkpoint\x12\r\n\x05\x65rror\x18\x04 \x01(\t\":\n\x07LogLine\x12\x0e\n\x06time_s\x18\x01 \x01(\x01\x12\x11\n\tis_stderr\x18\x02 \x01(\x08\x12\x0c\n\x04text\x18\x03 \x01(\t\"x\n\x08LogLines\x12$\n\x05lease\x18\x01 \x01(\x0b\x32\x15.asyncsearch.v1.Lease\x12\x0c\n\x04lane\x18\x02 \x01(\r\x12&\n\x05lines\x18\x03 \x03(\x0b\x32\x17.asyncsearch.v1.LogLine\x12\x10\n\x08left_out\x18\x04 \x01(\x04\"\x1b\n\x07Welcome\x12\x10\n\x08protocol\x18\x01 \x01(\r\"\xd5\x01\n\x05Stage\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x13\n\x0bparams_json\x18\x02 \x01(\t\x12\x0e\n\x06trials\x18\x03 \x03(\x04\x12\x0c\n\x04seed\x18\x04 \x01(\x04\x12\r\n\x05start\x18\x05 \x01(\x04\x12\x11\n\x04stop\x18\x06 \x01(\x04H\x00\x88\x01\x01\x12\x19\n\x0cmax_resource\x18\x07 \x01(\x04H\x01\x88\x01\x01\x12\x0c\n\x04save\x18\x08 \x01(\x08\x12\x17\n\nsave_every\x18\t \x01(\x04H\x02\x88\x01\x01\x42\x07\n\x05_stopB\x0f\n\r_max_resourceB\r\n\x0b_save_every\"e\n\x04Lane\x12%\n\x06stages\x18\x01 \x03(\x0b\x32\x15.asyncsearch.v1.Stage\x12-\n\x04load\x18\x02 \x01(\x0b\x32\x1a.asyncsearch.v1.CheckpointH\x00\x88\x01\x01\x42\x07\n\x05_load\"S\n\x06\x41ssign\x12$\n\x05lease\x18\x01 \x01(\x0b\x32\x15.asyncsearch.v1.Lease\x12#\n\x05lanes\x18\x02 \x03(\x0b\x32\x14.asyncsearch.v1.Lane\"R\n\x0cStopTraining\x12$\n\x05lease\x18\x01 \x01(\x0b\x32\x15.asyncsearch.v1.Lease\x12\x0c\n\x04lane\x18\x02 \x01(\r\x12\x0e\n\x06reason\x18\x03 \x01(\t\"8\n\x07\x44ismiss\x12\x0e\n\x06worker\x18\x01 \x01(\r\x12\r\n\x05\x65poch\x18\x02 \x01(\r\x12\x0e\n\x06reason\x18\x03 \x01(\t\"?\n\x07Refused\x12$\n\x05lease\x18\x01 \x01(\x0b\x32\x15.asyncsearch.v1.Lease\x12\x0e\n\x06reason\x18\x02 \x01(\t*v\n\x07Outcome\x12\x17\n\x13OUTCOME_UNSPECIFIED\x10\x00\x12\x13\n\x0fOUTCOME_REACHED\x10\x01\x12\x14\n\x10OUTCOME_RETURNED\x10\x02\x12\x13\n\x0fOUTCOME_STOPPED\x10\x03\x12\x12\n\x0eOUTCOME_FAILED\x10\x04\x32T\n\x06Search\x12J\n\x06\x41ttach\x12\x1d.asyncsearch.v1.WorkerMessage\x1a\x1d.asyncsearch.v1.DriverMessage(\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1f\x61syncsearch/rpc/pb/search.proto\x12\x0e\x61syncsearch.v1\"\xa6\x03\n\rWorkerMessage\x12\x0e\n\x06number\x18\x01 \x01(\x04\x12\x0b\n\x03\x61\x63k\x18\x02 \x01(\x04\x12&\n\x05hello\x18\x03 \x01(\x0b\x32\x15.asyncsearch.v1.HelloH\x00\x12.\n\theartbeat\x18\x04 \x01(\x0b\x32\x19.asyncsearch.v1.HeartbeatH\x00\x12,\n\x08reported\x18\x05 \x01(\x0b\x32\x18.asyncsearch.v1.ReportedH\x00\x12\x37\n\x0etraining_ended\x18\x06 \x01(\x0b\x32\x1d.asyncsearch.v1.TrainingEndedH\x00\x12\x43\n\x14\x63heckpoint_committed\x18\x07 \x01(\x0b\x32#.asyncsearch.v1.CheckpointCommittedH\x00\x12=\n\x11\x63heckpoint_failed\x18\x08 \x01(\x0b\x32 .asyncsearch.v1.CheckpointFailedH\x00\x12-\n\tlog_lines\x18\t \x01(\x0b\x32\x18.asyncsearch.v1.LogLinesH\x00\x42\x06\n\x04\x62ody\"\xf1\x02\n\rDriverMessage\x12\x0e\n\x06number\x18\x01 \x01(\x04\x12\x0b\n\x03\x61\x63k\x18\x02 \x01(\x04\x12*\n\x07welcome\x18\x03 \x01(\x0b\x32\x17.asyncsearch.v1.WelcomeH\x00\x12(\n\x06\x61ssign\x18\x04 \x01(\x0b\x32\x16.asyncsearch.v1.AssignH\x00\x12\x35\n\rstop_training\x18\x05 \x01(\x0b\x32\x1c.asyncsearch.v1.StopTrainingH\x00\x12*\n\x07\x64ismiss\x18\x06 \x01(\x0b\x32\x17.asyncsearch.v1.DismissH\x00\x12*\n\x07refused\x18\x07 \x01(\x0b\x32\x17.asyncsearch.v1.RefusedH\x00\x12)\n\x07save_at\x18\x08 \x01(\x0b\x32\x16.asyncsearch.v1.SaveAtH\x00\x12+\n\x08\x63ut_work\x18\t \x01(\x0b\x32\x17.asyncsearch.v1.CutWorkH\x00\x42\x06\n\x04\x62ody\"6\n\x05Lease\x12\x0e\n\x06number\x18\x01 \x01(\x04\x12\x0e\n\x06worker\x18\x02 \x01(\r\x12\r\n\x05\x65poch\x18\x03 \x01(\r\",\n\nCheckpoint\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x10\n\x08resource\x18\x02 \x01(\x04\"b\n\x05Hello\x12\x10\n\x08protocol\x18\x01 \x01(\r\x12\x0e\n\x06worker\x18\x02 \x01(\r\x12\r\n\x05\x65poch\x18\x03 \x01(\r\x12\r\n\x05\x61gent\x18\x04 \x01(\t\x12\x0c\n\x04host\x18\x05 \x01(\t\x12\x0b\n\x03pid\x18\x06 \x01(\r\"\x0b\n\tHeartbeat\"%\n\x06Metric\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01\"y\n\x08Reported\x12$\n\x05lease\x18\x01 \x01(\x0b\x32\x15.asyncsearch.v1.Lease\x12\x0c\n\x04lane\x18\x02 \x01(\r\x12\x10\n\x08resource\x18\x03 \x01(\x04\x12\'\n\x07metrics\x18\x04 \x03(\x0b\x32\x16.asyncsearch.v1.Metric\"\xdc\x01\n\rTrainingEnded\x12$\n\x05lease\x18\x01 \x01(\x0b\x32\x15.asyncsearch.v1.Lease\x12\x0c\n\x04lane\x18\x02 \x01(\r\x12(\n\x07outcome\x18\x03 \x01(\x0e\x32\x17.asyncsearch.v1.Outcome\x12\x10\n\x08resource\x18\x04 \x01(\x04\x12 \n\x13\x63heckpoint_resource\x18\x05 \x01(\x04H\x00\x88\x01\x01\x12\r\n\x05\x65rror\x18\x06 \x01(\t\x12\x12\n\nerror_kind\x18\x07 \x01(\tB\x16\n\x14_checkpoint_resource\"\x8d\x01\n\x13\x43heckpointCommitted\x12$\n\x05lease\x18\x01 \x01(\x0b\x32\x15.asyncsearch.v1.Lease\x12\x0c\n\x04lane\x18\x02 \x01(\r\x12.\n\ncheckpoint\x18\x03 \x01(\x0b\x32\x1a.asyncsearch.v1.Checkpoint\x12\x12\n\nsize_bytes\x18\x04 \x01(\x04\"\x85\x01\n\x10\x43heckpointFailed\x12$\n\x05lease\x18\x01 \x01(\x0b\x32\x15.asyncsearch.v1.Lease\x12\x0c\n\x04lane\x18\x02 \x01(\r\x12.\n\ncheckpoint\x18\x03 \x01(\x0b\x32\x1a.asyncsearch.v1.Checkpoint\x12\r\n\x05\x65rror\x18\x04 \x01(\t\":\n\x07LogLine\x12\x0e\n\x06time_s\x18\x01 \x01(\x01\x12\x11\n\tis_stderr\x18\x02 \x01(\x08\x12\x0c\n\x04text\x18\x03 \x01(\t\"x\n\x08LogLines\x12$\n\x05lease\x18\x01 \x01(\x0b\x32\x15.asyncsearch.v1.Lease\x12\x0c\n\x04lane\x18\x02 \x01(\r\x12&\n\x05lines\x18\x03 \x03(\x0b\x32\x17.asyncsearch.v1.LogLine\x12\x10\n\x08left_out\x18\x04 \x01(\x04\"\x1b\n\x07Welcome\x12\x10\n\x08protocol\x18\x01 \x01(\r\"\xd5\x01\n\x05Stage\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x13\n\x0bparams_json\x18\x02 \x01(\t\x12\x0e\n\x06trials\x18\x03 \x03(\x04\x12\x0c\n\x04seed\x18\x04 \x01(\x04\x12\r\n\x05start\x18\x05 \x01(\x04\x12\x11\n\x04stop\x18\x06 \x01(\x04H\x00\x88\x01\x01\x12\x19\n\x0cmax_resource\x18\x07 \x01(\x04H\x01\x88\x01\x01\x12\x0c\n\x04save\x18\x08 \x01(\x08\x12\x17\n\nsave_every\x18\t \x01(\x04H\x02\x88\x01\x01\x42\x07\n\x05_stopB\x0f\n\r_max_resourceB\r\n\x0b_save_every\"e\n\x04Lane\x12%\n\x06stages\x18\x01 \x03(\x0b\x32\x15.asyncsearch.v1.Stage\x12-\n\x04load\x18\x02 \x01(\x0b\x32\x1a.asyncsearch.v1.CheckpointH\x00\x88\x01\x01\x42\x07\n\x05_load\"S\n\x06\x41ssign\x12$\n\x05lease\x18\x01 \x01(\x0b\x32\x15.asyncsearch.v1.Lease\x12#\n\x05lanes\x18\x02 \x03(\x0b\x32\x14.asyncsearch.v1.Lane\"R\n\x0cStopTraining\x12$\n\x05lease\x18\x01 \x01(\x0b\x32\x15.asyncsearch.v1.Lease\x12\x0c\n\x04lane\x18\x02 \x01(\r\x12\x0e\n\x06reason\x18\x03 \x01(\t\"\\\n\x06SaveAt\x12$\n\x05lease\x18\x01 \x01(\x0b\x32\x15.asyncsearch.v1.Lease\x12\x0c\n\x04lane\x18\x02 \x01(\r\x12\x0c\n\x04node\x18\x03 \x01(\t\x12\x10\n\x08resource\x18\x04 \x01(\x04\"K\n\x07\x43utWork\x12$\n\x05lease\x18\x01 \x01(\x0b\x32\x15.asyncsearch.v1.Lease\x12\x0c\n\x04lane\x18\x02 \x01(\r\x12\x0c\n\x04stop\x18\x03 \x01(\x04\"8\n\x07\x44ismiss\x12\x0e\n\x06worker\x18\x01 \x01(\r\x12\r\n\x05\x65poch\x18\x02 \x01(\r\x12\x0e\n\x06reason\x18\x03 \x01(\t\"?\n\x07Refused\x12$\n\x05lease\x18\x01 \x01(\x0b\x32\x15.asyncsearch.v1.Lease\x12\x0e\n\x06reason\x18\x02 \x01(\t*v\n\x07Outcome\x12\x17\n\x13OUTCOME_UNSPECIFIED\x10\x00\x12\x13\n\x0fOUTCOME_REACHED\x10\x01\x12\x14\n\x10OUTCOME_RETURNED\x10\x02\x12\x13\n\x0fOUTCOME_STOPPED\x10\x03\x12\x12\n\x0eOUTCOME_FAILED\x10\x04\x32T\n\x06Search\x12J\n\x06\x41ttach\x12\x1d.asyncsearch.v1.WorkerMessage\x1a\x1d.asyncsearch.v1.DriverMessage(\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'asyncsearch.rpc.pb.search_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_OUTCOME']._serialized_start=2462
-  _globals['_OUTCOME']._serialized_end=2580
+  _globals['_OUTCOME']._serialized_start=2721
+  _globals['_OUTCOME']._serialized_end=2839
   _globals['_WORKERMESSAGE']._serialized_start=52
   _globals['_WORKERMESSAGE']._serialized_end=474
   _globals['_DRIVERMESSAGE']._serialized_start=477
-  _globals['_DRIVERMESSAGE']._serialized_end=758
-  _globals['_LEASE']._serialized_start=760
-  _globals['_LEASE']._serialized_end=814
-  _globals['_CHECKPOINT']._serialized_start=816
-  _globals['_CHECKPOINT']._serialized_end=860
-  _globals['_HELLO']._serialized_start=862
-  _globals['_HELLO']._serialized_end=960
-  _globals['_HEARTBEAT']._serialized_start=962
-  _globals['_HEARTBEAT']._serialized_end=973
-  _globals['_METRIC']._serialized_start=975
-  _globals['_METRIC']._serialized_end=1012
-  _globals['_REPORTED']._serialized_start=1014
-  _globals['_REPORTED']._serialized_end=1135
-  _globals['_TRAININGENDED']._serialized_start=1138
-  _globals['_TRAININGENDED']._serialized_end=1358
-  _globals['_CHECKPOINTCOMMITTED']._serialized_start=1361
-  _globals['_CHECKPOINTCOMMITTED']._serialized_end=1502
-  _globals['_CHECKPOINTFAILED']._serialized_start=1505
-  _globals['_CHECKPOINTFAILED']._serialized_end=1638
-  _globals['_LOGLINE']._serialized_start=1640
-  _globals['_LOGLINE']._serialized_end=1698
-  _globals['_LOGLINES']._serialized_start=1700
-  _globals['_LOGLINES']._serialized_end=1820
-  _globals['_WELCOME']._serialized_start=1822
-  _globals['_WELCOME']._serialized_end=1849
-  _globals['_STAGE']._serialized_start=1852
-  _globals['_STAGE']._serialized_end=2065
-  _globals['_LANE']._serialized_start=2067
-  _globals['_LANE']._serialized_end=2168
-  _globals['_ASSIGN']._serialized_start=2170
-  _globals['_ASSIGN']._serialized_end=2253
-  _globals['_STOPTRAINING']._serialized_start=2255
-  _globals['_STOPTRAINING']._serialized_end=2337
-  _globals['_DISMISS']._serialized_start=2339
-  _globals['_DISMISS']._serialized_end=2395
-  _globals['_REFUSED']._serialized_start=2397
-  _globals['_REFUSED']._serialized_end=2460
-  _globals['_SEARCH']._serialized_start=2582
-  _globals['_SEARCH']._serialized_end=2666
+  _globals['_DRIVERMESSAGE']._serialized_end=846
+  _globals['_LEASE']._serialized_start=848
+  _globals['_LEASE']._serialized_end=902
+  _globals['_CHECKPOINT']._serialized_start=904
+  _globals['_CHECKPOINT']._serialized_end=948
+  _globals['_HELLO']._serialized_start=950
+  _globals['_HELLO']._serialized_end=1048
+  _globals['_HEARTBEAT']._serialized_start=1050
+  _globals['_HEARTBEAT']._serialized_end=1061
+  _globals['_METRIC']._serialized_start=1063
+  _globals['_METRIC']._serialized_end=1100
+  _globals['_REPORTED']._serialized_start=1102
+  _globals['_REPORTED']._serialized_end=1223
+  _globals['_TRAININGENDED']._serialized_start=1226
+  _globals['_TRAININGENDED']._serialized_end=1446
+  _globals['_CHECKPOINTCOMMITTED']._serialized_start=1449
+  _globals['_CHECKPOINTCOMMITTED']._serialized_end=1590
+  _globals['_CHECKPOINTFAILED']._serialized_start=1593
+  _globals['_CHECKPOINTFAILED']._serialized_end=1726
+  _globals['_LOGLINE']._serialized_start=1728
+  _globals['_LOGLINE']._serialized_end=1786
+  _globals['_LOGLINES']._serialized_start=1788
+  _globals['_LOGLINES']._serialized_end=1908
+  _globals['_WELCOME']._serialized_start=1910
+  _globals['_WELCOME']._serialized_end=1937
+  _globals['_STAGE']._serialized_start=1940
+  _globals['_STAGE']._serialized_end=2153
+  _globals['_LANE']._serialized_start=2155
+  _globals['_LANE']._serialized_end=2256
+  _globals['_ASSIGN']._serialized_start=2258
+  _globals['_ASSIGN']._serialized_end=2341
+  _globals['_STOPTRAINING']._serialized_start=2343
+  _globals['_STOPTRAINING']._serialized_end=2425
+  _globals['_SAVEAT']._serialized_start=2427
+  _globals['_SAVEAT']._serialized_end=2519
+  _globals['_CUTWORK']._serialized_start=2521
+  _globals['_CUTWORK']._serialized_end=2596
+  _globals['_DISMISS']._serialized_start=2598
+  _globals['_DISMISS']._serialized_end=2654
+  _globals['_REFUSED']._serialized_start=2656
+  _globals['_REFUSED']._serialized_end=2719
+  _globals['_SEARCH']._serialized_start=2841
+  _globals['_SEARCH']._serialized_end=2925
 # @@protoc_insertion_point(module_scope)

@@ -42,7 +42,7 @@ class WorkerMessage(_message.Message):
     def __init__(self, number: _Optional[int] = ..., ack: _Optional[int] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., reported: _Optional[_Union[Reported, _Mapping]] = ..., training_ended: _Optional[_Union[TrainingEnded, _Mapping]] = ..., checkpoint_committed: _Optional[_Union[CheckpointCommitted, _Mapping]] = ..., checkpoint_failed: _Optional[_Union[CheckpointFailed, _Mapping]] = ..., log_lines: _Optional[_Union[LogLines, _Mapping]] = ...) -> None: ...
 
 class DriverMessage(_message.Message):
-    __slots__ = ("number", "ack", "welcome", "assign", "stop_training", "dismiss", "refused")
+    __slots__ = ("number", "ack", "welcome", "assign", "stop_training", "dismiss", "refused", "save_at", "cut_work")
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     ACK_FIELD_NUMBER: _ClassVar[int]
     WELCOME_FIELD_NUMBER: _ClassVar[int]
@@ -50,6 +50,8 @@ class DriverMessage(_message.Message):
     STOP_TRAINING_FIELD_NUMBER: _ClassVar[int]
     DISMISS_FIELD_NUMBER: _ClassVar[int]
     REFUSED_FIELD_NUMBER: _ClassVar[int]
+    SAVE_AT_FIELD_NUMBER: _ClassVar[int]
+    CUT_WORK_FIELD_NUMBER: _ClassVar[int]
     number: int
     ack: int
     welcome: Welcome
@@ -57,7 +59,9 @@ class DriverMessage(_message.Message):
     stop_training: StopTraining
     dismiss: Dismiss
     refused: Refused
-    def __init__(self, number: _Optional[int] = ..., ack: _Optional[int] = ..., welcome: _Optional[_Union[Welcome, _Mapping]] = ..., assign: _Optional[_Union[Assign, _Mapping]] = ..., stop_training: _Optional[_Union[StopTraining, _Mapping]] = ..., dismiss: _Optional[_Union[Dismiss, _Mapping]] = ..., refused: _Optional[_Union[Refused, _Mapping]] = ...) -> None: ...
+    save_at: SaveAt
+    cut_work: CutWork
+    def __init__(self, number: _Optional[int] = ..., ack: _Optional[int] = ..., welcome: _Optional[_Union[Welcome, _Mapping]] = ..., assign: _Optional[_Union[Assign, _Mapping]] = ..., stop_training: _Optional[_Union[StopTraining, _Mapping]] = ..., dismiss: _Optional[_Union[Dismiss, _Mapping]] = ..., refused: _Optional[_Union[Refused, _Mapping]] = ..., save_at: _Optional[_Union[SaveAt, _Mapping]] = ..., cut_work: _Optional[_Union[CutWork, _Mapping]] = ...) -> None: ...
 
 class Lease(_message.Message):
     __slots__ = ("number", "worker", "epoch")
@@ -234,6 +238,28 @@ class StopTraining(_message.Message):
     lane: int
     reason: str
     def __init__(self, lease: _Optional[_Union[Lease, _Mapping]] = ..., lane: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class SaveAt(_message.Message):
+    __slots__ = ("lease", "lane", "node", "resource")
+    LEASE_FIELD_NUMBER: _ClassVar[int]
+    LANE_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    RESOURCE_FIELD_NUMBER: _ClassVar[int]
+    lease: Lease
+    lane: int
+    node: str
+    resource: int
+    def __init__(self, lease: _Optional[_Union[Lease, _Mapping]] = ..., lane: _Optional[int] = ..., node: _Optional[str] = ..., resource: _Optional[int] = ...) -> None: ...
+
+class CutWork(_message.Message):
+    __slots__ = ("lease", "lane", "stop")
+    LEASE_FIELD_NUMBER: _ClassVar[int]
+    LANE_FIELD_NUMBER: _ClassVar[int]
+    STOP_FIELD_NUMBER: _ClassVar[int]
+    lease: Lease
+    lane: int
+    stop: int
+    def __init__(self, lease: _Optional[_Union[Lease, _Mapping]] = ..., lane: _Optional[int] = ..., stop: _Optional[int] = ...) -> None: ...
 
 class Dismiss(_message.Message):
     __slots__ = ("worker", "epoch", "reason")
