@@ -65,11 +65,16 @@ class AgentLink:
     The main thread itself looks for a stop at each report: that costs a microsecond and needs no thread.
     """
 
-    def __init__(self, channel: Channel[ToRunner, FromRunner], interrupts: Interrupts) -> None:
+    def __init__(
+        self,
+        channel: Channel[ToRunner, FromRunner],
+        interrupts: Interrupts,
+        wishes: Sequence[SavePoint | Cut] = (),
+    ) -> None:
         self._channel = channel
         self._interrupts = interrupts
         self._reason: str | None = None
-        self._wishes: list[SavePoint | Cut] = []
+        self._wishes = list(wishes)
 
     def report(self, resource: int, metrics: dict[str, float]) -> None:
         self._send(Reported(resource, metrics))

@@ -40,22 +40,6 @@ class Load(_Message, frozen=True, tag="load"):
     """Random bytes that the runner writes into its outputs where a training ends."""
 
 
-class Train(_Message, frozen=True, tag="train"):
-    """Train a batch of stages."""
-
-    stages: tuple[Stage, ...]
-    load: str | None = None
-    """Path of the checkpoint to start from."""
-
-
-class Folder(_Message, frozen=True, tag="folder"):
-    """Answer to ``FolderWanted``."""
-
-    path: str
-    error: str = ""
-    """Why there is none; empty: there is."""
-
-
 class SavePoint(_Message, frozen=True, tag="save_point"):
     """A checkpoint is wanted on the way, if the training has not passed there."""
 
@@ -68,6 +52,24 @@ class Cut(_Message, frozen=True, tag="cut"):
     """Nothing beyond ``stop`` is wanted any more: end there, or after the present unit."""
 
     stop: int
+
+
+class Train(_Message, frozen=True, tag="train"):
+    """Train a batch of stages."""
+
+    stages: tuple[Stage, ...]
+    load: str | None = None
+    """Path of the checkpoint to start from."""
+    wishes: tuple[SavePoint | Cut, ...] = ()
+    """What was wished before it begins."""
+
+
+class Folder(_Message, frozen=True, tag="folder"):
+    """Answer to ``FolderWanted``."""
+
+    path: str
+    error: str = ""
+    """Why there is none; empty: there is."""
 
 
 class Stop(_Message, frozen=True, tag="stop"):

@@ -221,9 +221,8 @@ class Workbench:
         attempt.is_sent = True
         runner.trainings += 1
         self._outputs.begin(attempt, runner)
-        self._tell_runner(Train(attempt.lane.stages, None if attempt.load is None else str(attempt.load)))
-        for wish in attempt.wishes:
-            self._tell_runner(wish)
+        load = None if attempt.load is None else str(attempt.load)
+        self._tell_runner(Train(attempt.lane.stages, load, tuple(attempt.wishes)))
 
     def _stop(self, attempt: Attempt, reason: str) -> None:
         if attempt.stop_reason is not None:
