@@ -251,9 +251,11 @@ class _Link:
     def saved(self, stage: int, resource: int, *, is_last: bool) -> None:
         attempt, checkpoint = self._attempt, self._checkpoint(stage, resource)
         attempt.resource = max(attempt.resource, resource)
+        staged = self._staged.pop((stage, resource))
         try:
-            size = self._config.store.commit(checkpoint, self._staged.pop((stage, resource)))
+            size = self._config.store.commit(checkpoint, staged)
         except Exception as error:
+            shutil.rmtree(staged, ignore_errors=True)
             failed = CheckpointFailed(attempt.lease, checkpoint, f"{type(error).__name__}: {error}", attempt.number)
             if is_last:
                 attempt.saved.append(resource)
@@ -268,7 +270,8 @@ class _Link:
     def save_failed(self, stage: int, resource: int, error: Exception) -> None:
         attempt = self._attempt
         attempt.resource = max(attempt.resource, resource)
-        shutil.rmtree(self._staged.pop((stage, resource), ""), ignore_errors=True)
+        if (staged := self._staged.pop((stage, resource), None)) is not None:
+            shutil.rmtree(staged, ignore_errors=True)
         text = exception_text(error)
         sys.stderr.write(f"asyncsearch: there is no checkpoint at {resource}, and training goes on.\n{text}\n")
         if not attempt.is_refused:
