@@ -18,7 +18,7 @@ from typing import NamedTuple
 import msgspec
 
 from asyncsearch.ids import CheckpointRef, NodeKey, TrialId
-from asyncsearch.plan.points import UNBOUNDED
+from asyncsearch.plan.keys import UNBOUNDED
 
 
 class Source(enum.Enum):

@@ -19,10 +19,11 @@ import msgspec
 from asyncsearch.errors import InternalError
 from asyncsearch.ids import CheckpointRef, NodeKey, TrialId, trial_name
 from asyncsearch.plan.algorithm import Facts, NodeFacts, PendingStage, RequestFacts, Source, SpanFacts
+from asyncsearch.plan.keys import PathStep
 from asyncsearch.plan.points import Node, Point, Span, State
 from asyncsearch.plan.stage_tree import ORIGIN, StageTree, points_in
 
-Path = tuple[tuple[int, NodeKey], ...]
+Path = tuple[PathStep, ...]
 
 
 class PlannedStage(msgspec.Struct, frozen=True):

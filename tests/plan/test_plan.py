@@ -8,8 +8,8 @@ import pytest
 
 from asyncsearch.errors import InternalError
 from asyncsearch.ids import NodeKey, TrialId
+from asyncsearch.plan.keys import UNBOUNDED, PathStep
 from asyncsearch.plan.plan import SearchPlan
-from asyncsearch.plan.points import UNBOUNDED
 from tests.plan.tools import ask, begin, check, path, ref, tree, words
 
 
@@ -326,9 +326,9 @@ class TestRefusals:
             plan.request(TrialId(0), path(*steps), target)
 
     def test_a_node_is_at_one_place(self, plan: SearchPlan) -> None:
-        plan.request(TrialId(0), ((0, NodeKey("a")), (4, NodeKey("b"))), 10)
+        plan.request(TrialId(0), (PathStep(0, NodeKey("a")), PathStep(4, NodeKey("b"))), 10)
         with pytest.raises(InternalError, match="another parent"):
-            plan.request(TrialId(1), ((0, NodeKey("a")), (5, NodeKey("b"))), 10)
+            plan.request(TrialId(1), (PathStep(0, NodeKey("a")), PathStep(5, NodeKey("b"))), 10)
 
     def test_a_batch_is_begun_once_and_at_once(self, plan: SearchPlan) -> None:
         ask(plan, 0, "0a", 10)

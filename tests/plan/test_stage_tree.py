@@ -8,8 +8,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from asyncsearch.ids import CheckpointRef, NodeKey, TrialId
 from asyncsearch.plan.algorithm import SpanFacts
+from asyncsearch.plan.keys import UNBOUNDED
 from asyncsearch.plan.plan import Path, SearchPlan
-from asyncsearch.plan.points import UNBOUNDED
 from tests.plan.tools import check, paths
 
 TRIALS = st.integers(0, 7).map(TrialId)

@@ -8,13 +8,14 @@ from hypothesis import strategies as st
 
 from asyncsearch.ids import CheckpointRef, NodeKey, TrialId
 from asyncsearch.plan.algorithm import PendingStage, Position, choose, generate
+from asyncsearch.plan.keys import PathStep
 from asyncsearch.plan.plan import Batch, Path, SearchPlan
 
 
 def path(*steps: str) -> Path:
     """Return a path whose nodes have readable keys: ``path("0a", "4b")`` begins at 0 in node ``0a``, at 4 ``0a/4b``."""
     keys = ["/".join(steps[: depth + 1]) for depth in range(len(steps))]
-    return tuple((int(step[:-1]), NodeKey(key)) for step, key in zip(steps, keys, strict=True))
+    return tuple(PathStep(int(step[:-1]), NodeKey(key)) for step, key in zip(steps, keys, strict=True))
 
 
 def ref(node: str, resource: int) -> CheckpointRef:
