@@ -232,6 +232,26 @@ def as_function(trainable: object) -> Function:
     )
 
 
+class WithFunctions:
+    """A trainable on its way to the workers, with the user's own functions of time that its hyper-parameters name.
+
+    What is unpickled is the trainable; the functions are known in that process from then on.
+    """
+
+    def __init__(self, trainable: Trainable, functions: Mapping[str, Callable[..., Any]]) -> None:
+        self.trainable, self.functions = trainable, dict(functions)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, (self.trainable, self.functions)
+
+
+def _restored(trainable: Trainable, functions: dict[str, Callable[..., Any]]) -> Trainable:
+    from asyncsearch.sequences import register
+
+    register(functions)
+    return trainable
+
+
 def _trainer_function(trainer_class: type[Trainer]) -> Function:
     def train(trial: TrialContext) -> None:
         if trial.has_sequences and not trainer_class.can_update():

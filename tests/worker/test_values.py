@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from asyncsearch.sequences import exponential, multistep, values, warmup
+from asyncsearch.events import Outcome
+from asyncsearch.sequences import custom, exponential, multistep, values, warmup
+from asyncsearch.trainable import WithFunctions
 from asyncsearch.worker.batch import Batch
 from asyncsearch.worker.values import Values, changed
-from tests.worker.driver import make_stage
+from tests.worker import trials
+from tests.worker.driver import agent, make_stage
 
 STEPS = multistep(0.1, [3]).to_json()
 WARM = warmup(4, 0.1).to_json()
@@ -70,3 +74,14 @@ def test_a_runner_without_sequences_does_not_import_what_they_need() -> None:
         "T({'lr': 0.1, 'name': 'x', 'n': None}).params; sys.exit('numpy' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_function_of_the_users_own_comes_with_the_trainable(tmp_path: Path) -> None:
+    def wave(time: float, height: float) -> float:
+        return height * (time % 2)
+
+    own = custom(wave, height=3)
+    with agent(WithFunctions(trials.remembers, {"wave": wave}), tmp_path) as driver:  # type: ignore[arg-type]
+        driver.train(0, stop=4, max_resource=4, params={"lr": own.to_json()})
+        assert driver.end(0).outcome is Outcome.RETURNED, driver.end(0).error
+    assert [metrics["lr"] for _, metrics in driver.reports(0)] == [0, 3, 0, 3]
