@@ -20,6 +20,10 @@ from asyncsearch.errors import SpaceError
 from asyncsearch.sequences.exact import fraction, scaled
 
 
+class UnknownFunctionError(SpaceError):
+    """A sequence of the user's own is asked for a value where its function is not known."""
+
+
 class Formula(abc.ABC):
     """A value as a closed formula of absolute time."""
 
