@@ -98,12 +98,12 @@ class StageTree:
                 self._rehost_above(node, ref.resource)
         return True
 
-    def lose(self, ref: CheckpointRef) -> bool:
-        """Count a checkpoint as durable no longer; return False if it was not."""
+    def lose(self, ref: CheckpointRef) -> None:
+        """Count a checkpoint as durable no longer."""
         resources = self.saved.get(ref.node, [])
         index = bisect_left(resources, ref.resource)
         if index == len(resources) or resources[index] != ref.resource:
-            return False
+            return
         del resources[index]
         if not resources:
             del self.saved[ref.node]
@@ -112,7 +112,6 @@ class StageTree:
             self._reconsider(point)
         elif ref.node not in self.nodes:
             self._costs.forget(ref.node)
-        return True
 
     def nearest(self, path: Sequence[tuple[int, NodeKey]], resource: int) -> CheckpointRef | None:
         """Return the deepest durable checkpoint on a path at or before ``resource``."""
