@@ -18,10 +18,13 @@ from asyncsearch.checking import explaining, generators
 from asyncsearch.checking.processes import in_child
 from asyncsearch.checking.result import CheckResult, Finding
 from asyncsearch.checking.runs import Facts, Reports, Task, Watching, content, exact, name_of, run
+from asyncsearch.checking.state import State
 from asyncsearch.errors import UsageError
 from asyncsearch.trainable import Trainable, Trainer, as_function
 from asyncsearch.worker.metrics import as_metrics
 
+_NOTED = ("weights", "buffers", "optimizer", "scaler", "generator")
+"""Kinds that are worth a note where they are not restored, even if a few units do not show it."""
 _TRAINED = ("weights|", "buffers|", "optimizer|", "scaler|")
 """Kinds of content that a deterministic training gives twice."""
 
@@ -100,6 +103,8 @@ def _checked(task: Task, ask: Ask) -> CheckResult:
     difference = _difference(once, resumed, second.content, noise)
     if difference:
         result = replace(result, difference=difference, forgotten=_findings(ask("explain resuming")))
+    else:
+        result = replace(result, noted=_notes(once.at_cut, again.at_cut, second.at_cut))
     if evaluated.evaluates_alike is None:
         return replace(result, has_evaluation=False)
     if _difference(once, evaluated.reports, evaluated.content, noise) or not evaluated.evaluates_alike:
@@ -127,12 +132,37 @@ def _difference(once: Facts, reports: Reports, content: Mapping[str, str], noise
     return ""
 
 
+def _notes(trained: Mapping[str, str], again: Mapping[str, str], loaded: Mapping[str, str]) -> tuple[Finding, ...]:
+    found: dict[str, list[str]] = {}
+    for name, digest in trained.items():
+        kind, _, place = name.partition("|")
+        if kind in _NOTED and again.get(name) == digest and loaded.get(name) != digest:
+            found.setdefault(kind, []).append(place)
+    return tuple(Finding(kind, tuple(places)) for kind, places in found.items())
+
+
 # What a process does
 
 
+class _Looking(Watching):
+    """Sees what there is at the cut."""
+
+    def __init__(self, cut: int) -> None:
+        self.digests: dict[str, str] = {}
+        self._cut = cut
+
+    def trained(self, resource: int, root: Any) -> None:
+        if resource == self._cut:
+            self.digests = State(root).digests()
+
+    def loaded(self, root: Any) -> None:
+        self.digests = State(root).digests()
+
+
 def _straight(task: Task, name: str, stirred: int, watching: Watching | None = None) -> Facts:
-    reports = run(task, name, [task.units], stirred=stirred, watching=watching)
-    return Facts(reports, content(task, task.folder / name / str(task.units), stirred + 50))
+    looking = _Looking(task.cut)
+    reports = run(task, name, [task.units], stirred=stirred, watching=watching or looking)
+    return Facts(reports, content(task, task.folder / name / str(task.units), stirred + 50), looking.digests)
 
 
 class _Evaluating(Watching):
@@ -157,8 +187,9 @@ def _again_and_first_part(task: Task) -> list[Facts]:
 
 
 def _second_part_and_evaluations(task: Task) -> list[Facts]:
-    reports = run(task, "resumed", [task.units], start=task.cut, load=task.folder / "parts" / str(task.cut), stirred=4)
-    second = Facts(reports, content(task, task.folder / "resumed" / str(task.units), 54))
+    looking, load = _Looking(task.cut), task.folder / "parts" / str(task.cut)
+    reports = run(task, "resumed", [task.units], start=task.cut, load=load, watching=looking, stirred=4)
+    second = Facts(reports, content(task, task.folder / "resumed" / str(task.units), 54), looking.digests)
     watching = _Evaluating()
     evaluated = _straight(task, "evaluated", 5, watching)
     if watching.found:

@@ -41,6 +41,8 @@ class CheckResult:
     """What ``save`` changes in the training that goes on after it; None: nothing."""
     disturbed: tuple[Finding, ...] | None = None
     """What ``evaluate`` changes; None: nothing."""
+    noted: tuple[Finding, ...] = ()
+    """What a resumed run lacks, and these few units did not need: no proof against it, and a reason to look."""
     difference: str = ""
     """The first difference between the run at one go and the resumed one."""
     has_evaluation: bool = True
@@ -75,6 +77,7 @@ class CheckResult:
             lines += _line("resumes bit by bit", "yes")
         else:
             lines += _line("resumes bit by bit", f"NO: {self.difference}", self.forgotten, "forgotten")
+        lines += [f"      not restored, and without effect in so few units: {finding}" for finding in self.noted]
         if self.spoiled is None:
             lines += _line("save changes nothing", "yes")
         else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -44,6 +45,8 @@ class Facts(msgspec.Struct):
     reports: Reports
     content: dict[str, str] = {}
     """Digests of what a fresh object holds that loads the last checkpoint; see ``State.digests``."""
+    at_cut: dict[str, str] = {}
+    """Digests of the trainer itself at the cut, trained so far or loaded."""
     evaluates_alike: bool | None = None
     """Whether further evaluations gave the metrics that were reported; None: there were none."""
 
@@ -128,8 +131,13 @@ class _Link:
 
     def folder(self, stage: int, resource: int) -> Path:
         del stage
+        place = self._folder / str(resource)
         self._folder.mkdir(parents=True, exist_ok=True)
-        return self._folder / str(resource)
+        if place.is_dir():
+            shutil.rmtree(place)
+        else:
+            place.unlink(missing_ok=True)
+        return place
 
     def save_failed(self, stage: int, resource: int, error: Exception) -> None:
         del stage, resource
@@ -204,6 +212,7 @@ def content(task: Task, checkpoint: Path, stirred: int) -> dict[str, str]:
     class Looking(Watching):
         def loaded(self, root: Any) -> None:
             found.update(State(root).digests())
+            raise TrialPaused("seen")  # nothing is to be trained or evaluated
 
     run(task, "looking", [task.units], start=task.units, load=checkpoint, watching=Looking(), stirred=stirred)
     return found

@@ -11,6 +11,7 @@ import copy
 import ctypes
 import hashlib
 import random
+import re
 import sys
 import types
 from collections.abc import Callable, Iterator, Mapping
@@ -303,7 +304,10 @@ def _variables_part(kind: str, owner: Any, numbers: list[int]) -> Part:
         for number in numbers:
             other.variables[number].assign(one.variables[number].value)
 
-    names = {number: "." + owner.variables[number].path.partition("/")[2] for number in numbers}
+    # By number: the names that Keras makes up count on from object to object.
+    # Without the numbers that Keras puts into names: they count on from object to object.
+    words = [re.sub(r"_\d+(?=[/_]|$)", "", variable.path) for variable in owner.variables]
+    names = {number: f".variables[{number}] ({words[number]})" for number in numbers}
     return Part(
         kind, {names[number]: _digest(owner.variables[number].value.numpy()) for number in numbers}, owner, give
     )

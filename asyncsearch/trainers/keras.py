@@ -39,6 +39,9 @@ class KerasTrainer(FrameworkTrainer):
     jit_compile: bool = False
     """Whether XLA compiles the training."""
 
+    run_eagerly: bool = False
+    """Whether to train without tracing, which is slow, and can be debugged."""
+
     net: Any
     """What ``model`` returned, compiled."""
 
@@ -94,7 +97,13 @@ class KerasTrainer(FrameworkTrainer):
         self._compile(self.optimizer(hp))
 
     def _compile(self, optimizer: Any) -> None:
-        self.net.compile(optimizer=optimizer, loss=self.loss, metrics=list(self.metrics), jit_compile=self.jit_compile)
+        self.net.compile(
+            optimizer=optimizer,
+            loss=self.loss,
+            metrics=list(self.metrics),
+            jit_compile=self.jit_compile,
+            run_eagerly=self.run_eagerly,
+        )
         if not self.net.built:
             self.net(self._batch(self._train_data, np.arange(1))[0])
         self.opt.build(self.net.trainable_variables)
