@@ -28,6 +28,7 @@ from asyncsearch.actions import (
     DismissWorker,
     EndProposals,
     EndRun,
+    Inherit,
     LaunchWorker,
     MoveTrial,
     Promote,
@@ -326,7 +327,7 @@ class Driver:
             case EndRun():
                 self.outcome = action
                 self.ended.set()
-            case CreateTrial() | Promote() | MoveTrial() | EndProposals() | StopRun():
+            case CreateTrial() | Inherit() | Promote() | MoveTrial() | EndProposals() | StopRun():
                 pass
             case _:
                 assert_never(action)

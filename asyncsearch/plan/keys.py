@@ -37,3 +37,10 @@ def trial_node(root: NodeKey, params: dict[str, Any], trial: TrialId) -> NodeKey
     other's checkpoints.
     """
     return digest(root, "0", canonical(params), str(trial))
+
+UNBOUNDED = 2**62
+
+
+def path(root, params, horizon, salt=""):
+    from asyncsearch.ids import PathStep
+    return (PathStep(0, digest(root, "0", canonical(params), salt)),)
