@@ -38,6 +38,8 @@ class TrialState(enum.Enum):
         """Whether the trial can never run again."""
         return self in _FINISHED
 
+    __hash__ = object.__hash__  # that of Enum is written in Python, and each move of a trial takes four
+
 
 _FINISHED = frozenset({TrialState.COMPLETED, TrialState.STOPPED, TrialState.FAILED})
 

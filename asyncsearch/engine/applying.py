@@ -98,7 +98,7 @@ def _apply_inherit(state: StudyState, action: Inherit) -> None:
 def _request(state: StudyState, trial: Trial) -> None:
     target = UNBOUNDED if trial.target is None else trial.target
     state.plan.request(trial.id, trial.steps, target, is_urgent=trial.is_begun)
-    for lease in state.plan.leases_on(trial.steps):
+    for lease in state.leases_of(trial):
         state.touched.setdefault(lease, "its work is wanted otherwise")
     nearest = state.plan.nearest(trial.steps, target)
     if nearest is not None:
@@ -107,10 +107,10 @@ def _request(state: StudyState, trial: Trial) -> None:
 
 def _apply_assign(state: StudyState, action: Assign, now: float) -> None:
     lease, lane = action.work.lease, action.work.lanes[0]
-    stages = tuple(
+    stages = tuple([
         PlannedStage(stage.node, stage.start, UNBOUNDED if stage.stop is None else stage.stop, stage.trials)
         for stage in lane.stages
-    )
+    ])
     batch = Batch(lane.load, stages)
     running = [number for stage in stages for number in state.plan.targets_at(stage.node, stage.stop)]
     state.plan.begin(lease.number, batch)
@@ -142,6 +142,7 @@ def _apply_cut(state: StudyState, action: CutWork) -> None:
 def _apply_move(state: StudyState, action: MoveTrial, now: float) -> None:
     trial = state.trials[action.trial]
     attempt = state.open_attempt_of(trial.id)
+    touched = state.leases_of(trial) if action.to is not TrialState.WAITING else []
     _move(state, trial, action.to, action.reason, now)
     if attempt is not None:
         del state.open_attempts[trial.id]
@@ -163,7 +164,7 @@ def _apply_move(state: StudyState, action: MoveTrial, now: float) -> None:
         case TrialState.RUNNING:
             pass
     if action.to is not TrialState.WAITING:
-        for lease in state.plan.leases_on(trial.steps):
+        for lease in touched:
             state.touched[lease] = action.reason
         state.plan.withdraw(trial.id)
     if action.to.is_finished:

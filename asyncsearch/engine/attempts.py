@@ -79,7 +79,10 @@ class Attempt(msgspec.Struct):
     def stage_at(self, resource: int) -> PlannedStage:
         """Return the stage in which the unit that ends at ``resource`` lies, or the last one."""
         stages = self.batch.stages
-        return next((stage for stage in stages if resource <= stage.stop), stages[-1])
+        for stage in stages:
+            if resource <= stage.stop:
+                return stage
+        return stages[-1]
 
     def node_at(self, resource: int) -> NodeKey:
         """Return the node in which the unit that ends at ``resource`` lies."""

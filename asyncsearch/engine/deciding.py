@@ -283,7 +283,8 @@ def fill(state: StudyState, emit: Emit) -> None:
 
 def _next_batch(state: StudyState, emit: Emit) -> Batch | None:
     """Return what a free worker should train: what was begun, else a promotion, else a new trial; None: nothing now."""
-    _look_ahead(state, emit)
+    if state.config.look_ahead:
+        _look_ahead(state, emit)
     while not state.stopping:
         batch = state.plan.next_batch()
         if batch is not None and _is_begun(state, batch):

@@ -91,8 +91,8 @@ def _learn_report(state: StudyState, event: Reported, now: float) -> None:
     attempt = state.attempts[event.lease.number]
     if attempt.is_closed or event.resource <= attempt.resource:
         return
-    node = attempt.node_at(event.resource)
-    _measure(state, attempt, event.resource, now)
+    if state.config.share:
+        _measure(state, attempt, event.resource, now)
     readers = state.readers(attempt, event.resource)
     if readers:
         readers[0].trained += event.resource - attempt.resource
@@ -101,7 +101,7 @@ def _learn_report(state: StudyState, event: Reported, now: float) -> None:
     is_value = state.config.metric in event.metrics
     value = event.metrics.get(state.config.metric)
     if is_value and state.config.share:
-        state.known.report(node, event.resource, finite(value))
+        state.known.report(attempt.node_at(event.resource), event.resource, finite(value))
     for trial in readers:
         if event.resource > trial.resource:
             if is_value:
@@ -111,7 +111,7 @@ def _learn_report(state: StudyState, event: Reported, now: float) -> None:
 
 def _measure(state: StudyState, attempt: Attempt, resource: int, now: float) -> None:
     """Learn what a unit costs, from the second report of a lease on: the first one contains the start."""
-    if state.config.share and attempt.last_s is not None and resource - attempt.resource > 0:
+    if attempt.last_s is not None:
         state.plan.set_cost(attempt.node_at(resource), (now - attempt.last_s) / (resource - attempt.resource))
     attempt.last_s = now
 

@@ -13,6 +13,7 @@ from asyncsearch.events import RunRequested
 from asyncsearch.ids import NodeKey, TrialId
 from asyncsearch.plan.keys import UNBOUNDED
 from asyncsearch.plan.known import NodeReports
+from asyncsearch.plan.plan import Batch
 from asyncsearch.trial import Trial, TrialState
 
 FORMAT = 1
@@ -99,18 +100,19 @@ def restore(state: StudyState, snapshot: Snapshot) -> None:
 
 def _restore_plan(state: StudyState, snapshot: Snapshot) -> None:
     """Ask again for what is asked for; what is durable and what is trained are known from those who hold it."""
-    for node, cost in snapshot.costs.items():
-        state.plan.set_cost(node, cost)
     for holder in (*(trial.checkpoint for trial in state.trials), *(a.batch.load for a in snapshot.attempts)):
         state.hold(holder)
-    for checkpoint in state.references:
-        state.plan.add_checkpoint(checkpoint)
     for trial in state.trials:
         if trial.state in (TrialState.WAITING, TrialState.RUNNING):
             target = UNBOUNDED if trial.target is None else trial.target
             state.plan.request(trial.id, trial.steps, target, is_urgent=trial.is_begun)
     for attempt in snapshot.attempts:
         if attempt.is_planned:
-            state.plan.begin(attempt.lease.number, attempt.batch)
+            asked = tuple(stage for stage in attempt.batch.stages if state.plan.knows(stage.node))
+            state.plan.begin(attempt.lease.number, Batch(attempt.batch.load, asked))
             for point in attempt.save_points:
                 state.plan.add_save_point(attempt.lease.number, point.node, point.resource)
+    for checkpoint in state.references:
+        state.plan.add_checkpoint(checkpoint)
+    for node, cost in snapshot.costs.items():
+        state.plan.set_cost(node, cost)

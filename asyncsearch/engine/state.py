@@ -42,6 +42,7 @@ from asyncsearch.nonfinite import finite
 from asyncsearch.plan.keys import root_key
 from asyncsearch.plan.known import Known
 from asyncsearch.plan.plan import SearchPlan
+from asyncsearch.plan.solo import SoloPlan
 from asyncsearch.plan.retention import Podium
 from asyncsearch.schedulers.base import SchedulerState
 from asyncsearch.searchers.base import SearcherState
@@ -66,7 +67,7 @@ class StudyState:
         """Open attempts by the number of their lease."""
         self.open_attempts: dict[TrialId, int] = {}
         """The lease under which each RUNNING trial runs."""
-        self.plan = SearchPlan()
+        self.plan: SearchPlan | SoloPlan = SearchPlan() if config.share else SoloPlan()
         """What is asked for, what is durable, and what is being trained."""
         self.known = Known()
         """What was reported, by node; empty where trials do not share."""
@@ -110,12 +111,14 @@ class StudyState:
 
         learn(self, event, now)
         respond(self, event, emit)
-        adjust(self, emit)
+        if self.touched:
+            adjust(self, emit)
         fill(self, emit)
         conclude(self, emit)
-        adjust(self, emit)
-        for checkpoint in list(self.unreachable):
-            emit(DeleteCheckpoint(checkpoint))
+        if self.touched:
+            adjust(self, emit)
+        while self.unreachable:
+            emit(DeleteCheckpoint(next(iter(self.unreachable))))
         return actions
 
     def replay(self, event: AnyEvent, actions: Sequence[AnyAction], now: float) -> None:
@@ -171,7 +174,12 @@ class StudyState:
 
     def readers(self, attempt: Attempt, resource: int) -> list[Trial]:
         """Return the trials that read the unit of an attempt's training that ends at ``resource``, by id."""
-        return [self.trials[number] for number in self.plan.readers_at(attempt.node_at(resource), resource)]
+        trials = self.trials
+        return [trials[number] for number in self.plan.readers_at(attempt.node_at(resource), resource)]
+
+    def leases_of(self, trial: Trial) -> list[int]:
+        """Return the leases under which something on a trial's way is trained."""
+        return self.plan.leases_on(trial.steps)
 
     def open_attempt_of(self, trial: TrialId) -> Attempt | None:
         """Return the attempt under which a trial runs, or None."""
