@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from asyncsearch._version import __version__
 
 if TYPE_CHECKING:
+    from asyncsearch import sequences
     from asyncsearch.errors import AsyncSearchError
     from asyncsearch.report.plots import plot_history, plot_rungs
     from asyncsearch.schedulers import ASHA, FIFO, SHA
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     )
     from asyncsearch.study import Study
     from asyncsearch.trainable import Trainer, TrialContext, TrialPaused, TrialStopped
+    from asyncsearch.trainers.keras import KerasTrainer
+    from asyncsearch.trainers.torch import TorchTrainer
     from asyncsearch.trial import Trial, TrialState
     from asyncsearch.worker.standalone import StandaloneTrial
 
@@ -35,11 +38,13 @@ _HOMES = {
     "AsyncSearchError": "asyncsearch.errors",
     "FIFO": "asyncsearch.schedulers",
     "GridSearch": "asyncsearch.searchers",
+    "KerasTrainer": "asyncsearch.trainers.keras",
     "RandomSearch": "asyncsearch.searchers",
     "SHA": "asyncsearch.schedulers",
     "Space": "asyncsearch.space",
     "StandaloneTrial": "asyncsearch.worker.standalone",
     "Study": "asyncsearch.study",
+    "TorchTrainer": "asyncsearch.trainers.torch",
     "Trainer": "asyncsearch.trainable",
     "Trial": "asyncsearch.trial",
     "TrialContext": "asyncsearch.trainable",
@@ -54,6 +59,7 @@ _HOMES = {
     "loguniform": "asyncsearch.space",
     "quniform": "asyncsearch.space",
     "randint": "asyncsearch.space",
+    "sequences": "asyncsearch.sequences",
     "uniform": "asyncsearch.space",
 }
 
@@ -63,10 +69,12 @@ __all__ = [
     "SHA",
     "AsyncSearchError",
     "GridSearch",
+    "KerasTrainer",
     "RandomSearch",
     "Space",
     "StandaloneTrial",
     "Study",
+    "TorchTrainer",
     "Trainer",
     "Trial",
     "TrialContext",
@@ -82,6 +90,7 @@ __all__ = [
     "plot_rungs",
     "quniform",
     "randint",
+    "sequences",
     "uniform",
 ]
 
@@ -90,7 +99,8 @@ def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'asyncsearch' has no attribute {name!r}")
-    return getattr(importlib.import_module(home), name)
+    module = importlib.import_module(home)
+    return module if home == f"asyncsearch.{name}" else getattr(module, name)
 
 
 def __dir__() -> list[str]:

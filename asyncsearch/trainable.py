@@ -20,6 +20,10 @@ Save = Callable[[Path], None]
 """Writes a checkpoint at the path that it is given: a file there, or a folder that it makes there."""
 Load = Callable[[Path], None]
 """Reads what ``Save`` wrote at the path that it is given."""
+Update = Callable[[Params], None]
+"""Takes over the hyper-parameters that have changed, and those only."""
+Evaluate = Callable[[], Mapping[str, Any]]
+"""Returns the metrics as they are now, and changes nothing."""
 
 
 class TrialInterrupted(BaseException):
@@ -51,7 +55,34 @@ class TrialContext(abc.ABC):
     @property
     @abc.abstractmethod
     def params(self) -> Params:
-        """The hyper-parameters at the present resource."""
+        """The values of the hyper-parameters now: in epoch e those at time e - 1, elsewhere those of the next epoch.
+
+        A dictionary of its own for each epoch, which stays what it is when the next one begins.
+        """
+
+    @abc.abstractmethod
+    def at(self, fraction: float) -> Params:
+        """Return the values inside the present epoch, for what changes from step to step, such as a warm-up.
+
+        Args:
+            fraction: share of the epoch that is done, 0 to 1; 0: ``params``.
+
+        Raises:
+            UsageError: the fraction is not a number from 0 to 1.
+        """
+
+    @property
+    @abc.abstractmethod
+    def has_sequences(self) -> bool:
+        """Whether a hyper-parameter is a sequence, so that ``params`` may change from epoch to epoch."""
+
+    @property
+    @abc.abstractmethod
+    def saved_params(self) -> Params:
+        """The values with which the checkpoint was trained last that ``load`` will get; without one, ``params``.
+
+        Build with them what a checkpoint is loaded into: an optimizer whose class has changed since fits no more.
+        """
 
     @property
     @abc.abstractmethod
@@ -79,15 +110,25 @@ class TrialContext(abc.ABC):
         """Whether the trial has been told to stop; the next report raises."""
 
     @abc.abstractmethod
-    def epochs(self, *, save: Save | None = None, load: Load | None = None) -> Iterator[int]:
+    def epochs(
+        self,
+        *,
+        save: Save | None = None,
+        load: Load | None = None,
+        update: Update | None = None,
+        evaluate: Evaluate | None = None,
+    ) -> Iterator[int]:
         """Yield the number of each unit of training from where the trial stands to where it should pause.
 
         ``load`` is called at most once, before the first unit; ``save`` only where the engine wants a checkpoint.
+        ``update`` is called before a unit with the values that have changed, since ``saved_params`` at first. Where
+        the metrics of a checkpoint are wanted and no training, ``evaluate`` is called instead of a unit.
         At a pause the iterator does not end: it unwinds the function with ``TrialPaused``, so that what stands
         after the loop runs only when the trial is complete.
 
         Raises:
-            CannotPauseError: the trial is to be paused or resumed and ``save`` or ``load`` is missing.
+            CannotPauseError: the trial is to be paused, resumed or evaluated and ``save``, ``load`` or ``evaluate`` is
+                missing.
             UsageError: the study has no ``max_resource``, or ``epochs`` was called before.
         """
 
@@ -118,8 +159,8 @@ class Trainer:
 
     Pseudocode of its life::
 
-        trainer = MyTrainer(); trainer.trial = trial; trainer.setup(trial.params)
-        for epoch in trial.epochs(save=trainer.save, load=trainer.load):
+        trainer = MyTrainer(); trainer.trial = trial; trainer.setup(trial.saved_params)
+        for epoch in trial.epochs(save=trainer.save, load=trainer.load, update=trainer.update, ...):
             trainer.train()
             trial.report(trainer.evaluate())
     """
@@ -127,7 +168,20 @@ class Trainer:
     trial: TrialContext
 
     def setup(self, hp: Params) -> None:
-        """Build model, optimizer and data from the hyper-parameters."""
+        """Build model, optimizer and data.
+
+        Args:
+            hp: all values: those of the first epoch, or, where a checkpoint is loaded next, those with which it was
+                trained last.
+        """
+
+    def update(self, hp: Params) -> None:
+        """Take changed values over, without losing what was learned; called before ``train``, after ``load``.
+
+        Args:
+            hp: the values that have changed, and those only.
+        """
+        raise UsageError(_no_update(type(self), f"{', '.join(hp)} changed"))
 
     def train(self) -> None:
         """Train one unit of resource."""
@@ -149,6 +203,11 @@ class Trainer:
     def can_pause(cls) -> bool:
         """Whether both ``save`` and ``load`` are written."""
         return cls.save is not Trainer.save and cls.load is not Trainer.load
+
+    @classmethod
+    def can_update(cls) -> bool:
+        """Whether ``update`` is written, so that hyper-parameters may be sequences."""
+        return cls.update is not Trainer.update
 
 
 Function = Callable[[TrialContext], Any]
@@ -173,15 +232,44 @@ def as_function(trainable: object) -> Function:
     )
 
 
+class WithFunctions:
+    """A trainable on its way to the workers, with the user's own functions of time that its hyper-parameters name.
+
+    What is unpickled is the trainable; the functions are known in that process from then on.
+    """
+
+    def __init__(self, trainable: Trainable, functions: Mapping[str, Callable[..., Any]]) -> None:
+        self.trainable, self.functions = trainable, dict(functions)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, (self.trainable, self.functions)
+
+
+def _restored(trainable: Trainable, functions: dict[str, Callable[..., Any]]) -> Trainable:
+    from asyncsearch.sequences import register
+
+    register(functions)
+    return trainable
+
+
 def _trainer_function(trainer_class: type[Trainer]) -> Function:
     def train(trial: TrialContext) -> None:
+        if trial.has_sequences and not trainer_class.can_update():
+            raise UsageError(_no_update(trainer_class, "a hyper-parameter is a sequence"))
         trainer = trainer_class()
         trainer.trial = trial
-        trainer.setup(trial.params)
+        trainer.setup(dict(trial.saved_params))
         hooks: dict[str, Any] = {"save": trainer.save, "load": trainer.load} if trainer_class.can_pause() else {}
-        for _ in trial.epochs(**hooks):
+        for _ in trial.epochs(update=trainer.update, evaluate=trainer.evaluate, **hooks):
             trainer.train()
             trial.report(trainer.evaluate())
 
     train.__name__ = train.__qualname__ = trainer_class.__name__
     return train
+
+
+def _no_update(trainer_class: type[Trainer], why: str) -> str:
+    return (
+        f"{trainer_class.__name__} has no update() and {why}: write `def update(self, hp):`, which takes over the "
+        "changed values that it gets, or search constant values only."
+    )

@@ -90,6 +90,7 @@ def start_spark():
     if "PYSPARK_GATEWAY_PORT" not in os.environ:  # spark-submit sets it
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else tasks run in the first python3 of PATH
         builder = builder.master("local[*]").config("spark.ui.showConsoleProgress", "false")
+        builder = builder.config("spark.ui.enabled", "false")  # its port may be taken, and nobody looks
     return builder.getOrCreate()
 
 

@@ -33,6 +33,8 @@ class Attempt(msgspec.Struct):
     """Where it was told to save besides the ends of its stages."""
     committed: int | None = None
     """Resource of the newest checkpoint that is durable under this lease."""
+    settled: int | None = None
+    """Resource of the newest checkpoint that is durable or could not be made so."""
     end: TrainingEnded | None = None
     """How its training ended; None while it trains."""
     is_closed: bool = False
@@ -65,16 +67,25 @@ class Attempt(msgspec.Struct):
         if self.end is None:
             return False
         awaited = self.end.checkpoint_resource
-        return self.is_closed or awaited is None or (self.committed is not None and self.committed >= awaited)
+        return self.is_closed or awaited is None or (self.settled is not None and self.settled >= awaited)
 
     @property
     def next_unit(self) -> int:
         """Resource at the end of the unit that is being trained, or of the last one."""
         return min(self.resource + 1, self.stop)
 
-    def awaits(self, resource: int) -> bool:
-        """Whether its training has ended and it only waits for its checkpoint at ``resource``."""
-        return self.end is not None and not self.is_over and self.end.checkpoint_resource == resource
+    @property
+    def has_ended_well(self) -> bool:
+        """Whether its training came to its end, or to the user's own."""
+        return self.end is not None and not self.is_closed and self.end.outcome in (Outcome.REACHED, Outcome.RETURNED)
+
+    @property
+    def is_durable(self) -> bool:
+        """Whether its training has ended, and every checkpoint that it saved is durable."""
+        if self.end is None:
+            return False
+        awaited = self.end.checkpoint_resource
+        return awaited is None or (self.committed is not None and self.committed >= awaited)
 
     def stage_at(self, resource: int) -> PlannedStage:
         """Return the stage in which the unit that ends at ``resource`` lies, or the last one."""
@@ -90,9 +101,9 @@ class Attempt(msgspec.Struct):
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """Where a trial goes. ``to`` None: wait for the checkpoint."""
+    """Where a trial goes."""
 
-    to: TrialState | None
+    to: TrialState
     reason: str = ""
     detail: str = ""
     stops_run: str = ""
@@ -106,13 +117,12 @@ def verdict_on_failure(end: TrainingEnded) -> Verdict:
 
 
 def verdict_on_end(
-    end: TrainingEnded, committed: int | None, trial: Trial, max_resource: int | None, metric: str, names: Set[str]
+    end: TrainingEnded, trial: Trial, max_resource: int | None, metric: str, names: Set[str]
 ) -> Verdict:
     """Say what the good end of a training means for a trial that it brought to its target, or to its own end.
 
     Args:
-        end: how the training ended.
-        committed: resource of the newest checkpoint that is durable under its lease.
+        end: how the training ended; its checkpoint is durable.
         trial: one whose path led to where the training ended.
         max_resource: resource at which a trial is complete, or None.
         metric: name of the study's metric.
@@ -121,8 +131,6 @@ def verdict_on_end(
     missing = missing_metric(trial, metric, names)
     if missing is not None:
         return missing
-    if end.checkpoint_resource is not None and (committed is None or committed < end.checkpoint_resource):
-        return Verdict(None)
     if end.outcome is Outcome.REACHED and trial.target is not None and trial.target != max_resource:
         if end.checkpoint_resource is None:
             reason = (

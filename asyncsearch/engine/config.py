@@ -20,9 +20,9 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     """The user's name for the version of code and data; part of every key."""
     max_failures: int = 0
     """How many failed attempts of a trial are tried again."""
-    max_losses: int = 5
+    max_losses: int = 3
     """How many attempts of a trial may be lost with their worker before the trial is held to blame."""
-    max_relaunches: int = 3
+    max_relaunches: int = 5
     """How many times in a row a worker may be lost without having finished any training."""
     keep_checkpoints: int = 1
     """Checkpoints of how many of the best finished trials are kept; those of unfinished trials are always kept."""

@@ -41,7 +41,7 @@ from asyncsearch.events import (
     WorkerAttached,
     WorkerLost,
 )
-from asyncsearch.ids import Lease, TrialId, WorkerId, worker_name
+from asyncsearch.ids import CheckpointRef, Lease, TrialId, WorkerId, worker_name
 from asyncsearch.plan.keys import UNBOUNDED, path
 from asyncsearch.plan.plan import Batch
 from asyncsearch.schedulers.base import Promotion
@@ -60,10 +60,10 @@ def respond(state: StudyState, event: AnyEvent, emit: Emit) -> None:
         case WorkerAttached():
             pass
         case DriverStarted():
-            for trial in list(state.open_attempts):
-                emit(MoveTrial(trial, TrialState.WAITING, "its driver ended"))
+            for number in list(state.open_attempts):
+                _wait(state, state.trials[number], "its driver ended", emit)
         case RunRequested():
-            if _is_anything_left(state):
+            if _is_anything_left(state) or state.scheduler.closing_promotion() is not None:
                 _launch(state, event.parallelism, emit)
         case WorkerLost():
             _respond_to_loss(state, event, emit)
@@ -80,8 +80,8 @@ def respond(state: StudyState, event: AnyEvent, emit: Emit) -> None:
         case TrialTimedOut():
             attempt = state.attempts[event.lease.number]
             if attempt.is_training:
-                for trial_ in state.readers(attempt, attempt.next_unit):
-                    _fail_or_retry(state, trial_, Verdict(TrialState.FAILED, "it ran longer than trial_timeout"), emit)
+                for trial in state.readers(attempt, attempt.next_unit):
+                    _fail_or_retry(state, trial, Verdict(TrialState.FAILED, "it ran longer than trial_timeout"), emit)
                 _hand_back(state, attempt, emit)
                 emit(StopTraining(event.lease, "it ran longer than trial_timeout"))
         case StopRequested():
@@ -100,8 +100,8 @@ def _launch(state: StudyState, parallelism: int, emit: Emit) -> None:
 def _respond_to_loss(state: StudyState, event: WorkerLost, emit: Emit) -> None:
     lost = f"{worker_name(event.worker)} was lost: {event.reason}"
     for attempt in state.attempts_of(event.worker):
-        for trial in list(attempt.trials):
-            _lose(state, state.trials[trial], lost, emit)
+        for number in list(attempt.trials):
+            _lose(state, state.trials[number], lost, emit)
     if state.run is None or state.stopping:
         return
     slot = state.pool.slots[event.worker]
@@ -121,13 +121,13 @@ def _lose(state: StudyState, trial: Trial, reason: str, emit: Emit) -> None:
     if trial.losses > state.config.max_losses:
         emit(MoveTrial(trial.id, TrialState.FAILED, f"{trial.losses} attempts were lost; the last one: {reason}"))
     else:
-        emit(MoveTrial(trial.id, TrialState.WAITING, reason))
+        _wait(state, trial, reason, emit)
 
 
 def _hand_back(state: StudyState, attempt: Attempt, emit: Emit) -> None:
     """Let the trials wait that an attempt will not bring to their targets."""
-    for trial in list(attempt.trials):
-        emit(MoveTrial(trial, TrialState.WAITING, state.stopping or "its work was handed back"))
+    for number in list(attempt.trials):
+        _wait(state, state.trials[number], state.stopping or "its work was handed back", emit)
 
 
 def _judge(state: StudyState, event: Reported, emit: Emit) -> None:
@@ -148,35 +148,42 @@ def _judge_one(state: StudyState, trial: Trial, emit: Emit) -> bool:
 
 def _respond_to_commit(state: StudyState, event: CheckpointCommitted, emit: Emit) -> None:
     """Settle those that were on their way to this checkpoint; at the end of a batch its own end must be known too."""
-    attempt = state.attempts.get(event.lease.number)
-    if attempt is None:
+    attempt, checkpoint = state.attempts.get(event.lease.number), event.checkpoint
+    if attempt is not None and attempt.is_training and checkpoint.resource >= attempt.stop:
         return
-    checkpoint = event.checkpoint
-    if attempt.end is None and checkpoint.resource >= attempt.stop:
-        return
-    if attempt.end is not None and attempt.end.checkpoint_resource == checkpoint.resource:
-        _settle(state, attempt, attempt.end, emit)
+    if attempt is not None and attempt.has_ended_well:
+        if attempt.is_durable and attempt.end is not None:
+            _settle(state, attempt, attempt.end, emit)
         return
     for number in state.plan.targets_at(checkpoint.node, checkpoint.resource):
-        trial = state.trials[number]
-        _move_by(
-            state,
-            trial,
-            verdict_on_arrival(trial, state.max_resource, state.config.metric, state.metric_names, ""),
-            emit,
-        )
+        _arrive(state, state.trials[number], "", emit)
+    if attempt is not None and attempt.is_over:
+        _hand_back(state, attempt, emit)
+
+
+def _arrive(state: StudyState, trial: Trial, words: str, emit: Emit) -> None:
+    verdict = verdict_on_arrival(trial, state.max_resource, state.config.metric, state.metric_names, words)
+    _move_by(state, trial, verdict, emit)
+
+
+def _wait(state: StudyState, trial: Trial, reason: str, emit: Emit, detail: str = "") -> None:
+    """Let a trial wait again, unless all that it waits for is trained and durable."""
+    target = trial.target
+    emit(MoveTrial(trial.id, TrialState.WAITING, reason, detail))
+    if target is not None and trial.checkpoint == CheckpointRef(trial.node_at(target), target):
+        _arrive(state, trial, "", emit)
 
 
 def _respond_to_failed_commit(state: StudyState, event: CheckpointFailed, emit: Emit) -> None:
-    attempt = state.attempts[event.lease.number]
-    resource = event.checkpoint.resource
-    verdict = Verdict(
-        TrialState.FAILED, f"its checkpoint at {resource} could not be stored: {event.error}", event.error
-    )
+    attempt, resource = state.attempts.get(event.lease.number), event.checkpoint.resource
+    if attempt is None:
+        return
+    reason = f"its checkpoint at {resource} could not be stored: {event.error}"
     for number in list(attempt.trials):
-        trial = state.trials[number]
-        if trial.target == resource or attempt.is_over:
-            _fail_or_retry(state, trial, verdict, emit)
+        if state.trials[number].target == resource:
+            _fail_or_retry(state, state.trials[number], Verdict(TrialState.FAILED, reason, event.error), emit)
+    if attempt.is_over:
+        _hand_back(state, attempt, emit)
 
 
 def _respond_to_end(state: StudyState, attempt: Attempt, end: TrainingEnded, emit: Emit) -> None:
@@ -186,9 +193,7 @@ def _respond_to_end(state: StudyState, attempt: Attempt, end: TrainingEnded, emi
         case Outcome.FAILED:
             _respond_to_failure(state, attempt, end, emit)
         case Outcome.STOPPED:
-            for number in list(attempt.trials):
-                if end.checkpoint_resource is None or state.trials[number].target != end.checkpoint_resource:
-                    emit(MoveTrial(number, TrialState.WAITING, state.stopping or "it was interrupted"))
+            _hand_back_unsaved(state, attempt, end, state.stopping or "it was interrupted", emit)
         case Outcome.REACHED | Outcome.RETURNED:
             _settle(state, attempt, end, emit)
 
@@ -205,13 +210,23 @@ def _respond_to_failure(state: StudyState, attempt: Attempt, end: TrainingEnded,
     else:
         for trial in state.readers(attempt, attempt.next_unit):
             _fail_or_retry(state, trial, verdict, emit)
-        for number in list(attempt.trials):
-            if end.checkpoint_resource is None or state.trials[number].target != end.checkpoint_resource:
-                emit(MoveTrial(number, TrialState.WAITING, verdict.reason))
+        _hand_back_unsaved(state, attempt, end, verdict.reason, emit)
+
+
+def _hand_back_unsaved(state: StudyState, attempt: Attempt, end: TrainingEnded, reason: str, emit: Emit) -> None:
+    """Let the trials wait of an attempt that ended early, but for those whose checkpoint is still on its way."""
+    for number in list(attempt.trials):
+        trial = state.trials[number]
+        if attempt.is_over or trial.target is None or trial.target != end.checkpoint_resource:
+            _wait(state, trial, reason, emit)
 
 
 def _settle(state: StudyState, attempt: Attempt, end: TrainingEnded, emit: Emit) -> None:
     """Move those on whose target a training ended, or whose end it was; the others of its trials wait again."""
+    if not attempt.is_durable:
+        if attempt.is_over:
+            _hand_back(state, attempt, emit)
+        return
     is_own_end = end.outcome is Outcome.RETURNED and end.resource < attempt.stop
     if is_own_end:
         arrived = state.readers(attempt, end.resource)
@@ -219,17 +234,12 @@ def _settle(state: StudyState, attempt: Attempt, end: TrainingEnded, emit: Emit)
         numbers = state.plan.targets_at(attempt.node_at(end.resource), end.resource)
         arrived = [state.trials[number] for number in numbers]
     for trial in arrived:
-        verdict = verdict_on_end(
-            end, attempt.committed, trial, state.max_resource, state.config.metric, state.metric_names
-        )
-        if verdict.to is None:
-            return
+        verdict = verdict_on_end(end, trial, state.max_resource, state.config.metric, state.metric_names)
         _move_by(state, trial, verdict, emit)
     _hand_back(state, attempt, emit)
 
 
 def _move_by(state: StudyState, trial: Trial, verdict: Verdict, emit: Emit) -> None:
-    assert verdict.to is not None
     emit(MoveTrial(trial.id, verdict.to, verdict.reason, verdict.detail))
     if verdict.stops_run:
         _stop(state, verdict.reason, verdict.stops_run, emit)
@@ -241,7 +251,7 @@ def _fail_or_retry(state: StudyState, trial: Trial, verdict: Verdict, emit: Emit
         emit(MoveTrial(trial.id, TrialState.FAILED, verdict.reason, verdict.detail))
     elif trial.state is TrialState.RUNNING:
         words = f"attempt {trial.failures} of {tries} failed: {verdict.reason}"
-        emit(MoveTrial(trial.id, TrialState.WAITING, words, verdict.detail))
+        _wait(state, trial, words, emit, verdict.detail)
 
 
 def _stop(state: StudyState, reason: str, kind: str, emit: Emit) -> None:

@@ -47,6 +47,8 @@ def learn(state: StudyState, event: AnyEvent, now: float) -> None:
                 _lose(state, attempt)
                 for trial in attempt.trials:
                     state.trials[trial].losses += 1
+                    if state.trials[trial].losses > state.config.max_losses:
+                        state.pool.slots[event.worker].fruitless = 0  # that trial is to blame, not the worker
         case Reported():
             _learn_report(state, event, now)
         case TrainingEnded():
@@ -118,9 +120,10 @@ def _measure(state: StudyState, attempt: Attempt, resource: int, now: float) -> 
 
 def _learn_commit(state: StudyState, event: CheckpointCommitted) -> None:
     attempt, checkpoint = state.attempts[event.lease.number], event.checkpoint
-    attempt.committed = max(checkpoint.resource, attempt.committed or 0)
+    attempt.committed = attempt.settled = checkpoint.resource
     state.plan.add_checkpoint(checkpoint)
-    state.unreachable[checkpoint] = None
+    if checkpoint not in state.references:
+        state.unreachable[checkpoint] = None
     for trial in state.readers(attempt, checkpoint.resource):
         if trial.checkpoint is None or trial.checkpoint.resource <= checkpoint.resource:
             state.repoint(trial, checkpoint)
@@ -129,13 +132,11 @@ def _learn_commit(state: StudyState, event: CheckpointCommitted) -> None:
 
 def _learn_failed_commit(state: StudyState, event: CheckpointFailed) -> None:
     attempt, resource = state.attempts[event.lease.number], event.checkpoint.resource
+    attempt.settled = resource
     for number in attempt.trials:
-        trial = state.trials[number]
-        if trial.target == resource or attempt.awaits(resource):
-            trial.failures += 1
-    if attempt.awaits(resource):
-        attempt.committed = resource
-        _end_if_over(state, attempt)
+        if state.trials[number].target == resource:
+            state.trials[number].failures += 1
+    _end_if_over(state, attempt)
 
 
 def _learn_end(state: StudyState, event: TrainingEnded) -> None:
@@ -161,13 +162,13 @@ def _learn_end(state: StudyState, event: TrainingEnded) -> None:
     if slot.lease == event.lease.number:
         state.pool.free(event.lease.worker)
     _end_if_over(state, attempt)
-    state.tidy(attempt)
 
 
 def _end_if_over(state: StudyState, attempt: Attempt) -> None:
     """Hand back what a lease has not trained once nothing more comes under it."""
     if attempt.is_over:
         state.leave_plan(attempt)
+        state.tidy(attempt)
 
 
 def _forget_checkpoint(state: StudyState, attempt: Attempt) -> None:

@@ -13,7 +13,6 @@ from asyncsearch.events import RunRequested
 from asyncsearch.ids import NodeKey, TrialId
 from asyncsearch.plan.keys import UNBOUNDED
 from asyncsearch.plan.known import NodeReports
-from asyncsearch.plan.plan import Batch
 from asyncsearch.trial import Trial, TrialState
 
 FORMAT = 1
@@ -38,8 +37,6 @@ class Snapshot(msgspec.Struct, frozen=True):
     metric_names: list[str]
     podium: list[tuple[float, TrialId]]
     known: dict[NodeKey, NodeReports]
-    costs: dict[NodeKey, float]
-    """Measured seconds a unit."""
     scheduler: dict[str, Any]
     searcher: dict[str, Any]
 
@@ -62,7 +59,6 @@ def encode(state: StudyState, record: int) -> bytes:
             metric_names=sorted(state.metric_names),
             podium=state.podium.snapshot(),
             known=state.known.nodes,
-            costs=state.plan.costs(),
             scheduler=state.scheduler.snapshot(),
             searcher=state.searcher.snapshot(),
         )
@@ -108,11 +104,8 @@ def _restore_plan(state: StudyState, snapshot: Snapshot) -> None:
             state.plan.request(trial.id, trial.steps, target, is_urgent=trial.is_begun)
     for attempt in snapshot.attempts:
         if attempt.is_planned:
-            asked = tuple(stage for stage in attempt.batch.stages if state.plan.knows(stage.node))
-            state.plan.begin(attempt.lease.number, Batch(attempt.batch.load, asked))
+            state.plan.resume(attempt.lease.number, attempt.batch)
             for point in attempt.save_points:
                 state.plan.add_save_point(attempt.lease.number, point.node, point.resource)
     for checkpoint in state.references:
         state.plan.add_checkpoint(checkpoint)
-    for node, cost in snapshot.costs.items():
-        state.plan.set_cost(node, cost)

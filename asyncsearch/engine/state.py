@@ -42,8 +42,8 @@ from asyncsearch.nonfinite import finite
 from asyncsearch.plan.keys import root_key
 from asyncsearch.plan.known import Known
 from asyncsearch.plan.plan import SearchPlan
-from asyncsearch.plan.solo import SoloPlan
 from asyncsearch.plan.retention import Podium
+from asyncsearch.plan.solo import SoloPlan
 from asyncsearch.schedulers.base import SchedulerState
 from asyncsearch.searchers.base import SearcherState
 from asyncsearch.trial import Trial, TrialState
@@ -222,7 +222,7 @@ class StudyState:
 
     def tidy(self, attempt: Attempt) -> None:
         """Forget an attempt for which nothing is left to be done."""
-        if not attempt.trials and (attempt.is_over or attempt.is_lost):
-            if self.attempts.pop(attempt.lease.number, None) is not None:
-                self.leave_plan(attempt)
-                self.release(attempt.batch.load)
+        is_done = not attempt.trials and (attempt.is_over or attempt.is_lost)
+        if is_done and self.attempts.pop(attempt.lease.number, None) is not None:
+            self.leave_plan(attempt)
+            self.release(attempt.batch.load)

@@ -6,6 +6,7 @@ import bdb
 import contextlib
 import os
 import pickle
+import shutil
 import socket
 import sys
 import threading
@@ -14,7 +15,7 @@ import uuid
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from asyncsearch.actions import Assign, CutWork, DismissWorker, SaveAt, StopTraining
 from asyncsearch.events import CheckpointCommitted, CheckpointFailed, Outcome, Reported, TrainingEnded
@@ -26,8 +27,7 @@ from asyncsearch.work import Lane
 from asyncsearch.worker.config import WorkerConfig
 from asyncsearch.worker.failures import exception_text, kind_of
 from asyncsearch.worker.interrupts import Interrupts
-from asyncsearch.worker.link import AgentLink
-from asyncsearch.worker.protocol import Ended, Train
+from asyncsearch.worker.protocol import Cut, Ended, SavePoint, Train
 from asyncsearch.worker.training import run_training
 
 Post = Callable[[WorkerId, int, int, WorkerMessage], None]
@@ -46,7 +46,7 @@ class InlineWorker:
         self._number = 0
         self._waiting: deque[_Attempt] = deque()
         self._current: _Attempt | None = None
-        self._unsaid: TrainingEnded | None = None
+        self._unsaid: list[WorkerMessage] = []
         """The end of a training that was interrupted; said after the driver has heard of the interrupt."""
         self._interrupt: BaseException | None = None
         self._dismissal: str | None = None
@@ -69,16 +69,15 @@ class InlineWorker:
             case Assign(work=work):
                 self._waiting.extend(_Attempt(work.lease, number, lane) for number, lane in enumerate(work.lanes))
             case StopTraining(lease=lease, lane=lane, reason=reason):
-                for attempt in self._attempts():
-                    if (attempt.lease, attempt.number) == (lease, lane):
-                        attempt.stop(reason)
-            case SaveAt() | CutWork():
-                pass
+                for attempt in self._attempts_of(lease, lane):
+                    attempt.stop(reason)
+            case SaveAt(lease=lease, lane=lane) | CutWork(lease=lease, lane=lane):
+                for attempt in self._attempts_of(lease, lane):
+                    attempt.amend(message)
             case Refused(lease=lease, reason=reason):
-                for attempt in self._attempts():
-                    if attempt.lease == lease:
-                        attempt.is_refused = True
-                        attempt.stop(reason)
+                for attempt in self._attempts_of(lease):
+                    attempt.is_refused = True
+                    attempt.stop(reason)
             case DismissWorker(reason=reason):
                 self._dismissal = reason
                 for attempt in self._attempts():
@@ -102,10 +101,8 @@ class InlineWorker:
         Raises:
             KeyboardInterrupt: the user interrupted the training.
         """
-        if self._unsaid is not None:
-            self._say(self._unsaid)
-            self._unsaid = None
-            self._end_if_done()
+        if self._unsaid:
+            self._say_rest()
             return True
         if self.end is not None or not self._waiting:
             return False
@@ -124,6 +121,9 @@ class InlineWorker:
     def _attempts(self) -> list[_Attempt]:
         return [*self._waiting] if self._current is None else [self._current, *self._waiting]
 
+    def _attempts_of(self, lease: Lease, lane: int | None = None) -> list[_Attempt]:
+        return [one for one in self._attempts() if one.lease == lease and lane in (None, one.number)]
+
     def _train(self, attempt: _Attempt, look_up: Callable[[], None]) -> Ended:
         if isinstance(self._trainable, Ended):
             return self._trainable
@@ -137,7 +137,7 @@ class InlineWorker:
                 return Ended(Outcome.FAILED, attempt.resource, str(error), "checkpoint")
             function = self._guarded(self._trainable, attempt)
             train = Train(attempt.lane.stages, load)
-            return run_training(function, train, cast("AgentLink", link), _NoInterrupts(), self._config.metric)
+            return run_training(function, train, link, _NoInterrupts(), self._config.metric)
 
     def _guarded(self, function: Function, attempt: _Attempt) -> Function:
         """Let the user's interrupt through as a stop of this training, and show an exception where it happened."""
@@ -160,23 +160,27 @@ class InlineWorker:
         if attempt.is_refused:
             self._end_if_done()
             return
-        message = TrainingEnded(
+        end = TrainingEnded(
             attempt.lease,
             ended.outcome,
             max(ended.resource, attempt.resource),
-            attempt.saved,
+            attempt.saved[-1] if attempt.saved else None,
             ended.error,
             ended.error_kind,
             attempt.number,
         )
-        if is_interrupted:
-            self._unsaid = message
-        else:
+        self._unsaid += [end, *attempt.untold]
+        if not is_interrupted:
+            self._say_rest()
+
+    def _say_rest(self) -> None:
+        unsaid, self._unsaid = self._unsaid, []
+        for message in unsaid:
             self._say(message)
-            self._end_if_done()
+        self._end_if_done()
 
     def _end_if_done(self) -> None:
-        if self._dismissal is not None and self._current is None and not self._waiting and self._unsaid is None:
+        if self._dismissal is not None and self._current is None and not self._waiting and not self._unsaid:
             self.end = self.end or f"dismissed: {self._dismissal}"
 
     def _say(self, message: WorkerMessage) -> None:
@@ -198,10 +202,19 @@ class _Attempt:
         self.lane = lane
         self.resource = lane.stages[0].start
         """Units of training done."""
-        self.saved: int | None = None
-        """Resource of its newest checkpoint."""
+        self.saved: list[int] = []
+        """Resources of its checkpoints, in order, without those whose commit failed on the way."""
+        self.untold: list[CheckpointFailed] = []
+        """What is to be told after its end: its last checkpoint could not be stored."""
+        self.wishes: list[SavePoint | Cut] = []
+        """What the driver wished and its training has not seen."""
         self.is_refused = False
         self.stop_reason: str | None = None
+
+    def amend(self, wish: SaveAt | CutWork) -> None:
+        """Let it know what else is wanted of it, or what not any more."""
+        known = SavePoint(wish.node, wish.resource) if isinstance(wish, SaveAt) else Cut(wish.stop)
+        self.wishes.append(known)
 
     def stop(self, reason: str) -> None:
         """Let it not be trained on."""
@@ -209,7 +222,7 @@ class _Attempt:
 
 
 class _Link:
-    """What a trial's context needs; see ``worker.context.Link``."""
+    """What a trial's context needs; see ``worker.link.Link``."""
 
     def __init__(
         self, attempt: _Attempt, config: WorkerConfig, say: Callable[[WorkerMessage], None], look_up: Callable[[], None]
@@ -227,20 +240,42 @@ class _Link:
         self._look_up()
         return self._attempt.stop_reason
 
+    def wishes(self) -> list[SavePoint | Cut]:
+        wishes, self._attempt.wishes = self._attempt.wishes, []
+        return wishes
+
     def folder(self, stage: int, resource: int) -> Path:
         staged = self._staged[stage, resource] = self._config.store.stage(self._checkpoint(stage, resource))
         return staged / "checkpoint"
 
-    def saved(self, stage: int, resource: int) -> None:
+    def saved(self, stage: int, resource: int, *, is_last: bool) -> None:
         attempt, checkpoint = self._attempt, self._checkpoint(stage, resource)
         attempt.resource = max(attempt.resource, resource)
-        attempt.saved = resource
+        staged = self._staged.pop((stage, resource))
         try:
-            size = self._config.store.commit(checkpoint, self._staged.pop((stage, resource)))
+            size = self._config.store.commit(checkpoint, staged)
         except Exception as error:
-            self._say(CheckpointFailed(attempt.lease, checkpoint, f"{type(error).__name__}: {error}", attempt.number))
+            shutil.rmtree(staged, ignore_errors=True)
+            failed = CheckpointFailed(attempt.lease, checkpoint, f"{type(error).__name__}: {error}", attempt.number)
+            if is_last:
+                attempt.saved.append(resource)
+                attempt.untold.append(failed)
+            elif not attempt.is_refused:
+                self._say(failed)
         else:
-            self._say(CheckpointCommitted(attempt.lease, checkpoint, size, attempt.number))
+            attempt.saved.append(resource)
+            if not attempt.is_refused:
+                self._say(CheckpointCommitted(attempt.lease, checkpoint, size, attempt.number))
+
+    def save_failed(self, stage: int, resource: int, error: Exception) -> None:
+        attempt = self._attempt
+        attempt.resource = max(attempt.resource, resource)
+        if (staged := self._staged.pop((stage, resource), None)) is not None:
+            shutil.rmtree(staged, ignore_errors=True)
+        text = exception_text(error)
+        sys.stderr.write(f"asyncsearch: there is no checkpoint at {resource}, and training goes on.\n{text}\n")
+        if not attempt.is_refused:
+            self._say(CheckpointFailed(attempt.lease, self._checkpoint(stage, resource), text, attempt.number))
 
     def _checkpoint(self, stage: int, resource: int) -> CheckpointRef:
         return CheckpointRef(self._attempt.lane.stages[stage].node, resource)

@@ -7,11 +7,18 @@ hyper-parameters in it. The root's parent is the study's root key: code, data, s
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
-from asyncsearch.ids import NodeKey, TrialId
+from asyncsearch.ids import NodeKey, PathStep
+from asyncsearch.sequences import course
+
+UNBOUNDED = 2**62
+"""Horizon of a trial that trains until its function returns."""
+
+_TAG = '"sequence":"'
 
 
 def canonical(value: Any) -> str:
@@ -30,17 +37,29 @@ def root_key(study: str, seed: int, version: str = "") -> NodeKey:
     return digest("root", study, str(seed), version)
 
 
-def trial_node(root: NodeKey, params: dict[str, Any], trial: TrialId) -> NodeKey:
-    """Return the key of the one node of a trial that shares nothing with others.
+def path(root: NodeKey, params: Mapping[str, Any], horizon: int, salt: str = "") -> tuple[PathStep, ...]:
+    """Return the nodes in which a configuration trains from 0 to ``horizon``, the first at 0, starts ascending.
 
-    The trial's number is part of it: two trials with equal parameters train apart, so neither may delete the
-    other's checkpoints.
+    A node begins where a piece of some hyper-parameter does, at a start below ``horizon``, and nowhere else: work
+    may be cut anywhere without a change of keys. Two configurations share [0, s) exactly if their nodes that start
+    below s are the same. Without sequences there is one node, and the key costs one digest.
+
+    Args:
+        root: Key of all that the configurations have in common.
+        params: Params of the trial; sequences in their JSON form.
+        horizon: Resource up to which the trial will train at most, at least 1; ``UNBOUNDED``: not known.
+        salt: If not empty, part of every key: nothing is shared with paths of another salt.
+
+    Raises:
+        SpaceError: a sequence in ``params`` is malformed.
     """
-    return digest(root, "0", canonical(params), str(trial))
-
-UNBOUNDED = 2**62
-
-
-def path(root, params, horizon, salt=""):
-    from asyncsearch.ids import PathStep
-    return (PathStep(0, digest(root, "0", canonical(params), salt)),)
+    text = canonical(params)
+    salts = (salt,) if salt else ()
+    if _TAG not in text:
+        return (PathStep(0, digest(root, "0", text, *salts)),)
+    steps: list[PathStep] = []
+    parent = root
+    for start, pieces in course(params, horizon):
+        parent = digest(parent, str(start), pieces, *salts)
+        steps.append(PathStep(start, parent))
+    return tuple(steps)

@@ -1,101 +1,327 @@
-"""Naive stub."""
+"""The search plan: what trials ask for, what is durable, what runs, and therefore what to train next. Pure.
+
+A trial asks for a resource on its path. Trials whose paths have nodes in common share what is trained there; what is
+left is the stage tree (``plan.stage_tree``), and a worker gets one of its paths from the root to a leaf, a batch.
+Nodes of which nothing is left to train take no memory, except for the resources of their durable checkpoints.
+
+Every operation costs O(depth · log n), whatever the number of nodes, and the same operations give the same batches.
+"""
+
 from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Collection, Iterator
+from itertools import pairwise, takewhile
+from typing import NamedTuple
+
 import msgspec
-from asyncsearch.ids import CheckpointRef, NodeKey, PathStep, TrialId
+
+from asyncsearch.errors import InternalError
+from asyncsearch.ids import CheckpointRef, NodeKey, PathStep, TrialId, trial_name
+from asyncsearch.plan.algorithm import Facts, NodeFacts, PendingStage, RequestFacts, Source, SpanFacts
+from asyncsearch.plan.points import Node, Point, Span, State
+from asyncsearch.plan.stage_tree import ORIGIN, StageTree, points_in
+
+Path = tuple[PathStep, ...]
+
 
 class PlannedStage(msgspec.Struct, frozen=True):
+    """An interval of one node that a worker trains, to save at its end."""
+
     node: NodeKey
     start: int
     stop: int
+    """UNBOUNDED: until the function returns."""
     trials: tuple[TrialId, ...]
+    """The trials that wait for it, in order: for its end, or for what is trained from there."""
+
 
 class Batch(msgspec.Struct, frozen=True):
+    """What one worker trains without reloading: stages, each of which begins where the one before ends."""
+
     load: CheckpointRef | None
+    """None: train from the beginning."""
     stages: tuple[PlannedStage, ...]
 
-def node_of(path, r):
-    best = path[0].node
-    for s in path:
-        if s.start < r: best = s.node
-    return best
+
+class Request(NamedTuple):
+    """What a trial asks for."""
+
+    node: Node
+    target: int
+    is_urgent: bool
+
 
 class SearchPlan:
-    def __init__(self):
-        self.req = {}; self.ck = set(); self.run = {}; self.saves = {}
-    def request(self, trial, path, target, *, is_urgent=False):
-        self.req[trial] = (path, target, is_urgent)
-    def withdraw(self, trial): self.req.pop(trial, None)
-    def target_of(self, trial): return self.req[trial][1] if trial in self.req else None
-    def add_checkpoint(self, ref): self.ck.add(ref)
-    def remove_checkpoint(self, ref): self.ck.discard(ref)
-    def nearest(self, path, resource):
-        best = None
-        for i, s in enumerate(path):
-            end = path[i+1].start if i+1 < len(path) else 2**62
-            for c in self.ck:
-                if c.node == s.node and s.start < c.resource <= min(end, resource) and (best is None or c.resource > best.resource):
-                    best = c
-        return best
-    def begin(self, lease, batch): self.run[lease] = batch; self.saves[lease] = []
-    def end(self, lease): self.run.pop(lease, None); self.saves.pop(lease, None)
-    def cut(self, lease, stop):
-        b = self.run[lease]
-        st = [s for s in b.stages if s.start < stop]
-        st[-1] = PlannedStage(st[-1].node, st[-1].start, min(stop, st[-1].stop), st[-1].trials)
-        self.run[lease] = Batch(b.load, tuple(st))
-    def add_save_point(self, lease, node, resource): self.saves[lease].append((node, resource))
-    def readers_at(self, node, resource):
-        return sorted(t for t, (p, target, _) in self.req.items() if target >= resource and node_of(p, resource) == node)
-    def targets_at(self, node, resource):
-        return sorted(t for t, (p, target, _) in self.req.items() if target == resource and node_of(p, resource) == node)
-    def leases_on(self, path):
-        keys = {s.node for s in path}
-        return [l for l, b in self.run.items() if any(s.node in keys for s in b.stages)]
-    def targets(self):
-        out = set()
-        for t, (p, target, _) in self.req.items():
-            out.add((node_of(p, target), target))
-            for s in p[1:]:
-                if s.start < target: out.add((node_of(p, s.start), s.start))
-        return out
-    def wanted_stop(self, lease):
-        want = 0
-        for st in self.run[lease].stages:
-            for t, (p, target, _) in self.req.items():
-                if any(s.node == st.node for s in p) and target > st.start:
-                    i = [s.node for s in p].index(st.node)
-                    end = p[i+1].start if i+1 < len(p) else 2**62
-                    want = max(want, min(target, end, st.stop))
-        return want
-    def splits(self, lease):
-        tg = self.targets()
-        return sorted((n, r) for st in self.run[lease].stages for n, r in tg if n == st.node and st.start < r < st.stop and (n, r) not in self.saves[lease] and CheckpointRef(n, r) not in self.ck)
-    def next_batch(self, held=()):
-        best = None
-        run = [(s.node, s.start, s.stop) for b in self.run.values() for s in b.stages]
-        for t, (p, target, urgent) in sorted(self.req.items()):
-            if CheckpointRef(node_of(p, target), target) in self.ck: continue
-            load = self.nearest(p, target)
-            start = load.resource if load else 0
-            blocked = False
-            for i, s in enumerate(p):
-                end = p[i+1].start if i+1 < len(p) else 2**62
-                lo, hi = max(s.start, start), min(end, target)
-                if lo < hi and any(n == s.node and a < hi and b > lo for n, a, b in run): blocked = True
-            if blocked: continue
-            key = (not urgent, t)
-            if best is None or key < best[0]: best = (key, t, load, start)
-        if best is None: return None
-        _, t, load, start = best
-        p, target, _ = self.req[t]
-        tg = self.targets()
-        stages = []
-        pos = start
-        for i, s in enumerate(p):
-            end = p[i+1].start if i+1 < len(p) else 2**62
-            for r in sorted(r for n, r in tg if n == s.node and r <= min(target, end)):
-                if r > pos:
-                    stages.append(PlannedStage(s.node, pos, r, tuple(self.readers_at(s.node, r)))); pos = r
-        return Batch(load, tuple(stages))
-    def set_cost(self, node, cost): self.__dict__.setdefault("_costs", {})[node] = cost
-    def costs(self): return self.__dict__.get("_costs", {})
+    """Requests, durable checkpoints and running batches; the next batch follows from them."""
+
+    def __init__(self) -> None:
+        self._tree = StageTree()
+        self._requests: dict[TrialId, Request] = {}
+        self._runs: dict[int, list[Span]] = {}
+        self._measured_us = 0
+        self._measured_nodes = 0
+
+    def request(self, trial: TrialId, path: Path, target: int, *, is_urgent: bool = False) -> None:
+        """Let a trial ask for ``target`` on its path, in place of what it asked for before.
+
+        Raises:
+            InternalError: the path does not begin at 0, its starts do not ascend, the target is not above 0, or the
+                plan knows one of its nodes at another place.
+        """
+        steps = tuple(takewhile(lambda step: step[0] < target, path))
+        starts = [start for start, _ in steps]
+        if starts[:1] != [0] or any(low >= high for low, high in pairwise(starts)):
+            raise InternalError(
+                f"{trial_name(trial)} asks for {target} on a path whose nodes begin at {[start for start, _ in path]}: "
+                "a path begins at 0, ascends, and is asked for something above 0."
+            )
+        request = Request(self._tree.enter(steps), target, is_urgent)
+        former = self._requests.get(trial)
+        if former == request:
+            return
+        self._requests[trial] = request
+        self._tree.ask(request.node, target, trial, is_urgent)
+        if former is not None:
+            self._tree.release(former.node, former.target, trial, former.is_urgent)
+        self._tree.price()
+
+    def withdraw(self, trial: TrialId) -> None:
+        """Let a trial ask for nothing."""
+        request = self._requests.pop(trial, None)
+        if request is not None:
+            self._tree.release(request.node, request.target, trial, request.is_urgent)
+
+    def target_of(self, trial: TrialId) -> int | None:
+        """Return what a trial asks for."""
+        request = self._requests.get(trial)
+        return None if request is None else request.target
+
+    def add_checkpoint(self, ref: CheckpointRef) -> None:
+        """Count a checkpoint as durable. A lease that trains across it has done what is below it."""
+        if not self._tree.save(ref):
+            return
+        node = self._tree.nodes.get(ref.node)
+        crossing = [] if node is None else [s for s in node.spans if s.position < ref.resource <= s.stop]
+        for span in crossing:
+            run = self._runs[span.lease]
+            for earlier in reversed(run[: run.index(span)]):
+                self._tree.advance(earlier, earlier.stop)
+            self._tree.advance(span, ref.resource)
+        self._tree.price()
+
+    def remove_checkpoint(self, ref: CheckpointRef) -> None:
+        """Count a checkpoint as lost; what needs it is trained again."""
+        self._tree.lose(ref)
+
+    def nearest(self, path: Path, resource: int) -> CheckpointRef | None:
+        """Return the deepest durable checkpoint on a path at or before ``resource``."""
+        return self._tree.nearest(path, resource)
+
+    def begin(self, lease: int, batch: Batch) -> None:
+        """Let a lease train a batch that ``next_batch`` returned just now.
+
+        Raises:
+            InternalError: the lease trains something already, or a stage of the batch is not pending any more.
+        """
+        if lease in self._runs:
+            raise InternalError(f"work-{lease} trains a batch already; end it before it begins another one.")
+        for stage in batch.stages:
+            point = self._tree.find(CheckpointRef(stage.node, stage.stop))
+            if point is None or point.host is None or point.host.resource != stage.start:
+                raise InternalError(
+                    f"work-{lease} begins units {stage.start} to {stage.stop} of node {stage.node}, which are no "
+                    "pending stage: begin a batch before anything else is told to the plan."
+                )
+        self.resume(lease, batch)
+
+    def resume(self, lease: int, batch: Batch) -> None:
+        """Know that a lease trains a batch that was begun before this plan was made; say so before any checkpoint.
+
+        Stages of nodes in which nobody asks for anything any more are left out.
+        """
+        spans: list[Span] = []
+        for stage in batch.stages:
+            node = self._tree.nodes.get(stage.node)
+            if node is None:
+                continue
+            if spans and spans[-1].node is node:
+                spans[-1].stop = stage.stop
+                spans[-1].boundaries.add(stage.stop)
+            else:
+                spans.append(Span(lease, node, stage.start, stage.stop))
+        self._runs[lease] = spans
+        for span in spans:
+            self._tree.start(span)
+
+    def end(self, lease: int) -> None:
+        """Let nothing run under a lease any more; what it did not commit is to be trained again."""
+        for span in reversed(self._runs.pop(lease, [])):
+            self._tree.shorten(span, span.position)
+        self._tree.price()
+
+    def cut(self, lease: int, stop: int) -> None:
+        """Let a running batch end at ``stop``, where its worker saves; the rest is handed back."""
+        run = self._runs.get(lease, [])
+        for span in reversed(run):
+            if stop >= span.stop:
+                break
+            if stop > span.begin:
+                self._tree.shorten(span, stop)
+                span.boundaries = {kept for kept in span.boundaries if kept < span.stop} | {span.stop}
+            else:
+                self._tree.shorten(span, span.position)
+        run[:] = [span for span in run if span.begin < stop]
+
+    def add_save_point(self, lease: int, node: NodeKey, resource: int) -> None:
+        """Know that the worker was told to save there on its way."""
+        for span in self._runs.get(lease, ()):
+            if span.node.key == node and span.begin < resource <= span.stop:
+                span.boundaries.add(resource)
+
+    def readers(self, lease: int, resource: int) -> list[TrialId]:
+        """Return the trials that wait for the unit ending at ``resource``, which the lease trains, in order."""
+        run = self._runs.get(lease, [])
+        ends: list[Point] = []
+        for span in run if run and run[0].begin < resource else ():
+            passed = points_in(span.node, max(span.begin, resource - 1), span.stop)
+            ends += [point for point in passed if point.state is not State.PENDING]
+        return sorted(_trials_after(ends))
+
+    def wanted_stop(self, lease: int) -> int:
+        """Return the last resource of a running batch that a request still needs; 0: none."""
+        for span in reversed(self._runs.get(lease, [])):
+            wanted = points_in(span.node, span.position, span.stop)
+            if wanted:
+                return wanted[-1].resource
+        return 0
+
+    def splits(self, lease: int) -> list[tuple[NodeKey, int]]:
+        """Return where somebody needs a checkpoint inside what a lease trains, and its worker was not told so yet."""
+        return [
+            (span.node.key, point.resource)
+            for span in self._runs.get(lease, ())
+            for point in points_in(span.node, span.position, span.stop)
+            if point.resource not in span.boundaries
+        ]
+
+    def set_cost(self, node: NodeKey, seconds_per_unit: float) -> None:
+        """Know how long a unit of a node takes. One that was not measured takes what its parent takes, a root the mean.
+
+        Costs decide between stages only, so one that hardly changes changes nothing, and what inherits it follows in
+        small steps.
+
+        Raises:
+            InternalError: it is not finite, or negative.
+        """
+        if not (math.isfinite(seconds_per_unit) and seconds_per_unit >= 0):
+            raise InternalError(
+                f"a unit of node {node} takes {seconds_per_unit} s: give seconds that are not negative."
+            )
+        cost = max(1, round(seconds_per_unit * 1e6))
+        former = self._tree.measured.get(node)
+        self._measured_nodes += former is None
+        self._measured_us += cost - (former or 0)
+        self._tree.measure(node, cost, max(1, self._measured_us // self._measured_nodes))
+
+    def readers_at(self, node: NodeKey, resource: int) -> list[TrialId]:
+        """Return the trials that wait for the unit of a node that ends at ``resource``, or for what follows it."""
+        found: list[TrialId] = []
+        known = self._tree.nodes.get(node)
+        stack = [] if known is None else [(known, resource)]
+        while stack:
+            here, low = stack.pop()
+            for point in here.points[bisect_left(here.resources, low) :]:
+                found += point.trials
+            stack += [(child, 0) for child in (here.children or {}).values() if child.start >= low]
+        return sorted(found)
+
+    def targets_at(self, node: NodeKey, resource: int) -> list[TrialId]:
+        """Return the trials that ask for just this position."""
+        point = self._tree.find(CheckpointRef(node, resource))
+        return [] if point is None else list(point.trials)
+
+    def leases_on(self, path: Path) -> list[int]:
+        """Return the leases under which nodes of a path are trained, each once."""
+        nodes = (self._tree.nodes.get(key) for _, key in path)
+        return list(dict.fromkeys(span.lease for node in nodes if node is not None for span in node.spans))
+
+    def next_batch(self, held: Collection[CheckpointRef] = ()) -> Batch | None:
+        """Return what to train next, None: nothing now. ``begin`` makes it running.
+
+        The stage to begin with can be begun at once and is chosen by, in this order: an urgent request needs it; the
+        longest way from it to a leaf; what it loads is in ``held``; the least that follows it, so that few checkpoints
+        are alive; the smallest trial. From there the same order, without ``held``, leads to a leaf.
+        """
+        point = self._tree.ready.choose([found for ref in held if (found := self._tree.find(ref)) is not None])
+        if point is None:
+            return None
+        assert point.host is not None
+        load = None if point.host.node.key == ORIGIN else CheckpointRef(point.host.node.key, point.host.resource)
+        ends = []
+        while point is not None:
+            ends.append(point)
+            point = point.best_urgent() or point.best()
+        stages: list[PlannedStage] = []
+        trials: tuple[TrialId, ...] = ()
+        after: Point | None = None
+        for end in reversed(ends):
+            others = end.trials + _trials_after([stage for stage in end.stages() if stage is not after])
+            if others:
+                trials = tuple(sorted([*trials, *others]))
+            assert end.host is not None
+            stages.append(PlannedStage(end.node.key, end.host.resource, end.resource, trials))
+            after = end
+        return Batch(load, tuple(reversed(stages)))
+
+    def stages(self) -> Iterator[PendingStage]:
+        """Return every pending stage, those of parents before those of their children."""
+        for node in self._tree.nodes.values():
+            for point in node.points:
+                if point.host is not None:
+                    yield _pending_stage(point, point.host)
+
+    def facts(self) -> Facts:
+        """Return all that the stages follow from, for ``plan.algorithm``."""
+        nodes = [node for node in self._tree.nodes.values() if node.parent is not None]
+        return Facts(
+            nodes={n.key: NodeFacts(_parent_key(n), n.start, n.cost) for n in nodes},
+            saved={key: list(resources) for key, resources in self._tree.saved.items() if key != ORIGIN},
+            running=[SpanFacts(s.lease, n.key, s.position, s.stop) for n in nodes for s in n.spans],
+            requests={t: RequestFacts(r.node.key, r.target, r.is_urgent) for t, r in self._requests.items()},
+        )
+
+
+def _parent_key(node: Node) -> NodeKey | None:
+    return None if node.parent is None or node.parent.key == ORIGIN else node.parent.key
+
+
+def _trials_after(points: list[Point]) -> list[TrialId]:
+    """Return the trials that ask for these points and for what is trained from them."""
+    found: list[TrialId] = []
+    stack = list(points)
+    while stack:
+        point = stack.pop()
+        found += point.trials
+        stack += point.stages()
+    return found
+
+
+def _pending_stage(point: Point, host: Point) -> PendingStage:
+    if host.node.key == ORIGIN:
+        source, load = Source.FRESH, None
+    else:
+        source = {State.DURABLE: Source.SAVED, State.RUNNING: Source.RUNNING, State.PENDING: Source.STAGE}[host.state]
+        load = CheckpointRef(host.node.key, host.resource)
+    return PendingStage(
+        node=point.node.key,
+        start=host.resource,
+        stop=point.resource,
+        source=source,
+        load=load,
+        height=-point.key[0],
+        total=point.key[1],
+        trial=TrialId(point.key[2]),
+        is_urgent=point.is_urgent,
+    )

@@ -68,6 +68,10 @@ class SoloPlan:
         node = batch.stages[0].node
         self._runs[lease], self._leases[node] = node, lease
 
+    def resume(self, lease: int, batch: Batch) -> None:
+        """Know that a lease trains a batch that was begun before this plan was made."""
+        self.begin(lease, batch)
+
     def end(self, lease: int) -> None:
         """Let nothing run under a lease any more."""
         node = self._runs.pop(lease)
@@ -109,14 +113,6 @@ class SoloPlan:
 
     def set_cost(self, node: NodeKey, seconds_per_unit: float) -> None:
         """What a unit takes decides nothing here."""
-
-    def costs(self) -> dict[NodeKey, float]:
-        """Return what was measured."""
-        return {}
-
-    def knows(self, node: NodeKey) -> bool:
-        """Return whether anything is asked for in a node."""
-        return node in self._nodes
 
     def next_batch(self, held: Collection[CheckpointRef] = ()) -> Batch | None:
         """Return what to train next, None: nothing now. Urgent trials come first, then the oldest."""

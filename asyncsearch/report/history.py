@@ -1,4 +1,4 @@
-"""What trials reported, read from the journal. What runs is a stage; every trial whose way leads through it reads it."""
+"""What trials reported, read from the journal. What runs is a stage; each trial whose way leads through it reads it."""
 
 from __future__ import annotations
 

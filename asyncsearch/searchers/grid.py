@@ -15,6 +15,7 @@ from asyncsearch.errors import SpaceError
 from asyncsearch.randomness import generator
 from asyncsearch.searchers.base import Searcher, SearcherState
 from asyncsearch.searchers.lattice import Lattice
+from asyncsearch.searchers.prefixes import MAX_WALKED, depth_first
 from asyncsearch.space import Domain, Space
 from asyncsearch.space.tree import did_you_mean
 from asyncsearch.space.values import integer, show
@@ -37,6 +38,9 @@ class GridSearch(Searcher):
     conditional on counts as declared before them). Parameters with steps (integers, ``quniform``, choices) take all
     their values; continuous ones take ``points`` values evenly from bound to bound, on a log scale for log domains,
     or the middle if it is one. What conditions or constraints exclude is left out.
+
+    In a space with sequences, and up to 100,000 points, combinations come in the order of a walk over the tree of what
+    they train: those with the longest common beginning are neighbours.
     """
 
     points: Mapping[str, int] | int | None = None
@@ -105,6 +109,7 @@ class GridState(SearcherState):
         self._proposed = dict.fromkeys(sorted(index for index in found if index is not None))
         self._allowed = array("q")
         self._asked = 0
+        self._is_walked = space.has_sequences and lattice.size <= MAX_WALKED
 
     def propose(self, number: int) -> Params | None:
         if number < len(self._initial):
@@ -115,16 +120,16 @@ class GridState(SearcherState):
 
     def length(self) -> int | None:
         """Return how many proposals there are; None where constraints would have to be asked about too many points."""
-        if not self._space.constraints:
+        if not self._is_listed:
             return len(self._initial) + self._lattice.size - len(self._proposed)
-        if self._lattice.size > MAX_COUNTED_POINTS:
+        if self._lattice.size > MAX_COUNTED_POINTS and not self._is_walked:
             return None
         self._ask(self._lattice.size)
         return len(self._initial) + len(self._allowed)
 
     def _index(self, number: int) -> int | None:
         """Return where in the lattice the ``number``-th combination is that is allowed and no initial point."""
-        if self._space.constraints:
+        if self._is_listed:
             self._ask(number + 1)
             return self._allowed[number] if number < len(self._allowed) else None
         index = number
@@ -134,10 +139,25 @@ class GridState(SearcherState):
 
     def _ask(self, wanted: int) -> None:
         """Ask the constraints until that many combinations are known to be allowed, or all were asked about."""
+        if self._is_walked:
+            self._walk()
         while len(self._allowed) < wanted and self._asked < self._lattice.size:
             if self._asked not in self._proposed and self._space.allows(self._lattice.at(self._asked)):
                 self._allowed.append(self._asked)
             self._asked += 1
+
+    @property
+    def _is_listed(self) -> bool:
+        """Whether allowed combinations are listed as they are found, rather than computed from their number."""
+        return self._space.is_constrained or self._is_walked
+
+    def _walk(self) -> None:
+        """List all allowed combinations, in the order of what they train in common, once."""
+        if self._asked == 0:
+            self._asked = self._lattice.size
+            left = (index for index in range(self._lattice.size) if index not in self._proposed)
+            allowed = [index for index in left if self._space.allows(self._lattice.at(index))]
+            self._allowed.extend(depth_first(allowed, lambda index: self._space.nest(self._lattice.at(index))))
 
 
 def _parse_points(value: Any) -> int:

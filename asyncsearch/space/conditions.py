@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from asyncsearch.errors import SpaceError
-from asyncsearch.space.values import copy_plain, identity, plain
+from asyncsearch.sequences import revive
+from asyncsearch.space.values import copy_plain, identity, plain, show_plain
 
 
 @dataclass(frozen=True)
@@ -31,11 +32,12 @@ class Condition:
         return self.parent in flat and identity(flat[self.parent]) in self.identities
 
     def __str__(self) -> str:
-        return f"{self.parent} is {' or '.join(map(repr, self.values))}"
+        return f"{self.parent} is {' or '.join(map(show_plain, self.values))}"
 
     def argument(self) -> Any:
         """Return what ``when`` was given: the value, or a tuple of values."""
-        return self.values[0] if len(self.values) == 1 else self.values
+        values = tuple(map(revive, self.values))
+        return values[0] if len(values) == 1 else values
 
 
 def parse_conditions(given: Mapping[str, Any]) -> tuple[Condition, ...]:

@@ -7,15 +7,20 @@ Rule 2: frozen and comparable; ``repr`` is the call that makes the domain.
 from __future__ import annotations
 
 import abc
+import copy
 import difflib
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from asyncsearch.errors import SpaceError
 from asyncsearch.randomness import below
+from asyncsearch.sequences import Sequence as Course
+from asyncsearch.sequences import Undecided
+from asyncsearch.sequences.own import functions_in
+from asyncsearch.sequences.templates import sketch
 from asyncsearch.space.conditions import (
     Condition,
     conditions_to_json,
@@ -23,11 +28,11 @@ from asyncsearch.space.conditions import (
     parse_conditions,
     show_conditions,
 )
-from asyncsearch.space.values import a_type, copy_plain, identity, plain, show
+from asyncsearch.space.values import a_type, copy_plain, identity, plain, show, show_plain
 
 
 @dataclass(frozen=True, repr=False)
-class Domain(abc.ABC):
+class Domain(Undecided):
     """The values that one parameter may have, and where the parameter exists at all."""
 
     kind: ClassVar[str]
@@ -73,7 +78,25 @@ class Domain(abc.ABC):
         Raises:
             SpaceError: no condition, an empty tuple, or conditions that exclude each other.
         """
-        return replace(self, conditions=merge_conditions(self.conditions, parse_conditions(conditions)))
+        return self.under(parse_conditions(conditions))
+
+    def under(self, conditions: tuple[Condition, ...]) -> Self:
+        """Return a copy that exists only where these conditions hold too.
+
+        Raises:
+            SpaceError: conditions exclude each other.
+        """
+        # Not dataclasses.replace: it would parse values again that are plain by now, and lose what they stand for.
+        copied = copy.copy(self)
+        object.__setattr__(copied, "conditions", merge_conditions(self.conditions, conditions))
+        return copied
+
+    def examples(self) -> Iterable[Any]:
+        return self.grid(2)
+
+    def functions(self) -> dict[str, Callable[..., Any]]:
+        """Return the user's own functions of time in its values: name -> function."""
+        return {}
 
     def contains(self, value: Any) -> bool:
         """Return whether ``accept`` takes the value."""
@@ -85,7 +108,7 @@ class Domain(abc.ABC):
 
     def call(self) -> str:
         """Return the call that makes it, without conditions."""
-        return f"{self.kind}({', '.join(map(repr, self.arguments().values()))})"
+        return f"{self.kind}({', '.join(map(show_plain, self.arguments().values()))})"
 
     def to_json(self) -> dict[str, Any]:
         """Return a description as JSON values."""
@@ -98,15 +121,21 @@ class Domain(abc.ABC):
 
 @dataclass(frozen=True, repr=False)
 class Choice(Domain):
-    """One of several JSON values, each equally likely."""
+    """One of several JSON values, each equally likely. Sequences are JSON values.
+
+    A sequence with domains in it is chosen by a sketch of it; the space decides the domains and fills it.
+    """
 
     kind = "choice"
     values: tuple[Any, ...] = field(compare=False)
     identities: tuple[Hashable, ...] = field(init=False)
+    given: tuple[Any, ...] = field(init=False, compare=False)
+    """The values as they were written."""
 
     def __post_init__(self) -> None:
         if not self.values:
             raise SpaceError("choice() is empty: give it at least one value, e.g. choice('relu', 'gelu').")
+        object.__setattr__(self, "given", self.values)
         values = tuple(_choice_value(value) for value in self.values)
         identities = tuple(map(identity, values))
         _refuse_duplicates(values, identities)
@@ -133,13 +162,32 @@ class Choice(Domain):
     def arguments(self) -> dict[str, Any]:
         return {"values": copy_plain(list(self.values))}
 
+    def examples(self) -> Iterable[Any]:
+        return self.given
+
+    def functions(self) -> dict[str, Callable[..., Any]]:
+        return functions_in(self.given)
+
+    def index(self, value: Any) -> int:
+        """Return the place of one of its values."""
+        return self.identities.index(identity(value))
+
+    @property
+    def templates(self) -> dict[int, Course]:
+        """Index of a value -> the sequence with domains in it that it stands for."""
+        return {at: value for at, value in enumerate(self.given) if isinstance(value, Course) and value.is_template}
+
     def call(self) -> str:
         # choice([1, 2]) would mean two values.
         single_list = self.size == 1 and isinstance(self.values[0], list)
-        return f"choice({list(self.values)!r})" if single_list else f"choice({', '.join(map(repr, self.values))})"
+        templates = self.templates
+        shown = [repr(templates[at]) if at in templates else show_plain(value) for at, value in enumerate(self.values)]
+        return f"choice([{shown[0]}])" if single_list else f"choice({', '.join(shown)})"
 
     def _shown(self) -> str:
-        return self.call() if self.size <= 20 else f"the {self.size} values of choice({self.values[0]!r}, ...)"
+        return (
+            self.call() if self.size <= 20 else f"the {self.size} values of choice({show_plain(self.values[0])}, ...)"
+        )
 
 
 @dataclass(frozen=True, repr=False)
@@ -149,8 +197,10 @@ class Constant(Domain):
     kind = "constant"
     value: Any = field(compare=False)
     identity: Hashable = field(init=False)
+    given: Any = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "given", self.value)
         object.__setattr__(self, "value", plain(self.value))
         object.__setattr__(self, "identity", identity(self.value))
 
@@ -163,7 +213,9 @@ class Constant(Domain):
 
     def accept(self, value: Any) -> Any:
         if identity(plain(value)) != self.identity:
-            raise SpaceError(f"{show(value)} is not the constant {self.value!r}: write that, or make it a choice().")
+            raise SpaceError(
+                f"{show(value)} is not the constant {show_plain(self.value)}: write that, or make it a choice()."
+            )
         return copy_plain(self.value)
 
     def grid(self, points: int | None) -> Sequence[Any]:
@@ -171,6 +223,12 @@ class Constant(Domain):
 
     def arguments(self) -> dict[str, Any]:
         return {"value": copy_plain(self.value)}
+
+    def examples(self) -> Iterable[Any]:
+        return (self.given,)
+
+    def functions(self) -> dict[str, Callable[..., Any]]:
+        return functions_in(self.given)
 
 
 def choice(*values: Any) -> Choice:
@@ -205,6 +263,8 @@ def _choice_value(value: Any) -> Any:
             f"choice(..., {value!r}) has a domain among its values: make it a parameter of its own, "
             "with .when(...) for the choice that it belongs to."
         )
+    if isinstance(value, Course) and value.is_template:
+        return sketch(value)
     try:
         return plain(value)
     except SpaceError as error:
@@ -215,7 +275,8 @@ def _refuse_duplicates(values: tuple[Any, ...], identities: tuple[Hashable, ...]
     seen: dict[Hashable, Any] = {}
     for value, same in zip(values, identities, strict=True):
         if same in seen:
-            raise SpaceError(f"choice(...) has {seen[same]!r} and {value!r}, the same value twice: write it once.")
+            both = f"{show_plain(seen[same])} and {show_plain(value)}"
+            raise SpaceError(f"choice(...) has {both}, the same value twice: write it once.")
         seen[same] = value
 
 

@@ -1,24 +1,27 @@
 """``Space``: what a study searches.
 
 Rule 1: pure; all randomness comes from the generator that a method is given.
-Rule 2: a configuration is *flat* (dotted name -> value) inside and nested, as the user declared it, outside.
+Rule 2: a configuration is *flat* (dotted name -> value) inside and nested, as the user declared it, outside. A sequence
+with domains in it is several flat values inside and one value, its JSON form, outside.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from asyncsearch.errors import SpaceError
 from asyncsearch.randomness import generator as make_generator
+from asyncsearch.sequences import has_sequences, own, revive
 from asyncsearch.space.constraints import Constraint, first_failing, name_constraint, parse_constraints
 from asyncsearch.space.dependencies import decision_order
-from asyncsearch.space.domains import Constant, Domain
-from asyncsearch.space.tree import flatten_params, flatten_space, nest
-from asyncsearch.space.values import show
+from asyncsearch.space.domains import Choice, Constant, Domain
+from asyncsearch.space.nodes import Chosen, Leaf, Node, node_of
+from asyncsearch.space.tree import flatten_params, flatten_space, nest, put
+from asyncsearch.space.values import copy_plain, show, show_plain
 from asyncsearch.trial import Params
 
 MAX_CANDIDATES = 1000
@@ -44,6 +47,11 @@ class Space:
 
     Params come out nested alike, in the order of declaration, as plain Python values. A parameter whose
     conditions do not hold is absent, and so is a group of which nothing is left.
+
+    A sequence may stand wherever a value may, and domains may stand in it: as ``lr``,
+    ``exponential(0.1, gamma=choice(0.9, 0.95))`` makes a parameter ``lr.gamma``, and params have the whole sequence in
+    its JSON form as ``lr``. Constraints see sequences as objects, ``params["lr"].at(0)``. Domains whose values make no
+    sequence together (milestones out of order) are drawn again, as if a constraint rejected them.
     """
 
     def __init__(
@@ -63,10 +71,15 @@ class Space:
         Raises:
             SpaceError: something is malformed; the message names the parameter, the value, the rule and what to write.
         """
-        self._parameters = flatten_space(parameters)
+        declared = flatten_space(parameters)
+        self._nodes = {path: node_of(path, value) for path, value in declared.items()}
+        self._parameters = dict(pair for node in self._nodes.values() for pair in node.parameters())
+        self._templates = {path: node for path, node in self._nodes.items() if not isinstance(node, Leaf)}
+        self._functions = own.functions_in(list(declared.values()))
+        own.register(self._functions)
         self._order = decision_order(self._parameters)
         self._constraints = parse_constraints(constraints)
-        self._probe_constraints()
+        self._probe()
         self._initial = self._parse_initial(initial)
 
     @classmethod
@@ -94,9 +107,24 @@ class Space:
         return self._constraints
 
     @property
+    def is_constrained(self) -> bool:
+        """Whether configurations may be rejected: by a constraint, or since their values make no sequence together."""
+        return bool(self._constraints or self._templates)
+
+    @property
+    def has_sequences(self) -> bool:
+        """Whether a value of some parameter is or has a sequence."""
+        return bool(self._templates) or any(map(_has_sequences, self._parameters.values()))
+
+    @property
+    def custom_functions(self) -> Mapping[str, Callable[..., Any]]:
+        """The user's own functions of time in its sequences: name -> function."""
+        return MappingProxyType(self._functions)
+
+    @property
     def initial(self) -> tuple[Params, ...]:
         """The initial points, whole or in part, as plain values."""
-        return tuple(nest(point) for point in self._initial)
+        return tuple(self.nest(point) for point in self._initial)
 
     def sample(self, generator: np.random.Generator) -> Params:
         """Draw params that every constraint allows.
@@ -131,7 +159,7 @@ class Space:
         return True
 
     def allows(self, flat: Mapping[str, Any]) -> bool:
-        """Return whether every constraint allows a flat configuration of plain values.
+        """Return whether every constraint allows a flat configuration of plain values, and they make sequences.
 
         Raises:
             SpaceError: a constraint raised or returned no bool.
@@ -143,21 +171,45 @@ class Space:
         return all(condition.holds(flat) for condition in self._parameters[name].conditions)
 
     def flatten(self, params: Mapping[str, Any]) -> dict[str, Any]:
-        """Return dotted name -> value of nested params, without looking at the values.
+        """Return dotted name -> value of nested params, without looking at values other than sequences.
 
         Raises:
-            SpaceError: a name that the space does not have.
+            SpaceError: a name that the space does not have, or a sequence that it does not have.
         """
-        return flatten_params(params, self._parameters)
+        found = flatten_params(params, self._nodes)
+        for path, node in self._templates.items():
+            if path in found:
+                try:
+                    found.update(node.apart(found.pop(path)))
+                except SpaceError as error:
+                    raise SpaceError(f"{path}: {error}") from None
+        return found
 
     def nest(self, flat: Mapping[str, Any]) -> Params:
-        """Return nested params, in the order of declaration, of dotted name -> plain value."""
-        return nest({name: flat[name] for name in self._parameters if name in flat})
+        """Return nested params, in the order of declaration, of dotted name -> plain value.
+
+        A sequence of which a value is missing is a mapping of those that are there.
+
+        Raises:
+            SpaceError: values make no sequence together.
+        """
+        params: Params = {}
+        for path, node in self._nodes.items():
+            if isinstance(node, Leaf):
+                if path in flat:
+                    put(params, path, copy_plain(flat[path]))
+            elif node.is_whole(flat):
+                put(params, path, node.assemble(flat))
+            else:
+                part = node.part(flat)
+                if part is not None:
+                    put(params, path, part)
+        return params
 
     def describe(self) -> list[str]:
         """Return lines for people: one for each parameter, constraint and initial point."""
-        width = max(map(len, self._parameters))
-        lines = [f"{name:<{width}}  {_describe(domain)}" for name, domain in self._parameters.items()]
+        width = max(map(len, self._nodes))
+        lines = [f"{path:<{width}}  {_describe(node)}" for path, node in self._nodes.items()]
         lines += [f"only where {name} holds" for name in self._constraint_names()]
         lines += [f"first {show(point)}" for point in self.initial]
         return lines
@@ -168,23 +220,53 @@ class Space:
             "parameters": {name: domain.to_json() for name, domain in self._parameters.items()},
             "constraints": self._constraint_names(),
             "initial": list(self.initial),
+            **({"templates": self._sketches()} if self._templates else {}),
         }
 
     def __repr__(self) -> str:
         more = f", constraints=[{', '.join(self._constraint_names())}]" if self._constraints else ""
-        return f"Space({nest(self._parameters)!r}{more}{f', initial={list(self.initial)!r}' if self._initial else ''})"
+        initial = f", initial={show_plain(list(self.initial))}" if self._initial else ""
+        return f"Space({nest({path: _Code(node.call()) for path, node in self._nodes.items()})!r}{more}{initial})"
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        own.register(self._functions)
+
+    def _sketches(self) -> dict[str, Any]:
+        return {path: node.call() for path, node in self._templates.items()}
 
     def _constraint_names(self) -> list[str]:
         return [name_constraint(self._constraints, index) for index in range(len(self._constraints))]
 
-    def _rejecting(self, flat: Mapping[str, Any]) -> int | None:
-        return first_failing(self._constraints, lambda: self.nest(flat))
+    def _rejecting(self, flat: Mapping[str, Any]) -> _Rejection | None:
+        for path in self._templates:
+            ill_made = self._ill_made(path, flat)
+            if ill_made is not None:
+                return ill_made
+        index = first_failing(self._constraints, lambda: self._revived(flat))
+        if index is None:
+            return None
+        name = name_constraint(self._constraints, index)
+        return _Rejection(name, f"{name} rejects {show(self.nest(flat))}: change the values or the constraint.")
+
+    def _ill_made(self, path: str, flat: Mapping[str, Any]) -> _Rejection | None:
+        """Return what is wrong with a sequence; None: nothing, or it is not all there."""
+        node = self._templates[path]
+        if node.is_whole(flat):
+            try:
+                node.assemble(flat)
+            except SpaceError as error:
+                return _Rejection(f"the sequence {path!r}", f"{path}: {error}")
+        return None
+
+    def _revived(self, flat: Mapping[str, Any]) -> Params:
+        params = self.nest(flat)
+        return {name: revive(value) for name, value in params.items()}
 
     def _refuse_rejected(self, flat: Mapping[str, Any]) -> None:
         rejecting = self._rejecting(flat)
         if rejecting is not None:
-            name = name_constraint(self._constraints, rejecting)
-            raise SpaceError(f"{name} rejects {show(self.nest(flat))}: change the values or the constraint.")
+            raise SpaceError(rejecting.message)
 
     def _draw(self, given: Mapping[str, Any], generator: np.random.Generator) -> dict[str, Any]:
         flat: dict[str, Any] = {}
@@ -194,26 +276,39 @@ class Space:
         return flat
 
     def _draw_allowed(self, given: Mapping[str, Any], generator: np.random.Generator) -> Params:
-        rejected = [0] * len(self._constraints)
+        rejected: dict[str, list[_Rejection]] = {name: [] for name in self._constraint_names()}
         for _ in range(MAX_CANDIDATES):
             flat = self._draw(given, generator)
             rejecting = self._rejecting(flat)
             if rejecting is None:
                 return self.nest(flat)
-            rejected[rejecting] += 1
-        worst = max(range(len(rejected)), key=rejected.__getitem__)
-        candidates = f"candidates that complete {show(nest(given))}" if given else "candidates"
-        name = name_constraint(self._constraints, worst)
+            rejected.setdefault(rejecting.name, []).append(rejecting)
+        name, worst = max(rejected.items(), key=lambda pair: len(pair[1]))
+        candidates = f"candidates that complete {show(self.nest(given))}" if given else "candidates"
+        reason = "" if name in self._constraint_names() else f" ({worst[0].message.rstrip('.')})"
         raise SpaceError(
             f"The constraints rejected all of {MAX_CANDIDATES} {candidates}; {name} rejected most, "
-            f"{rejected[worst]}. Loosen it, or choose domains in which more configurations pass."
+            f"{len(worst)}{reason}. Loosen it, or choose domains in which more configurations pass."
         )
 
-    def _probe_constraints(self) -> None:
-        """Ask the constraints about a few candidates: a broken one must be known before the search."""
-        if self._constraints:
-            for number in range(_PROBES):
-                self._rejecting(self._draw({}, make_generator(0, "space.probe", number)))
+    def _probe(self) -> None:
+        """Ask about a few candidates: a broken constraint or sequence must be known before the search."""
+        for number in range(_PROBES if self._constraints else 0):
+            self._rejecting(self._probed(number))
+        for path in self._templates:
+            self._probe_sequence(path)
+
+    def _probe_sequence(self, path: str) -> None:
+        message = ""
+        for number in range(MAX_CANDIDATES):
+            rejection = self._ill_made(path, self._probed(number))
+            if rejection is None:
+                return
+            message = message or rejection.message
+        raise SpaceError(message)
+
+    def _probed(self, number: int) -> dict[str, Any]:
+        return self._draw({}, make_generator(0, "space.probe", number))
 
     def _parse_initial(self, initial: Any) -> tuple[dict[str, Any], ...]:
         if isinstance(initial, str | Mapping) or not isinstance(initial, Iterable):
@@ -264,6 +359,32 @@ class Space:
             raise SpaceError(f"{name}: {error}") from None
 
 
-def _describe(domain: Domain) -> str:
-    what = repr(domain.value) if isinstance(domain, Constant) else domain.call()
-    return f"{what}  where {' and '.join(map(str, domain.conditions))}" if domain.conditions else what
+class _Rejection(NamedTuple):
+    """Who rejects a configuration, and what it says."""
+
+    name: str
+    message: str
+
+
+class _Code(str):
+    """A text that is shown without quotes."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def _has_sequences(domain: Domain) -> bool:
+    return isinstance(domain, Choice | Constant) and has_sequences(domain.arguments())
+
+
+def _describe(node: Node) -> str:
+    if not isinstance(node, Leaf):
+        conditions = node.choice.conditions if isinstance(node, Chosen) else ()
+        what = node.choice.call() if isinstance(node, Chosen) else node.call()
+    else:
+        domain = node.domain
+        conditions = domain.conditions
+        what = show_plain(domain.value) if isinstance(domain, Constant) else domain.call()
+    return f"{what}  where {' and '.join(map(str, conditions))}" if conditions else what

@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 
 from asyncsearch.errors import SpaceError
+from asyncsearch.sequences import Sequence as Course
+from asyncsearch.sequences import from_json, is_sequence
 from asyncsearch.space.domains import Constant, Domain
 from asyncsearch.space.values import a_type, copy_plain, integer, number, plain, show
 from asyncsearch.trial import Params
@@ -19,8 +21,8 @@ from asyncsearch.trial import Params
 _EXAMPLE = "{'lr': loguniform(1e-4, 1e-1), 'layers': randint(1, 4)}"
 
 
-def flatten_space(parameters: Any) -> dict[str, Domain]:
-    """Return dotted name -> domain, in the order of declaration, of what the user wrote as a space.
+def flatten_space(parameters: Any) -> dict[str, Domain | Course]:
+    """Return dotted name -> domain, or sequence with domains in it, in the order of declaration, of what was written.
 
     Raises:
         SpaceError: it is not a mapping of names to domains, constants or mappings of the same, or something is empty.
@@ -48,12 +50,17 @@ def nest(flat: Mapping[str, Any]) -> Params:
     """Return params nested as their dotted names say, in the order of ``flat``; shares nothing mutable with it."""
     params: Params = {}
     for path, value in flat.items():
-        *groups, name = path.split(".")
-        level = params
-        for group in groups:
-            level = level.setdefault(group, {})
-        level[name] = copy_plain(value)
+        put(params, path, copy_plain(value))
     return params
+
+
+def put(params: Params, path: str, value: Any) -> None:
+    """Put a value where its dotted name says."""
+    *groups, name = path.split(".")
+    level = params
+    for group in groups:
+        level = level.setdefault(group, {})
+    level[name] = value
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:
@@ -64,15 +71,24 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
     return f"did you mean {close[0]!r}?" if close else f"the names are {', '.join(map(repr, known))}."
 
 
-def _leaves(prefix: str, parameters: Mapping[Any, Any]) -> Iterable[tuple[str, Domain]]:
+def _leaves(prefix: str, parameters: Mapping[Any, Any]) -> Iterable[tuple[str, Domain | Course]]:
     for name, value in parameters.items():
         path = prefix + _checked_name(prefix, name)
-        if isinstance(value, Mapping):
+        if isinstance(value, Mapping) and not is_sequence(value):
             if not value:
                 raise SpaceError(f"{path}: {{}} is an empty group: drop it, or write constant({{}}).")
             yield from _leaves(f"{path}.", value)
         else:
-            yield path, _domain(path, value)
+            domain = _domain(path, value)
+            if prefix and name == "sequence":
+                _refuse_texts(path, domain)
+            yield path, domain
+
+
+def _refuse_texts(path: str, domain: Domain | Course) -> None:
+    """Refuse a group that would look like a sequence in params."""
+    if isinstance(domain, Domain) and any(isinstance(value, str) for value in domain.examples()):
+        raise SpaceError(f"{path}: a group with a text named 'sequence' stands for a sequence: choose another name.")
 
 
 def _checked_name(prefix: str, name: Any) -> str:
@@ -87,9 +103,11 @@ def _checked_name(prefix: str, name: Any) -> str:
     return name
 
 
-def _domain(path: str, value: Any) -> Domain:
+def _domain(path: str, value: Any) -> Domain | Course:
     if isinstance(value, Domain):
         return value
+    if is_sequence(value):
+        return _course(path, value)
     if isinstance(value, list | tuple | range | set | frozenset | np.ndarray):
         raise SpaceError(f"{path}: {show(value)} is not a domain: did you mean {_meant(value)}?")
     if hasattr(value, "parameters") and hasattr(value, "sample"):
@@ -98,6 +116,14 @@ def _domain(path: str, value: Any) -> Domain:
         return Constant(plain(value))
     except SpaceError as error:
         raise SpaceError(f"{path}: {error} For a range of values write a domain, e.g. uniform(low, high).") from None
+
+
+def _course(path: str, value: Any) -> Domain | Course:
+    try:
+        course = value if isinstance(value, Course) else from_json(value)
+        return course if course.is_template else Constant(course)
+    except SpaceError as error:
+        raise SpaceError(f"{path}: {error}") from None
 
 
 def _meant(value: Any) -> str:

@@ -114,7 +114,7 @@ class Agent:
             case StopTraining(lease=lease, reason=reason, lane=lane):
                 self._bench.stop(lease, lane, reason)
             case SaveAt() | CutWork():
-                pass
+                self._bench.amend(item)
             case Refused(lease=lease):
                 self._bench.refuse(lease)
             case DismissWorker(reason=reason):

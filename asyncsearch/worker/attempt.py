@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
+from asyncsearch.events import CheckpointFailed
 from asyncsearch.ids import CheckpointRef, Lease
 from asyncsearch.work import Lane
 from asyncsearch.worker.logs import LogBuffer
+from asyncsearch.worker.protocol import Cut, SavePoint
 
 
 class Attempt:
@@ -21,8 +23,14 @@ class Attempt:
         self.log = log
         self.resource = lane.stages[0].start
         """Units of training done, as last reported or saved."""
-        self.checkpoint_resource: int | None = None
-        """Resource of the newest checkpoint that it saved."""
+        self.saved: list[int] = []
+        """Resources of the checkpoints that it saved, in order, without those whose commit failed."""
+        self.last_save: int | None = None
+        """Resource of the checkpoint at its end, once that is saved."""
+        self.untold: list[CheckpointFailed] = []
+        """What is to be told after its end: its last checkpoint is part of that until then."""
+        self.wishes: list[SavePoint | Cut] = []
+        """What the driver wished before the runner had it."""
         self.staged: dict[tuple[int, int], Path] = {}
         """(stage, resource) -> folder that the runner was given and has not filled yet."""
         self.fetched = contextlib.ExitStack()
@@ -31,6 +39,8 @@ class Attempt:
         """Path of that checkpoint, once it is here."""
         self.is_sent = False
         """Whether the runner has it."""
+        self.is_over = False
+        """Whether its end was told."""
         self.is_refused = False
         """Whether its lease is void: nothing of it is to be told any more."""
         self.stop_reason: str | None = None
@@ -46,6 +56,11 @@ class Attempt:
     def can_start(self) -> bool:
         """Whether the runner can be given it now."""
         return not self.is_sent and (self.lane.load is None or self.load is not None)
+
+    @property
+    def checkpoint_resource(self) -> int | None:
+        """Resource of the newest checkpoint that is, or may still become, durable."""
+        return self.saved[-1] if self.saved else None
 
     def checkpoint(self, stage: int, resource: int) -> CheckpointRef:
         """Return the name of what it saves at a resource of a stage."""

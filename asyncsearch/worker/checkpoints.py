@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from asyncsearch.events import CheckpointCommitted, CheckpointFailed
+from asyncsearch.ids import CheckpointRef
 from asyncsearch.store.base import Store
 from asyncsearch.worker.attempt import Attempt
-from asyncsearch.worker.protocol import Folder, FolderWanted, Saved
+from asyncsearch.worker.protocol import Folder, FolderWanted, Saved, SaveFailed
 from asyncsearch.worker.stream import Stream
 from asyncsearch.worker.transfers import Fetched, Fetches, Uploaded, Uploads
 
@@ -52,19 +53,26 @@ class Checkpoints:
 
     def saved(self, attempt: Attempt, saved: Saved) -> None:
         """Commit what the runner has written."""
-        attempt.checkpoint_resource = saved.resource
+        attempt.saved.append(saved.resource)
+        if saved.is_last:
+            attempt.last_save = saved.resource
         staged = attempt.staged.pop((saved.stage, saved.resource))
         self._uploads.submit(attempt, attempt.checkpoint(saved.stage, saved.resource), staged)
+
+    def save_failed(self, attempt: Attempt, failed: SaveFailed) -> None:
+        """Tell the driver that the runner could not save on its way."""
+        staged = attempt.staged.pop((failed.stage, failed.resource), None)
+        if staged is not None:
+            self._uploads.discard(staged)
+        self._tell_failure(attempt, attempt.checkpoint(failed.stage, failed.resource), failed.error)
 
     def uploaded(self, uploaded: Uploaded) -> None:
         """Tell the driver of a commit, and make use of the room."""
         self._uploads.settle()
         attempt, checkpoint = uploaded.attempt, uploaded.checkpoint
-        if attempt.is_refused:
-            pass
-        elif uploaded.error:
-            self._stream.send(CheckpointFailed(attempt.lease, checkpoint, uploaded.error, attempt.number))
-        else:
+        if uploaded.error:
+            self._tell_failure(attempt, checkpoint, uploaded.error)
+        elif not attempt.is_refused:
             self._stream.send(CheckpointCommitted(attempt.lease, checkpoint, uploaded.size_bytes, attempt.number))
         self._give()
 
@@ -80,6 +88,17 @@ class Checkpoints:
         """End the threads after what they have to do."""
         self._uploads.close()
         self._fetches.close()
+
+    def _tell_failure(self, attempt: Attempt, checkpoint: CheckpointRef, error: str) -> None:
+        if attempt.is_refused:
+            return
+        failed = CheckpointFailed(attempt.lease, checkpoint, error, attempt.number)
+        if checkpoint.resource == attempt.last_save and not attempt.is_over:
+            attempt.untold.append(failed)
+            return
+        if checkpoint.resource in attempt.saved:
+            attempt.saved.remove(checkpoint.resource)
+        self._stream.send(failed)
 
     def _give(self) -> None:
         if self._wanted is None or self._uploads.is_full:

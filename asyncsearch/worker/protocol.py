@@ -2,11 +2,11 @@
 
 Pseudocode of the talk::
 
-    agent:  Load   Train(stages)                    [Folder]           [Stop]      Train ...
-    runner:   Ready   Reported ... FolderWanted ...    ... Saved ...      Ended
+    agent:  Load   Train(stages)                    [Folder]           [SavePoint]  [Cut]  [Stop]      Train ...
+    runner:   Ready   Reported ... FolderWanted ...    ... Saved ...                           Ended
 
-Rule: both sides read in the order in which the other side wrote, so nothing needs a number. A ``Stop`` or ``Folder``
-that crosses an ``Ended`` arrives while the runner is idle, and is dropped there.
+Rule: both sides read in the order in which the other side wrote, so nothing needs a number. What crosses an ``Ended``
+(``Folder``, ``SavePoint``, ``Cut``, ``Stop``) arrives while the runner is idle, and is dropped there.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from asyncsearch.events import Outcome
+from asyncsearch.ids import NodeKey
 from asyncsearch.work import Stage
 
 _HEADER_BYTES = 4
@@ -39,12 +40,28 @@ class Load(_Message, frozen=True, tag="load"):
     """Random bytes that the runner writes into its outputs where a training ends."""
 
 
+class SavePoint(_Message, frozen=True, tag="save_point"):
+    """A checkpoint is wanted on the way, if the training has not passed there."""
+
+    node: NodeKey
+    """The node under which it stands; a checkpoint under another one is not wanted."""
+    resource: int
+
+
+class Cut(_Message, frozen=True, tag="cut"):
+    """Nothing beyond ``stop`` is wanted any more: end there, or after the present unit."""
+
+    stop: int
+
+
 class Train(_Message, frozen=True, tag="train"):
     """Train a batch of stages."""
 
     stages: tuple[Stage, ...]
     load: str | None = None
     """Path of the checkpoint to start from."""
+    wishes: tuple[SavePoint | Cut, ...] = ()
+    """What was wished before it begins."""
 
 
 class Folder(_Message, frozen=True, tag="folder"):
@@ -85,6 +102,17 @@ class Saved(_Message, frozen=True, tag="saved"):
 
     stage: int
     resource: int
+    is_last: bool = False
+    """Whether the training ends here; its end follows."""
+
+
+class SaveFailed(_Message, frozen=True, tag="save_failed"):
+    """There is no checkpoint, and training goes on."""
+
+    stage: int
+    resource: int
+    error: str
+    """What went wrong, with the traceback of the user's ``save``."""
 
 
 class Ended(_Message, frozen=True, tag="ended"):
@@ -97,8 +125,8 @@ class Ended(_Message, frozen=True, tag="ended"):
     error_kind: str = ""
 
 
-ToRunner = Load | Train | Folder | Stop
-FromRunner = Ready | Reported | FolderWanted | Saved | Ended
+ToRunner = Load | Train | Folder | SavePoint | Cut | Stop
+FromRunner = Ready | Reported | FolderWanted | Saved | SaveFailed | Ended
 
 In = TypeVar("In")
 Out = TypeVar("Out")

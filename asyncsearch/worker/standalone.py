@@ -11,6 +11,7 @@ from asyncsearch.ids import NodeKey
 from asyncsearch.trial import Params
 from asyncsearch.work import Stage
 from asyncsearch.worker.context import SearchContext
+from asyncsearch.worker.protocol import Cut, SavePoint
 
 
 class StandaloneTrial(SearchContext):
@@ -18,6 +19,8 @@ class StandaloneTrial(SearchContext):
 
     With a ``folder`` it saves there when it is complete, and goes on from the newest checkpoint that it finds there.
     """
+
+    may_be_done = True
 
     def __init__(
         self,
@@ -64,6 +67,9 @@ class _Recorder:
     def stop_reason(self) -> str | None:
         return None
 
+    def wishes(self) -> list[SavePoint | Cut]:
+        return []
+
     def newest(self) -> int:
         if self._root is None or not self._root.is_dir():
             return 0
@@ -82,8 +88,12 @@ class _Recorder:
             raise StoreError(f"Cannot make {saving} for a checkpoint: {error}. Take another folder.") from error
         return saving / "checkpoint"
 
-    def saved(self, stage: int, resource: int) -> None:
-        del stage
+    def save_failed(self, stage: int, resource: int, error: Exception) -> None:
+        del stage, resource
+        raise error
+
+    def saved(self, stage: int, resource: int, *, is_last: bool) -> None:
+        del stage, is_last
         final = self._folder / str(resource)
         shutil.rmtree(final, ignore_errors=True)
         (self._folder / f".saving-{resource}").rename(final)

@@ -12,12 +12,12 @@ from asyncsearch.trainable import Function, ReportError, TrialStopped
 from asyncsearch.worker.context import SearchContext
 from asyncsearch.worker.failures import NoReportError, exception_text, kind_of
 from asyncsearch.worker.interrupts import Interrupts
-from asyncsearch.worker.link import AgentLink
+from asyncsearch.worker.link import Link
 from asyncsearch.worker.metrics import as_metrics, as_number
 from asyncsearch.worker.protocol import Ended, Train
 
 
-def run_training(function: Function, train: Train, link: AgentLink, interrupts: Interrupts, metric: str) -> Ended:
+def run_training(function: Function, train: Train, link: Link, interrupts: Interrupts, metric: str) -> Ended:
     """Train a batch of stages, whatever the user's function does short of ending the process."""
     load = None if train.load is None else Path(train.load)
     context = SearchContext(train.stages, link, load)

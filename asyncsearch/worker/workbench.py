@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Callable
 
 from asyncsearch import events
+from asyncsearch.actions import CutWork, SaveAt
 from asyncsearch.errors import ProtocolError
 from asyncsearch.events import Outcome, TrainingEnded
 from asyncsearch.ids import Lease
@@ -27,7 +28,20 @@ from asyncsearch.worker.config import WorkerConfig
 from asyncsearch.worker.failures import death_text, with_last_lines
 from asyncsearch.worker.logs import LogBuffer
 from asyncsearch.worker.outputs import MAX_BACKLOG, Outputs
-from asyncsearch.worker.protocol import Ended, FolderWanted, FromRunner, Ready, Reported, Saved, Stop, ToRunner, Train
+from asyncsearch.worker.protocol import (
+    Cut,
+    Ended,
+    FolderWanted,
+    FromRunner,
+    Ready,
+    Reported,
+    Saved,
+    SaveFailed,
+    SavePoint,
+    Stop,
+    ToRunner,
+    Train,
+)
 from asyncsearch.worker.runner_process import RunnerProcess
 from asyncsearch.worker.stream import Stream
 from asyncsearch.worker.transfers import Fetched, Uploaded
@@ -99,6 +113,17 @@ class Workbench:
             if (attempt.lease, attempt.number) == (lease, lane):
                 self._stop(attempt, reason)
         self._go_on()
+
+    def amend(self, wish: SaveAt | CutWork) -> None:
+        """Let a lane know what else is wanted of it, or what not any more, if it is still to be trained."""
+        known = SavePoint(wish.node, wish.resource) if isinstance(wish, SaveAt) else Cut(wish.stop)
+        for attempt in self._living():
+            if (attempt.lease, attempt.number) != (wish.lease, wish.lane) or attempt.stop_reason is not None:
+                continue
+            if attempt.is_sent:
+                self._tell_runner(known)
+            else:
+                attempt.wishes.append(known)
 
     def refuse(self, lease: Lease) -> None:
         """Drop all work under a lease, and tell nothing more of it."""
@@ -196,7 +221,8 @@ class Workbench:
         attempt.is_sent = True
         runner.trainings += 1
         self._outputs.begin(attempt, runner)
-        self._tell_runner(Train(attempt.lane.stages, None if attempt.load is None else str(attempt.load)))
+        load = None if attempt.load is None else str(attempt.load)
+        self._tell_runner(Train(attempt.lane.stages, load, tuple(attempt.wishes)))
 
     def _stop(self, attempt: Attempt, reason: str) -> None:
         if attempt.stop_reason is not None:
@@ -246,6 +272,7 @@ class Workbench:
         else:
             self._waiting.remove(attempt)
         self._checkpoints.forget(attempt)
+        attempt.is_over = True
         if attempt.is_refused:
             return
         if outcome is Outcome.FAILED:
@@ -254,6 +281,8 @@ class Workbench:
         self._stream.send(
             TrainingEnded(attempt.lease, outcome, attempt.resource, saved, error, error_kind, attempt.number)
         )
+        for failed in attempt.untold:
+            self._stream.send(failed)
 
     def _living(self) -> list[Attempt]:
         return [*self._waiting] if self._current is None else [self._current, *self._waiting]
@@ -286,6 +315,9 @@ class Workbench:
         elif isinstance(message, Saved):
             attempt.resource = max(attempt.resource, message.resource)
             self._checkpoints.saved(attempt, message)
+        elif isinstance(message, SaveFailed):
+            attempt.resource = max(attempt.resource, message.resource)
+            self._checkpoints.save_failed(attempt, message)
         else:
             self._on_ended(attempt, runner, message)
 

@@ -12,7 +12,7 @@ import grpc
 import msgspec
 import pytest
 
-from asyncsearch.actions import DismissWorker, StopTraining
+from asyncsearch.actions import CutWork, DismissWorker, SaveAt, StopTraining
 from asyncsearch.errors import (
     ClusterError,
     DisconnectedError,
@@ -22,7 +22,7 @@ from asyncsearch.errors import (
     UnauthenticatedError,
 )
 from asyncsearch.events import Reported
-from asyncsearch.ids import WorkerId
+from asyncsearch.ids import NodeKey, WorkerId
 from asyncsearch.rpc.channel import Keepalive
 from asyncsearch.rpc.messages import DriverMessage, LogLine, LogLines
 from asyncsearch.rpc.server import SearchServer
@@ -56,6 +56,14 @@ def test_the_drivers_messages_are_delivered_in_order(driver: Driver, attach: Cal
         driver.send(stop(number))
     delivered = agent.delivered.wait(lambda items: len(items) == 100)
     assert reasons(delivered) == list(range(100))
+
+
+def test_what_is_wished_of_running_work_arrives_as_it_was_sent(driver: Driver, attach: Callable[..., Agent]) -> None:
+    agent = attach()
+    wishes: list[DriverMessage] = [SaveAt(LEASE, NodeKey("0f" * 16), 15, lane=2), CutWork(LEASE, 0), stop(1)]
+    for wish in wishes:
+        driver.send(wish)
+    assert agent.delivered.wait(lambda items: len(items) == 3) == wishes
 
 
 def test_a_message_may_be_sent_before_the_connection_is_open(driver: Driver) -> None:

@@ -14,38 +14,7 @@ from asyncsearch.trainable import ReportError, TrialPaused, TrialStopped
 from asyncsearch.work import Stage
 from asyncsearch.worker.context import SearchContext
 from tests.worker.driver import make_stage
-
-
-class Recorder:
-    """A link that keeps what it is told."""
-
-    def __init__(self, folder: Path) -> None:
-        self.reports: list[tuple[int, dict[str, float]]] = []
-        self.saves: list[tuple[int, int]] = []
-        self.reason: str | None = None
-        self.told_at: int | None = None
-        """Resource at whose report the stop arrives."""
-        self._folder = folder
-
-    def report(self, resource: int, metrics: dict[str, float]) -> None:
-        self.reports.append((resource, metrics))
-        if resource == self.told_at:
-            self.reason = "rank 7 of 20"
-
-    def stop_reason(self) -> str | None:
-        return self.reason
-
-    def folder(self, stage: int, resource: int) -> Path:
-        return self._folder / f"{stage}-{resource}"
-
-    def saved(self, stage: int, resource: int) -> None:
-        assert self.folder(stage, resource).exists()
-        self.saves.append((stage, resource))
-
-    @property
-    def resources(self) -> list[int]:
-        return [resource for resource, _ in self.reports]
-
+from tests.worker.recorder import Recorder
 
 Make = Callable[..., tuple[SearchContext, Recorder]]
 

@@ -15,7 +15,7 @@ import pytest
 from asyncsearch.events import Outcome
 from asyncsearch.worker import protocol
 from asyncsearch.worker.protocol import Channel, FromRunner, ToRunner
-from tests.worker.driver import make_stage
+from tests.worker.driver import NODE, make_stage
 
 Pair = tuple[Channel[FromRunner, ToRunner], Channel[ToRunner, FromRunner]]
 
@@ -32,7 +32,10 @@ def test_messages_arrive_as_they_were_sent(pair: Pair) -> None:
     to_runner: list[ToRunner] = [
         protocol.Load(b"bundle", "accuracy", b"\0marker"),
         protocol.Train((make_stage(stop=3, params={"nested": {"list": [1, 2.5, None, "x"]}}),), "/a/b"),
+        protocol.Train((make_stage(),), wishes=(protocol.Cut(5), protocol.SavePoint(NODE, 3))),
         protocol.Folder("", "full"),
+        protocol.SavePoint(NODE, 3),
+        protocol.Cut(5),
         protocol.Stop("rank 7"),
     ]
     from_runner: list[FromRunner] = [
@@ -40,6 +43,8 @@ def test_messages_arrive_as_they_were_sent(pair: Pair) -> None:
         protocol.Reported(1, {"accuracy": 0.5, "loss": math.inf}),
         protocol.FolderWanted(0, 1),
         protocol.Saved(0, 1),
+        protocol.Saved(1, 2, is_last=True),
+        protocol.SaveFailed(0, 1, "why"),
         protocol.Ended(Outcome.FAILED, 1, "text", "kind"),
     ]
     for message in to_runner:

@@ -82,6 +82,30 @@ def remembers(trial: TrialContext) -> None:
         )
 
 
+def waits(trial: TrialContext) -> None:
+    """Stands still in one epoch, after its report, until somebody writes to a pipe."""
+    net = Net()
+    for epoch in trial.epochs(save=net.save, load=net.load):
+        net.history.append(f"{epoch}")
+        trial.report(accuracy=epoch, lr=trial.params["lr"])
+        if epoch == trial.params["at"]:
+            Path(trial.params["gate"]).read_text()
+
+
+def saves_the_last(trial: TrialContext) -> None:
+    net = Net()
+
+    def save_the_last(path: Path) -> None:
+        path.write_text("half of it")
+        if trial.resource < 6:
+            raise OSError("no space left in this test")
+        net.save(path)
+
+    for epoch in trial.epochs(save=save_the_last, load=net.load):
+        net.history.append(f"{epoch}")
+        trial.report(accuracy=epoch)
+
+
 class Digits(Trainer):
     """The other way to write a trainable."""
 

@@ -1,0 +1,229 @@
+"""Points: positions of the plan that something is asked at or starts from, each with the stages that start there.
+
+A *stage* is a pending point: it trains from its host, the point below it, to itself. What is chosen first among the
+stages of one host is found in a heap that keeps outdated entries until they come up, so that a change costs O(log n)
+whether a host has two stages or 100,000.
+"""
+
+from __future__ import annotations
+
+import enum
+import heapq
+from collections.abc import Iterator
+
+from asyncsearch.ids import NodeKey, TrialId
+from asyncsearch.plan.keys import UNBOUNDED
+
+Key = tuple[int, int, int]
+"""What is chosen first is smallest: minus the height, the total, the smallest trial of a stage and what follows it."""
+
+NO_TRIAL = 2**63
+_SLACK = 8
+
+
+class State(enum.IntEnum):
+    """What is to be done about a point."""
+
+    DURABLE = 0
+    """Nothing: its checkpoint can be loaded."""
+    RUNNING = 1
+    """Nothing: a worker is on its way there."""
+    PENDING = 2
+    """It is to be trained, from its host."""
+
+
+class Span:
+    """What a lease trains of one node: units of ``begin`` to ``stop``, of which those up to ``position`` are done."""
+
+    __slots__ = ("begin", "boundaries", "lease", "node", "position", "stop")
+
+    def __init__(self, lease: int, node: Node, begin: int, stop: int) -> None:
+        self.lease = lease
+        self.node = node
+        self.begin = begin
+        self.position = begin
+        self.stop = stop
+        self.boundaries = {stop}
+        """Resources at which the worker saves."""
+
+
+class Node:
+    """A node of the plan with pending or running work in it or below it."""
+
+    __slots__ = ("children", "cost", "key", "parent", "points", "resources", "spans", "start")
+
+    def __init__(self, key: NodeKey, start: int, parent: Node | None, cost: int) -> None:
+        self.key = key
+        self.start = start
+        self.parent = parent
+        self.children: dict[NodeKey, Node] | None = None
+        self.cost = cost
+        """Microseconds a unit."""
+        self.resources: list[int] = []
+        """Where its points are, in order."""
+        self.points: list[Point] = []
+        self.spans: list[Span] = []
+        """What runs in it now."""
+
+
+class Point:
+    """A position, what is asked there, and the stages that start there."""
+
+    __slots__ = (
+        "_best",
+        "_first",
+        "_urgent",
+        "branches",
+        "count",
+        "host",
+        "is_urgent",
+        "key",
+        "length",
+        "node",
+        "resource",
+        "state",
+        "total",
+        "trials",
+        "urgent_count",
+        "urgent_trials",
+    )
+
+    def __init__(self, node: Node, resource: int, state: State) -> None:
+        self.node = node
+        self.resource = resource
+        self.state = state
+        self.trials: list[TrialId] = []
+        """Who asks for it, in order."""
+        self.urgent_trials = 0
+        self.host: Point | None = None
+        """Where its stage starts; None unless it is pending."""
+        self.length = 0
+        """Microseconds from its host."""
+        self.key: Key = (0, 0, 0)
+        """Its place among the stages of its host; a new object whenever it changes."""
+        self.is_urgent = False
+        self.count = 0
+        """How many stages start here."""
+        self.branches = 0
+        """How many of them belong to other nodes, which therefore need it."""
+        self.urgent_count = 0
+        self.total = 0
+        """Microseconds of all stages that start here and follow those."""
+        self._best: list[tuple[Key, Point]] = []
+        self._urgent: list[tuple[Key, Point]] | None = None
+        self._first: list[tuple[int, Point]] = []
+
+    def __lt__(self, other: Point) -> bool:
+        """Entries with equal keys may stand in any order: at most one of them is not outdated."""
+        return False
+
+    def is_needed(self) -> bool:
+        """Return whether anybody would miss it."""
+        if self.trials:
+            return True
+        return self.branches > 0 if self.state is State.PENDING else self.count > 0
+
+    def attach(self, host: Point) -> None:
+        """Begin its stage at ``host``."""
+        self.host = host
+        self.price()
+        self.key, self.is_urgent = self._merit()
+        host.count += 1
+        host.branches += host.node is not self.node
+        host.urgent_count += self.is_urgent
+        host.total += self.key[1]
+        host._push(self)
+        host._push_first(self)
+
+    def detach(self) -> Point:
+        """Have no stage any more; return where it began."""
+        host = self.host
+        assert host is not None
+        host.count -= 1
+        host.branches -= host.node is not self.node
+        host.urgent_count -= self.is_urgent
+        host.total -= self.key[1]
+        self.host = None
+        host._forget()
+        return host
+
+    def price(self) -> None:
+        """Find out how long its stage takes; one without an end counts as one unit."""
+        assert self.host is not None
+        units = 1 if self.resource == UNBOUNDED else self.resource - self.host.resource
+        self.length = units * self.node.cost
+
+    def refresh(self) -> bool:
+        """Take its place among the stages of its host anew; return whether that changed."""
+        host = self.host
+        assert host is not None
+        key, is_urgent = self._merit()
+        if key == self.key and is_urgent == self.is_urgent:
+            return False
+        host.urgent_count += is_urgent - self.is_urgent
+        host.total += key[1] - self.key[1]
+        is_other_first = key[2] != self.key[2]
+        self.key, self.is_urgent = key, is_urgent
+        host._push(self)
+        if is_other_first:
+            host._push_first(self)
+        return True
+
+    def best(self) -> Point | None:
+        """Return the stage with the longest way after it, of those that start here."""
+        return self._top(self._best) if self.count else None
+
+    def best_urgent(self) -> Point | None:
+        """Return the same of the urgent ones."""
+        return self._top(self._urgent) if self.urgent_count and self._urgent else None
+
+    def stages(self) -> Iterator[Point]:
+        """Return the ends of all stages that start here, in no order that means anything."""
+        return (point for key, point in self._best if point.host is self and point.key is key)
+
+    def _merit(self) -> tuple[Key, bool]:
+        best = self.best()
+        after = 0 if best is None else -best.key[0]
+        trial = min(self.trials[0] if self.trials else NO_TRIAL, self._first_trial())
+        is_urgent = self.urgent_trials > 0 or self.urgent_count > 0
+        return (-self.length - after, self.length + self.total, trial), is_urgent
+
+    def _top(self, heap: list[tuple[Key, Point]]) -> Point:
+        while True:
+            key, point = heap[0]
+            if point.host is self and point.key is key:
+                return point
+            heapq.heappop(heap)
+
+    def _first_trial(self) -> int:
+        heap = self._first
+        while self.count:
+            trial, point = heap[0]
+            if point.host is self and point.key[2] == trial:
+                return trial
+            heapq.heappop(heap)
+        return NO_TRIAL
+
+    def _push(self, point: Point) -> None:
+        heapq.heappush(self._best, (point.key, point))
+        if point.is_urgent:
+            if self._urgent is None:
+                self._urgent = []
+            heapq.heappush(self._urgent, (point.key, point))
+        self._forget()
+
+    def _push_first(self, point: Point) -> None:
+        heapq.heappush(self._first, (point.key[2], point))
+
+    def _forget(self) -> None:
+        """Drop outdated entries where they are the most, so that heaps stay as short as what is in them."""
+        if len(self._best) > 2 * self.count + _SLACK:
+            self._best = [(point.key, point) for point in self.stages()]
+            heapq.heapify(self._best)
+        if len(self._first) > 2 * self.count + _SLACK:
+            self._first = [(point.key[2], point) for point in self.stages()]
+            heapq.heapify(self._first)
+        if self._urgent is not None and len(self._urgent) > 2 * self.urgent_count + _SLACK:
+            self._urgent = [(point.key, point) for point in self.stages() if point.is_urgent] or None
+            if self._urgent is not None:
+                heapq.heapify(self._urgent)

@@ -1,0 +1,333 @@
+"""The stage tree: what is left to train now, kept up to date in small steps.
+
+It is always what Hippo's Algorithm 1 would generate afresh; ``plan.algorithm`` does that, and a test compares them.
+Its vertices are points of plan nodes. A point is *durable* when its checkpoint is, *running* when it lies in what a
+worker trains, else *pending*: then it ends a stage, which begins at its host, the highest point below it. A node's
+first point is hosted by the point of its parent at which the node begins, a root's by the beginning of training.
+
+Rule 1: the state of a point follows from what is saved and what runs, and from nothing else.
+Rule 2: a point exists while somebody needs it: a trial asks for it, a stage of another node starts there, or, unless it
+is pending, any stage starts there. A node exists while it has points, children or running work.
+Rule 3: a change is handed on from a point to its host and stops at the first one that it does not alter.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections import deque
+from collections.abc import Iterable, Sequence
+
+from asyncsearch.errors import InternalError
+from asyncsearch.ids import CheckpointRef, NodeKey, TrialId
+from asyncsearch.plan.points import Node, Point, Span, State
+from asyncsearch.plan.ready import Ready
+
+ORIGIN = NodeKey("")
+"""The parent of all roots: its one point, at 0, stands for training from the beginning and is always durable."""
+
+DEFAULT_COST = 1_000_000
+"""Microseconds a unit while nothing was measured."""
+
+_PRICED_AT_ONCE = 16
+_TOLERANCE = 8
+
+
+class StageTree:
+    """Points, the stages between them, and their order."""
+
+    def __init__(self) -> None:
+        self.saved: dict[NodeKey, list[int]] = {ORIGIN: [0]}
+        """Resources at which there are durable checkpoints, by node, in order."""
+        self.measured: dict[NodeKey, int] = {}
+        """Microseconds a unit, by node."""
+        self.ready = Ready()
+        self._origin = Node(ORIGIN, 0, None, DEFAULT_COST)
+        self.nodes: dict[NodeKey, Node] = {ORIGIN: self._origin}
+        """Parents before their children."""
+        self._insert(self._origin, 0).trials.append(TrialId(-1))  # whatever ends, training can begin anew
+        self._to_price: deque[Node] = deque()
+
+    def enter(self, path: Iterable[tuple[int, NodeKey]]) -> Node:
+        """Return the last node of a path, making those that are missing; somebody must ask for one of its points."""
+        node = self._origin
+        for start, key in path:
+            known = self.nodes.get(key)
+            if known is None:
+                known = self.nodes[key] = Node(key, start, node, self.measured.get(key, node.cost))
+                if node.children is None:
+                    node.children = {}
+                node.children[key] = known
+            elif known.parent is not node or known.start != start:
+                raise InternalError(
+                    f"node {key} begins at {known.start} in the plan and at {start} in a path, or under another parent."
+                )
+            node = known
+        return node
+
+    def find(self, ref: CheckpointRef) -> Point | None:
+        """Return the point there, if there is one."""
+        node = self.nodes.get(ref.node)
+        return None if node is None else _at(node, ref.resource)
+
+    def ask(self, node: Node, resource: int, trial: TrialId, is_urgent: bool) -> None:
+        """Let a trial ask for a point that it did not ask for."""
+        point = _at(node, resource)
+        is_new = point is None
+        if point is None:
+            point = self._insert(node, resource)
+        insort(point.trials, trial)
+        point.urgent_trials += is_urgent
+        if is_new and point.state is State.PENDING:
+            self._link(point)
+        else:
+            self._update(point)
+
+    def release(self, node: Node, resource: int, trial: TrialId, is_urgent: bool) -> None:
+        """Let a trial no longer ask for a point."""
+        point = _at(node, resource)
+        assert point is not None
+        del point.trials[bisect_left(point.trials, trial)]
+        point.urgent_trials -= is_urgent
+        self._settle(point)
+
+    def save(self, ref: CheckpointRef) -> bool:
+        """Count a checkpoint as durable; return False if it was."""
+        resources = self.saved.setdefault(ref.node, [])
+        index = bisect_left(resources, ref.resource)
+        if index < len(resources) and resources[index] == ref.resource:
+            return False
+        resources.insert(index, ref.resource)
+        node = self.nodes.get(ref.node)
+        if node is not None:
+            point = _at(node, ref.resource)
+            if point is not None:
+                self._reconsider(point)
+            else:
+                self._rehost_above(node, ref.resource)
+        return True
+
+    def lose(self, ref: CheckpointRef) -> bool:
+        """Count a checkpoint as durable no longer; return False if it was not."""
+        resources = self.saved.get(ref.node, [])
+        index = bisect_left(resources, ref.resource)
+        if index == len(resources) or resources[index] != ref.resource:
+            return False
+        del resources[index]
+        if not resources:
+            del self.saved[ref.node]
+        point = self.find(ref)
+        if point is not None:
+            self._reconsider(point)
+        elif ref.node not in self.nodes:
+            self._drop_measure(ref.node)
+        return True
+
+    def nearest(self, path: Sequence[tuple[int, NodeKey]], resource: int) -> CheckpointRef | None:
+        """Return the deepest durable checkpoint on a path at or before ``resource``."""
+        end = resource
+        for start, key in reversed(path):
+            if start < resource:
+                saved = self.saved.get(key, ())
+                index = bisect_right(saved, end)
+                if index:
+                    return CheckpointRef(key, saved[index - 1])
+            end = min(resource, start)  # further checkpoints of the parent are not on this path
+        return None
+
+    def start(self, span: Span) -> None:
+        """Let a lease train a part of a node."""
+        span.node.spans.append(span)
+        for point in points_in(span.node, span.position, span.stop):
+            self._reconsider(point)
+
+    def shorten(self, span: Span, stop: int) -> None:
+        """Let a lease train no further than ``stop``; not above ``position`` means that nothing of it runs any more."""
+        former, span.stop = span.stop, max(stop, span.position)
+        if span.stop == span.position:
+            self._finish(span)
+        for point in reversed(points_in(span.node, span.stop, former)):
+            self._reconsider(point)
+        self._drop(span.node)
+
+    def advance(self, span: Span, resource: int) -> None:
+        """Count a part up to ``resource`` as done: what was passed there without saving is to be trained again."""
+        former, span.position = span.position, min(resource, span.stop)
+        if span.stop == span.position:
+            self._finish(span)
+        for point in reversed(points_in(span.node, former, span.position)):
+            self._reconsider(point)
+        self._drop(span.node)
+
+    def measure(self, key: NodeKey, cost: int, mean: int) -> None:
+        """Know what a unit of a node costs, and the mean of all measured ones; microseconds."""
+        if _differ(mean, self._origin.cost):
+            self._origin.cost = mean
+            self._to_price.extend((self._origin.children or {}).values())
+        node = self.nodes.get(key)
+        if node is not None or key in self.saved:
+            self.measured[key] = cost
+        if node is not None:
+            self._to_price.append(node)
+        self.price()
+
+    def price(self) -> None:
+        """Hand costs on to the next few nodes that inherit them; the rest follows with later changes."""
+        for _ in range(_PRICED_AT_ONCE):
+            if not self._to_price:
+                return
+            node = self._to_price.popleft()
+            if self.nodes.get(node.key) is not node or node.parent is None:
+                continue
+            cost = self.measured.get(node.key, node.parent.cost)
+            if not _differ(cost, node.cost):
+                continue
+            node.cost = cost
+            for point in reversed(node.points):
+                if point.state is State.PENDING:
+                    point.price()
+                    self._update(point)
+            self._to_price.extend((node.children or {}).values())
+
+    def _state(self, node: Node, resource: int) -> State:
+        saved = self.saved.get(node.key, ())
+        index = bisect_left(saved, resource)
+        if index < len(saved) and saved[index] == resource:
+            return State.DURABLE
+        if any(span.position < resource <= span.stop for span in node.spans):
+            return State.RUNNING
+        return State.PENDING
+
+    def _before(self, node: Node, resource: int) -> tuple[Point, bool]:
+        """Return the point from which ``resource`` is trained, and whether it was made for that."""
+        below = -1
+        for known in (node.resources, self.saved.get(node.key, ())):
+            index = bisect_left(known, resource)
+            if index:
+                below = max(below, known[index - 1])
+        below = max((span.stop for span in node.spans if below < span.stop < resource), default=below)
+        if below < 0:
+            assert node.parent is not None
+            below, node = node.start, node.parent
+        point = _at(node, below)
+        return (self._insert(node, below), True) if point is None else (point, False)
+
+    def _insert(self, node: Node, resource: int) -> Point:
+        """Make a point without a host; if it is pending, what it now precedes is hosted by it."""
+        point = Point(node, resource, self._state(node, resource))
+        index = bisect_left(node.resources, resource)
+        node.resources.insert(index, resource)
+        node.points.insert(index, point)
+        if point.state is State.PENDING and index + 1 < len(node.points):
+            follower = node.points[index + 1]
+            if follower.host is not None:
+                follower.detach()
+                follower.attach(point)
+        return point
+
+    def _rehost_above(self, node: Node, resource: int) -> None:
+        """Let the stage that passes a new checkpoint begin there."""
+        index = bisect_left(node.resources, resource)
+        follower = node.points[index] if index < len(node.points) else None
+        if follower is None or follower.state is not State.PENDING:
+            return
+        host = follower.detach()
+        self._link(follower)
+        self._settle(host)
+
+    def _link(self, point: Point) -> None:
+        """Hang a pending point on its host, making what it needs up to what there is."""
+        while True:
+            host, is_new = self._before(point.node, point.resource)
+            point.attach(host)
+            if not is_new or host.state is not State.PENDING:
+                self._update(host)
+                return
+            point = host
+
+    def _update(self, point: Point) -> None:
+        """Hand on that the trials, the length or the stages of a point have changed."""
+        while point.state is State.PENDING and point.host is not None:
+            if not point.refresh():
+                return
+            point = point.host
+        if point.state is State.DURABLE:
+            self.ready.offer(point)
+
+    def _settle(self, point: Point) -> None:
+        """Remove a point that nobody needs any more, and then perhaps its host, and so on."""
+        while not point.is_needed():
+            host = point.detach() if point.host is not None else None
+            follower = self._remove(point)
+            if follower is not None:
+                self._link(follower)
+            if host is None:
+                return
+            point = host
+        self._update(point)
+
+    def _remove(self, point: Point) -> Point | None:
+        """Take a point away; return the stage of its own node that began there, which needs another host."""
+        node = point.node
+        index = bisect_left(node.resources, point.resource)
+        del node.resources[index], node.points[index]
+        follower = node.points[index] if index < len(node.points) else None
+        if follower is not None and follower.host is point:
+            follower.detach()
+        else:
+            follower = None
+        if point.state is State.DURABLE:
+            self.ready.withdraw(point)
+        self._drop(node)
+        return follower
+
+    def _reconsider(self, point: Point) -> None:
+        """Give a point the state that it has by now."""
+        state = self._state(point.node, point.resource)
+        if state is point.state:
+            return
+        host = point.detach() if point.host is not None else None
+        if point.state is State.DURABLE:
+            self.ready.withdraw(point)
+        point.state = state
+        if state is State.PENDING and point.is_needed():
+            self._link(point)
+        else:
+            self._settle(point)
+        if host is not None:
+            self._settle(host)
+
+    def _finish(self, span: Span) -> None:
+        if span in span.node.spans:
+            span.node.spans.remove(span)
+
+    def _drop(self, node: Node) -> None:
+        """Forget a node in which and below which nothing is left to do."""
+        while node.parent is not None and not (node.points or node.spans or node.children):
+            if self.nodes.get(node.key) is not node:
+                return
+            del self.nodes[node.key]
+            if node.key not in self.saved:
+                self._drop_measure(node.key)
+            assert node.parent.children is not None
+            del node.parent.children[node.key]
+            if not node.parent.children:
+                node.parent.children = None
+            node = node.parent
+
+    def _drop_measure(self, key: NodeKey) -> None:
+        self.measured.pop(key, None)
+
+
+def points_in(node: Node, low: int, high: int) -> list[Point]:
+    """Return the points with low < resource <= high, in order."""
+    return node.points[bisect_right(node.resources, low) : bisect_right(node.resources, high)]
+
+
+def _at(node: Node, resource: int) -> Point | None:
+    index = bisect_left(node.resources, resource)
+    return node.points[index] if index < len(node.resources) and node.resources[index] == resource else None
+
+
+def _differ(cost: int, other: int) -> bool:
+    """Return whether costs differ by so much that stages are worth another place."""
+    return abs(cost - other) * _TOLERANCE > other

@@ -1,0 +1,232 @@
+"""Pieces: intervals with one closed formula of time, and the formulas.
+
+Rule 1: two formulas have equal texts exactly if they are the same by construction; a text holds decimals and fractions
+that were written or follow exactly from what was written, and the origin wherever the formula has a phase.
+Rule 2: a formula computes its value from the time alone, so it is the same whoever asks, in whatever order.
+"""
+
+from __future__ import annotations
+
+import abc
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import msgspec
+
+from asyncsearch.errors import SpaceError
+from asyncsearch.sequences.exact import fraction, scaled
+
+
+class Formula(abc.ABC):
+    """A value as a closed formula of absolute time."""
+
+    @property
+    @abc.abstractmethod
+    def text(self) -> str:
+        """The canonical text."""
+
+    @abc.abstractmethod
+    def at(self, time: float) -> Any:
+        """Return the value at a time at which the formula holds.
+
+        Raises:
+            SpaceError: it is not finite.
+        """
+
+
+class Piece(NamedTuple):
+    """From ``start`` (in units of training) to the start of the next piece one formula holds."""
+
+    start: int
+    formula: Formula
+
+
+def text_of(value: Any) -> str:
+    """Return the one text of a JSON value: keys sorted, numbers as the shortest decimals; 1, 1.0 and True differ."""
+    return msgspec.json.encode(value, order="sorted").decode()
+
+
+@dataclass(frozen=True)
+class Const(Formula):
+    """One value."""
+
+    value: Any
+
+    @property
+    def text(self) -> str:
+        return text_of(self.value)
+
+    def at(self, time: float) -> Any:
+        return self.value
+
+
+@dataclass(frozen=True)
+class TooLarge(Formula):
+    """A value that no float can hold; an error only where training reaches it."""
+
+    what: str
+
+    @property
+    def text(self) -> str:
+        return f"too large: {self.what}"
+
+    def at(self, time: float) -> Any:
+        raise SpaceError(
+            f"{self.what} at {time} is too large for a number: let the sequence grow more slowly, or end it before."
+        )
+
+
+@dataclass(frozen=True)
+class Line(Formula):
+    """``intercept + slope * time``, rounded once: however the line was described, it has the same floats."""
+
+    intercept: Fraction
+    slope: Fraction
+
+    @property
+    def text(self) -> str:
+        return f"line {self.intercept} {self.slope}"
+
+    def at(self, time: float) -> float:
+        return float(self.intercept + self.slope * Fraction(time))
+
+
+@dataclass(frozen=True)
+class Exponential(Formula):
+    """``value * gamma ** k`` in the k-th unit after the origin."""
+
+    value: float
+    gamma: float
+    origin: int
+
+    @property
+    def text(self) -> str:
+        return f"exponential {self.value!r} {self.gamma!r} @{self.origin}"
+
+    def at(self, time: float) -> float:
+        return _finite(float(scaled(self.value, self.gamma, math.floor(time) - self.origin)), self.text, time)
+
+
+@dataclass(frozen=True)
+class Polynomial(Formula):
+    """``end + (value - end) * (1 - share) ** power``; the share of ``total`` that has passed since the origin."""
+
+    value: float
+    end: float
+    total: int
+    power: float
+    origin: int
+
+    @property
+    def text(self) -> str:
+        return f"polynomial {self.value!r} {self.end!r} {self.total} {self.power!r} @{self.origin}"
+
+    def at(self, time: float) -> float:
+        left = 1 - (time - self.origin) / self.total
+        return _finite(float(self.end + (self.value - self.end) * left**self.power), self.text, time)
+
+
+@dataclass(frozen=True)
+class Cosine(Formula):
+    """Half a cosine wave from ``value`` at the origin to ``end`` after ``total`` units."""
+
+    value: float
+    end: float
+    total: int
+    origin: int
+
+    @property
+    def text(self) -> str:
+        return f"cosine {self.value!r} {self.end!r} {self.total} @{self.origin}"
+
+    def at(self, time: float) -> float:
+        wave = (1 + math.cos(math.pi * (time - self.origin) / self.total)) / 2
+        return _finite(float(self.end + (self.value - self.end) * wave), self.text, time)
+
+
+@dataclass(frozen=True)
+class ShrinkingTriangle(Formula):
+    """A triangle wave whose height is multiplied by ``gamma`` in each unit, inside of units too."""
+
+    base: float
+    peak: float
+    up: int
+    down: int
+    gamma: float
+    origin: int
+
+    @property
+    def text(self) -> str:
+        return f"exp_range {self.base!r} {self.peak!r} {self.up} {self.down} {self.gamma!r} @{self.origin}"
+
+    def at(self, time: float) -> float:
+        passed = time - self.origin
+        phase = passed % (self.up + self.down)
+        height = phase / self.up if phase < self.up else (self.up + self.down - phase) / self.down
+        try:
+            scale = self.gamma**passed
+        except OverflowError:
+            raise _not_finite(self.text, time) from None
+        return _finite(float(self.base + (self.peak - self.base) * height * scale), self.text, time)
+
+
+@dataclass(frozen=True)
+class Own(Formula):
+    """The user's function of the time since the origin."""
+
+    name: str
+    parameters: str
+    """Canonical text of its parameters."""
+    origin: int
+    call: Callable[[float], Any] = field(compare=False)
+
+    @property
+    def text(self) -> str:
+        return f"custom {self.name} {self.parameters} @{self.origin}"
+
+    def at(self, time: float) -> Any:
+        return self.call(time - self.origin)
+
+
+@dataclass(frozen=True)
+class Rest(Formula):
+    """What follows the first pieces of a sequence that has endlessly many."""
+
+    what: str
+    origin: int
+    find: Callable[[float], Formula] = field(compare=False)
+
+    @property
+    def text(self) -> str:
+        return f"rest of {self.what} @{self.origin}"
+
+    def at(self, time: float) -> Any:
+        return self.find(time).at(time)
+
+
+def line(start: int, first: Fraction, stop: int, last: Fraction) -> Formula:
+    """Return the line through two points of time and value."""
+    if first == last:
+        return Const(float(first))
+    slope = (last - first) / (stop - start)
+    return Line(first - slope * start, slope)
+
+
+def between(start: int, first: float, stop: int, last: float) -> Formula:
+    """Return the line through two points whose values are decimals."""
+    return line(start, fraction(first), stop, fraction(last))
+
+
+def _finite(value: float, what: str, time: float) -> float:
+    if not math.isfinite(value):
+        raise _not_finite(what, time)
+    return value
+
+
+def _not_finite(what: str, time: float) -> SpaceError:
+    return SpaceError(
+        f"The piece {what} is not finite at {time}: let the sequence grow more slowly, or end the piece before."
+    )

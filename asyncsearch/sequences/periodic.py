@@ -1,0 +1,51 @@
+"""What sequences share that change for ever at regular times.
+
+Their first ``MAX_PIECES`` pieces are pieces of their own, so they are shared with whatever equals them there; what
+comes after is one piece, shared with the same sequence only. A path of a trial without end is finite thereby.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from asyncsearch.sequences.base import Sequence
+from asyncsearch.sequences.formulas import Formula, Piece, Rest, text_of
+
+MAX_PIECES = 256
+
+
+@dataclass(frozen=True, repr=False)
+class Periodic(Sequence):
+    """A sequence of endlessly many pieces, each found by its number."""
+
+    @abc.abstractmethod
+    def index(self, time: float, origin: int) -> int:
+        """Return the number of the piece that holds at a time."""
+
+    @abc.abstractmethod
+    def nth(self, index: int, origin: int) -> Piece:
+        """Return a piece by its number; it may start before ``origin``."""
+
+    def stays(self) -> bool:
+        """Return whether it never changes."""
+        return False
+
+    def pieces_from(self, origin: int) -> Iterator[Piece]:
+        first = self.index(origin, origin)
+        stop = first + (1 if self.stays() else MAX_PIECES)
+        for number in range(first, stop):
+            start, formula = self.nth(number, origin)
+            yield Piece(max(start, origin), formula)
+        if not self.stays():
+            yield Piece(self.nth(stop, origin).start, Rest(text_of(self.to_json()), origin, _Finder(self, origin)))
+
+
+@dataclass(frozen=True)
+class _Finder:
+    sequence: Periodic
+    origin: int
+
+    def __call__(self, time: float) -> Formula:
+        return self.sequence.nth(self.sequence.index(time, self.origin), self.origin).formula

@@ -1,0 +1,159 @@
+"""Sequences with domains in them: where the domains stand, how they are filled, and how a filled one is taken apart.
+
+A *slot* is the place of a domain, named by its way in: ``gamma``, ``then.value``, ``milestones.0``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from asyncsearch.errors import SpaceError
+from asyncsearch.sequences.constants import copy_plain, identity, show
+from asyncsearch.sequences.undecided import Undecided
+
+if TYPE_CHECKING:
+    from asyncsearch.sequences.base import Sequence
+
+
+class Items(tuple[Any, ...]):
+    """Several values of one argument, each of which may be undecided; a list that is itself a value is a plain list."""
+
+    __slots__ = ()
+
+
+class Named(dict[str, Any]):
+    """Named parameters of the user's own function, each of which may be undecided."""
+
+
+def parse(parser: Callable[[Any], Any], value: Any) -> Any:
+    """Return what the parser makes of an argument; a domain is kept if the parser takes all that it stands for.
+
+    Raises:
+        SpaceError: the parser refuses the argument, or what the domain stands for.
+    """
+    if not isinstance(value, Undecided):
+        return parser(value)
+    for example in value.examples():
+        try:
+            parse(parser, example)
+        except SpaceError as error:
+            raise SpaceError(f"{error} It comes from {show(value)}.") from None
+    return value
+
+
+def inner(value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield (name, value) of what stands directly in an argument or in a sequence."""
+    if isinstance(value, Named):
+        yield from value.items()
+    elif isinstance(value, Items):
+        yield from ((str(index), item) for index, item in enumerate(value))
+    elif hasattr(value, "parsers"):
+        for name, argument in value.arguments().items():
+            # The names of a function's own parameters need no prefix: `lr.height`, not `lr.parameters.height`.
+            if isinstance(argument, Named):
+                yield from argument.items()
+            else:
+                yield name, argument
+
+
+def slots(value: Any, prefix: str = "") -> Iterator[tuple[str, Undecided]]:
+    """Yield (slot, domain) of every domain in a sequence."""
+    for name, item in inner(value):
+        if isinstance(item, Undecided):
+            yield prefix + name, item
+        else:
+            yield from slots(item, f"{prefix}{name}.")
+
+
+def is_open(value: Any) -> bool:
+    """Return whether a domain stands in it."""
+    return next(slots(value), None) is not None
+
+
+def fill(template: Sequence, values: Mapping[str, Any]) -> Sequence:
+    """Return the sequence in which each slot has its value.
+
+    Raises:
+        SpaceError: the values do not make a sequence.
+    """
+    filled: Sequence = _filled(template, values, "")
+    return filled
+
+
+def match(template: Sequence, given: Sequence) -> dict[str, Any]:
+    """Return slot -> value with which ``fill`` makes ``given`` of the template.
+
+    Raises:
+        SpaceError: there are none; says where the two differ.
+    """
+    found: dict[str, Any] = {}
+    _match(template, given, "", found)
+    return found
+
+
+def to_json(value: Any) -> Any:
+    """Return a decided argument as JSON; what is constant inside a sequence is its bare value."""
+    if isinstance(value, Items):
+        return [to_json(item) for item in value]
+    if isinstance(value, Named):
+        return {name: to_json(item) for name, item in value.items()}
+    if hasattr(value, "parsers"):
+        return copy_plain(value.value) if value.kind == "constant" else value.to_json()
+    return copy_plain(value)
+
+
+def sketch(value: Any) -> Any:
+    """Return a template as JSON: as ``to_json``, but tagged ``template``, and with domains in their JSON form."""
+    if isinstance(value, Undecided):
+        return value.to_json()
+    if isinstance(value, Items):
+        return [sketch(item) for item in value]
+    if isinstance(value, Named):
+        return {name: sketch(item) for name, item in value.items()}
+    if hasattr(value, "parsers") and is_open(value):
+        return {"template": value.kind, **{name: sketch(item) for name, item in value.arguments().items()}}
+    return to_json(value)
+
+
+def show_argument(value: Any) -> str:
+    """Return the code of an argument."""
+    if isinstance(value, Items):
+        return f"[{', '.join(map(show_argument, value))}]"
+    if hasattr(value, "parsers") and value.kind == "constant":
+        return show_argument(value.value)
+    return repr(value)
+
+
+def _filled(value: Any, values: Mapping[str, Any], where: str) -> Any:
+    if isinstance(value, Undecided):
+        return values[where]
+    prefix = f"{where}." if where else ""
+    if isinstance(value, Items):
+        return Items(_filled(item, values, prefix + name) for name, item in inner(value))
+    if isinstance(value, Named):
+        return Named({name: _filled(item, values, prefix + name) for name, item in value.items()})
+    if hasattr(value, "parsers"):
+        if not is_open(value):
+            return value
+        return value.rebuilt(
+            {
+                name: _filled(item, values, where if isinstance(item, Named) else prefix + name)
+                for name, item in value.arguments().items()
+            }
+        )
+    return value
+
+
+def _match(template: Any, given: Any, where: str, found: dict[str, Any]) -> None:
+    if isinstance(template, Undecided):
+        found[where] = to_json(given)
+        return
+    expected, actual = dict(inner(template)), dict(inner(given))
+    same_kind = getattr(template, "kind", None) == getattr(given, "kind", None)
+    if same_kind and expected and expected.keys() == actual.keys():
+        for name, item in expected.items():
+            _match(item, actual[name], f"{where}.{name}" if where else name, found)
+    elif not same_kind or identity(to_json(template)) != identity(to_json(given)):
+        place = f"{where} is " if where else ""
+        raise SpaceError(f"{place}{show_argument(given)}, where the space has {show_argument(template)}.")

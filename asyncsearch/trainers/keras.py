@@ -1,0 +1,228 @@
+"""A trainer for Keras 3 on TensorFlow: you write model, optimizer and data, resuming is bit-identical."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from asyncsearch.errors import UsageError
+from asyncsearch.trainers.base import FrameworkTrainer
+from asyncsearch.trainers.order import Indices
+from asyncsearch.trial import Params
+
+_EVALUATION_BATCH = 1024
+
+
+class KerasTrainer(FrameworkTrainer):
+    """One network; override ``model``, ``optimizer`` and ``data``, and what else differs from the defaults.
+
+    The model is compiled here, and trained by ``train_on_batch``. ``optimizer`` is called again whenever a value
+    changes, and what it was given goes into the living optimizer, which keeps its state; one of another class begins
+    with an empty state. Inside a unit only the learning rate follows.
+    """
+
+    loss: Any = "sparse_categorical_crossentropy"
+    """What ``compile`` takes as loss."""
+    metrics: Any = ("accuracy",)
+    """What ``compile`` takes as metrics; their values on the validation data are reported, and the loss."""
+    deterministic: bool = True
+    """Whether TensorFlow refuses operations whose results differ from run to run."""
+    threads: int | None = 1
+    """Threads of TensorFlow on the CPU: their number changes results. None: as many as it takes."""
+    jit_compile: bool = False
+    """Whether XLA compiles the training."""
+
+    net: Any
+    """What ``model`` returned, compiled."""
+
+    def model(self, hp: Params) -> Any:
+        """Return the network, a ``keras.Model`` that is not compiled."""
+        raise NotImplementedError(f"{type(self).__name__} has no model(): return a keras.Model.")
+
+    def optimizer(self, hp: Params) -> Any:
+        """Return an optimizer: a pure function of the hyper-parameters, called for each change."""
+        raise NotImplementedError(f"{type(self).__name__} has no optimizer(): return a keras.optimizers.Optimizer.")
+
+    def learning_rate(self, hp: Params) -> float | None:
+        """Return the learning rate inside a unit of training; None: it stays as it is at the beginning."""
+        for name in ("lr", "learning_rate"):
+            if name in hp:
+                return float(hp[name])
+        return None
+
+    @property
+    def opt(self) -> Any:
+        """The living optimizer; with mixed precision the one that scales the loss, around yours."""
+        return self.net.optimizer
+
+    def save(self, path: Path) -> None:
+        path.mkdir()
+        # Not save_weights: it leaves out the state of seed generators (measured, Keras 3.15).
+        with (path / "variables.npz").open("wb") as file:
+            np.savez(file, **{name: _bytes_of(variable) for name, variable in self._variables()})
+        state = {"optimizer": _kind(self.opt), "counters": self._counters()}
+        (path / "state.json").write_text(json.dumps(state, indent=1), encoding="utf-8")
+
+    def load(self, path: Path) -> None:
+        state = json.loads((path / "state.json").read_text(encoding="utf-8"))
+        self._restore_counters(state["counters"])
+        if state["optimizer"] != _kind(self.opt):
+            raise UsageError(
+                f"{self.trial.name} goes on from a checkpoint of {state['optimizer']}, and optimizer() now "
+                f"returns {_kind(self.opt)} for the same values: restore what it was, or begin anew."
+            )
+        with np.load(path / "variables.npz") as saved:
+            for name, variable in self._variables():
+                _assign(name, variable, saved)
+
+    # What the base asks for
+
+    def _build(self, hp: dict[str, Any]) -> None:
+        if keras.backend.backend() != "tensorflow":
+            raise UsageError(
+                f"Keras runs on {keras.backend.backend()} here, and a KerasTrainer needs TensorFlow: set "
+                "KERAS_BACKEND=tensorflow before Keras is imported."
+            )
+        self.net = self.model(hp)
+        self._compile(self.optimizer(hp))
+
+    def _compile(self, optimizer: Any) -> None:
+        self.net.compile(optimizer=optimizer, loss=self.loss, metrics=list(self.metrics), jit_compile=self.jit_compile)
+        if not self.net.built:
+            self.net(self._batch(self._train_data, np.arange(1))[0])
+        self.opt.build(self.net.trainable_variables)
+
+    def _put(self, hp: dict[str, Any]) -> None:
+        fresh, mine = self.optimizer(hp), _inner(self.opt)
+        if type(fresh) is type(mine):
+            old, new = mine.get_config(), fresh.get_config()
+            changed = {name: value for name, value in new.items() if name != "name" and value != old[name]}
+        else:
+            changed = {"class": type(fresh)}
+        if isinstance(changed.get("learning_rate"), dict):
+            raise UsageError(
+                "The learning rate of optimizer() is a schedule, and it changed in the middle of training: let it be a "
+                "number, and let the hyper-parameter be a sequence."
+            )
+        rate = changed.pop("learning_rate", None)
+        if changed:
+            fresh.build(self.net.trainable_variables)
+            if _kind(fresh) != _kind(mine):
+                self._compile(fresh)
+                return
+        if rate is not None:
+            mine.learning_rate = rate
+        for name, value in changed.items():
+            setattr(mine, name, value)
+        if changed:
+            self.net.make_train_function(force=True)  # these values are constants in what was traced
+
+    def _follow(self, fraction: float) -> None:
+        if fraction == 0.0:
+            super()._follow(fraction)
+            return
+        values = self._values_at(fraction)
+        if values == self._applied:
+            return
+        rate = self.learning_rate(values)
+        if rate is not None:
+            _inner(self.opt).learning_rate = rate
+        self._applied = dict(values)
+
+    def _train_batch(self, batch: Any) -> None:
+        self.net.train_on_batch(*batch)
+
+    def _metrics(self) -> Mapping[str, Any]:
+        data = self._validation_data
+        found: dict[str, Any] = {}
+        self.net.reset_metrics()
+        for start in range(0, self._count(data), _EVALUATION_BATCH):
+            indices = np.arange(start, min(start + _EVALUATION_BATCH, self._count(data)))
+            found = self.net.test_on_batch(*self._batch(data, indices), return_dict=True)
+        self.net.reset_metrics()
+        return found
+
+    def _fetched(self, found: Iterator[tuple[int, Indices]], number: int) -> Iterator[tuple[int, Any]]:
+        for at, indices in found:
+            yield at, self._batch(self._train_data, indices)
+
+    def _batch(self, data: Any, indices: Indices) -> tuple[Any, ...]:
+        if isinstance(data, tuple | list):
+            return tuple(_part(part, indices) for part in data)
+        samples = [data[index] for index in indices.tolist()]
+        return tuple(np.stack(part) for part in zip(*samples, strict=True))
+
+    def _count(self, data: Any) -> int:
+        if isinstance(data, tuple | list):
+            counts = {len(part) for part in data}
+            if len(counts) == 1:
+                return counts.pop()
+            raise UsageError(
+                f"The parts of the data differ in length: {sorted(counts)}. Each sample has its part in all."
+            )
+        if isinstance(data, tf.data.Dataset | keras.utils.PyDataset) or not hasattr(data, "__getitem__"):
+            raise UsageError(
+                f"A {type(data).__name__} has an order of its own, which no checkpoint holds: let data() return "
+                "arrays, (x, y), or a list of samples, and leave batches and their order to the trainer."
+            )
+        return len(data)
+
+    def _seed_framework(self, seed: int) -> None:
+        if self.threads is not None:
+            # Refused once TensorFlow has started, which is right: the number must not change between trials.
+            with contextlib.suppress(RuntimeError):
+                tf.config.threading.set_intra_op_parallelism_threads(self.threads)
+                tf.config.threading.set_inter_op_parallelism_threads(self.threads)
+        if self.deterministic:
+            tf.config.experimental.enable_op_determinism()
+        tf.random.set_seed(seed)
+        try:
+            tf.random.get_global_generator().reset_from_seed(seed)
+        except RuntimeError:  # with determinism it must be made by hand, once: functions that were traced keep it
+            tf.random.set_global_generator(tf.random.Generator.from_seed(seed))
+
+    def _variables(self) -> Iterator[tuple[str, Any]]:
+        """Yield every variable, with a name that is the same in each process."""
+        for number, variable in enumerate(self.net.variables):
+            yield f"model/{number}", variable
+        for number, variable in enumerate(self.opt.variables):
+            yield f"optimizer/{number}", variable
+
+
+def _inner(optimizer: Any) -> Any:
+    """Return the optimizer inside of one that scales the loss."""
+    return getattr(optimizer, "inner_optimizer", optimizer)
+
+
+def _kind(optimizer: Any) -> str:
+    """Return what must agree for one optimizer to take over the state of another: its class and its variables."""
+    inner = _inner(optimizer)
+    return f"{type(inner).__qualname__} of {len(inner.variables)} variables"
+
+
+def _part(part: Any, indices: Indices) -> Any:
+    return tf.gather(part, indices) if isinstance(part, tf.Tensor) else part[indices]
+
+
+def _bytes_of(variable: Any) -> Any:
+    """Return a variable as bytes: not all of TensorFlow's types are numpy's."""
+    value = np.ascontiguousarray(variable.value.numpy())
+    return np.frombuffer(value.tobytes(), dtype=np.uint8)
+
+
+def _assign(name: str, variable: Any, saved: Mapping[str, Any]) -> None:
+    now = variable.value.numpy()
+    data = saved[name].tobytes() if name in saved else b""
+    if name not in saved or len(data) != now.nbytes:
+        raise UsageError(
+            f"The checkpoint does not fit variable {variable.path} of shape {tuple(variable.shape)}: model() and "
+            "optimizer() must build for a trial what they built when it was saved."
+        )
+    variable.assign(np.frombuffer(data, dtype=now.dtype).reshape(now.shape))

@@ -1,0 +1,251 @@
+"""A trainer for PyTorch: you write model, optimizer and data, resuming is bit-identical."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, Dataset, IterableDataset, default_collate
+
+from asyncsearch.errors import UsageError
+from asyncsearch.trainers.base import FrameworkTrainer
+from asyncsearch.trainers.order import Indices
+from asyncsearch.trial import Params
+
+_EVALUATION_BATCH = 1024
+
+
+class TorchTrainer(FrameworkTrainer):
+    """One network; override ``model``, ``optimizer`` and ``data``, and what else differs from the defaults.
+
+    ``optimizer`` is called again whenever a value changes, and what it puts into the parameter groups goes into those
+    of the living optimizer, which keeps its state. An optimizer of another class begins with an empty state.
+    """
+
+    device: str | None = None
+    """Where to train; None: ``cuda`` where there is one, else ``cpu``."""
+    precision: str | None = None
+    """``float16`` (with a gradient scaler) or ``bfloat16`` for mixed precision."""
+    deterministic: bool = True
+    """Whether torch refuses operations whose results differ from run to run."""
+    threads: int | None = 1
+    """Threads of torch on the CPU: their number changes results. None: as many as torch takes."""
+    data_workers: int = 0
+    """Processes that load data ahead, for a ``Dataset``."""
+
+    net: Any
+    """What ``model`` returned, on the device."""
+    opt: Any
+    """What ``optimizer`` returned."""
+    scaler: Any
+    """The gradient scaler; it does nothing unless ``precision`` is ``float16``."""
+
+    def model(self, hp: Params) -> Any:
+        """Return the network, a ``torch.nn.Module``."""
+        raise NotImplementedError(f"{type(self).__name__} has no model(): return a torch.nn.Module.")
+
+    def optimizer(self, hp: Params, model: Any) -> Any:
+        """Return an optimizer of the model's parameters: a pure function of its arguments, called for each change."""
+        raise NotImplementedError(f"{type(self).__name__} has no optimizer(): return a torch.optim.Optimizer.")
+
+    def loss(self, model: Any, batch: Any) -> Any:
+        """Return the loss of a batch, a 0-dimensional tensor; by default cross entropy where a batch is (x, y)."""
+        x, y = batch
+        return torch.nn.functional.cross_entropy(model(x), y)
+
+    def step(self, batch: Any) -> None:
+        """Update the model by a batch; override it to clip gradients or the like, and go through ``self.scaler``."""
+        self.opt.zero_grad()
+        with self.autocast():
+            loss = self.loss(self.net, batch)
+        self.scaler.scale(loss).backward()
+        self.scaler.step(self.opt)
+        self.scaler.update()
+
+    def metrics(self, model: Any, data: Any) -> Mapping[str, Any]:
+        """Return the metrics on the validation data; by default the mean loss, and the accuracy where it is defined.
+
+        It runs in evaluation mode and without gradients, and generators are afterwards as they were before.
+        """
+        loss, right, count = 0.0, 0, 0
+        has_accuracy = type(self).loss is TorchTrainer.loss
+        for batch in self.batches(data):
+            size = _length(batch)
+            loss += float(self.loss(model, batch)) * size
+            count += size
+            if has_accuracy:
+                right += int((model(batch[0]).argmax(1) == batch[1]).sum())
+        return {"loss": loss / count, "accuracy": right / count} if has_accuracy else {"loss": loss / count}
+
+    def batches(self, data: Any, size: int = _EVALUATION_BATCH) -> Iterator[Any]:
+        """Yield batches of data in its own order, on the device."""
+        count = self._count(data)
+        for start in range(0, count, size):
+            yield self._moved(self._batch(data, np.arange(start, min(start + size, count))))
+
+    def collate(self, samples: list[Any]) -> Any:
+        """Make a batch of samples of a ``Dataset``; by default as torch's ``DataLoader`` does."""
+        return default_collate(samples)
+
+    def autocast(self) -> contextlib.AbstractContextManager[Any]:
+        """Return the context in which mixed precision computes."""
+        if self.precision is None:
+            return contextlib.nullcontext()
+        autocast: contextlib.AbstractContextManager[Any] = torch.autocast(
+            self._device.type, dtype=getattr(torch, self.precision)
+        )
+        return autocast
+
+    def save(self, path: Path) -> None:
+        model = self.net.state_dict()
+        state = {
+            "model": model,
+            # state_dict() leaves out what is registered with persistent=False, and it may change in training.
+            "buffers": {name: buffer for name, buffer in self.net.named_buffers() if name not in model},
+            "optimizer": self.opt.state_dict(),
+            "optimizer_kind": _kind(self.opt),
+            "scaler": self.scaler.state_dict(),
+            "counters": json.dumps(self._counters()),
+        }
+        with path.open("wb") as file:  # of a path, torch would write the name into the file
+            torch.save(state, file)
+
+    def load(self, path: Path) -> None:
+        state = torch.load(path, map_location=self._device, weights_only=True)
+        self._restore_counters(json.loads(state["counters"]))
+        self.net.load_state_dict(state["model"])
+        buffers = dict(self.net.named_buffers())
+        for name, value in state["buffers"].items():
+            buffers[name].copy_(value)
+        self.scaler.load_state_dict(state["scaler"])
+        if state["optimizer_kind"] != _kind(self.opt):
+            raise UsageError(
+                f"{self.trial.name} goes on from a checkpoint of {state['optimizer_kind']}, and optimizer() now "
+                f"returns {_kind(self.opt)} for the same values: restore what it was, or begin anew."
+            )
+        self.opt.load_state_dict(state["optimizer"])
+
+    # What the base asks for
+
+    def _build(self, hp: dict[str, Any]) -> None:
+        self._prepare()
+        self.net = self.model(hp).to(self._device)
+        self.opt = self.optimizer(hp, self.net)
+        self.scaler = torch.amp.GradScaler(self._device.type, enabled=self.precision == "float16")
+
+    def _prepare(self) -> None:
+        if self.precision not in (None, "float16", "bfloat16"):
+            raise UsageError(f"precision={self.precision!r} is unknown: write None, 'float16' or 'bfloat16'.")
+        self._device = torch.device(self.device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        if self.threads is not None and torch.get_num_threads() != self.threads:
+            torch.set_num_threads(self.threads)
+        if self.deterministic:
+            # Read when CUDA's library of linear algebra starts; without it, that library refuses to be deterministic.
+            os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+            torch.backends.cudnn.benchmark = False
+            # As use_deterministic_algorithms, which imports torch's compiler and takes two seconds for it.
+            torch.set_deterministic_debug_mode("error")
+
+    def _put(self, hp: dict[str, Any]) -> None:
+        fresh = self.optimizer(hp, self.net)
+        if _kind(fresh) != _kind(self.opt):
+            self.opt = fresh
+            return
+        for group, new in zip(self.opt.param_groups, fresh.param_groups, strict=True):
+            group.update({name: value for name, value in new.items() if name != "params"})
+
+    def _train_batch(self, batch: Any) -> None:
+        self.step(self._moved(batch))
+
+    def _metrics(self) -> Mapping[str, Any]:
+        return self.metrics(self.net, self._validation_data)
+
+    def _fetched(self, found: Iterator[tuple[int, Indices]], number: int) -> Iterator[tuple[int, Any]]:
+        if not self.data_workers or not isinstance(self._train_data, Dataset):
+            for at, indices in found:
+                yield at, self._batch(self._train_data, indices)
+            return
+        places = list(found)
+        loader = DataLoader(
+            self._train_data,
+            batch_sampler=[indices.tolist() for _, indices in places],
+            num_workers=self.data_workers,
+            collate_fn=self.collate,
+            generator=torch.Generator().manual_seed(torch.initial_seed()),
+        )
+        yield from zip((at for at, _ in places), loader, strict=True)
+
+    def _batch(self, data: Any, indices: Indices) -> Any:
+        if isinstance(data, tuple | list):
+            return tuple(_part(part, indices) for part in data)
+        if isinstance(data, Mapping):
+            return {name: _part(part, indices) for name, part in data.items()}
+        if isinstance(data, torch.Tensor | np.ndarray):
+            return _part(data, indices)
+        fetch = getattr(data, "__getitems__", None)
+        chosen = indices.tolist()
+        return self.collate(fetch(chosen) if fetch is not None else [data[index] for index in chosen])
+
+    def _moved(self, batch: Any) -> Any:
+        if isinstance(batch, torch.Tensor):
+            return batch.to(self._device)
+        if isinstance(batch, Mapping):
+            return {name: self._moved(part) for name, part in batch.items()}
+        if isinstance(batch, tuple) and hasattr(batch, "_fields"):
+            return type(batch)(*map(self._moved, batch))
+        if isinstance(batch, tuple | list):
+            return type(batch)(map(self._moved, batch))
+        return batch
+
+    def _count(self, data: Any) -> int:
+        if isinstance(data, tuple | list | Mapping):
+            counts = {len(part) for part in (data.values() if isinstance(data, Mapping) else data)}
+            if len(counts) == 1:
+                return counts.pop()
+            raise UsageError(
+                f"The parts of the data differ in length: {sorted(counts)}. Each sample has its part in all."
+            )
+        if isinstance(data, IterableDataset | DataLoader) or not hasattr(data, "__getitem__"):
+            raise UsageError(
+                f"A {type(data).__name__} has an order of its own, which no checkpoint holds: let data() return "
+                "tensors or a Dataset with a length, and leave batches and their order to the trainer."
+            )
+        return len(data)
+
+    def _seed_framework(self, seed: int) -> None:
+        torch.manual_seed(seed)  # of all devices
+
+    @contextlib.contextmanager
+    def _untouched(self) -> Iterator[None]:
+        modes = [(module, module.training) for module in self.net.modules()]
+        devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else []
+        with super()._untouched(), torch.random.fork_rng(devices=devices), torch.no_grad():
+            try:
+                self.net.eval()
+                yield
+            finally:
+                for module, is_training in modes:
+                    module.training = is_training
+
+
+def _kind(optimizer: Any) -> str:
+    """Return what must agree for one optimizer to take over the state of another: its class and its parameters."""
+    sizes = [len(group["params"]) for group in optimizer.param_groups]
+    return f"{type(optimizer).__qualname__} of {sizes} parameters"
+
+
+def _part(part: Any, indices: Indices) -> Any:
+    chosen = torch.from_numpy(indices)
+    return part[chosen] if isinstance(part, torch.Tensor) else torch.as_tensor(part[indices])
+
+
+def _length(batch: Any) -> int:
+    if isinstance(batch, Mapping):
+        batch = tuple(batch.values())
+    return len(batch[0] if isinstance(batch, tuple | list) else batch)

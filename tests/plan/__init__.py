@@ -1,0 +1,1 @@
+"""Tests of floor 2: keys, the search plan and what is kept."""

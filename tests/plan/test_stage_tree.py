@@ -1,0 +1,183 @@
+"""The stage tree that is kept up to date is the one that Algorithm 1 generates afresh, whatever happens."""
+
+from __future__ import annotations
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from asyncsearch.ids import CheckpointRef, NodeKey, TrialId
+from asyncsearch.plan.algorithm import SpanFacts
+from asyncsearch.plan.keys import UNBOUNDED
+from asyncsearch.plan.plan import Path, SearchPlan
+from tests.plan.tools import check, paths
+
+TRIALS = st.integers(0, 7).map(TrialId)
+TARGETS = st.sampled_from([1, 2, 3, 4, 5, 6, 8, 9, 12, UNBOUNDED])
+Known = list[list[int]]
+
+
+class PlanBesideAlgorithm(RuleBasedStateMachine):
+    """Any operations in any order; what the plan was told is written down beside it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.plan = SearchPlan()
+        self.requests: dict[TrialId, tuple[NodeKey, int, bool]] = {}
+        self.saved: set[tuple[NodeKey, int]] = set()
+        self.runs: dict[int, list[tuple[NodeKey, int, int]]] = {}
+        """What each lease has still to train: node, position, stop."""
+        self.marks: dict[int, set[tuple[NodeKey, int]]] = {}
+        """Where each lease saves."""
+        self.leases = 0
+
+    @rule(trial=TRIALS, path=paths(), stop=TARGETS, is_urgent=st.sampled_from([False, False, False, True]))
+    def request(self, trial: TrialId, path: Path, stop: int, is_urgent: bool) -> None:
+        self.plan.request(trial, path, stop, is_urgent=is_urgent)
+        node = [key for start, key in path if start < stop][-1]
+        self.requests[trial] = (node, stop, is_urgent)
+        assert self.plan.target_of(trial) == stop
+
+    @rule(trial=TRIALS)
+    def withdraw(self, trial: TrialId) -> None:
+        self.plan.withdraw(trial)
+        self.requests.pop(trial, None)
+        assert self.plan.target_of(trial) is None
+
+    @rule(data=st.data())
+    def begin(self, data: st.DataObject) -> None:
+        batch = self.plan.next_batch(self.draw_held(data))
+        if batch is None:
+            return
+        assert batch.load is None or (batch.load.node, batch.load.resource) in self.saved
+        for stage in batch.stages:
+            inside = [at for node, at in self.saved if node == stage.node and stage.start < at <= stage.stop]
+            assert not inside, "what is durable is not trained again"
+            for run in self.runs.values():
+                for node, position, stop in run:
+                    assert node != stage.node or stage.stop <= position or stop <= stage.start, "trained twice at once"
+        self.leases += 1
+        self.plan.begin(self.leases, batch)
+        self.marks[self.leases] = {(stage.node, stage.stop) for stage in batch.stages}
+        run = self.runs[self.leases] = []
+        for stage in batch.stages:
+            if run and run[-1][0] == stage.node:
+                run[-1] = (stage.node, run[-1][1], stage.stop)
+            else:
+                run.append((stage.node, stage.start, stage.stop))
+
+    @rule(data=st.data(), skip=st.sampled_from([0, 0, 1]))
+    def commit(self, data: st.DataObject, skip: int) -> None:
+        """A lease saves where it was to, in order; now and then it passed such a place before it was told."""
+        lease = self.draw_lease(data)
+        if lease is None:
+            return
+        ahead = [
+            (key, at)
+            for key, position, stop in self.runs[lease]
+            for node, at in sorted(self.marks[lease])
+            if node == key and position < at <= stop
+        ]
+        node, resource = ahead[min(skip, len(ahead) - 1)]
+        self.save(node, resource)
+        if lease in self.runs and not self.runs[lease]:
+            self.plan.end(lease)
+            del self.runs[lease]
+
+    @rule(path=paths(), resource=st.integers(1, 12))
+    def find(self, path: Path, resource: int) -> None:
+        """A checkpoint turns up that this plan did not order."""
+        self.save([key for start, key in path if start < resource][-1], resource)
+
+    @rule(data=st.data())
+    def lose(self, data: st.DataObject) -> None:
+        if self.saved:
+            node, resource = data.draw(st.sampled_from(sorted(self.saved)))
+            self.plan.remove_checkpoint(CheckpointRef(node, resource))
+            self.saved.remove((node, resource))
+
+    @rule(data=st.data())
+    def end(self, data: st.DataObject) -> None:
+        lease = self.draw_lease(data)
+        if lease is not None:
+            self.plan.end(lease)
+            del self.runs[lease]
+
+    @rule(data=st.data())
+    def cut(self, data: st.DataObject) -> None:
+        lease = self.draw_lease(data)
+        if lease is None:
+            return
+        stop = data.draw(st.integers(max(1, self.runs[lease][0][1]), 13))
+        self.plan.cut(lease, stop)
+        run = [(node, position, min(stop, last)) for node, position, last in self.runs[lease] if position < stop]
+        self.marks[lease] |= {(node, last) for node, _, last in run[-1:]}
+        self.runs[lease] = run
+        if not run:
+            self.plan.end(lease)
+            del self.runs[lease]
+
+    @rule(data=st.data())
+    def tell_to_save(self, data: st.DataObject) -> None:
+        lease = self.draw_lease(data)
+        if lease is None:
+            return
+        for node, resource in self.plan.splits(lease):
+            self.plan.add_save_point(lease, node, resource)
+            self.marks[lease].add((node, resource))
+        assert self.plan.splits(lease) == []
+
+    @rule(path=paths(), cost=st.sampled_from([0.001, 0.5, 1.0, 1.05, 2.0, 30.0]))
+    def measure(self, path: Path, cost: float) -> None:
+        self.plan.set_cost(path[-1][1], cost)
+
+    @invariant()
+    def is_what_is_generated_afresh(self) -> None:
+        held = [CheckpointRef(*position) for position in sorted(self.saved)]
+        check(self.plan, held[::2], held[1::2])
+
+    @invariant()
+    def knows_what_it_was_told(self) -> None:
+        facts = self.plan.facts()
+        assert {trial: tuple(request) for trial, request in facts.requests.items()} == self.requests
+        assert {(node, at) for node, resources in facts.saved.items() for at in resources} == self.saved
+        running = {SpanFacts(lease, *span) for lease, run in self.runs.items() for span in run}
+        assert set(facts.running) == running
+        needed = {node for node, _, _ in self.requests.values()} | {span.node for span in running}
+        for key in facts.nodes:
+            assert any(other == key or other.startswith(f"{key}/") for other in needed), "a node that nobody needs"
+
+    @invariant()
+    def says_what_running_batches_are_for(self) -> None:
+        for lease, run in self.runs.items():
+            asked = [at for _, at, _ in self.requests.values()]
+            wanted = self.plan.wanted_stop(lease)
+            assert wanted == 0 or any(position < wanted <= stop for _, position, stop in run)
+            assert wanted == 0 or max(asked) >= wanted
+            readers = self.plan.readers(lease, wanted) if wanted else []
+            assert bool(readers) == bool(wanted)
+            if wanted and wanted < run[-1][2] != UNBOUNDED:
+                assert self.plan.readers(lease, run[-1][2]) == []
+
+    def save(self, node: NodeKey, resource: int) -> None:
+        self.plan.add_checkpoint(CheckpointRef(node, resource))
+        if (node, resource) in self.saved:
+            return
+        self.saved.add((node, resource))
+        for lease, run in self.runs.items():
+            for index, (key, position, stop) in enumerate(run):
+                if key == node and position < resource <= stop:
+                    rest = [(node, resource, stop)] if resource < stop else []
+                    self.runs[lease] = rest + run[index + 1 :]
+
+    def draw_lease(self, data: st.DataObject) -> int | None:
+        leases = [lease for lease, run in self.runs.items() if run]
+        return data.draw(st.sampled_from(leases)) if leases else None
+
+    def draw_held(self, data: st.DataObject) -> list[CheckpointRef]:
+        saved = [CheckpointRef(*position) for position in sorted(self.saved)]
+        return data.draw(st.lists(st.sampled_from(saved), max_size=3)) if saved else []
+
+
+PlanBesideAlgorithm.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+test_the_tree_is_always_what_algorithm_1_generates = PlanBesideAlgorithm.TestCase
