@@ -116,9 +116,7 @@ def verdict_on_failure(end: TrainingEnded) -> Verdict:
     return Verdict(TrialState.FAILED, first_line[0], end.error, FATAL_KINDS.get(end.error_kind, ""))
 
 
-def verdict_on_end(
-    end: TrainingEnded, trial: Trial, max_resource: int | None, metric: str, names: Set[str]
-) -> Verdict:
+def verdict_on_end(end: TrainingEnded, trial: Trial, max_resource: int | None, metric: str, names: Set[str]) -> Verdict:
     """Say what the good end of a training means for a trial that it brought to its target, or to its own end.
 
     Args:

@@ -45,9 +45,9 @@ def learn(state: StudyState, event: AnyEvent, now: float) -> None:
             state.pool.slots[event.worker].fruitless += 1
             for attempt in state.attempts_of(event.worker):
                 _lose(state, attempt)
-                for trial in attempt.trials:
-                    state.trials[trial].losses += 1
-                    if state.trials[trial].losses > state.config.max_losses:
+                for number in attempt.trials:
+                    state.trials[number].losses += 1
+                    if state.trials[number].losses > state.config.max_losses:
                         state.pool.slots[event.worker].fruitless = 0  # that trial is to blame, not the worker
         case Reported():
             _learn_report(state, event, now)
