@@ -12,6 +12,7 @@ from asyncsearch._version import __version__
 
 if TYPE_CHECKING:
     from asyncsearch import sequences
+    from asyncsearch.checking import check
     from asyncsearch.errors import AsyncSearchError
     from asyncsearch.report.plots import plot_history, plot_rungs
     from asyncsearch.schedulers import ASHA, FIFO, SHA
@@ -53,6 +54,7 @@ _HOMES = {
     "TrialStopped": "asyncsearch.trainable",
     "plot_history": "asyncsearch.report.plots",
     "plot_rungs": "asyncsearch.report.plots",
+    "check": "asyncsearch.checking",
     "choice": "asyncsearch.space",
     "constant": "asyncsearch.space",
     "lograndint": "asyncsearch.space",
@@ -82,6 +84,7 @@ __all__ = [
     "TrialState",
     "TrialStopped",
     "__version__",
+    "check",
     "choice",
     "constant",
     "lograndint",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import csv
 import importlib.util
 import json
@@ -11,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from asyncsearch._version import __version__
@@ -18,6 +20,7 @@ from asyncsearch.driver.opening import read_records
 from asyncsearch.errors import AsyncSearchError, NoTrialsError, UsageError
 from asyncsearch.events import RunRequested
 from asyncsearch.ids import parse_trial
+from asyncsearch.randomness import generator
 from asyncsearch.report.dataframe import trial_rows
 from asyncsearch.report.following import follow
 from asyncsearch.report.status import row_of
@@ -34,13 +37,14 @@ examples:
   asyncsearch explain studies/digits trial-7            why it was paused, promoted or stopped
   asyncsearch resume studies/digits --num-trials 128    go on where the journal ends
   asyncsearch preview search.py --num-trials 64         what a search will cost, before it runs
+  asyncsearch check search.py                           whether what is paused trains on bit by bit, and what it forgets
 
 STORE is the folder or URL of a study: studies/digits, hdfs:///studies/digits, s3://bucket/digits.
-Looking at a study runs none of its code and can be done while it runs; `resume` and `preview` run its code.
+Looking at a study runs none of its code and can be done while it runs; `resume`, `preview` and `check` run its code.
 
 exit codes:
   0  done
-  1  the search failed, or the store cannot be read
+  1  the search failed, the store cannot be read, or `check` found something
   2  the command cannot be carried out as it is written
   130  interrupted; what was trained is kept
 """
@@ -49,9 +53,10 @@ exit codes:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Carry out one command and return its exit code."""
     options = _parser().parse_args(arguments)
-    command: Callable[[argparse.Namespace], None] = options.command
+    command: Callable[[argparse.Namespace], int | None] = options.command
+    code = None
     try:
-        command(options)
+        code = command(options)
         sys.stdout.flush()
     except UsageError as error:
         return _complain(error, 1 if isinstance(error, NoTrialsError) else 2)
@@ -63,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("asyncsearch: interrupted", file=sys.stderr)
         return 130
-    return 0
+    return code or 0
 
 
 def _complain(error: Exception, code: int) -> int:
@@ -114,10 +119,19 @@ def _parser() -> argparse.ArgumentParser:
     preview.add_argument("--num-trials", type=_whole, metavar="N", help="trials in all")
     preview.add_argument("--parallelism", type=_whole, default=1, metavar="K", help="workers (default: 1)")
     preview.add_argument("--seconds-per-unit", type=float, metavar="S", help="what a unit of training takes")
+
+    check = _command(commands, "check", _check, "train, pause and resume a trainable, and compare bit by bit (runs it)")
+    trainer = "script.py:Class, package.module:Class, or a script.py with a study; a function will do for a class"
+    check.add_argument("trainer", metavar="TRAINER", help=trainer)
+    values = "hyper-parameters as a JSON object (default: drawn from the space of the study that is there)"
+    check.add_argument("--params", metavar="JSON", help=values)
+    check.add_argument("--units", type=_whole, default=4, metavar="N", help="how far to train (default: 4)")
+    check.add_argument("--cut", type=_whole, metavar="N", help="where to pause (default: half way)")
+    check.add_argument("--in-process", action="store_true", help="all in one process: faster, and proves less")
     return parser
 
 
-def _command(commands: Any, name: str, function: Callable[[Any], None], words: str) -> argparse.ArgumentParser:
+def _command(commands: Any, name: str, function: Callable[[Any], int | None], words: str) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = commands.add_parser(
         name, help=words, description=f"{words[0].upper()}{words[1:]}."
     )
@@ -213,11 +227,65 @@ def _preview(options: argparse.Namespace) -> None:
     print(study.preview(options.num_trials, parallelism=options.parallelism, seconds_per_unit=options.seconds_per_unit))
 
 
+def _check(options: argparse.Namespace) -> int:
+    # Imported here: it brings what sends code to other processes, and no other command needs that.
+    from asyncsearch.checking import check
+
+    trainable, study = _trainable_of(options.trainer)
+    params = {} if study is None else study.space.sample(generator(study.config.seed, "check", 0))
+    result = check(
+        trainable,
+        params | _params_of(options.params),
+        units=options.units,
+        cut=options.cut,
+        seed=0 if study is None else study.config.seed,
+        processes=not options.in_process,
+    )
+    print(result)
+    return 0 if result else 1
+
+
+def _params_of(text: str | None) -> dict[str, Any]:
+    try:
+        params = json.loads(text or "{}")
+    except ValueError as error:
+        raise UsageError(f"--params {text} is not JSON ({error}): write --params '{{\"lr\": 0.1}}'.") from None
+    if not isinstance(params, dict):
+        raise UsageError(f"--params {text} is not a JSON object: write --params '{{\"lr\": 0.1}}'.")
+    return params
+
+
+def _trainable_of(place: str) -> tuple[Any, Study | None]:
+    """Return the trainable that a place names, and the study that stands beside it."""
+    where, _, name = place.rpartition(":") if ":" in place else (place, "", "")
+    if not name:
+        if not where.endswith(".py"):
+            raise UsageError(f"{place!r} names no trainable: write script.py:Class, package.module:Class or script.py.")
+        study = _study_of_script(where)
+        return study.trainable, study
+    if where.endswith(".py") or Path(where).exists() or os.sep in where:
+        module = _module_of_script(where)
+    else:
+        sys.path.insert(0, os.getcwd())
+        with _words_of_import(where):
+            module = importlib.import_module(where)
+    if not hasattr(module, name):
+        raise UsageError(f"{where!r} has no {name}. Name a class derived from Trainer, or a function of a trial.")
+    return getattr(module, name), _study_in(module, where)
+
+
 def _study_of_script(script: str) -> Study:
     """Run a script's top level, as an import does, and return the study that it describes."""
+    study = _study_in(_module_of_script(script), script)
+    if study is None:
+        raise UsageError(f"{script!r} has neither a Study named `study` nor a function make_study() that returns one.")
+    return study
+
+
+def _module_of_script(script: str) -> ModuleType:
     path = Path(script)
     if not path.is_file():
-        raise UsageError(f"{script!r} is not a file. Name a Python script that describes a study.")
+        raise UsageError(f"{script!r} is not a file. Name a Python script.")
     # A name of its own: a script called json.py must not take the place of a module.
     spec = importlib.util.spec_from_file_location(f"asyncsearch_script_{path.stem}", path)
     if spec is None or spec.loader is None:
@@ -225,18 +293,27 @@ def _study_of_script(script: str) -> Study:
     module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
     sys.path.insert(0, str(path.resolve().parent))
     sys.argv = [script]
-    try:
+    with _words_of_import(script):
         spec.loader.exec_module(module)
-        study = getattr(module, "study", None)
-        if not isinstance(study, Study) and callable(getattr(module, "make_study", None)):
+    return module
+
+
+def _study_in(module: ModuleType, where: str) -> Study | None:
+    study = getattr(module, "study", None)
+    if not isinstance(study, Study) and callable(getattr(module, "make_study", None)):
+        with _words_of_import(where):
             study = module.make_study()
+    return study if isinstance(study, Study) else None
+
+
+@contextlib.contextmanager
+def _words_of_import(where: str) -> Iterator[None]:
+    try:
+        yield
     except AsyncSearchError:
         raise
     except (Exception, SystemExit) as error:
         words = f"{type(error).__name__}: {error}"
         raise UsageError(
-            f"{script!r} cannot be imported: {words}. Keep what runs under if __name__ == '__main__'."
+            f"{where!r} cannot be imported: {words}. Keep what runs under if __name__ == '__main__'."
         ) from error
-    if not isinstance(study, Study):
-        raise UsageError(f"{script!r} has neither a Study named `study` nor a function make_study() that returns one.")
-    return study

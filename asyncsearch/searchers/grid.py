@@ -142,7 +142,7 @@ class GridState(SearcherState):
         if self._is_walked:
             self._walk()
         while len(self._allowed) < wanted and self._asked < self._lattice.size:
-            if self._asked not in self._proposed and self._space.allows(self._lattice.at(self._asked)):
+            if self._asked not in self._proposed and self._is_allowed(self._asked):
                 self._allowed.append(self._asked)
             self._asked += 1
 
@@ -151,12 +151,15 @@ class GridState(SearcherState):
         """Whether allowed combinations are listed as they are found, rather than computed from their number."""
         return self._space.is_constrained or self._is_walked
 
+    def _is_allowed(self, index: int) -> bool:
+        return self._space.allows(self._lattice.at(index))
+
     def _walk(self) -> None:
         """List all allowed combinations, in the order of what they train in common, once."""
         if self._asked == 0:
             self._asked = self._lattice.size
             left = (index for index in range(self._lattice.size) if index not in self._proposed)
-            allowed = [index for index in left if self._space.allows(self._lattice.at(index))]
+            allowed = filter(self._is_allowed, left) if self._space.is_constrained else left
             self._allowed.extend(depth_first(allowed, lambda index: self._space.nest(self._lattice.at(index))))
 
 

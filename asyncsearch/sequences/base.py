@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import abc
 import bisect
+import contextlib
 import functools
 import math
 from collections.abc import Callable, Iterator, Mapping
@@ -18,7 +19,7 @@ import numpy as np
 
 from asyncsearch.errors import SpaceError
 from asyncsearch.sequences import templates
-from asyncsearch.sequences.formulas import Formula, Piece
+from asyncsearch.sequences.formulas import Formula, Piece, UnknownFunctionError
 from asyncsearch.sequences.picture import draw
 
 Parser = Callable[[Any], Any]
@@ -69,7 +70,9 @@ class Sequence(abc.ABC):
 
     def _begin(self) -> None:
         """Refuse a sequence that has no first value."""
-        self.first_value(0)
+        # Where functions are not known, in a report say, sequences can still be read and shown.
+        with contextlib.suppress(UnknownFunctionError):
+            self.first_value(0)
 
     @property
     def is_template(self) -> bool:

@@ -20,6 +20,10 @@ from asyncsearch.errors import SpaceError
 from asyncsearch.sequences.exact import fraction, scaled
 
 
+class UnknownFunctionError(SpaceError):
+    """A sequence of the user's own is asked for a value where its function is not known."""
+
+
 class Formula(abc.ABC):
     """A value as a closed formula of absolute time."""
 
@@ -126,7 +130,7 @@ class Polynomial(Formula):
 
     def at(self, time: float) -> float:
         left = 1 - (time - self.origin) / self.total
-        return _finite(float(self.end + (self.value - self.end) * left**self.power), self.text, time)
+        return _finite(_mixed(self.end, self.value, float(left**self.power)), self.text, time)
 
 
 @dataclass(frozen=True)
@@ -144,7 +148,7 @@ class Cosine(Formula):
 
     def at(self, time: float) -> float:
         wave = (1 + math.cos(math.pi * (time - self.origin) / self.total)) / 2
-        return _finite(float(self.end + (self.value - self.end) * wave), self.text, time)
+        return _finite(_mixed(self.end, self.value, wave), self.text, time)
 
 
 @dataclass(frozen=True)
@@ -170,7 +174,7 @@ class ShrinkingTriangle(Formula):
             scale = self.gamma**passed
         except OverflowError:
             raise _not_finite(self.text, time) from None
-        return _finite(float(self.base + (self.peak - self.base) * height * scale), self.text, time)
+        return _finite(_mixed(self.base, self.peak, height * scale), self.text, time)
 
 
 @dataclass(frozen=True)
@@ -218,6 +222,11 @@ def line(start: int, first: Fraction, stop: int, last: Fraction) -> Formula:
 def between(start: int, first: float, stop: int, last: float) -> Formula:
     """Return the line through two points whose values are decimals."""
     return line(start, fraction(first), stop, fraction(last))
+
+
+def _mixed(low: float, high: float, share: float) -> float:
+    """Return what lies at a share between two numbers, exactly each at its end: warm-ups aim at it."""
+    return low * (1 - share) + high * share
 
 
 def _finite(value: float, what: str, time: float) -> float:

@@ -18,7 +18,7 @@ from asyncsearch.errors import SpaceError
 from asyncsearch.sequences import parsing
 from asyncsearch.sequences.base import Parsers, Sequence
 from asyncsearch.sequences.constants import INT_MAX, INT_MIN, a_type, show
-from asyncsearch.sequences.formulas import Own, Piece, text_of
+from asyncsearch.sequences.formulas import Own, Piece, UnknownFunctionError, text_of
 from asyncsearch.sequences.templates import Named, inner, show_argument, to_json
 from asyncsearch.sequences.undecided import Undecided
 
@@ -60,18 +60,18 @@ class Custom(Sequence):
         if self.function is not None:
             _check_signature(self.function, self.parameters)
 
-    def _begin(self) -> None:
-        if self.function is not None:
-            self.first_value(0)
-
     def _value(self, parameters: dict[str, Any], time: float) -> Any:
         function = self.function or _known.get(self.name)
         if function is None:
-            raise SpaceError(
+            raise UnknownFunctionError(
                 f"There is no function {self.name!r} here: asyncsearch.sequences.register({{{self.name!r}: function}}) "
                 "makes it known; workers of a study know those of its space."
             )
-        return _checked(self.name, time, function(time, **parameters))
+        try:
+            value = function(time, **parameters)
+        except Exception as error:
+            raise SpaceError(f"The function {self.name!r} raised {type(error).__name__}: {error} at {time}.") from error
+        return _checked(self.name, time, value)
 
 
 def custom(function: Function, /, *, name: str | None = None, **parameters: Any) -> Custom:

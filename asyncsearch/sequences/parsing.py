@@ -6,6 +6,7 @@ Each function is a ``Parser``: it raises ``SpaceError`` with the rule and what t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import MISSING, Field, fields
 from itertools import pairwise
 from typing import Any
 
@@ -40,10 +41,10 @@ def from_json(value: Any) -> Sequence:
     unknown = [name for name in arguments if name not in kind.parsers]
     if unknown:
         raise SpaceError(f"{kind.kind} has no argument {unknown[0]!r}: it has {', '.join(kind.parsers)}.")
-    try:
-        return kind(**arguments)
-    except TypeError:
-        raise SpaceError(f"{show(value)} lacks arguments: {kind.kind} has {', '.join(kind.parsers)}.") from None
+    missing = [field.name for field in fields(kind) if _is_required(field) and field.name not in arguments]
+    if missing:
+        raise SpaceError(f"{show(value)} lacks {missing[0]!r}: {kind.kind} has {', '.join(kind.parsers)}.")
+    return kind(**arguments)
 
 
 def constant(value: Any) -> Any:
@@ -157,6 +158,10 @@ def text(value: Any) -> str:
     if not isinstance(value, str) or not value:
         raise SpaceError(f"{show(value)} is no name: write a text.")
     return str(plain(value))
+
+
+def _is_required(field: Field[Any]) -> bool:
+    return field.default is MISSING and field.default_factory is MISSING
 
 
 def _time(value: Any) -> int:

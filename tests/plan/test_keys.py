@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from itertools import pairwise
 from typing import Any
@@ -78,6 +79,24 @@ class TestBenchmarkSpace:
         unique = unique_units([path(ROOT, params, RESNET56_EPOCHS) for params in trials], RESNET56_EPOCHS)
         assert (total, unique) == (53_760, RESNET56_UNIQUE)
         assert round(total / unique, 4) == 2.4481
+
+    def test_units_of_a_grid_are_products_of_the_distinct_beginnings_of_its_axes(self) -> None:
+        """The grid law of notes/stages.md 2.3."""
+        trials = resnet56_trials()
+        axes = [["lr"], ["batch_size"], ["optimizer", "momentum"], ["weight_decay"]]
+
+        def beginnings(names: list[str]) -> list[tuple[PathStep, ...]]:
+            parts = {canonical(part): part for part in ({n: p[n] for n in names if n in p} for p in trials)}
+            return [path(ROOT, part, RESNET56_EPOCHS) for part in parts.values()]
+
+        def distinct(paths: list[tuple[PathStep, ...]], unit: int) -> int:
+            return len({tuple(step for step in steps if step.start <= unit) for steps in paths})
+
+        whole = [path(ROOT, params, RESNET56_EPOCHS) for params in trials]
+        split = [beginnings(names) for names in axes]
+        assert [len(paths) for paths in split] == [14, 4, 4, 2]
+        for unit in range(0, RESNET56_EPOCHS, 5):
+            assert distinct(whole, unit) == math.prod(distinct(paths, unit) for paths in split)
 
     @pytest.mark.parametrize(("horizon", "rate"), [(15, 7.30), (60, 5.95), (90, 4.18), (220, 1.48)])
     def test_merge_rates_of_other_lengths(self, horizon: int, rate: float) -> None:

@@ -85,7 +85,7 @@ def test_malformed_sequence_is_refused(make: Callable[[], Any], words: str) -> N
     [
         ({"sequence": "cosin", "value": 1}, "There is no sequence 'cosin'; the kinds are chain, constant, cosine"),
         ({"sequence": "step", "value": 1, "size": 3}, "step has no argument 'size': it has value, step_size, gamma"),
-        ({"sequence": "step", "value": 1}, "lacks arguments: step has value, step_size, gamma"),
+        ({"sequence": "step", "value": 1}, "lacks 'step_size': step has value, step_size, gamma"),
         ({"sequence": "multistep", "value": 1, "milestones": [9, 3]}, "out of order"),
         ({"sequence": "warmup", "duration": 5, "then": {"sequence": "stpe"}}, "no sequence 'stpe'"),
         ({"sequence": 3}, "is no sequence"),

@@ -138,6 +138,11 @@ def test_result_that_is_no_finite_scalar_is_refused(value: Any) -> None:
         custom(lambda time: value, name="f")
 
 
+def test_function_that_raises_is_named() -> None:
+    with pytest.raises(SpaceError, match=r"The function 'f' raised ZeroDivisionError: .* at 0"):
+        custom(lambda time: 1 / time, name="f")
+
+
 @pytest.mark.parametrize("value", [1, 1.5, "sgd", None, True])
 def test_result_may_be_any_scalar(value: Any) -> None:
     assert custom(lambda time: value, name="f").at(3) == value
@@ -163,6 +168,10 @@ def test_json_needs_no_function_to_be_read_and_written() -> None:
     described = {"sequence": "custom", "name": "unknown", "parameters": {"a": [1]}}
     assert from_json(described).to_json() == described
     assert len(path(NodeKey("r"), {"lr": described}, 9)) == 1
+    warm = {"sequence": "warmup", "duration": 3, "then": described, "start": 0.0}
+    assert from_json(warm).to_json() == warm
+    with pytest.raises(SpaceError, match="no function 'unknown' here"):
+        from_json(warm).at(0)
 
 
 def test_sequences_pull_in_no_framework() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from fractions import Fraction
 from typing import Any
 
 from hypothesis import example, given, settings
@@ -89,6 +90,19 @@ def test_present_values_are_those_of_the_pieces(sequence: Sequence) -> None:
         for part in FRACTIONS:
             value = formula.at(at + part)
             assert present(params, at + part) == {"lr": value, "model": {"lr": [value]}, "n": 3}
+
+
+@settings(max_examples=200, deadline=None)
+@given(SEQUENCES)
+def test_values_are_those_of_the_definitions(sequence: Sequence) -> None:
+    for at in range(HORIZON):
+        meant = meaning(sequence, at)
+        if meant[0] == "const":
+            assert (type(sequence.at(at + 0.5)), sequence.at(at + 0.5)) == meant[1:]
+        elif meant[0] == "line":
+            assert sequence.at(at + 0.5) == float(meant[2] + meant[1] * (at + Fraction(1, 2)))
+        else:
+            assert isinstance(sequence.at(at), float)
 
 
 @settings(max_examples=200, deadline=None)

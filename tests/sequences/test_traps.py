@@ -181,6 +181,9 @@ class TestNodes:
         direct = path(ROOT, as_params({"lr": 0.1}), 100)
         assert detour[0] == direct[0]
         assert len({step.node for step in (*detour, *direct)}) == 3
+        one, two = (path(ROOT, as_params({"lr": values([0.1, middle, 0.1], [10, 20])}), 100) for middle in (0.5, 0.6))
+        assert one[2].start == two[2].start == 20
+        assert one[2].node != two[2].node
 
     def test_an_endless_trial_has_a_finite_path(self) -> None:
         endless: list[Sequence] = [step(0.1, 1), cyclic(0, 1, up=1), cosine_restarts(0.1, 1)]

@@ -1,0 +1,83 @@
+"""Steps of a check in processes of their own, started as runners are: never a fork, nothing inherited but the path."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import os
+import pickle
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+import msgspec
+
+from asyncsearch.checking import generators
+from asyncsearch.checking.runs import Task, name_of
+from asyncsearch.errors import UsageError
+from asyncsearch.launch.bundle import pack
+from asyncsearch.worker.devices import runner_environment
+
+_SHOWN_LINES = 12
+
+
+def in_child(task: Task, step: str, frameworks: list[str]) -> tuple[Any, list[str]]:
+    """Carry out a step in a process of its own.
+
+    Args:
+        task: what is checked.
+        step: a key of ``proof.STEPS``.
+        frameworks: what to import first, so that its generators can be stirred.
+
+    Returns:
+        What the step returned, as JSON; and the frameworks that the trainable had imported.
+
+    Raises:
+        UsageError: the trainable fails by itself, or as it is sent.
+    """
+    with tempfile.TemporaryDirectory(dir=task.folder) as folder:
+        place = Path(folder)
+        (place / "trainable").write_bytes(pack(task.trainable).data)
+        rest = (task.params, task.seed, task.units, task.cut, task.folder)
+        (place / "task").write_bytes(cloudpickle.dumps((rest, step, frameworks)))
+        done = subprocess.run(
+            [sys.executable, "-m", "asyncsearch.checking.processes", folder],
+            env=runner_environment(os.environ, sys.path, 1, None),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            check=False,
+        )
+        result = place / "result.json"
+        if done.returncode != 0 or not result.exists():
+            lines = done.stderr.rstrip().splitlines()[-_SHOWN_LINES:]
+            raise UsageError(
+                f"{name_of(task.trainable)} fails by itself in a process of its own (exit code {done.returncode}); "
+                "mend that first. The end of what it said:\n" + "\n".join(lines)
+            )
+        answer = json.loads(result.read_bytes())
+        return answer["result"], answer["frameworks"]
+
+
+def main(folder: str) -> None:
+    """Carry out the step that lies in a folder, and write its result there."""
+    from asyncsearch.checking.proof import STEPS
+
+    place = Path(folder)
+    # Both files were written by the process that started this one.
+    rest, step, frameworks = pickle.loads((place / "task").read_bytes())  # noqa: S301
+    trainable = pickle.loads((place / "trainable").read_bytes())  # noqa: S301
+    for name in frameworks:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+    result = STEPS[step](Task(trainable, *rest))
+    (place / "result.json").write_bytes(msgspec.json.encode({"result": result, "frameworks": generators.loaded()}))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,98 @@
+"""What a check found, and how it is said."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import NamedTuple
+
+_SHOWN = 3
+_WIDTH = 26
+
+
+class Finding(NamedTuple):
+    """Something that is not as it must be."""
+
+    kind: str
+    """The ingredient: weights, optimizer, buffers, scaler, order, offset, counter, generator, python generator, ..."""
+    places: tuple[str, ...] = ()
+    """Where it is, as the trainable would write it."""
+    is_proved: bool = True
+    """Whether giving it back made the difference; else it only differs."""
+
+    def __str__(self) -> str:
+        shown = ", ".join(self.places[:_SHOWN])
+        more = f", and {len(self.places) - _SHOWN} more" if len(self.places) > _SHOWN else ""
+        doubt = "" if self.is_proved else " (it differs; whether it matters could not be told)"
+        return f"{self.kind}{': ' if shown else ''}{shown}{more}{doubt}"
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class CheckResult:
+    """What a check found. It is true if there is nothing to complain about, and ``str()`` of it is for people."""
+
+    name: str
+    units: int
+    cut: int
+    random: tuple[Finding, ...] | None = None
+    """What makes two runs of the same differ; None: nothing, they do not."""
+    forgotten: tuple[Finding, ...] | None = None
+    """What a resumed run lacks; None: nothing, it trains on bit by bit."""
+    spoiled: tuple[Finding, ...] | None = None
+    """What ``save`` changes in the training that goes on after it; None: nothing."""
+    disturbed: tuple[Finding, ...] | None = None
+    """What ``evaluate`` changes; None: nothing."""
+    difference: str = ""
+    """The first difference between the run at one go and the resumed one."""
+    has_evaluation: bool = True
+    """Whether there is an ``evaluate`` that could be checked."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether all is as it must be."""
+        return not any(part is not None for part in self._parts)
+
+    def __bool__(self) -> bool:
+        return self.ok
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The kinds of all findings."""
+        return tuple(finding.kind for part in self._parts if part for finding in part)
+
+    @property
+    def _parts(self) -> tuple[tuple[Finding, ...] | None, ...]:
+        return self.random, self.forgotten, self.spoiled, self.disturbed
+
+    def __str__(self) -> str:
+        rest = self.units - self.cut
+        lines = [f"{self.name}: {self.units} units at one go, and {self.cut} + {rest} with a checkpoint between them"]
+        if self.random is not None:
+            lines += _line("same twice", "NO: two runs of the same differ", self.random, "depends on")
+            lines += _line("resumes bit by bit", "cannot be told before two runs are the same")
+            return "\n".join(lines)
+        lines += _line("same twice", "yes")
+        if self.forgotten is None:
+            lines += _line("resumes bit by bit", "yes")
+        else:
+            lines += _line("resumes bit by bit", f"NO: {self.difference}", self.forgotten, "forgotten")
+        if self.spoiled is None:
+            lines += _line("save changes nothing", "yes")
+        else:
+            lines += _line(
+                "save changes nothing", "NO: what goes on after it is another training", self.spoiled, "changes"
+            )
+        if not self.has_evaluation:
+            lines += _line("evaluate changes nothing", "not checked: epochs(evaluate=...) was not given")
+        elif self.disturbed is None:
+            lines += _line("evaluate changes nothing", "yes")
+        else:
+            lines += _line(
+                "evaluate changes nothing", "NO: one more evaluation, another training", self.disturbed, "changes"
+            )
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+
+def _line(what: str, verdict: str, findings: tuple[Finding, ...] = (), word: str = "") -> list[str]:
+    return [f"  {what:<{_WIDTH}}{verdict}", *(f"      {word} {finding}" for finding in findings)]
