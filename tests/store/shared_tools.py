@@ -61,6 +61,13 @@ class Between:
     def before(self, target: Any) -> Any:
         return _Counted(target, self)
 
+    def calling(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            self.count()
+            return function(*args, **kwargs)
+
+        return call
+
     def count(self) -> None:
         if self._left == 0 and not self.reached:
             self.reached = True
@@ -75,14 +82,7 @@ class _Counted:
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._target, name)
-        if not callable(found):
-            return found
-
-        def call(*args: Any, **kwargs: Any) -> Any:
-            self._between.count()
-            return found(*args, **kwargs)
-
-        return call
+        return self._between.calling(found) if callable(found) else found
 
 
 def interrupted(plan: SharedPlan, step: int, action: Callable[[], object]) -> Between:
