@@ -272,8 +272,9 @@ def adjust(state: StudyState, emit: Emit) -> None:
         if not wanted:
             emit(StopTraining(attempt.lease, reason))
             continue
-        if attempt.resource < wanted < attempt.stop:
-            emit(CutWork(attempt.lease, wanted))
+        stop = max(wanted, attempt.resource)
+        if stop < attempt.stop:
+            emit(CutWork(attempt.lease, stop))
         for node, resource in state.plan.splits(number):
             if resource > attempt.resource:
                 emit(SaveAt(attempt.lease, node, resource))

@@ -120,7 +120,8 @@ def _measure(state: StudyState, attempt: Attempt, resource: int, now: float) -> 
 
 def _learn_commit(state: StudyState, event: CheckpointCommitted) -> None:
     attempt, checkpoint = state.attempts[event.lease.number], event.checkpoint
-    attempt.committed = attempt.settled = checkpoint.resource
+    attempt.committed = max(checkpoint.resource, attempt.committed or 0)
+    attempt.settled = max(checkpoint.resource, attempt.settled or 0)
     state.plan.add_checkpoint(checkpoint)
     if checkpoint not in state.references:
         state.unreachable[checkpoint] = None
@@ -132,6 +133,8 @@ def _learn_commit(state: StudyState, event: CheckpointCommitted) -> None:
 
 def _learn_failed_commit(state: StudyState, event: CheckpointFailed) -> None:
     attempt, resource = state.attempts[event.lease.number], event.checkpoint.resource
+    if resource <= (attempt.settled or 0):
+        return
     attempt.settled = resource
     for number in attempt.trials:
         if state.trials[number].target == resource:

@@ -173,9 +173,9 @@ class StudyState:
         return self.trials[min(ranked)[1]] if ranked else None
 
     def readers(self, attempt: Attempt, resource: int) -> list[Trial]:
-        """Return the trials that read the unit of an attempt's training that ends at ``resource``, by id."""
-        trials = self.trials
-        return [trials[number] for number in self.plan.readers_at(attempt.node_at(resource), resource)]
+        """Return the trials that need the unit of an attempt's training that ends at ``resource``, by id."""
+        trials = [self.trials[number] for number in self.plan.readers_at(attempt.node_at(resource), resource)]
+        return [trial for trial in trials if trial.checkpoint is None or trial.checkpoint.resource < resource]
 
     def leases_of(self, trial: Trial) -> list[int]:
         """Return the leases under which something on a trial's way is trained."""
