@@ -16,15 +16,18 @@ from types import ModuleType
 from typing import Any
 
 from asyncsearch._version import __version__
+from asyncsearch.driver.cleaning import Item, Limits, clean
 from asyncsearch.driver.opening import read_records
 from asyncsearch.errors import AsyncSearchError, NoTrialsError, UsageError
 from asyncsearch.events import RunRequested
 from asyncsearch.ids import parse_trial
 from asyncsearch.randomness import generator
+from asyncsearch.report import cleaning
 from asyncsearch.report.dataframe import trial_rows
 from asyncsearch.report.following import follow
 from asyncsearch.report.status import row_of
 from asyncsearch.report.table import grid
+from asyncsearch.store import open_store
 from asyncsearch.study import Study
 from asyncsearch.trial import Trial, TrialState
 
@@ -38,6 +41,7 @@ examples:
   asyncsearch resume studies/digits --num-trials 128    go on where the journal ends
   asyncsearch preview search.py --num-trials 64         what a search will cost, before it runs
   asyncsearch check search.py                           whether what is paused trains on bit by bit, and what it forgets
+  asyncsearch clean studies/digits --dry-run            what nothing can reach any more, and how large it is
 
 STORE is the folder or URL of a study: studies/digits, hdfs:///studies/digits, s3://bucket/digits.
 Looking at a study runs none of its code and can be done while it runs; `resume`, `preview` and `check` run its code.
@@ -128,6 +132,16 @@ def _parser() -> argparse.ArgumentParser:
     check.add_argument("--units", type=_whole, default=4, metavar="N", help="how far to train (default: 4)")
     check.add_argument("--cut", type=_whole, metavar="N", help="where to pause (default: half way)")
     check.add_argument("--in-process", action="store_true", help="all in one process: faster, and proves less")
+
+    cleaner = _command(
+        commands, "clean", _clean, "remove what nothing can reach any more from a store or a shared folder"
+    )
+    cleaner.add_argument("store", metavar="STORE", help="folder or URL of a study, or of what studies share (.../plan)")
+    cleaner.add_argument("--dry-run", action="store_true", help="change nothing, and say what would be removed")
+    cleaner.add_argument(
+        "--quota", metavar="SIZE", help="only as many checkpoints as it takes to be within 10GB, 500MB"
+    )
+    cleaner.add_argument("--older-than", metavar="AGE", help="only checkpoints that were of no use for 30d, 12h")
     return parser
 
 
@@ -225,6 +239,17 @@ def _last_total(study: Study) -> int | None:
 def _preview(options: argparse.Namespace) -> None:
     study = _study_of_script(options.script)
     print(study.preview(options.num_trials, parallelism=options.parallelism, seconds_per_unit=options.seconds_per_unit))
+
+
+def _clean(options: argparse.Namespace) -> None:
+    quota = None if options.quota is None else cleaning.parse_size(options.quota)
+    older_than = None if options.older_than is None else cleaning.parse_age(options.older_than)
+
+    def told(item: Item) -> None:
+        print(cleaning.line(item, options.dry_run))
+
+    done = clean(open_store(options.store), Limits(quota, older_than), dry_run=options.dry_run, told=told)
+    print(cleaning.totals(done, options.dry_run))
 
 
 def _check(options: argparse.Namespace) -> int:

@@ -60,8 +60,6 @@ class SearchPlan:
         self._tree = StageTree()
         self._requests: dict[TrialId, Request] = {}
         self._runs: dict[int, list[Span]] = {}
-        self._measured_us = 0
-        self._measured_nodes = 0
 
     def request(self, trial: TrialId, path: Path, target: int, *, is_urgent: bool = False) -> None:
         """Let a trial ask for ``target`` on its path, in place of what it asked for before.
@@ -85,7 +83,6 @@ class SearchPlan:
         self._tree.ask(request.node, target, trial, is_urgent)
         if former is not None:
             self._tree.release(former.node, former.target, trial, former.is_urgent)
-        self._tree.price()
 
     def withdraw(self, trial: TrialId) -> None:
         """Let a trial ask for nothing."""
@@ -107,9 +104,10 @@ class SearchPlan:
         for span in crossing:
             run = self._runs[span.lease]
             for earlier in reversed(run[: run.index(span)]):
+                if earlier.position == earlier.stop:
+                    break
                 self._tree.advance(earlier, earlier.stop)
             self._tree.advance(span, ref.resource)
-        self._tree.price()
 
     def remove_checkpoint(self, ref: CheckpointRef) -> None:
         """Count a checkpoint as lost; what needs it is trained again."""
@@ -159,20 +157,13 @@ class SearchPlan:
         """Let nothing run under a lease any more; what it did not commit is to be trained again."""
         for span in reversed(self._runs.pop(lease, [])):
             self._tree.shorten(span, span.position)
-        self._tree.price()
 
     def cut(self, lease: int, stop: int) -> None:
         """Let a running batch end at ``stop``, where its worker saves; the rest is handed back."""
-        run = self._runs.get(lease, [])
-        for span in reversed(run):
-            if stop >= span.stop:
-                break
-            if stop > span.begin:
+        for span in reversed(self._runs.get(lease, [])):
+            if stop < span.stop:
                 self._tree.shorten(span, stop)
-                span.boundaries = {kept for kept in span.boundaries if kept < span.stop} | {span.stop}
-            else:
-                self._tree.shorten(span, span.position)
-        run[:] = [span for span in run if span.begin < stop]
+                span.boundaries.add(span.stop)
 
     def add_save_point(self, lease: int, node: NodeKey, resource: int) -> None:
         """Know that the worker was told to save there on its way."""
@@ -185,8 +176,7 @@ class SearchPlan:
         run = self._runs.get(lease, [])
         ends: list[Point] = []
         for span in run if run and run[0].begin < resource else ():
-            passed = points_in(span.node, max(span.begin, resource - 1), span.stop)
-            ends += [point for point in passed if point.state is not State.PENDING]
+            ends += points_in(span.node, max(span.begin, resource - 1), span.stop)
         return sorted(_trials_after(ends))
 
     def wanted_stop(self, lease: int) -> int:
@@ -207,23 +197,16 @@ class SearchPlan:
         ]
 
     def set_cost(self, node: NodeKey, seconds_per_unit: float) -> None:
-        """Know how long a unit of a node takes. One that was not measured takes what its parent takes, a root the mean.
-
-        Costs decide between stages only, so one that hardly changes changes nothing, and what inherits it follows in
-        small steps.
+        """Know how long a unit of a node takes; see ``plan.costs`` for what was not measured.
 
         Raises:
             InternalError: it is not finite, or negative.
         """
         if not (math.isfinite(seconds_per_unit) and seconds_per_unit >= 0):
             raise InternalError(
-                f"a unit of node {node} takes {seconds_per_unit} s: give seconds that are not negative."
+                f"a unit of node {node} takes {seconds_per_unit} s: give seconds that are finite and not negative."
             )
-        cost = max(1, round(seconds_per_unit * 1e6))
-        former = self._tree.measured.get(node)
-        self._measured_nodes += former is None
-        self._measured_us += cost - (former or 0)
-        self._tree.measure(node, cost, max(1, self._measured_us // self._measured_nodes))
+        self._tree.measure(node, max(1, round(seconds_per_unit * 1e6)))
 
     def readers_at(self, node: NodeKey, resource: int) -> list[TrialId]:
         """Return the trials that wait for the unit of a node that ends at ``resource``, or for what follows it."""

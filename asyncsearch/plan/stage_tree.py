@@ -14,22 +14,16 @@ Rule 3: a change is handed on from a point to its host and stops at the first on
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections import deque
 from collections.abc import Iterable, Sequence
 
 from asyncsearch.errors import InternalError
 from asyncsearch.ids import CheckpointRef, NodeKey, TrialId
+from asyncsearch.plan.costs import DEFAULT_COST, Costs
 from asyncsearch.plan.points import Node, Point, Span, State
 from asyncsearch.plan.ready import Ready
 
 ORIGIN = NodeKey("")
 """The parent of all roots: its one point, at 0, stands for training from the beginning and is always durable."""
-
-DEFAULT_COST = 1_000_000
-"""Microseconds a unit while nothing was measured."""
-
-_PRICED_AT_ONCE = 16
-_TOLERANCE = 8
 
 
 class StageTree:
@@ -38,14 +32,12 @@ class StageTree:
     def __init__(self) -> None:
         self.saved: dict[NodeKey, list[int]] = {ORIGIN: [0]}
         """Resources at which there are durable checkpoints, by node, in order."""
-        self.measured: dict[NodeKey, int] = {}
-        """Microseconds a unit, by node."""
         self.ready = Ready()
         self._origin = Node(ORIGIN, 0, None, DEFAULT_COST)
         self.nodes: dict[NodeKey, Node] = {ORIGIN: self._origin}
         """Parents before their children."""
         self._insert(self._origin, 0).trials.append(TrialId(-1))  # whatever ends, training can begin anew
-        self._to_price: deque[Node] = deque()
+        self._costs = Costs(self._origin)
 
     def enter(self, path: Iterable[tuple[int, NodeKey]]) -> Node:
         """Return the last node of a path, making those that are missing; somebody must ask for one of its points."""
@@ -53,7 +45,7 @@ class StageTree:
         for start, key in path:
             known = self.nodes.get(key)
             if known is None:
-                known = self.nodes[key] = Node(key, start, node, self.measured.get(key, node.cost))
+                known = self.nodes[key] = Node(key, start, node, self._costs.of(key, node))
                 if node.children is None:
                     node.children = {}
                 node.children[key] = known
@@ -106,12 +98,12 @@ class StageTree:
                 self._rehost_above(node, ref.resource)
         return True
 
-    def lose(self, ref: CheckpointRef) -> bool:
-        """Count a checkpoint as durable no longer; return False if it was not."""
+    def lose(self, ref: CheckpointRef) -> None:
+        """Count a checkpoint as durable no longer."""
         resources = self.saved.get(ref.node, [])
         index = bisect_left(resources, ref.resource)
         if index == len(resources) or resources[index] != ref.resource:
-            return False
+            return
         del resources[index]
         if not resources:
             del self.saved[ref.node]
@@ -119,8 +111,7 @@ class StageTree:
         if point is not None:
             self._reconsider(point)
         elif ref.node not in self.nodes:
-            self._drop_measure(ref.node)
-        return True
+            self._costs.forget(ref.node)
 
     def nearest(self, path: Sequence[tuple[int, NodeKey]], resource: int) -> CheckpointRef | None:
         """Return the deepest durable checkpoint on a path at or before ``resource``."""
@@ -158,35 +149,15 @@ class StageTree:
             self._reconsider(point)
         self._drop(span.node)
 
-    def measure(self, key: NodeKey, cost: int, mean: int) -> None:
-        """Know what a unit of a node costs, and the mean of all measured ones; microseconds."""
-        if _differ(mean, self._origin.cost):
-            self._origin.cost = mean
-            self._to_price.extend((self._origin.children or {}).values())
+    def measure(self, key: NodeKey, cost: int) -> None:
+        """Know what a unit of a node takes, in microseconds."""
         node = self.nodes.get(key)
-        if node is not None or key in self.saved:
-            self.measured[key] = cost
-        if node is not None:
-            self._to_price.append(node)
-        self.price()
-
-    def price(self) -> None:
-        """Hand costs on to the next few nodes that inherit them; the rest follows with later changes."""
-        for _ in range(_PRICED_AT_ONCE):
-            if not self._to_price:
-                return
-            node = self._to_price.popleft()
-            if self.nodes.get(node.key) is not node or node.parent is None:
-                continue
-            cost = self.measured.get(node.key, node.parent.cost)
-            if not _differ(cost, node.cost):
-                continue
-            node.cost = cost
-            for point in reversed(node.points):
+        self._costs.measure(key, cost, node, is_kept=node is not None or key in self.saved)
+        for changed in self._costs.changed(self.nodes):
+            for point in reversed(changed.points):
                 if point.state is State.PENDING:
                     point.price()
                     self._update(point)
-            self._to_price.extend((node.children or {}).values())
 
     def _state(self, node: Node, resource: int) -> State:
         saved = self.saved.get(node.key, ())
@@ -307,15 +278,12 @@ class StageTree:
                 return
             del self.nodes[node.key]
             if node.key not in self.saved:
-                self._drop_measure(node.key)
+                self._costs.forget(node.key)
             assert node.parent.children is not None
             del node.parent.children[node.key]
             if not node.parent.children:
                 node.parent.children = None
             node = node.parent
-
-    def _drop_measure(self, key: NodeKey) -> None:
-        self.measured.pop(key, None)
 
 
 def points_in(node: Node, low: int, high: int) -> list[Point]:
@@ -326,8 +294,3 @@ def points_in(node: Node, low: int, high: int) -> list[Point]:
 def _at(node: Node, resource: int) -> Point | None:
     index = bisect_left(node.resources, resource)
     return node.points[index] if index < len(node.resources) and node.resources[index] == resource else None
-
-
-def _differ(cost: int, other: int) -> bool:
-    """Return whether costs differ by so much that stages are worth another place."""
-    return abs(cost - other) * _TOLERANCE > other

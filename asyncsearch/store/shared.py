@@ -11,7 +11,6 @@ Nothing here decides what is trained. It is there, or it is not; and of several 
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -27,6 +26,7 @@ from asyncsearch.store.shared_claims import Claims
 from asyncsearch.store.shared_facts import Facts, FactsFolder, NodeFacts
 from asyncsearch.store.shared_files import SharedFiles, Written
 from asyncsearch.store.shared_holds import Holds, Standing
+from asyncsearch.store.shared_survey import survey
 from asyncsearch.trial import Metrics
 
 __all__ = ["LEASE_S", "RETENTION_S", "SHARED_FILE", "NodeFacts", "SharedPlan", "open_shared"]
@@ -218,18 +218,11 @@ class SharedPlan:
 
     def stored(self) -> list[Stored]:
         """Return all committed checkpoints, in the order in which they would be evicted."""
-        sizes: dict[CheckpointRef, int] = defaultdict(int)
-        committed: dict[CheckpointRef, float] = {}
-        for name, entry in self.files.backend.walk("checkpoints").items():
-            node, _, rest = name.partition("/")
-            folder, _, inside = rest.partition("/")
-            for version in parse_versions([folder]):
-                ref = CheckpointRef(NodeKey(node), version.resource)
-                sizes[ref] += entry.size_bytes
-                if inside == MANIFEST:
-                    committed[ref] = max(committed.get(ref, 0.0), entry.modified_s or 0.0)
         uses = self._holds.last_uses()
-        found = [Stored(ref, sizes[ref], max(at, uses.get(ref, 0.0))) for ref, at in committed.items()]
+        found = [
+            Stored(ref, entry.size_bytes, max(entry.modified_s or 0.0, uses.get(ref, 0.0)))
+            for ref, entry in survey(self.files.backend).committed.items()
+        ]
         return sorted(found, key=lambda one: (one.used_s, -one.ref.resource, one.ref.node))
 
     def usage(self) -> dict[CheckpointRef, int]:
@@ -254,6 +247,14 @@ class SharedPlan:
                 gone[one.ref] = one.size_bytes
                 total -= one.size_bytes
         return gone
+
+    def abandoned(self) -> list[tuple[CheckpointRef, str]]:
+        """Return the deletions in whose middle a driver died, and the files that say so."""
+        return self._holds.abandoned()
+
+    def finish_one(self, ref: CheckpointRef, name: str) -> bool:
+        """Finish one of them; False: it was given up, since the checkpoint is needed by now."""
+        return self._holds.finish_one(ref, name)
 
     def finish(self) -> None:
         """Finish the deletions in whose middle a driver died."""

@@ -35,6 +35,7 @@ from asyncsearch.errors import StoreError
 from asyncsearch.ids import CheckpointRef, NodeKey
 from asyncsearch.store.layout import node_folder
 from asyncsearch.store.lease_lock import Record, _machine
+from asyncsearch.store.shared_files import Entry as File
 from asyncsearch.store.shared_files import SharedFiles, Unreadable, Written
 
 _CLAIM = re.compile(r"(\d{6,})(?:-[0-9a-f]{32})?\.json")
@@ -72,7 +73,7 @@ class Claim(Written, frozen=True, kw_only=True):
     pid: int
     since: str
     claimed_s: float
-    """Unix time by the claimant's clock."""
+    """Unix time by the claimant's clock at which this was written."""
     released: bool = False
 
 
@@ -142,6 +143,8 @@ class Claims:
     def release(self, nodes: Iterable[NodeKey]) -> None:
         """Give nodes back; those that we do not hold are passed over."""
         with self._guard:
+            if self._age() > 0.75 * self._lease_s:
+                self._renew()  # what was lost meanwhile is another's, and not ours to give back
             for node in nodes:
                 mine = self._mine.get(node)
                 if mine is not None:
@@ -191,6 +194,36 @@ class Claims:
         folder = _folder(node)
         matches = [(match, name) for name in self._files.store.list(folder) if (match := _CLAIM.fullmatch(name))]
         return sorted(Entry(int(match[1]), f"{folder}/{name}") for match, name in matches)
+
+    def expired(self, age_s: float) -> dict[str, str]:
+        """Return the files of claims and drivers that mean nothing any more and are older than that, and why.
+
+        What a driver still has in mind when it comes back is younger, so no number of a claim that it knows is given
+        away a second time; ``age_s`` is much longer than any lease.
+        """
+        before_s = time.time() - age_s
+        found: dict[str, str] = {}
+        for name, file in self._files.backend.walk("drivers").items():
+            driver = self._files.read(f"drivers/{name}", Driver)
+            if driver is None and _is_older(file, before_s):
+                found[f"drivers/{name}"] = "it cannot be read"
+            elif driver is not None and driver.is_void and driver.holder.refreshed < before_s:
+                found[f"drivers/{name}"] = f"study {driver.study!r} is no longer driven from there"
+        nodes: dict[str, dict[str, bool]] = {}
+        for name, file in self._files.backend.walk("claims").items():
+            claim = self._files.read(f"claims/{name}", Claim)
+            is_over = _is_older(file, before_s) if claim is None else self._is_over(claim, before_s)
+            nodes.setdefault(name.partition("/")[0], {})[f"claims/{name}"] = is_over
+        for claims in nodes.values():
+            if all(claims.values()):
+                found |= dict.fromkeys(claims, "nobody holds this claim any more")
+        return found
+
+    def _is_over(self, claim: Claim, before_s: float) -> bool:
+        if claim.claimed_s >= before_s or claim.released:
+            return claim.claimed_s < before_s
+        driver = self.driver(claim.token)
+        return driver is None or (driver.is_void and driver.holder.refreshed < before_s)
 
     def _other(self, entry: Entry, own: bool = False) -> str | None:
         """Return whose claim stands in a file, or None if that is void, or ours and ``own`` is false."""
@@ -290,6 +323,10 @@ class Claims:
             since=time.strftime("%Y-%m-%d %H:%M:%S %z"),
             claimed_s=time.time(),
         )
+
+
+def _is_older(file: File, before_s: float) -> bool:
+    return file.modified_s is not None and file.modified_s < before_s
 
 
 def _driver_file(token: str) -> str:

@@ -68,8 +68,15 @@ class Backend(Protocol):
     def create(self, name: str, data: bytes) -> bool:
         """Write a file that does not exist yet; return False if it does."""
 
+    @property
+    def commits_by_rename(self) -> bool:
+        """Whether a checkpoint's folder is there whole or not at all; else its manifest says that it is."""
+
     def walk(self, folder: str) -> dict[str, Entry]:
         """Return the files below a folder, at any depth, by their names inside it."""
+
+    def names(self, folder: str) -> list[str]:
+        """Return the sorted names directly in a folder."""
 
     def remove_tree(self, folder: str) -> None:
         """Remove a folder and all below it; no error if there is none."""
@@ -142,6 +149,7 @@ class _Disk:
     """A folder on a POSIX file system."""
 
     is_exclusive = True
+    commits_by_rename = True
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -183,6 +191,14 @@ class _Disk:
         with explained("list", root):
             return dict(_walk(root, ""))
 
+    def names(self, folder: str) -> list[str]:
+        path = self._root / folder
+        with explained("list", path):
+            try:
+                return sorted(os.listdir(path))
+            except (FileNotFoundError, NotADirectoryError):
+                return []
+
     def remove_tree(self, folder: str) -> None:
         path = self._root / folder
         if path.is_dir() and not path.is_symlink():
@@ -200,6 +216,8 @@ class _Disk:
 
 class _Far:
     """A folder that fsspec reaches."""
+
+    commits_by_rename = False
 
     def __init__(self, store: FsspecStore) -> None:
         self._remote = store._remote
@@ -225,6 +243,9 @@ class _Far:
             for name, info in inside.items()
             if not name.startswith(path)
         }
+
+    def names(self, folder: str) -> list[str]:
+        return self._remote.names(folder)
 
     def remove_tree(self, folder: str) -> None:
         if folder.startswith("checkpoints/"):

@@ -191,12 +191,18 @@ class Holds:
 
     def finish(self) -> None:
         """Finish the deletions whose drivers died in the middle."""
+        for ref, name in self.abandoned():
+            self.finish_one(ref, name)
+
+    def finish_one(self, ref: CheckpointRef, name: str) -> bool:
+        """Finish a deletion; False: it was given up, since the checkpoint is needed by now."""
         with self._deleting:
-            for ref, name in self.abandoned():
-                if not self.needed(ref):
-                    self._files.store.delete(ref)
-                    self._remove_halves(ref)
-                self._files.store.remove(name)
+            is_free = not self.needed(ref)
+            if is_free:
+                self._files.store.delete(ref)
+                self._remove_halves(ref)
+            self._files.store.remove(name)
+            return is_free
 
     def abandoned(self) -> list[tuple[CheckpointRef, str]]:
         """Return the deletions that nobody is carrying out any more, and their files."""

@@ -275,6 +275,24 @@ class TestCosts:
         plan.set_cost(NodeKey("0a"), 2.0)
         assert plan.facts().nodes[NodeKey("0a/4b")].cost == 5_000_000
 
+    def test_a_measure_is_kept_as_long_as_something_of_its_node_is(self, plan: SearchPlan) -> None:
+        ask(plan, 0, "0a", 10)
+        plan.set_cost(NodeKey("0a"), 2.0)
+        plan.set_cost(NodeKey("0b"), 4.0)
+
+        def cost_when_asked_again() -> int:
+            plan.withdraw(TrialId(0))
+            ask(plan, 0, "0a", 10)
+            return plan.facts().nodes[NodeKey("0a")].cost
+
+        plan.add_checkpoint(ref("0a", 4))
+        assert cost_when_asked_again() == 2_000_000
+        plan.withdraw(TrialId(0))
+        plan.remove_checkpoint(ref("0a", 4))
+        assert cost_when_asked_again() == 3_000_000
+        plan.set_cost(NodeKey("0a"), 2.0)
+        assert cost_when_asked_again() == 3_000_000
+
     @pytest.mark.parametrize("cost", [math.nan, math.inf, -1.0])
     def test_a_cost_that_is_none_is_refused(self, plan: SearchPlan, cost: float) -> None:
         with pytest.raises(InternalError, match="not negative"):
@@ -296,6 +314,7 @@ class TestCheckpoints:
             ref("0a/4b/8c", 10),
             ref("0a/4b/8c", 10),
         ]
+        assert plan.nearest(path("0a", "4c"), 9) == ref("0a", 3)
 
     def test_a_lost_one_is_trained_again_from_the_one_below(self, plan: SearchPlan) -> None:
         plan.add_checkpoint(ref("0a", 2))

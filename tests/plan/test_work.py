@@ -10,8 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from asyncsearch.ids import CheckpointRef, NodeKey, TrialId
+from asyncsearch.plan.keys import path as node_path
+from asyncsearch.plan.keys import root_key
 from asyncsearch.plan.plan import Batch, Path, SearchPlan
+from asyncsearch.searchers import GridSearch
 from tests.plan.tools import check, paths
+from tests.sequences.spaces import RESNET56_EPOCHS, RESNET56_TRIALS, RESNET56_UNIQUE, resnet56_space
 
 Wish = tuple[Path, int]
 WISH = st.tuples(paths(), st.integers(1, 10))
@@ -206,6 +210,26 @@ def test_work_that_is_known_beforehand_is_the_number_of_distinct_prefixes(
             cluster.train(lease)
     assert cluster.answered == set(cluster.wishes)
     assert cluster.trained == Counter(distinct)
+
+
+def test_448_trials_of_the_papers_space_are_21960_units_in_448_batches() -> None:
+    searcher = GridSearch().begin(resnet56_space(), 0)
+    plan = SearchPlan()
+    for number in range(RESNET56_TRIALS):
+        params = searcher.propose(number)
+        assert params is not None
+        plan.request(TrialId(number), node_path(root_key("study", 0), params, RESNET56_EPOCHS), RESNET56_EPOCHS)
+    assert sum(stage.stop - stage.start for stage in plan.stages()) == RESNET56_UNIQUE
+    batches = 0
+    while (batch := plan.next_batch()) is not None:
+        plan.begin(batches, batch)
+        for stage in batch.stages:
+            plan.add_checkpoint(CheckpointRef(stage.node, stage.stop))
+        assert len(batch.stages[-1].trials) == 1
+        plan.withdraw(batch.stages[-1].trials[0])
+        plan.end(batches)
+        batches += 1
+    assert batches == RESNET56_TRIALS
 
 
 @settings(max_examples=200, deadline=None)

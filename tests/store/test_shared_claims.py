@@ -258,6 +258,18 @@ def test_a_driver_that_was_away_too_long_learns_what_it_lost(url: str, later: Ca
     assert not gets(one, "one", NODES[0])
 
 
+def test_what_was_lost_is_not_given_back_in_anothers_name(url: str, later: Callable[[float], None]) -> None:
+    one, two = plan_at(url, lease_s=LEASE_S), plan_at(url, lease_s=LEASE_S)
+    assert gets(one, "one")
+    (entry,) = one.claims.entries(NODE)
+    later(LEASE_S + 1)
+    one.store.remove(entry.name)
+    assert gets(two, "two")
+    one.release([NODE])
+    assert not gets(plan_at(url), "three")
+    assert one.renew() == {NODE}
+
+
 def test_a_loss_that_a_claim_notices_is_told_by_the_next_renewal(url: str, later: Callable[[float], None]) -> None:
     one, two = plan_at(url, lease_s=LEASE_S), plan_at(url, lease_s=LEASE_S)
     assert gets(one, "one")

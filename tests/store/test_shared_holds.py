@@ -16,6 +16,7 @@ from asyncsearch.ids import CheckpointRef, NodeKey
 from asyncsearch.store import LocalStore
 from asyncsearch.store.fsspec_store import FsspecStore
 from asyncsearch.store.shared import SHARED_FILE, SharedPlan, open_shared
+from asyncsearch.store.shared_survey import survey
 from tests.store.conformance import load
 from tests.store.shared_tools import NODE, NODES, Between, commit, content, interrupted, plan_at
 from tests.store.test_shared_claims import silence
@@ -241,6 +242,25 @@ def test_what_is_not_committed_does_not_count(plan: SharedPlan) -> None:
     assert plan.usage() == {}
 
 
+def test_the_versions_of_a_checkpoint_and_what_was_never_finished_are_told_apart(url: str) -> None:
+    plan = plan_at(url)
+    commit(plan, size=1000)
+    commit(plan, size=1000)
+    if isinstance(plan.store, FsspecStore):
+        for half in (f"{NODE}/3.1-{'0' * 32}", f"{NODE}/3.9-{'0' * 32}"):
+            plan.store._remote.put(f"checkpoints/{half}/files/model", b"half")
+    found = survey(plan.files.backend)
+    assert set(found.committed) == {REF}
+    if isinstance(plan.store, FsspecStore):
+        assert set(found.unfinished) == {f"checkpoints/{NODE}/3.{number}-{'0' * 32}" for number in (1, 9)}
+        assert found.replaced == {}
+        assert found.committed[REF].size_bytes < 2000
+    else:
+        assert found.unfinished == {}
+        assert set(found.replaced) == {f"checkpoints/{NODE}/3"}
+        assert found.committed[REF].size_bytes > 2000
+
+
 def test_eviction_stops_as_soon_as_the_quota_is_kept(plan: SharedPlan) -> None:
     refs = [commit(plan, node, 3, size=1000) for node in NODES[:5]]
     usage = plan.usage()
@@ -271,8 +291,8 @@ def test_the_one_that_was_of_use_longest_ago_goes_first(plan: SharedPlan) -> Non
 def test_among_equals_the_deepest_goes_first(tmp_path: Path) -> None:
     plan = plan_at(f"{tmp_path}/plan")
     refs = [commit(plan, NODE, resource) for resource in (3, 27, 9)]
-    for manifest in (tmp_path / "plan").rglob("manifest.json"):
-        os.utime(manifest, (1e9, 1e9))
+    for path in (tmp_path / "plan" / "checkpoints").rglob("*"):
+        os.utime(path, (1e9, 1e9))
     assert [one.ref for one in plan.stored()] == [refs[1], refs[2], refs[0]]
     assert list(plan.evict(0)) == [refs[1], refs[2], refs[0]]
 

@@ -1,0 +1,72 @@
+"""What a unit of each node takes: what was measured of it, else what its parent takes, else the mean.
+
+A measure that hardly differs changes nothing, so that noise does not move stages about. What inherits a cost that did
+change follows a few nodes at a time, nearest first, so that no measure takes time in the size of the plan.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+
+from asyncsearch.ids import NodeKey
+from asyncsearch.plan.points import Node
+
+DEFAULT_COST = 1_000_000
+"""Microseconds a unit while nothing was measured."""
+
+_AT_ONCE = 8
+_TOLERANCE = 8
+
+
+class Costs:
+    """Measured microseconds a unit, and the nodes to which they are still to be handed on."""
+
+    def __init__(self, origin: Node) -> None:
+        self._origin = origin
+        """The parent of all roots, which therefore takes the mean."""
+        self._measured: dict[NodeKey, int] = {}
+        self._sum = 0
+        self._count = 0
+        self._waiting: deque[Node] = deque()
+
+    def of(self, key: NodeKey, parent: Node) -> int:
+        """Return what a unit of a node takes."""
+        return self._measured.get(key, parent.cost)
+
+    def measure(self, key: NodeKey, cost: int, node: Node | None, *, is_kept: bool) -> None:
+        """Take a measure into the mean and, if it is kept, as that of the node, which need not be in the tree."""
+        former = self._measured.get(key)
+        self._count += former is None
+        self._sum += cost - (former or 0)
+        mean = max(1, self._sum // self._count)
+        if _differ(mean, self._origin.cost):
+            self._origin.cost = mean
+            self._waiting.extend((self._origin.children or {}).values())
+        if is_kept:
+            self._measured[key] = cost
+        if node is not None:
+            self._waiting.append(node)
+
+    def forget(self, key: NodeKey) -> None:
+        """Forget what was measured of a node; the mean remembers it."""
+        self._measured.pop(key, None)
+
+    def changed(self, nodes: Mapping[NodeKey, Node]) -> Iterator[Node]:
+        """Hand costs on to the next few of the nodes; return those that take another time now."""
+        for _ in range(_AT_ONCE):
+            if not self._waiting:
+                return
+            node = self._waiting.popleft()
+            if node.parent is None or nodes.get(node.key) is not node:
+                continue
+            cost = self.of(node.key, node.parent)
+            if _differ(cost, node.cost):
+                node.cost = cost
+                self._waiting.extend((node.children or {}).values())
+                yield node
+
+
+def _differ(cost: int, other: int) -> bool:
+    """Return whether costs differ by so much that stages are worth another place."""
+    return abs(cost - other) * _TOLERANCE > other
