@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import msgspec
 
-from asyncsearch.ids import CheckpointRef, Lease, NodeKey, TrialId, WorkerId
+from asyncsearch.ids import CheckpointRef, Lease, NodeKey, PathStep, TrialId, WorkerId
 from asyncsearch.trial import Params, TrialState
 from asyncsearch.work import Work
 
@@ -30,6 +30,15 @@ class CreateTrial(Action, frozen=True, tag="create_trial"):
     """Resource up to which it should train first; None: until its function returns."""
     proposal: int = 0
     """Number of the searcher's proposal that this is."""
+    path: tuple[PathStep, ...] = ()
+    """The plan nodes on its way; empty: ``node`` alone."""
+
+
+class Inherit(Action, frozen=True, tag="inherit"):
+    """Let a trial read what was reported on its way, up to a resource, before it came to it."""
+
+    trial: TrialId
+    resource: int
 
 
 class Promote(Action, frozen=True, tag="promote"):
@@ -135,6 +144,7 @@ class EndRun(Action, frozen=True, tag="end_run"):
 
 AnyAction = (
     CreateTrial
+    | Inherit
     | Promote
     | MoveTrial
     | Assign

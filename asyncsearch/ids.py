@@ -8,7 +8,7 @@ checkpoint (see ``asyncsearch.plan.keys``).
 from __future__ import annotations
 
 import re
-from typing import NewType
+from typing import NamedTuple, NewType
 
 import msgspec
 
@@ -45,6 +45,14 @@ class CheckpointRef(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         return f"{self.node}@{self.resource}"
+
+
+class PathStep(NamedTuple):
+    """One node on the way of a configuration."""
+
+    start: int
+    """Resource at which the node begins, from 0."""
+    node: NodeKey
 
 
 def trial_name(trial: TrialId) -> str:

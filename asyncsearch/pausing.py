@@ -1,4 +1,4 @@
-"""Whether a trainable can be paused, as far as that can be known before it runs."""
+"""What scheduler and space ask of a trainable, as far as that can be known before it runs."""
 
 from __future__ import annotations
 
@@ -6,9 +6,13 @@ import ast
 import inspect
 import textwrap
 
-from asyncsearch.errors import CannotPauseError
+from asyncsearch.errors import CannotPauseError, UsageError
 from asyncsearch.schedulers.base import Scheduler
+from asyncsearch.space import Space
 from asyncsearch.trainable import Trainable, Trainer
+
+MAX_SHARED_POINTS = 100_000
+"""In a larger space without sequences two trials are hardly ever equal, and looking for it would cost more."""
 
 
 def require_pausable(trainable: Trainable, scheduler: Scheduler) -> None:
@@ -32,6 +36,49 @@ def require_pausable(trainable: Trainable, scheduler: Scheduler) -> None:
             f"{scheduler.describe()} pauses trials, and {name} does not loop over trial.epochs(save=..., load=...). "
             "Write that loop, or use a scheduler that does not pause, such as ASHA(..., variant='stopping')."
         )
+
+
+def require_sequences(trainable: Trainable, space: Space, scheduler: Scheduler, *, share: bool) -> None:
+    """Check that values may change during training, where the space says that they do.
+
+    Raises:
+        UsageError: nothing says how long trials train, or a ``Trainer`` class has no ``update``.
+        CannotPauseError: trials are to share what is equal, and the trainable cannot be resumed where they part.
+    """
+    if not space.has_sequences:
+        return
+    if scheduler.max_resource is None:
+        raise UsageError(
+            f"The space has sequences and {scheduler.describe()} does not say how long trials train: write "
+            f"{type(scheduler).__name__}(max_resource=...)."
+        )
+    name = getattr(trainable, "__name__", repr(trainable))
+    if isinstance(trainable, type) and issubclass(trainable, Trainer):
+        if not trainable.can_update():
+            raise UsageError(
+                f"The space has sequences and {name} has no update(hp): write it; it gets the values that change, "
+                "before the next train()."
+            )
+        cannot, wish = not trainable.can_pause(), "save(path) and load(path)"
+    else:
+        cannot, wish = _never_loops_over_epochs(trainable), "`for epoch in trial.epochs(save=..., load=...):`"
+    if share and cannot:
+        raise CannotPauseError(
+            f"Trials share what they train up to where their sequences part, and {name} cannot go on from there: write "
+            f"{wish}, or let each trial train for itself, Study(..., share=False)."
+        )
+
+
+def can_share(space: Space) -> bool:
+    """Return whether two trials of a space may ever have something in common: sequences, or few enough values."""
+    if space.has_sequences:
+        return True
+    points = 1
+    for domain in space.parameters.values():
+        if domain.size is None:
+            return False
+        points *= domain.size
+    return points <= MAX_SHARED_POINTS
 
 
 def _never_loops_over_epochs(function: object) -> bool:

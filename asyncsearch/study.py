@@ -40,7 +40,7 @@ from asyncsearch.ids import TrialId, WorkerId, parse_trial
 from asyncsearch.launch import choose
 from asyncsearch.launch.base import Launcher
 from asyncsearch.launch.bundle import pack
-from asyncsearch.pausing import require_pausable
+from asyncsearch.pausing import can_share, require_pausable, require_sequences
 from asyncsearch.report.display import open_display
 from asyncsearch.report.explain import explain
 from asyncsearch.report.preview import Preview, preview
@@ -54,12 +54,15 @@ from asyncsearch.searchers.random import RandomSearch
 from asyncsearch.space import Space
 from asyncsearch.store import open_store
 from asyncsearch.store.base import Store
-from asyncsearch.trainable import Trainable, as_function
+from asyncsearch.trainable import Trainable, WithFunctions, as_function
 from asyncsearch.trial import Metrics, Trial
 from asyncsearch.worker.config import WorkerConfig
 
 if TYPE_CHECKING:
     import pandas
+
+LOOK_AHEAD = 10_000
+"""How many trials may wait so that the plan sees where their sequences part before it is trained past there."""
 
 
 class Study:
@@ -87,6 +90,7 @@ class Study:
         seed: int = 0,
         resume: bool = False,
         version: str = "",
+        share: bool = True,
         max_failures: int = 0,
         trial_timeout: float | timedelta | None = None,
         lease_timeout: float | timedelta = 30.0,
@@ -111,6 +115,7 @@ class Study:
             seed: of the proposals and of every trial; 0 <= seed < 2**63.
             resume: go on where the store's study stands, if there is one.
             version: your name for this version of code and data; part of every checkpoint's key.
+            share: train once what trials have in common; False: each trial trains for itself.
             max_failures: how many failed attempts of a trial are tried again.
             trial_timeout: seconds that an attempt may take.
             lease_timeout: seconds of silence after which a worker has lost its work.
@@ -143,6 +148,8 @@ class Study:
             max_failures=max_failures,
             keep_checkpoints=keep_checkpoints,
             save_every=save_every,
+            share=bool(share) and can_share(self.space),
+            look_ahead=LOOK_AHEAD if share and self.space.has_sequences else 0,
         )
         self._settings = DriverSettings(
             lease_timeout_s=seconds_of("lease_timeout", lease_timeout),
@@ -163,6 +170,7 @@ class Study:
         self._fingerprint = source_hash(trainable)
         self.searcher.begin(self.space, seed)
         require_pausable(trainable, self.scheduler)
+        require_sequences(trainable, self.space, self.scheduler, share=self.config.share)
         self._bundle: bytes | None = None
 
     @classmethod
@@ -413,7 +421,8 @@ class Study:
     def _packed(self, watcher: Any) -> bytes:
         if self._bundle is None:
             assert self.trainable is not None
-            self._bundle, warnings = pack(self.trainable)
+            functions = self.space.custom_functions
+            self._bundle, warnings = pack(WithFunctions(self.trainable, functions) if functions else self.trainable)
             watcher.warn(warnings)
         return self._bundle
 
@@ -477,9 +486,8 @@ class Study:
 
     def _delete_unknown(self, state: StudyState) -> None:
         """Remove checkpoints that the journal does not know: of attempts that ended between a commit and its record."""
-        known = {trial.checkpoint for trial in state.trials if trial.checkpoint is not None}
         for checkpoint in self.store.checkpoints():
-            if checkpoint not in known:
+            if checkpoint not in state.references:
                 self.store.delete(checkpoint)
 
 

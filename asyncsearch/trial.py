@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import bisect
 import enum
 from typing import Any
 
 import msgspec
 
-from asyncsearch.ids import CheckpointRef, NodeKey, TrialId, trial_name
+from asyncsearch.ids import CheckpointRef, NodeKey, PathStep, TrialId, trial_name
 
 Params = dict[str, Any]
 """Name of a parameter -> its value: JSON scalars, lists, or nested dictionaries of the same."""
@@ -37,6 +38,8 @@ class TrialState(enum.Enum):
         """Whether the trial can never run again."""
         return self in _FINISHED
 
+    __hash__ = object.__hash__  # that of Enum is written in Python, and each move of a trial takes four
+
 
 _FINISHED = frozenset({TrialState.COMPLETED, TrialState.STOPPED, TrialState.FAILED})
 
@@ -47,7 +50,7 @@ class Trial(msgspec.Struct):
     id: TrialId
     params: Params
     node: NodeKey
-    """The plan node under which its checkpoints stand."""
+    """The last plan node on its way; one without sequences has no other."""
     state: TrialState = TrialState.WAITING
     target: int | None = None
     """Resource up to which it should train now; None: until its function returns."""
@@ -62,7 +65,7 @@ class Trial(msgspec.Struct):
     best_resource: int = 0
     """Resource at which ``best`` was reported."""
     checkpoint: CheckpointRef | None = None
-    """The newest durable checkpoint."""
+    """The durable checkpoint from which it would go on."""
     failures: int = 0
     """Attempts that ended by an error of the trial itself."""
     losses: int = 0
@@ -70,11 +73,28 @@ class Trial(msgspec.Struct):
     reason: str = ""
     """Why it is in its state, in words."""
     trained: int = 0
-    """Units of training done for it on all attempts, repeated ones included."""
+    """Units of training done on its account, repeated ones included. What trials share is on the account of one."""
     started_s: float | None = None
     """Driver's clock when it first got a worker, in seconds since 1970."""
     ended_s: float | None = None
     """Driver's clock when it finished, in seconds since 1970."""
+    path: tuple[PathStep, ...] = ()
+    """The nodes on its way in the order of their starts; empty: ``node`` alone, from 0."""
+
+    is_begun: bool = False
+    """Whether it had a worker, or was promoted: such trials come before new ones."""
+
+    @property
+    def steps(self) -> tuple[PathStep, ...]:
+        """The nodes on its way, at least one."""
+        return self.path or (PathStep(0, self.node),)
+
+    def node_at(self, resource: int) -> NodeKey:
+        """Return the node in which the unit of training that ends at ``resource`` lies."""
+        if not self.path:
+            return self.node
+        at = bisect.bisect_left(self.path, resource, key=lambda step: step.start)
+        return self.path[max(0, at - 1)].node
 
     @property
     def name(self) -> str:

@@ -55,7 +55,7 @@ class Search:
     """One worker that is told what to do and whose trials report random values."""
 
     def __init__(self) -> None:
-        config = EngineConfig(study="bench", metric="loss", mode="min")
+        config = EngineConfig(study="bench", metric="loss", mode="min", share=False)
         scheduler = ASHA(max_resource=81)
         self.state = StudyState(config, Drawn(), scheduler.begin(), scheduler.max_resource)
         self.random = generator(0, "bench", 0)
@@ -76,14 +76,13 @@ class Search:
         lease_number = self.state.pool.slots[WorkerId(0)].lease
         assert lease_number is not None
         attempt = self.state.attempts[lease_number]
-        trial = self.state.trials[attempt.trial]
-        assert attempt.target is not None
-        for resource in range(attempt.resource + 1, attempt.target + 1):
+        node = attempt.batch.stages[-1].node
+        for resource in range(attempt.resource + 1, attempt.stop + 1):
             self.report_us.append(self.tell(Reported(attempt.lease, resource, {"loss": float(self.random.random())})))
-        end = Outcome.RETURNED if attempt.target == 81 else Outcome.REACHED
+        end = Outcome.RETURNED if attempt.stop == 81 else Outcome.REACHED
         at_rung = self.report_us.pop()
-        at_rung += self.tell(CheckpointCommitted(attempt.lease, CheckpointRef(trial.node, attempt.target)))
-        at_rung += self.tell(TrainingEnded(attempt.lease, end, attempt.target, attempt.target))
+        at_rung += self.tell(CheckpointCommitted(attempt.lease, CheckpointRef(node, attempt.stop)))
+        at_rung += self.tell(TrainingEnded(attempt.lease, end, attempt.stop, attempt.stop))
         self.rung_us.append(at_rung)
 
     def grow(self, trials: int) -> None:

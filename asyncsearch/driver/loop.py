@@ -13,6 +13,7 @@ import asyncio
 import logging
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar, assert_never
@@ -28,6 +29,7 @@ from asyncsearch.actions import (
     DismissWorker,
     EndProposals,
     EndRun,
+    Inherit,
     LaunchWorker,
     MoveTrial,
     Promote,
@@ -52,7 +54,7 @@ from asyncsearch.events import (
     WorkerAttached,
     WorkerLost,
 )
-from asyncsearch.ids import Lease, WorkerId, trial_name, worker_name
+from asyncsearch.ids import Lease, NodeKey, WorkerId, trial_name, worker_name
 from asyncsearch.rpc.messages import Heartbeat, Hello, LogLines, Refused, WorkerMessage
 from asyncsearch.store.base import Store
 
@@ -131,6 +133,8 @@ class Driver:
         self._liveness: Liveness[Worker] = Liveness(self.settings.lease_timeout_s)
         self._deadlines: Deadlines[Lease] = Deadlines()
         self._timer: asyncio.TimerHandle | None = None
+        self._deleting: defaultdict[NodeKey, int] = defaultdict(int)
+        """How many checkpoints of a node are being deleted."""
         self._attached: set[Worker] = set()
         """Launches that have attached; the others cannot be told anything yet."""
         self._snapshot_at = journal.last + self.settings.snapshot_every
@@ -322,17 +326,22 @@ class Driver:
             case LaunchWorker():
                 self._workers.submit(self._try_launch, action.worker, action.epoch)
             case DeleteCheckpoint():
+                self._deleting[action.checkpoint.node] += 1
                 self._files.submit(self._try_delete, action)
             case EndRun():
                 self.outcome = action
                 self.ended.set()
-            case CreateTrial() | Promote() | MoveTrial() | EndProposals() | StopRun():
+            case CreateTrial() | Inherit() | Promote() | MoveTrial() | EndProposals() | StopRun():
                 pass
             case _:
                 assert_never(action)
 
     def _assign(self, action: Assign) -> None:
         lease = action.work.lease
+        if any(stage.node in self._deleting for lane in action.work.lanes for stage in lane.stages):
+            # Else what it saves could be taken for the older checkpoint of that name, and be deleted in its place.
+            self._files.submit(self.loop.call_soon_threadsafe, self._assign, action)
+            return
         if self.settings.trial_timeout_s is not None:
             self._deadlines.set(lease, self._time() + self.settings.trial_timeout_s)
         try:
@@ -367,6 +376,12 @@ class Driver:
             self._store.delete(action.checkpoint)
         except Exception as error:
             _log.warning("Checkpoint %s could not be deleted: %s. The next run sweeps it.", action.checkpoint, error)
+        self.loop.call_soon_threadsafe(self._deleted, action.checkpoint.node)
+
+    def _deleted(self, node: NodeKey) -> None:
+        self._deleting[node] -= 1
+        if not self._deleting[node]:
+            del self._deleting[node]
 
     def _arm(self) -> None:
         """Let the timer fire no later than the earliest thing is due; one that fires too early sets itself anew."""

@@ -9,6 +9,7 @@ import msgspec
 from asyncsearch.engine import snapshot as snapshots
 from asyncsearch.engine.journal import Record, SegmentReader
 from asyncsearch.engine.state import StudyState
+from asyncsearch.errors import JournalDamagedError
 from asyncsearch.store.base import Store
 
 STUDY_FILE = "study.json"
@@ -78,6 +79,12 @@ def replay(store: Store, state: StudyState) -> Replayed:
     for record in _records(store, reader):
         state.replay(record.event, record.actions, record.t)
         last_s = record.t
+    if snapshot is not None and snapshot.record >= reader.next_number:
+        raise JournalDamagedError(
+            f"The journal ends with record {reader.next_number - 1}, and a snapshot was taken after record "
+            f"{snapshot.record}: the journal's end is missing. Restore it from a backup, or remove the folder "
+            "snapshots if you accept to lose what was in it."
+        )
     return Replayed(reader.next_number - 1, last_s, tuple(reader.dropped))
 
 

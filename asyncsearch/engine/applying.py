@@ -13,6 +13,7 @@ from asyncsearch.actions import (
     DismissWorker,
     EndProposals,
     EndRun,
+    Inherit,
     LaunchWorker,
     MoveTrial,
     Promote,
@@ -21,8 +22,11 @@ from asyncsearch.actions import (
     StopTraining,
 )
 from asyncsearch.engine.attempts import Attempt
+from asyncsearch.engine.learning import pass_resource, take_report
 from asyncsearch.engine.transitions import check_transition
-from asyncsearch.ids import worker_name
+from asyncsearch.ids import CheckpointRef, worker_name
+from asyncsearch.plan.keys import UNBOUNDED
+from asyncsearch.plan.plan import Batch, PlannedStage
 from asyncsearch.trial import Trial, TrialState
 
 if TYPE_CHECKING:
@@ -35,14 +39,20 @@ def apply(state: StudyState, action: AnyAction, now: float) -> None:
         case CreateTrial():
             _apply_create(state, action)
         case Promote():
-            trial = state.trials[action.trial]
-            trial.target = action.to_resource
-            _move(state, trial, TrialState.WAITING, action.reason, now)
-            state.scheduler.promoted(action.trial, action.from_resource, action.to_resource)
+            _apply_promote(state, action, now)
+        case Inherit():
+            _apply_inherit(state, action)
         case MoveTrial():
             _apply_move(state, action, now)
         case Assign():
             _apply_assign(state, action, now)
+        case StopTraining():
+            _apply_stop(state, action)
+        case SaveAt():
+            state.attempts[action.lease.number].save_points.append(CheckpointRef(action.node, action.resource))
+            state.plan.add_save_point(action.lease.number, action.node, action.resource)
+        case CutWork():
+            _apply_cut(state, action)
         case LaunchWorker():
             state.pool.launch(action.worker, action.epoch)
         case DismissWorker():
@@ -55,40 +65,91 @@ def apply(state: StudyState, action: AnyAction, now: float) -> None:
         case StopRun():
             state.stopping, state.stopping_kind = action.reason, action.error_kind
         case DeleteCheckpoint():
-            _apply_delete(state, action)
-        case StopTraining() | SaveAt() | CutWork():
-            pass
+            state.unreachable.pop(action.checkpoint, None)
+            state.plan.remove_checkpoint(action.checkpoint)
 
 
 def _apply_create(state: StudyState, action: CreateTrial) -> None:
-    state.trials.append(Trial(action.trial, action.params, action.node, target=action.target))
+    trial = Trial(action.trial, action.params, action.node, target=action.target, path=action.path)
+    state.trials.append(trial)
     state.proposals = action.proposal + 1
     state.waiting[action.trial] = None
+    _request(state, trial)
     state.scheduler.created(action.trial)
     state.searcher.created(action.trial, action.params)
 
 
+def _apply_promote(state: StudyState, action: Promote, now: float) -> None:
+    trial = state.trials[action.trial]
+    trial.target = action.to_resource
+    _move(state, trial, TrialState.WAITING, action.reason, now)
+    trial.is_begun = True
+    _request(state, trial)
+    state.scheduler.promoted(action.trial, action.from_resource, action.to_resource)
+
+
+def _apply_inherit(state: StudyState, action: Inherit) -> None:
+    trial = state.trials[action.trial]
+    for resource, value in state.known.between(trial.steps, trial.resource, action.resource):
+        take_report(state, trial, resource, value)
+        pass_resource(state, trial, resource)
+
+
+def _request(state: StudyState, trial: Trial) -> None:
+    target = UNBOUNDED if trial.target is None else trial.target
+    state.plan.request(trial.id, trial.steps, target, is_urgent=trial.is_begun)
+    for lease in state.leases_of(trial):
+        state.touched.setdefault(lease, "its work is wanted otherwise")
+    nearest = state.plan.nearest(trial.steps, target)
+    if nearest is not None:
+        state.repoint(trial, nearest)
+
+
 def _apply_assign(state: StudyState, action: Assign, now: float) -> None:
-    lease = action.work.lease
-    lane = action.work.lanes[0]
-    trial = state.trials[lane.stages[0].trials[0]]
-    _move(state, trial, TrialState.RUNNING, worker_name(lease.worker), now)
-    state.waiting.pop(trial.id, None)
+    lease, lane = action.work.lease, action.work.lanes[0]
+    stages = tuple(
+        [
+            PlannedStage(stage.node, stage.start, UNBOUNDED if stage.stop is None else stage.stop, stage.trials)
+            for stage in lane.stages
+        ]
+    )
+    batch = Batch(lane.load, stages)
+    running = [number for stage in stages for number in state.plan.targets_at(stage.node, stage.stop)]
+    state.plan.begin(lease.number, batch)
+    state.hold(batch.load)
     state.next_lease = lease.number + 1
-    state.open_attempts[trial.id] = lease.number
-    state.attempts[lease.number] = Attempt(lease, trial.id, trial.target, resource=lane.stages[0].start, since_s=now)
+    attempt = Attempt(lease, batch, sorted(running), resource=stages[0].start, since_s=now)
+    state.attempts[lease.number] = attempt
     state.pool.occupy(lease.worker, lease.number)
+    for number in attempt.trials:
+        _move(state, state.trials[number], TrialState.RUNNING, worker_name(lease.worker), now)
+        state.open_attempts[number] = lease.number
+
+
+def _apply_stop(state: StudyState, action: StopTraining) -> None:
+    attempt = state.attempts.get(action.lease.number)
+    if attempt is not None and not attempt.trials:
+        attempt.is_closed = True
+        state.leave_plan(attempt)
+
+
+def _apply_cut(state: StudyState, action: CutWork) -> None:
+    attempt = state.attempts[action.lease.number]
+    kept = [stage for stage in attempt.batch.stages if stage.start < action.stop]
+    last = PlannedStage(kept[-1].node, kept[-1].start, min(kept[-1].stop, action.stop), kept[-1].trials)
+    attempt.batch = Batch(attempt.batch.load, (*kept[:-1], last))
+    state.plan.cut(action.lease.number, action.stop)
 
 
 def _apply_move(state: StudyState, action: MoveTrial, now: float) -> None:
     trial = state.trials[action.trial]
     attempt = state.open_attempt_of(trial.id)
+    touched = state.leases_of(trial) if action.to is not TrialState.WAITING else []
     _move(state, trial, action.to, action.reason, now)
     if attempt is not None:
         del state.open_attempts[trial.id]
-        attempt.is_closed = True
-        if attempt.end is not None or not state.pool.is_current(attempt.lease.worker, attempt.lease.epoch):
-            del state.attempts[attempt.lease.number]
+        attempt.trials.remove(trial.id)
+        state.tidy(attempt)
     score = state.score(trial.value)
     match action.to:
         case TrialState.PAUSED:
@@ -100,8 +161,14 @@ def _apply_move(state: StudyState, action: MoveTrial, now: float) -> None:
         case TrialState.FAILED:
             score = None
             state.scheduler.failed(trial.id, trial.target)
-        case TrialState.RUNNING | TrialState.WAITING:
+        case TrialState.WAITING:
+            _request(state, trial)
+        case TrialState.RUNNING:
             pass
+    if action.to is not TrialState.WAITING:
+        for lease in touched:
+            state.touched[lease] = action.reason
+        state.plan.withdraw(trial.id)
     if action.to.is_finished:
         state.searcher.ended(trial.id, trial.resource, score)
         _retire_checkpoint(state, trial, score)
@@ -111,21 +178,18 @@ def _retire_checkpoint(state: StudyState, trial: Trial, score: float | None) -> 
     if trial.checkpoint is None:
         return
     evicted = state.podium.offer(trial.id, score)
-    if evicted is not None and (checkpoint := state.trials[evicted].checkpoint) is not None:
-        state.unreachable[checkpoint] = evicted
-
-
-def _apply_delete(state: StudyState, action: DeleteCheckpoint) -> None:
-    owner = state.unreachable.pop(action.checkpoint, None)
-    if owner is not None and state.trials[owner].checkpoint == action.checkpoint:
-        state.trials[owner].checkpoint = None
+    if evicted is not None:
+        state.repoint(state.trials[evicted], None)
 
 
 def _move(state: StudyState, trial: Trial, to: TrialState, reason: str, now: float) -> None:
     check_transition(trial.id, trial.state, to, trial.reason)
+    if trial.state is TrialState.WAITING:
+        state.waiting.pop(trial.id, None)
     trial.state, trial.reason = to, reason
-    if to is TrialState.RUNNING and trial.started_s is None:
-        trial.started_s = now
+    if to is TrialState.RUNNING:
+        trial.is_begun = True
+        trial.started_s = trial.started_s or now
     if to.is_finished:
         trial.ended_s = now
     if to is TrialState.WAITING:

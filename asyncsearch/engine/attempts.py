@@ -1,4 +1,4 @@
-"""An attempt is the life of one lease; here stands what its end means for its trial. Pure."""
+"""An attempt is the life of one lease; here stands what its end means for the trials that it trains. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections.abc import Set
 import msgspec
 
 from asyncsearch.events import Outcome, TrainingEnded
-from asyncsearch.ids import Lease, TrialId
+from asyncsearch.ids import CheckpointRef, Lease, NodeKey, TrialId
+from asyncsearch.plan.plan import Batch, PlannedStage
 from asyncsearch.trial import Trial, TrialState
 
 FATAL_KINDS = {"cannot_pause": "CannotPauseError"}
@@ -18,87 +19,139 @@ class Attempt(msgspec.Struct):
     """What is known of one lease."""
 
     lease: Lease
-    trial: TrialId
-    target: int | None
+    batch: Batch
+    """What it trains; what was cut off is not in it any more."""
+    trials: list[TrialId]
+    """The RUNNING trials that it is to bring to their targets, by id."""
     resource: int = 0
     """Units of training done, as last reported under this lease."""
     since_s: float = 0.0
     """Driver's clock when the lease was given."""
-    has_value: bool = False
-    """Whether the metric was reported under this lease."""
-    score: float | None = None
-    """The last report of the metric under this lease, smaller is better; None: none, or not finite."""
+    last_s: float | None = None
+    """Driver's clock at the last report under this lease."""
+    save_points: list[CheckpointRef] = []
+    """Where it was told to save besides the ends of its stages."""
     committed: int | None = None
     """Resource of the newest checkpoint that is durable under this lease."""
+    settled: int | None = None
+    """Resource of the newest checkpoint that is durable or could not be made so."""
     end: TrainingEnded | None = None
     """How its training ended; None while it trains."""
     is_closed: bool = False
-    """Its trial was moved on; what still arrives under the lease counts no more."""
+    """It was told to stop; what it still says of itself counts no more."""
+    is_lost: bool = False
+    """Its worker is gone."""
+    is_planned: bool = True
+    """Whether its stages stand in the plan as being trained."""
+
+    @property
+    def trial(self) -> TrialId:
+        """The trial that names its log: the first one that reads from the stage in training."""
+        return self.stage_at(self.next_unit).trials[0]
+
+    @property
+    def stop(self) -> int:
+        """Resource at which its last stage ends."""
+        return self.batch.stages[-1].stop
 
     @property
     def is_training(self) -> bool:
-        """Whether a worker trains under the lease and its trial still wants that."""
-        return self.end is None and not self.is_closed
+        """Whether a worker trains under the lease and somebody still wants that."""
+        return self.end is None and not self.is_closed and not self.is_lost
 
-    def awaits(self, resource: int) -> bool:
-        """Whether the attempt is only waiting for its checkpoint at ``resource`` to become durable."""
-        return not self.is_closed and self.end is not None and self.end.checkpoint_resource == resource
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more is to come under the lease that anybody waits for."""
+        if self.is_lost:
+            return True
+        if self.end is None:
+            return False
+        awaited = self.end.checkpoint_resource
+        return self.is_closed or awaited is None or (self.settled is not None and self.settled >= awaited)
+
+    @property
+    def next_unit(self) -> int:
+        """Resource at the end of the unit that is being trained, or of the last one."""
+        return min(self.resource + 1, self.stop)
+
+    @property
+    def has_ended_well(self) -> bool:
+        """Whether its training came to its end, or to the user's own."""
+        return self.end is not None and not self.is_closed and self.end.outcome in (Outcome.REACHED, Outcome.RETURNED)
+
+    @property
+    def is_durable(self) -> bool:
+        """Whether its training has ended, and every checkpoint that it saved is durable."""
+        if self.end is None:
+            return False
+        awaited = self.end.checkpoint_resource
+        return awaited is None or (self.committed is not None and self.committed >= awaited)
+
+    def stage_at(self, resource: int) -> PlannedStage:
+        """Return the stage in which the unit that ends at ``resource`` lies, or the last one."""
+        stages = self.batch.stages
+        for stage in stages:
+            if resource <= stage.stop:
+                return stage
+        return stages[-1]
+
+    def node_at(self, resource: int) -> NodeKey:
+        """Return the node in which the unit that ends at ``resource`` lies."""
+        return self.stage_at(resource).node
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """Where a trial goes when its attempt ends. ``to`` None: wait for the checkpoint."""
+    """Where a trial goes."""
 
-    to: TrialState | None
+    to: TrialState
     reason: str = ""
     detail: str = ""
     stops_run: str = ""
     """Name of the error that ends the whole run, if this concerns every trial."""
 
 
-def verdict_on_end(
-    attempt: Attempt, trial: Trial, max_resource: int | None, metric: str, known_names: Set[str]
-) -> Verdict:
-    """Say what the end of an attempt's training means.
+def verdict_on_failure(end: TrainingEnded) -> Verdict:
+    """Say what a failed training means for a trial that needed it."""
+    first_line = end.error.strip().splitlines()[-1:] or [end.error_kind or "it failed without a word"]
+    return Verdict(TrialState.FAILED, first_line[0], end.error, FATAL_KINDS.get(end.error_kind, ""))
+
+
+def verdict_on_end(end: TrainingEnded, trial: Trial, max_resource: int | None, metric: str, names: Set[str]) -> Verdict:
+    """Say what the good end of a training means for a trial that it brought to its target, or to its own end.
 
     Args:
-        attempt: one whose training has ended and whose trial still belongs to it.
-        trial: its trial.
+        end: how the training ended; its checkpoint is durable.
+        trial: one whose path led to where the training ended.
         max_resource: resource at which a trial is complete, or None.
         metric: name of the study's metric.
-        known_names: every name under which any trial ever reported.
+        names: every name under which any trial ever reported.
     """
-    end = attempt.end
-    assert end is not None
-    match end.outcome:
-        case Outcome.FAILED:
-            first_line = end.error.strip().splitlines()[-1:] or [end.error_kind or "it failed without a word"]
-            return Verdict(TrialState.FAILED, first_line[0], end.error, FATAL_KINDS.get(end.error_kind, ""))
-        case Outcome.STOPPED:
-            return Verdict(TrialState.WAITING, "it was interrupted")
-        case Outcome.REACHED | Outcome.RETURNED:
-            pass
-    missing = _missing_metric(trial, metric, known_names)
+    missing = missing_metric(trial, metric, names)
     if missing is not None:
         return missing
-    if end.checkpoint_resource is not None and attempt.committed != end.checkpoint_resource:
-        return Verdict(None)
     if end.outcome is Outcome.REACHED and trial.target is not None and trial.target != max_resource:
-        return _verdict_on_pause(end, trial)
+        if end.checkpoint_resource is None:
+            reason = (
+                f"it stands at its target {trial.target} without a checkpoint. Give save= and load= to trial.epochs(), "
+                "or use a scheduler that does not pause, such as ASHA(..., variant='stopping')."
+            )
+            return Verdict(TrialState.FAILED, reason, stops_run="CannotPauseError")
+        return Verdict(TrialState.PAUSED, f"paused at {end.checkpoint_resource}")
     words = "trained to the end" if trial.resource == max_resource else "its function returned"
     return Verdict(TrialState.COMPLETED, f"{words}, at {trial.resource}")
 
 
-def _verdict_on_pause(end: TrainingEnded, trial: Trial) -> Verdict:
-    if end.checkpoint_resource is None:
-        reason = (
-            f"it stands at its target {trial.target} without a checkpoint. Give save= and load= to trial.epochs(), "
-            "or use a scheduler that does not pause, such as ASHA(..., variant='stopping')."
-        )
-        return Verdict(TrialState.FAILED, reason, stops_run="CannotPauseError")
-    return Verdict(TrialState.PAUSED, f"paused at {end.checkpoint_resource}")
+def verdict_on_arrival(trial: Trial, max_resource: int | None, metric: str, names: Set[str], how: str) -> Verdict:
+    """Say what it means for a trial that all up to its target is trained, with ``how`` in words."""
+    missing = missing_metric(trial, metric, names)
+    if missing is not None:
+        return missing
+    if trial.target is None or trial.target == max_resource:
+        return Verdict(TrialState.COMPLETED, f"trained to the end, at {trial.resource}{how}")
+    return Verdict(TrialState.PAUSED, f"paused at {trial.target}{how}")
 
 
-def _missing_metric(trial: Trial, metric: str, known_names: Set[str]) -> Verdict | None:
+def missing_metric(trial: Trial, metric: str, known_names: Set[str]) -> Verdict | None:
     """A trial that ends without ever having reported the metric has failed; if no trial ever did, so has the run."""
     if trial.value_resource > 0:
         return None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from asyncsearch.engine.pool import SlotState
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import InternalError
@@ -18,21 +20,28 @@ def check(state: StudyState) -> None:
         _hold(trial.id == number, f"trial {number} has id {trial.id}")
         _hold((trial.state is TrialState.WAITING) == (trial.id in state.waiting), f"{trial.name} and the waiting list")
         _hold((trial.state is TrialState.RUNNING) == (trial.id in state.open_attempts), f"{trial.name} and its attempt")
+        is_asked = trial.state in (TrialState.WAITING, TrialState.RUNNING)
+        _hold(is_asked == (state.plan.target_of(trial.id) is not None), f"{trial.name} and its request")
         paused_without = trial.state is TrialState.PAUSED and trial.checkpoint is None
-        _hold(not paused_without, f"{trial.name} is paused without a checkpoint")
+        is_known = bool(trial.path) or state.config.share
+        _hold(not paused_without or is_known, f"{trial.name} is paused without a checkpoint")
     for lease_number, attempt in state.attempts.items():
         _hold(attempt.lease.number == lease_number, f"attempt {lease_number} has another lease")
+        _hold(not attempt.is_lost, f"{attempt.lease} is of a lost worker")
         _hold(state.pool.is_current(attempt.lease.worker, attempt.lease.epoch), f"{attempt.lease} is of a lost worker")
-        is_open = state.open_attempts.get(attempt.trial) == lease_number
-        _hold(is_open != attempt.is_closed, f"{attempt.lease} is both open and closed")
         slot = state.pool.slots[attempt.lease.worker]
         _hold((attempt.end is None) == (slot.lease == lease_number), f"{attempt.lease} and its slot")
+        for trial_id in attempt.trials:
+            _hold(state.open_attempts.get(trial_id) == lease_number, f"trial {trial_id} and {attempt.lease}")
     for trial_id, lease_number in state.open_attempts.items():
-        _hold(lease_number in state.attempts, f"trial {trial_id} runs under an unknown lease")
+        _hold(trial_id in state.attempts[lease_number].trials, f"trial {trial_id} runs under another lease")
     for slot in state.pool.slots.values():
         _hold((slot.state is SlotState.BUSY) == (slot.lease is not None), f"worker {slot.worker} and its lease")
-    live = {trial.checkpoint for trial in state.trials if not trial.state.is_finished and trial.checkpoint is not None}
-    _hold(not live & set(state.unreachable), "a checkpoint that a trial needs is to be deleted")
+    holders = [trial.checkpoint for trial in state.trials] + [a.batch.load for a in state.attempts.values()]
+    counted = Counter(checkpoint for checkpoint in holders if checkpoint is not None)
+    _hold(counted == state.references, "the references to checkpoints")
+    _hold(not state.references.keys() & state.unreachable.keys(), "a checkpoint that a trial needs is to be deleted")
+    _hold(not state.touched, "a lease was left without its news")
 
 
 def _hold(is_true: bool, what: str) -> None:

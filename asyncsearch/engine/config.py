@@ -20,14 +20,19 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     """The user's name for the version of code and data; part of every key."""
     max_failures: int = 0
     """How many failed attempts of a trial are tried again."""
-    max_losses: int = 5
+    max_losses: int = 3
     """How many attempts of a trial may be lost with their worker before the trial is held to blame."""
-    max_relaunches: int = 3
+    max_relaunches: int = 5
     """How many times in a row a worker may be lost without having finished any training."""
     keep_checkpoints: int = 1
     """Checkpoints of how many of the best finished trials are kept; those of unfinished trials are always kept."""
     save_every: int | None = None
     """Interval in units of resource at which running trials are saved; None: only where they pause or end."""
+
+    share: bool = True
+    """Whether trials share what is equal; False: each trains for itself, for those who want to compare."""
+    look_ahead: int = 0
+    """How many trials may wait before workers are free for them, so that the plan sees where their ways part."""
 
     def __post_init__(self) -> None:
         if self.mode not in MODES:
@@ -36,7 +41,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
             raise UsageError(f"metric={self.metric!r} must be the name under which trials report it, e.g. 'accuracy'.")
         if not _is_count(self.seed) or self.seed >= 2**63:
             raise UsageError(f"seed={self.seed!r} must be an integer from 0 to 2**63 - 1.")
-        for name in ("max_failures", "max_losses", "max_relaunches", "keep_checkpoints"):
+        for name in ("max_failures", "max_losses", "max_relaunches", "keep_checkpoints", "look_ahead"):
             if not _is_count(getattr(self, name)):
                 raise UsageError(f"{name}={getattr(self, name)!r} must be an integer, 0 or more.")
         if self.save_every is not None and not (_is_count(self.save_every) and self.save_every > 0):

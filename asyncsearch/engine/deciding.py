@@ -12,16 +12,19 @@ from asyncsearch.actions import (
     AnyAction,
     Assign,
     CreateTrial,
+    CutWork,
     DismissWorker,
     EndProposals,
     EndRun,
+    Inherit,
     LaunchWorker,
     MoveTrial,
     Promote,
+    SaveAt,
     StopRun,
     StopTraining,
 )
-from asyncsearch.engine.attempts import Attempt, verdict_on_end
+from asyncsearch.engine.attempts import Attempt, Verdict, verdict_on_arrival, verdict_on_end, verdict_on_failure
 from asyncsearch.engine.pool import SlotState
 from asyncsearch.errors import SpaceError
 from asyncsearch.events import (
@@ -38,8 +41,9 @@ from asyncsearch.events import (
     WorkerAttached,
     WorkerLost,
 )
-from asyncsearch.ids import Lease, TrialId, WorkerId, worker_name
-from asyncsearch.plan.keys import trial_node
+from asyncsearch.ids import CheckpointRef, Lease, TrialId, WorkerId, worker_name
+from asyncsearch.plan.keys import UNBOUNDED, path
+from asyncsearch.plan.plan import Batch
 from asyncsearch.schedulers.base import Promotion
 from asyncsearch.trial import Trial, TrialState
 from asyncsearch.work import Lane, Stage, Work
@@ -56,29 +60,30 @@ def respond(state: StudyState, event: AnyEvent, emit: Emit) -> None:
         case WorkerAttached():
             pass
         case DriverStarted():
-            for attempt in list(state.attempts.values()):
-                emit(MoveTrial(attempt.trial, TrialState.WAITING, "its driver ended"))
+            for number in list(state.open_attempts):
+                _wait(state, state.trials[number], "its driver ended", emit)
         case RunRequested():
-            if _is_anything_left(state):
+            if _is_anything_left(state) or state.scheduler.closing_promotion() is not None:
                 _launch(state, event.parallelism, emit)
         case WorkerLost():
             _respond_to_loss(state, event, emit)
         case Reported():
             _judge(state, event, emit)
-        case TrainingEnded(lease=lease) | CheckpointCommitted(lease=lease):
-            attempt_or_none = state.attempts.get(lease.number)
+        case TrainingEnded():
+            attempt_or_none = state.attempts.get(event.lease.number)
             if attempt_or_none is not None:
-                _settle(state, attempt_or_none, emit)
+                _respond_to_end(state, attempt_or_none, event, emit)
+        case CheckpointCommitted():
+            _respond_to_commit(state, event, emit)
         case CheckpointFailed():
-            attempt = state.attempts[event.lease.number]
-            if attempt.awaits(event.checkpoint.resource):
-                error = f"its checkpoint at {event.checkpoint.resource} could not be stored: {event.error}"
-                _fail_or_retry(state, attempt, error, event.error, emit)
+            _respond_to_failed_commit(state, event, emit)
         case TrialTimedOut():
             attempt = state.attempts[event.lease.number]
             if attempt.is_training:
+                for trial in state.readers(attempt, attempt.next_unit):
+                    _fail_or_retry(state, trial, Verdict(TrialState.FAILED, "it ran longer than trial_timeout"), emit)
+                _hand_back(state, attempt, emit)
                 emit(StopTraining(event.lease, "it ran longer than trial_timeout"))
-                _fail_or_retry(state, attempt, "it ran longer than trial_timeout", "", emit)
         case StopRequested():
             for attempt in list(state.attempts.values()):
                 if attempt.is_training:
@@ -95,7 +100,8 @@ def _launch(state: StudyState, parallelism: int, emit: Emit) -> None:
 def _respond_to_loss(state: StudyState, event: WorkerLost, emit: Emit) -> None:
     lost = f"{worker_name(event.worker)} was lost: {event.reason}"
     for attempt in state.attempts_of(event.worker):
-        _lose(state, attempt, lost, emit)
+        for number in list(attempt.trials):
+            _lose(state, state.trials[number], lost, emit)
     if state.run is None or state.stopping:
         return
     slot = state.pool.slots[event.worker]
@@ -110,58 +116,142 @@ def _respond_to_loss(state: StudyState, event: WorkerLost, emit: Emit) -> None:
         )
 
 
-def _lose(state: StudyState, attempt: Attempt, reason: str, emit: Emit) -> None:
+def _lose(state: StudyState, trial: Trial, reason: str, emit: Emit) -> None:
     """Put a trial back whose attempt was lost; one under which too many are lost is to blame itself."""
-    trial = state.trials[attempt.trial]
     if trial.losses > state.config.max_losses:
         emit(MoveTrial(trial.id, TrialState.FAILED, f"{trial.losses} attempts were lost; the last one: {reason}"))
     else:
-        emit(MoveTrial(trial.id, TrialState.WAITING, reason))
+        _wait(state, trial, reason, emit)
+
+
+def _hand_back(state: StudyState, attempt: Attempt, emit: Emit) -> None:
+    """Let the trials wait that an attempt will not bring to their targets."""
+    for number in list(attempt.trials):
+        _wait(state, state.trials[number], state.stopping or "its work was handed back", emit)
 
 
 def _judge(state: StudyState, event: Reported, emit: Emit) -> None:
     attempt = state.attempts[event.lease.number]
-    trial = state.trials[attempt.trial]
-    if attempt.is_closed or attempt.resource != event.resource or trial.resource != event.resource:
+    if attempt.is_closed or attempt.resource != event.resource:
         return
-    reason = state.scheduler.judge(trial.id, event.resource)
+    for trial in state.readers(attempt, event.resource):
+        if trial.resource == event.resource:
+            _judge_one(state, trial, emit)
+
+
+def _judge_one(state: StudyState, trial: Trial, emit: Emit) -> bool:
+    reason = state.scheduler.judge(trial.id, trial.resource)
     if reason is not None:
-        emit(StopTraining(event.lease, reason))
         emit(MoveTrial(trial.id, TrialState.STOPPED, reason))
+    return reason is not None
 
 
-def _settle(state: StudyState, attempt: Attempt, emit: Emit) -> None:
-    """Close an attempt whose training has ended and whose checkpoint, if it has one, is durable."""
-    if attempt.end is None or attempt.is_closed:
+def _respond_to_commit(state: StudyState, event: CheckpointCommitted, emit: Emit) -> None:
+    """Settle those that were on their way to this checkpoint; at the end of a batch its own end must be known too."""
+    attempt, checkpoint = state.attempts.get(event.lease.number), event.checkpoint
+    if attempt is not None and attempt.is_training and checkpoint.resource >= attempt.stop:
         return
-    trial = state.trials[attempt.trial]
-    verdict = verdict_on_end(attempt, trial, state.max_resource, state.config.metric, state.metric_names)
-    match verdict.to:
-        case None:
-            return
-        case TrialState.FAILED:
-            if attempt.end.error_kind == "checkpoint":
-                _lose(state, attempt, verdict.reason, emit)
-            elif attempt.end.outcome is Outcome.FAILED and not verdict.stops_run:
-                _fail_or_retry(state, attempt, verdict.reason, verdict.detail, emit)
-            else:
-                emit(MoveTrial(trial.id, TrialState.FAILED, verdict.reason, verdict.detail))
-                if verdict.stops_run:
-                    _stop(state, verdict.reason, verdict.stops_run, emit)
-        case TrialState.WAITING:
-            emit(MoveTrial(trial.id, TrialState.WAITING, state.stopping or verdict.reason))
-        case _:
-            emit(MoveTrial(trial.id, verdict.to, verdict.reason))
+    if attempt is not None and attempt.has_ended_well:
+        if attempt.is_durable and attempt.end is not None:
+            _settle(state, attempt, attempt.end, emit)
+        return
+    for number in state.plan.targets_at(checkpoint.node, checkpoint.resource):
+        _arrive(state, state.trials[number], "", emit)
+    if attempt is not None and attempt.is_over:
+        _hand_back(state, attempt, emit)
 
 
-def _fail_or_retry(state: StudyState, attempt: Attempt, reason: str, detail: str, emit: Emit) -> None:
-    trial = state.trials[attempt.trial]
-    tries = state.config.max_failures + 1
-    if trial.failures < tries:
-        words = f"attempt {trial.failures} of {tries} failed: {reason}"
-        emit(MoveTrial(trial.id, TrialState.WAITING, words, detail))
+def _arrive(state: StudyState, trial: Trial, words: str, emit: Emit) -> None:
+    verdict = verdict_on_arrival(trial, state.max_resource, state.config.metric, state.metric_names, words)
+    _move_by(state, trial, verdict, emit)
+
+
+def _wait(state: StudyState, trial: Trial, reason: str, emit: Emit, detail: str = "") -> None:
+    """Let a trial wait again, unless all that it waits for is trained and durable."""
+    target = trial.target
+    emit(MoveTrial(trial.id, TrialState.WAITING, reason, detail))
+    if target is not None and trial.checkpoint == CheckpointRef(trial.node_at(target), target):
+        _arrive(state, trial, "", emit)
+
+
+def _respond_to_failed_commit(state: StudyState, event: CheckpointFailed, emit: Emit) -> None:
+    attempt, resource = state.attempts.get(event.lease.number), event.checkpoint.resource
+    if attempt is None:
+        return
+    reason = f"its checkpoint at {resource} could not be stored: {event.error}"
+    for number in list(attempt.trials):
+        if state.trials[number].target == resource:
+            _fail_or_retry(state, state.trials[number], Verdict(TrialState.FAILED, reason, event.error), emit)
+    if attempt.is_over:
+        _hand_back(state, attempt, emit)
+
+
+def _respond_to_end(state: StudyState, attempt: Attempt, end: TrainingEnded, emit: Emit) -> None:
+    if attempt.is_closed:
+        return
+    match end.outcome:
+        case Outcome.FAILED:
+            _respond_to_failure(state, attempt, end, emit)
+        case Outcome.STOPPED:
+            _hand_back_unsaved(state, attempt, end, state.stopping or "it was interrupted", emit)
+        case Outcome.REACHED | Outcome.RETURNED:
+            _settle(state, attempt, end, emit)
+
+
+def _respond_to_failure(state: StudyState, attempt: Attempt, end: TrainingEnded, emit: Emit) -> None:
+    verdict = verdict_on_failure(end)
+    if end.error_kind == "checkpoint":
+        for number in list(attempt.trials):
+            _lose(state, state.trials[number], verdict.reason, emit)
+    elif verdict.stops_run:
+        for trial in state.readers(attempt, attempt.next_unit):
+            emit(MoveTrial(trial.id, TrialState.FAILED, verdict.reason, verdict.detail))
+        _stop(state, verdict.reason, verdict.stops_run, emit)
     else:
-        emit(MoveTrial(trial.id, TrialState.FAILED, reason, detail))
+        for trial in state.readers(attempt, attempt.next_unit):
+            _fail_or_retry(state, trial, verdict, emit)
+        _hand_back_unsaved(state, attempt, end, verdict.reason, emit)
+
+
+def _hand_back_unsaved(state: StudyState, attempt: Attempt, end: TrainingEnded, reason: str, emit: Emit) -> None:
+    """Let the trials wait of an attempt that ended early, but for those whose checkpoint is still on its way."""
+    for number in list(attempt.trials):
+        trial = state.trials[number]
+        if attempt.is_over or trial.target is None or trial.target != end.checkpoint_resource:
+            _wait(state, trial, reason, emit)
+
+
+def _settle(state: StudyState, attempt: Attempt, end: TrainingEnded, emit: Emit) -> None:
+    """Move those on whose target a training ended, or whose end it was; the others of its trials wait again."""
+    if not attempt.is_durable:
+        if attempt.is_over:
+            _hand_back(state, attempt, emit)
+        return
+    is_own_end = end.outcome is Outcome.RETURNED and end.resource < attempt.stop
+    if is_own_end:
+        arrived = state.readers(attempt, end.resource)
+    else:
+        numbers = state.plan.targets_at(attempt.node_at(end.resource), end.resource)
+        arrived = [state.trials[number] for number in numbers]
+    for trial in arrived:
+        verdict = verdict_on_end(end, trial, state.max_resource, state.config.metric, state.metric_names)
+        _move_by(state, trial, verdict, emit)
+    _hand_back(state, attempt, emit)
+
+
+def _move_by(state: StudyState, trial: Trial, verdict: Verdict, emit: Emit) -> None:
+    emit(MoveTrial(trial.id, verdict.to, verdict.reason, verdict.detail))
+    if verdict.stops_run:
+        _stop(state, verdict.reason, verdict.stops_run, emit)
+
+
+def _fail_or_retry(state: StudyState, trial: Trial, verdict: Verdict, emit: Emit) -> None:
+    tries = state.config.max_failures + 1
+    if trial.failures >= tries:
+        emit(MoveTrial(trial.id, TrialState.FAILED, verdict.reason, verdict.detail))
+    elif trial.state is TrialState.RUNNING:
+        words = f"attempt {trial.failures} of {tries} failed: {verdict.reason}"
+        _wait(state, trial, words, emit, verdict.detail)
 
 
 def _stop(state: StudyState, reason: str, kind: str, emit: Emit) -> None:
@@ -171,37 +261,76 @@ def _stop(state: StudyState, reason: str, kind: str, emit: Emit) -> None:
             emit(StopTraining(attempt.lease, reason))
 
 
+def adjust(state: StudyState, emit: Emit) -> None:
+    """Tell workers what has changed about their work: nobody wants it, or its tail, or a new split lies in it."""
+    while state.touched:
+        number, reason = state.touched.popitem()
+        attempt = state.attempts.get(number)
+        if attempt is None or not attempt.is_training:
+            continue
+        wanted = state.plan.wanted_stop(number)
+        if not wanted:
+            emit(StopTraining(attempt.lease, reason))
+            continue
+        stop = max(wanted, attempt.resource)
+        if stop < attempt.stop:
+            emit(CutWork(attempt.lease, stop))
+        for node, resource in state.plan.splits(number):
+            if resource > attempt.resource:
+                emit(SaveAt(attempt.lease, node, resource))
+
+
 def fill(state: StudyState, emit: Emit) -> None:
     """Give work to idle workers while there are both."""
     while state.run is not None and not state.stopping:
         worker = state.pool.first_idle()
         if worker is None:
             return
-        trial = _next_trial(state, emit)
-        if trial is None:
+        batch = _next_batch(state, emit)
+        if batch is None:
             return
-        emit(Assign(_work_for(state, trial, worker)))
+        emit(Assign(_work_for(state, batch, worker)))
 
 
-def _next_trial(state: StudyState, emit: Emit) -> Trial | None:
-    """Return what a free worker should train: what waits, else a promotion, else a new trial; None: nothing now."""
-    if not state.waiting and not _promote_next(state, emit) and _may_create(state):
+def _next_batch(state: StudyState, emit: Emit) -> Batch | None:
+    """Return what a free worker should train: what was begun, else a promotion, else a new trial; None: nothing now."""
+    if state.config.look_ahead:
+        _look_ahead(state, emit)
+    while not state.stopping:
+        batch = state.plan.next_batch()
+        if batch is not None and _is_begun(state, batch):
+            return batch
+        if _promote_next(state, emit):
+            continue
+        if batch is not None:
+            return batch
+        if not _may_create(state):
+            return None
         _create(state, emit)
-        if state.is_exhausted:
-            _promote_next(state, emit)
-    first = next(iter(state.waiting), None)
-    return None if first is None else state.trials[first]
+    return None
+
+
+def _is_begun(state: StudyState, batch: Batch) -> bool:
+    """Whether somebody waits for it who was promoted, or had a worker before."""
+    return any(state.trials[number].is_begun for stage in batch.stages for number in stage.trials)
+
+
+def _look_ahead(state: StudyState, emit: Emit) -> None:
+    """Create trials before a worker is free for them, so that the plan knows where their ways part."""
+    while len(state.waiting) < state.config.look_ahead and _may_create(state) and not state.stopping:
+        _create(state, emit)
 
 
 def _promote_next(state: StudyState, emit: Emit) -> bool:
     promotion = state.scheduler.next_promotion()
     if promotion is not None:
-        _promote(promotion, emit)
+        _promote(state, promotion, emit)
     return promotion is not None
 
 
-def _promote(promotion: Promotion, emit: Emit) -> None:
+def _promote(state: StudyState, promotion: Promotion, emit: Emit) -> None:
     emit(Promote(promotion.trial, promotion.from_resource, promotion.to_resource, promotion.reason))
+    _answer(state, state.trials[promotion.trial], emit)
 
 
 def _may_create(state: StudyState) -> bool:
@@ -222,24 +351,50 @@ def _create(state: StudyState, emit: Emit) -> None:
         return
     trial = TrialId(len(state.trials))
     target = state.scheduler.first_target(trial)
-    emit(CreateTrial(trial, params, trial_node(state.root, params, trial), target, state.proposals))
+    steps = path(state.root, params, state.max_resource or UNBOUNDED, "" if state.config.share else str(trial))
+    emit(CreateTrial(trial, params, steps[-1].node, target, state.proposals, steps if len(steps) > 1 else ()))
+    _answer(state, state.trials[trial], emit)
 
 
-def _work_for(state: StudyState, trial: Trial, worker: WorkerId) -> Work:
+def _answer(state: StudyState, trial: Trial, emit: Emit) -> None:
+    """Let a trial read what is known already; it may arrive at its target by that."""
+    if not state.config.share:
+        return
+    target = UNBOUNDED if trial.target is None else trial.target
+    for resource, _ in list(state.known.between(trial.steps, trial.resource, target)):
+        emit(Inherit(trial.id, resource))
+        if _judge_one(state, trial, emit):
+            return
+    ended = state.known.ended(trial.steps)
+    if trial.resource and (trial.resource >= target or (ended is not None and trial.resource >= ended)):
+        words = ", as is known already"
+        verdict = verdict_on_arrival(trial, state.max_resource, state.config.metric, state.metric_names, words)
+        _move_by(state, trial, verdict if ended is None else _at_own_end(trial, verdict, words), emit)
+
+
+def _at_own_end(trial: Trial, verdict: Verdict, words: str) -> Verdict:
+    if verdict.to is TrialState.FAILED:
+        return verdict
+    return Verdict(TrialState.COMPLETED, f"its function returned, at {trial.resource}{words}")
+
+
+def _work_for(state: StudyState, batch: Batch, worker: WorkerId) -> Work:
     lease = Lease(state.next_lease, worker, state.pool.slots[worker].epoch)
-    start = trial.checkpoint.resource if trial.checkpoint is not None else 0
-    stage = Stage(
-        node=trial.node,
-        params=trial.params,
-        trials=(trial.id,),
-        seed=state.config.seed,
-        start=start,
-        stop=trial.target,
-        max_resource=state.max_resource,
-        save=trial.target is not None,
-        save_every=state.config.save_every,
+    stages = tuple(
+        Stage(
+            node=planned.node,
+            params=state.trials[planned.trials[0]].params,
+            trials=planned.trials,
+            seed=state.config.seed,
+            start=planned.start,
+            stop=None if planned.stop == UNBOUNDED else planned.stop,
+            max_resource=state.max_resource,
+            save=planned.stop != UNBOUNDED,
+            save_every=state.config.save_every,
+        )
+        for planned in batch.stages
     )
-    return Work(lease, (Lane((stage,), trial.checkpoint),))
+    return Work(lease, (Lane(stages, batch.load),))
 
 
 def _is_anything_left(state: StudyState) -> bool:
@@ -257,7 +412,7 @@ def conclude(state: StudyState, emit: Emit) -> None:
     if not state.stopping:
         promotion = state.scheduler.closing_promotion()
         if promotion is not None:
-            _promote(promotion, emit)
+            _promote(state, promotion, emit)
             fill(state, emit)
             return
     for slot in state.pool.alive():

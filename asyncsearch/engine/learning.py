@@ -26,13 +26,14 @@ if TYPE_CHECKING:
     from asyncsearch.engine.state import StudyState
 
 
-def learn(state: StudyState, event: AnyEvent) -> None:
+def learn(state: StudyState, event: AnyEvent, now: float) -> None:
     """Take in a fact that is not stale."""
     match event:
         case DriverStarted():
             state.pool.clear()
             state.run, state.stopping, state.stopping_kind = None, "", ""
-            _forget_closed(state, list(state.attempts.values()))
+            for attempt in list(state.attempts.values()):
+                _lose(state, attempt)
         case RunRequested():
             state.run, state.stopping, state.stopping_kind = event, "", ""
             state.scheduler.budget(event.num_trials)
@@ -42,69 +43,103 @@ def learn(state: StudyState, event: AnyEvent) -> None:
         case WorkerLost():
             state.pool.lose(event.worker)
             state.pool.slots[event.worker].fruitless += 1
-            _forget_closed(state, state.attempts_of(event.worker))
             for attempt in state.attempts_of(event.worker):
-                state.trials[attempt.trial].losses += 1
+                _lose(state, attempt)
+                for number in attempt.trials:
+                    state.trials[number].losses += 1
+                    if state.trials[number].losses > state.config.max_losses:
+                        state.pool.slots[event.worker].fruitless = 0  # that trial is to blame, not the worker
         case Reported():
-            _learn_report(state, event)
+            _learn_report(state, event, now)
         case TrainingEnded():
             _learn_end(state, event)
         case CheckpointCommitted():
             _learn_commit(state, event)
         case CheckpointFailed():
-            attempt = state.attempts[event.lease.number]
-            if attempt.awaits(event.checkpoint.resource):
-                state.trials[attempt.trial].failures += 1
+            _learn_failed_commit(state, event)
         case TrialTimedOut():
             attempt = state.attempts[event.lease.number]
-            if not attempt.is_closed:
-                state.trials[attempt.trial].failures += 1
+            if attempt.is_training:
+                for trial in state.readers(attempt, attempt.next_unit):
+                    trial.failures += 1
         case StopRequested():
             state.stopping = state.stopping or event.reason
 
 
-def _learn_report(state: StudyState, event: Reported) -> None:
+def take_report(state: StudyState, trial: Trial, resource: int, value: float | str | None) -> None:
+    """Let a trial read a report of the metric."""
+    trial.value, trial.value_resource = finite(value), resource
+    score, best = state.score(value), state.score(trial.best)
+    if score is not None and (best is None or score < best):
+        trial.best, trial.best_resource = finite(value), resource
+
+
+def pass_resource(state: StudyState, trial: Trial, resource: int) -> None:
+    """Let a trial stand at a resource, with the value that it read last."""
+    trial.resource = resource
+    score = state.score(trial.value) if trial.value_resource else None
+    state.scheduler.reported(trial.id, resource, score)
+    state.searcher.reported(trial.id, resource, score)
+
+
+def _lose(state: StudyState, attempt: Attempt) -> None:
+    """Nothing more comes under a lease whose worker is gone."""
+    attempt.is_lost = True
+    state.leave_plan(attempt)
+    state.tidy(attempt)
+
+
+def _learn_report(state: StudyState, event: Reported, now: float) -> None:
     attempt = state.attempts[event.lease.number]
-    trial = state.trials[attempt.trial]
     if attempt.is_closed or event.resource <= attempt.resource:
         return
-    trial.trained += event.resource - attempt.resource
+    if state.config.share:
+        _measure(state, attempt, event.resource, now)
+    readers = state.readers(attempt, event.resource)
+    if readers:
+        readers[0].trained += event.resource - attempt.resource
     attempt.resource = event.resource
     state.metric_names.update(event.metrics)
-    if state.config.metric in event.metrics:
-        _learn_value(state, attempt, trial, event)
-    if event.resource > trial.resource:
-        trial.resource = event.resource
-        score = attempt.score if attempt.has_value else None
-        state.scheduler.reported(trial.id, event.resource, score)
-        state.searcher.reported(trial.id, event.resource, score)
+    is_value = state.config.metric in event.metrics
+    value = event.metrics.get(state.config.metric)
+    if is_value and state.config.share:
+        state.known.report(attempt.node_at(event.resource), event.resource, finite(value))
+    for trial in readers:
+        if event.resource > trial.resource:
+            if is_value:
+                take_report(state, trial, event.resource, value)
+            pass_resource(state, trial, event.resource)
 
 
-def _learn_value(state: StudyState, attempt: Attempt, trial: Trial, event: Reported) -> None:
-    value = event.metrics[state.config.metric]
-    attempt.has_value, attempt.score = True, state.score(value)
-    trial.value, trial.value_resource = finite(value), event.resource
-    best = state.score(trial.best)
-    if attempt.score is not None and (best is None or attempt.score < best):
-        trial.best, trial.best_resource = finite(value), event.resource
+def _measure(state: StudyState, attempt: Attempt, resource: int, now: float) -> None:
+    """Learn what a unit costs, from the second report of a lease on: the first one contains the start."""
+    if attempt.last_s is not None:
+        state.plan.set_cost(attempt.node_at(resource), (now - attempt.last_s) / (resource - attempt.resource))
+    attempt.last_s = now
 
 
 def _learn_commit(state: StudyState, event: CheckpointCommitted) -> None:
-    attempt = state.attempts[event.lease.number]
-    trial = state.trials[attempt.trial]
-    attempt.committed = event.checkpoint.resource
-    if not attempt.is_closed:
-        if trial.checkpoint is not None and trial.checkpoint != event.checkpoint:
-            state.unreachable[trial.checkpoint] = trial.id
-        trial.checkpoint = event.checkpoint
-    elif trial.state.is_finished:
-        state.unreachable[event.checkpoint] = trial.id
+    attempt, checkpoint = state.attempts[event.lease.number], event.checkpoint
+    attempt.committed = max(checkpoint.resource, attempt.committed or 0)
+    attempt.settled = max(checkpoint.resource, attempt.settled or 0)
+    state.plan.add_checkpoint(checkpoint)
+    if checkpoint not in state.references:
+        state.unreachable[checkpoint] = None
+    for trial in state.readers(attempt, checkpoint.resource):
+        if trial.checkpoint is None or trial.checkpoint.resource <= checkpoint.resource:
+            state.repoint(trial, checkpoint)
+    _end_if_over(state, attempt)
 
 
-def _forget_closed(state: StudyState, attempts: list[Attempt]) -> None:
-    for attempt in attempts:
-        if attempt.is_closed:
-            del state.attempts[attempt.lease.number]
+def _learn_failed_commit(state: StudyState, event: CheckpointFailed) -> None:
+    attempt, resource = state.attempts[event.lease.number], event.checkpoint.resource
+    if resource <= (attempt.settled or 0):
+        return
+    attempt.settled = resource
+    for number in attempt.trials:
+        if state.trials[number].target == resource:
+            state.trials[number].failures += 1
+    _end_if_over(state, attempt)
 
 
 def _learn_end(state: StudyState, event: TrainingEnded) -> None:
@@ -112,26 +147,42 @@ def _learn_end(state: StudyState, event: TrainingEnded) -> None:
     if attempt.end is not None:
         return
     attempt.end = event
-    trial = state.trials[attempt.trial]
+    if event.resource > attempt.resource:
+        readers = state.readers(attempt, event.resource)
+        if readers:
+            readers[0].trained += event.resource - attempt.resource
+        attempt.resource = event.resource
     if event.outcome is Outcome.FAILED and not attempt.is_closed:
         if event.error_kind == "checkpoint":
-            _forget_checkpoint(state, trial)
+            _forget_checkpoint(state, attempt)
         else:
-            trial.failures += 1
-    if event.resource > attempt.resource:
-        trial.trained += event.resource - attempt.resource
-        attempt.resource = event.resource
+            for trial in state.readers(attempt, attempt.next_unit):
+                trial.failures += 1
+    if event.outcome is Outcome.RETURNED and not attempt.is_closed and event.resource < attempt.stop:
+        state.known.end(attempt.node_at(event.resource), event.resource)
     slot = state.pool.slots[event.lease.worker]
     slot.fruitless = 0
     if slot.lease == event.lease.number:
         state.pool.free(event.lease.worker)
-    if attempt.is_closed:
-        del state.attempts[event.lease.number]
+    _end_if_over(state, attempt)
 
 
-def _forget_checkpoint(state: StudyState, trial: Trial) -> None:
-    """A checkpoint that cannot be read is no reason to fail the trial: it starts again from the beginning."""
-    trial.losses += 1
-    if trial.checkpoint is not None:
-        state.unreachable[trial.checkpoint] = trial.id
-        trial.checkpoint = None
+def _end_if_over(state: StudyState, attempt: Attempt) -> None:
+    """Hand back what a lease has not trained once nothing more comes under it."""
+    if attempt.is_over:
+        state.leave_plan(attempt)
+        state.tidy(attempt)
+
+
+def _forget_checkpoint(state: StudyState, attempt: Attempt) -> None:
+    """A checkpoint that cannot be read is no reason to fail: training starts again from the nearest good one."""
+    for number in attempt.trials:
+        state.trials[number].losses += 1
+    load = attempt.batch.load
+    if load is None:
+        return
+    state.plan.remove_checkpoint(load)
+    for trial in state.trials:
+        if trial.checkpoint == load:
+            state.repoint(trial, state.plan.nearest(trial.steps, load.resource))
+    state.unreachable[load] = None

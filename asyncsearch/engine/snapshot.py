@@ -10,8 +10,10 @@ from asyncsearch.engine.attempts import Attempt
 from asyncsearch.engine.pool import Slot
 from asyncsearch.engine.state import StudyState
 from asyncsearch.events import RunRequested
-from asyncsearch.ids import CheckpointRef, TrialId
-from asyncsearch.trial import Trial
+from asyncsearch.ids import NodeKey, TrialId
+from asyncsearch.plan.keys import UNBOUNDED
+from asyncsearch.plan.known import NodeReports
+from asyncsearch.trial import Trial, TrialState
 
 FORMAT = 1
 """A snapshot of another format is passed over, and the journal replayed from its beginning."""
@@ -34,7 +36,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     is_exhausted: bool
     metric_names: list[str]
     podium: list[tuple[float, TrialId]]
-    unreachable: list[tuple[CheckpointRef, TrialId]]
+    known: dict[NodeKey, NodeReports]
     scheduler: dict[str, Any]
     searcher: dict[str, Any]
 
@@ -56,7 +58,7 @@ def encode(state: StudyState, record: int) -> bytes:
             is_exhausted=state.is_exhausted,
             metric_names=sorted(state.metric_names),
             podium=state.podium.snapshot(),
-            unreachable=list(state.unreachable.items()),
+            known=state.known.nodes,
             scheduler=state.scheduler.snapshot(),
             searcher=state.searcher.snapshot(),
         )
@@ -77,7 +79,7 @@ def restore(state: StudyState, snapshot: Snapshot) -> None:
     state.trials = snapshot.trials
     state.waiting = dict.fromkeys(snapshot.waiting)
     state.attempts = {attempt.lease.number: attempt for attempt in snapshot.attempts}
-    state.open_attempts = {a.trial: a.lease.number for a in snapshot.attempts if not a.is_closed}
+    state.open_attempts = {trial: a.lease.number for a in snapshot.attempts for trial in a.trials}
     state.pool.restore(snapshot.slots)
     state.run = snapshot.run
     state.stopping, state.stopping_kind = snapshot.stopping
@@ -86,6 +88,24 @@ def restore(state: StudyState, snapshot: Snapshot) -> None:
     state.is_exhausted = snapshot.is_exhausted
     state.metric_names = set(snapshot.metric_names)
     state.podium.restore(snapshot.podium)
-    state.unreachable = dict(snapshot.unreachable)
+    state.known.nodes = snapshot.known
+    _restore_plan(state, snapshot)
     state.scheduler.restore(snapshot.scheduler)
     state.searcher.restore(snapshot.searcher)
+
+
+def _restore_plan(state: StudyState, snapshot: Snapshot) -> None:
+    """Ask again for what is asked for; what is durable and what is trained are known from those who hold it."""
+    for holder in (*(trial.checkpoint for trial in state.trials), *(a.batch.load for a in snapshot.attempts)):
+        state.hold(holder)
+    for trial in state.trials:
+        if trial.state in (TrialState.WAITING, TrialState.RUNNING):
+            target = UNBOUNDED if trial.target is None else trial.target
+            state.plan.request(trial.id, trial.steps, target, is_urgent=trial.is_begun)
+    for attempt in snapshot.attempts:
+        if attempt.is_planned:
+            state.plan.resume(attempt.lease.number, attempt.batch)
+            for point in attempt.save_points:
+                state.plan.add_save_point(attempt.lease.number, point.node, point.resource)
+    for checkpoint in state.references:
+        state.plan.add_checkpoint(checkpoint)

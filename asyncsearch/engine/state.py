@@ -6,10 +6,11 @@ two and
         decides nothing, so it ends where the run that wrote the journal ended. ``deciding`` only asks and emits.
 Rule 3: an event that is stale or was seen before changes nothing and decides nothing: messages may come twice and late.
 
-Theory of operation. The scheduler says how far each trial should train, the searcher says with what, and the pool says
-who is free. An *attempt* is the life of one lease: it begins with ``Assign`` and is over when its training has ended
-and its wanted checkpoint is durable, or when its worker is lost. What happens at the end of an attempt is in
-``attempts.py``.
+Theory of operation. The scheduler says how far each trial should train, the searcher says with what, the plan says what
+is still to be trained for that, and the pool says who is free. An *attempt* is the life of one lease: it begins with
+``Assign`` and is over when its training has ended and its last checkpoint is durable, or when its worker is lost. What
+it trains are stages; every trial whose way leads through a stage reads from it, whether it is RUNNING under the lease,
+which is then to bring it to its target, or still WAITING.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from asyncsearch.actions import AnyAction, DeleteCheckpoint
 from asyncsearch.engine.applying import apply
 from asyncsearch.engine.attempts import Attempt
 from asyncsearch.engine.config import EngineConfig
-from asyncsearch.engine.deciding import conclude, fill, respond
+from asyncsearch.engine.deciding import adjust, conclude, fill, respond
 from asyncsearch.engine.learning import learn
 from asyncsearch.engine.pool import Pool, SlotState
 from asyncsearch.events import (
@@ -39,7 +40,10 @@ from asyncsearch.events import (
 from asyncsearch.ids import CheckpointRef, Lease, TrialId, WorkerId
 from asyncsearch.nonfinite import finite
 from asyncsearch.plan.keys import root_key
+from asyncsearch.plan.known import Known
+from asyncsearch.plan.plan import SearchPlan
 from asyncsearch.plan.retention import Podium
+from asyncsearch.plan.solo import SoloPlan
 from asyncsearch.schedulers.base import SchedulerState
 from asyncsearch.searchers.base import SearcherState
 from asyncsearch.trial import Trial, TrialState
@@ -63,6 +67,14 @@ class StudyState:
         """Open attempts by the number of their lease."""
         self.open_attempts: dict[TrialId, int] = {}
         """The lease under which each RUNNING trial runs."""
+        self.plan: SearchPlan | SoloPlan = SearchPlan() if config.share else SoloPlan()
+        """What is asked for, what is durable, and what is being trained."""
+        self.known = Known()
+        """What was reported, by node; empty where trials do not share."""
+        self.touched: dict[int, str] = {}
+        """Leases whose work may be wanted otherwise than before the present event, with the reason in words."""
+        self.references: dict[CheckpointRef, int] = {}
+        """How many trials and attempts would go on from each checkpoint."""
         self.pool = Pool()
         self.run: RunRequested | None = None
         """The run in progress; None between runs."""
@@ -76,8 +88,8 @@ class StudyState:
         self.metric_names: set[str] = set()
         """Every name under which anything was ever reported."""
         self.podium = Podium(config.keep_checkpoints)
-        self.unreachable: dict[CheckpointRef, TrialId] = {}
-        """Checkpoints that nothing can reach any more and that are still to be deleted, with the trial they were of."""
+        self.unreachable: dict[CheckpointRef, None] = {}
+        """Checkpoints that nothing can reach any more and that are still to be deleted."""
 
     def handle(self, event: AnyEvent, now: float) -> list[AnyAction]:
         """Take in a fact and return what to do about it, already applied to the state.
@@ -97,21 +109,26 @@ class StudyState:
             apply(self, action, now)
             actions.append(action)
 
-        learn(self, event)
+        learn(self, event, now)
         respond(self, event, emit)
+        if self.touched:
+            adjust(self, emit)
         fill(self, emit)
         conclude(self, emit)
-        for checkpoint in list(self.unreachable):
-            emit(DeleteCheckpoint(checkpoint))
+        if self.touched:
+            adjust(self, emit)
+        while self.unreachable:
+            emit(DeleteCheckpoint(next(iter(self.unreachable))))
         return actions
 
     def replay(self, event: AnyEvent, actions: Sequence[AnyAction], now: float) -> None:
         """Apply one journal record and decide nothing."""
         if self.is_stale(event):
             return
-        learn(self, event)
+        learn(self, event, now)
         for action in actions:
             apply(self, action, now)
+        self.touched.clear()
 
     def is_stale(self, event: AnyEvent) -> bool:
         """Whether the event concerns a lease or a launch that is over; ``handle`` would ignore it."""
@@ -155,6 +172,15 @@ class StudyState:
         ]
         return self.trials[min(ranked)[1]] if ranked else None
 
+    def readers(self, attempt: Attempt, resource: int) -> list[Trial]:
+        """Return the trials that need the unit of an attempt's training that ends at ``resource``, by id."""
+        trials = [self.trials[number] for number in self.plan.readers_at(attempt.node_at(resource), resource)]
+        return [trial for trial in trials if trial.checkpoint is None or trial.checkpoint.resource < resource]
+
+    def leases_of(self, trial: Trial) -> list[int]:
+        """Return the leases under which something on a trial's way is trained."""
+        return self.plan.leases_on(trial.steps)
+
     def open_attempt_of(self, trial: TrialId) -> Attempt | None:
         """Return the attempt under which a trial runs, or None."""
         number = self.open_attempts.get(trial)
@@ -163,3 +189,40 @@ class StudyState:
     def attempts_of(self, worker: WorkerId) -> list[Attempt]:
         """Return the open attempts of a worker, those that only wait for their checkpoint included."""
         return [attempt for attempt in self.attempts.values() if attempt.lease.worker == worker]
+
+    # Changes that facts and decisions have in common: only ``learning`` and ``applying`` call what follows.
+
+    def repoint(self, trial: Trial, checkpoint: CheckpointRef | None) -> None:
+        """Let a trial go on from another checkpoint."""
+        former, trial.checkpoint = trial.checkpoint, checkpoint
+        if former != checkpoint:
+            self.hold(checkpoint)
+            self.release(former)
+
+    def hold(self, checkpoint: CheckpointRef | None) -> None:
+        """Count a reference to a checkpoint."""
+        if checkpoint is not None:
+            self.references[checkpoint] = self.references.get(checkpoint, 0) + 1
+            self.unreachable.pop(checkpoint, None)
+
+    def release(self, checkpoint: CheckpointRef | None) -> None:
+        """Give a reference back; a checkpoint without any is unreachable."""
+        if checkpoint is None:
+            return
+        self.references[checkpoint] -= 1
+        if not self.references[checkpoint]:
+            del self.references[checkpoint]
+            self.unreachable[checkpoint] = None
+
+    def leave_plan(self, attempt: Attempt) -> None:
+        """Nothing is trained under a lease any more: what it has not trained is to be done again."""
+        if attempt.is_planned:
+            attempt.is_planned = False
+            self.plan.end(attempt.lease.number)
+
+    def tidy(self, attempt: Attempt) -> None:
+        """Forget an attempt for which nothing is left to be done."""
+        is_done = not attempt.trials and (attempt.is_over or attempt.is_lost)
+        if is_done and self.attempts.pop(attempt.lease.number, None) is not None:
+            self.leave_plan(attempt)
+            self.release(attempt.batch.load)

@@ -5,7 +5,8 @@ Rule 2: pure, as ``asyncsearch.engine.state`` says.
 
 A trial is born WAITING. A worker takes it (RUNNING). From there it is paused at its target and perhaps promoted
 (back to WAITING), or it ends: COMPLETED, STOPPED or FAILED. An attempt that was lost, failed with tries left, or was
-interrupted puts it back to WAITING, and it goes on from its newest checkpoint.
+interrupted puts it back to WAITING, and it goes on from its newest checkpoint. What it waits for may be trained with
+another trial, so it may also leave WAITING to wherever that leads it.
 """
 
 from __future__ import annotations
@@ -16,6 +17,10 @@ from asyncsearch.trial import TrialState
 
 TRANSITIONS: dict[tuple[TrialState, TrialState], str] = {
     (TrialState.WAITING, TrialState.RUNNING): "a worker took it",
+    (TrialState.WAITING, TrialState.PAUSED): "it stands at its target, trained with another trial",
+    (TrialState.WAITING, TrialState.COMPLETED): "it came to its end, trained with another trial",
+    (TrialState.WAITING, TrialState.STOPPED): "it was not worth finishing, as what it shares has shown",
+    (TrialState.WAITING, TrialState.FAILED): "what it shares with another trial failed",
     (TrialState.RUNNING, TrialState.PAUSED): "it stands at its target, saved",
     (TrialState.RUNNING, TrialState.COMPLETED): "it came to its end",
     (TrialState.RUNNING, TrialState.STOPPED): "it was not worth finishing",

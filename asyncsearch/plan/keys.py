@@ -8,24 +8,17 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
-from asyncsearch.ids import NodeKey, TrialId
+from asyncsearch.ids import NodeKey, PathStep
 from asyncsearch.sequences import course
 
 UNBOUNDED = 2**62
 """Horizon of a trial that trains until its function returns."""
 
 _TAG = '"sequence":"'
-
-
-class PathStep(NamedTuple):
-    """A node on the path of a configuration, and the resource at which it begins."""
-
-    start: int
-    node: NodeKey
 
 
 def canonical(value: Any) -> str:
@@ -70,12 +63,3 @@ def path(root: NodeKey, params: Mapping[str, Any], horizon: int, salt: str = "")
         parent = digest(parent, str(start), pieces, *salts)
         steps.append(PathStep(start, parent))
     return tuple(steps)
-
-
-def trial_node(root: NodeKey, params: dict[str, Any], trial: TrialId) -> NodeKey:
-    """Return the key of the one node of a trial that shares nothing with others.
-
-    The trial's number is part of it: two trials with equal parameters train apart, so neither may delete the
-    other's checkpoints.
-    """
-    return digest(root, "0", canonical(params), str(trial))

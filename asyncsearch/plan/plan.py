@@ -10,6 +10,7 @@ Every operation costs O(depth · log n), whatever the number of nodes, and the s
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Collection, Iterator
 from itertools import pairwise, takewhile
 from typing import NamedTuple
@@ -17,9 +18,8 @@ from typing import NamedTuple
 import msgspec
 
 from asyncsearch.errors import InternalError
-from asyncsearch.ids import CheckpointRef, NodeKey, TrialId, trial_name
+from asyncsearch.ids import CheckpointRef, NodeKey, PathStep, TrialId, trial_name
 from asyncsearch.plan.algorithm import Facts, NodeFacts, PendingStage, RequestFacts, Source, SpanFacts
-from asyncsearch.plan.keys import PathStep
 from asyncsearch.plan.points import Node, Point, Span, State
 from asyncsearch.plan.stage_tree import ORIGIN, StageTree, points_in
 
@@ -125,7 +125,6 @@ class SearchPlan:
         """
         if lease in self._runs:
             raise InternalError(f"work-{lease} trains a batch already; end it before it begins another one.")
-        spans: list[Span] = []
         for stage in batch.stages:
             point = self._tree.find(CheckpointRef(stage.node, stage.stop))
             if point is None or point.host is None or point.host.resource != stage.start:
@@ -133,7 +132,18 @@ class SearchPlan:
                     f"work-{lease} begins units {stage.start} to {stage.stop} of node {stage.node}, which are no "
                     "pending stage: begin a batch before anything else is told to the plan."
                 )
-            node = point.node
+        self.resume(lease, batch)
+
+    def resume(self, lease: int, batch: Batch) -> None:
+        """Know that a lease trains a batch that was begun before this plan was made; say so before any checkpoint.
+
+        Stages of nodes in which nobody asks for anything any more are left out.
+        """
+        spans: list[Span] = []
+        for stage in batch.stages:
+            node = self._tree.nodes.get(stage.node)
+            if node is None:
+                continue
             if spans and spans[-1].node is node:
                 spans[-1].stop = stage.stop
                 spans[-1].boundaries.add(stage.stop)
@@ -197,6 +207,28 @@ class SearchPlan:
                 f"a unit of node {node} takes {seconds_per_unit} s: give seconds that are finite and not negative."
             )
         self._tree.measure(node, max(1, round(seconds_per_unit * 1e6)))
+
+    def readers_at(self, node: NodeKey, resource: int) -> list[TrialId]:
+        """Return the trials that wait for the unit of a node that ends at ``resource``, or for what follows it."""
+        found: list[TrialId] = []
+        known = self._tree.nodes.get(node)
+        stack = [] if known is None else [(known, resource)]
+        while stack:
+            here, low = stack.pop()
+            for point in here.points[bisect_left(here.resources, low) :]:
+                found += point.trials
+            stack += [(child, 0) for child in (here.children or {}).values() if child.start >= low]
+        return sorted(found)
+
+    def targets_at(self, node: NodeKey, resource: int) -> list[TrialId]:
+        """Return the trials that ask for just this position."""
+        point = self._tree.find(CheckpointRef(node, resource))
+        return [] if point is None else list(point.trials)
+
+    def leases_on(self, path: Path) -> list[int]:
+        """Return the leases under which nodes of a path are trained, each once."""
+        nodes = (self._tree.nodes.get(key) for _, key in path)
+        return list(dict.fromkeys(span.lease for node in nodes if node is not None for span in node.spans))
 
     def next_batch(self, held: Collection[CheckpointRef] = ()) -> Batch | None:
         """Return what to train next, None: nothing now. ``begin`` makes it running.

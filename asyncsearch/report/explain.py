@@ -5,13 +5,15 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable
 
-from asyncsearch.actions import AnyAction, Assign, CreateTrial, MoveTrial, Promote, StopTraining
+from asyncsearch.actions import AnyAction, Assign, CreateTrial, Inherit, MoveTrial, Promote, StopTraining
 from asyncsearch.engine.journal import Record
-from asyncsearch.events import AnyEvent, CheckpointFailed, Reported
-from asyncsearch.ids import TrialId, trial_name, worker_name
+from asyncsearch.events import CheckpointFailed
+from asyncsearch.ids import Lease, TrialId, trial_name, worker_name
 from asyncsearch.nonfinite import finite
-from asyncsearch.report.words import cut, duration, number, params
+from asyncsearch.report.history import Readers
+from asyncsearch.report.words import cut, duration, many, number, params
 from asyncsearch.trial import TrialState
+from asyncsearch.work import Stage
 
 WIDTH = 100
 _LAST_LINES = 12
@@ -39,26 +41,28 @@ class _Story:
         self._trial, self._metric = trial, metric
         self._began_s: float | None = None
         self._lines: list[str] = []
-        self._owners: dict[int, TrialId] = {}
+        self._readers = Readers()
+        self._stages: dict[int, tuple[Stage, ...]] = {}
         self._values: dict[TrialId, tuple[int, float | None]] = {}  # the last report of each trial
         self._rungs: dict[int, dict[TrialId, float | None]] = {}  # values of those that paused or ended at a resource
         self._state: TrialState | None = None
+        self._target: int | None = None
 
     def add(self, record: Record) -> None:
         if self._began_s is None:
             self._began_s = record.t
         when = duration(record.t - self._began_s)
-        self._learn(record.event, when)
+        for report in self._readers.add(record):
+            if self._metric in report.metrics:
+                self._values[report.trial] = (report.resource, finite(report.metrics[self._metric]))
+        event = record.event
+        if isinstance(event, CheckpointFailed) and self._is_ours(event.lease):
+            self._say(when, f"its checkpoint at {event.checkpoint.resource} could not be stored: {event.error}")
         for action in record.actions:
             self._note(action, when)
 
-    def _learn(self, event: AnyEvent, when: str) -> None:
-        if isinstance(event, Reported) and self._metric in event.metrics:
-            owner = self._owners.get(event.lease.number)
-            if owner is not None:
-                self._values[owner] = (event.resource, finite(event.metrics[self._metric]))
-        elif isinstance(event, CheckpointFailed) and self._owners.get(event.lease.number) == self._trial:
-            self._say(when, f"its checkpoint at {event.checkpoint.resource} could not be stored: {event.error}")
+    def _is_ours(self, lease: Lease) -> bool:
+        return any(self._trial in stage.trials for stage in self._stages.get(lease.number, ()))
 
     def _note(self, action: AnyAction, when: str) -> None:
         match action:
@@ -68,26 +72,31 @@ class _Story:
                 self._move(action, when)
             case CreateTrial(trial=self._trial):
                 target = "" if action.target is None else f", to be trained up to {action.target:,} first"
-                self._state = TrialState.WAITING
+                self._state, self._target = TrialState.WAITING, action.target
                 self._say(when, f"created{target}: {params(action.params) or 'no parameters'}")
             case Promote(trial=self._trial):
-                self._state = TrialState.WAITING
+                self._state, self._target = TrialState.WAITING, action.to_resource
                 self._say(when, f"promoted from {action.from_resource:,} to {action.to_resource:,}: {action.reason}")
-            case StopTraining() if self._owners.get(action.lease.number) == self._trial:
+            case StopTraining() if self._is_ours(action.lease):
                 self._say(when, f"{worker_name(action.lease.worker)} was told to stop it: {action.reason}")
+            case Inherit(trial=self._trial):
+                self._say(when, f"its way up to {action.resource:,} was trained before it came")
             case _:
                 pass
 
     def _assign(self, action: Assign, when: str) -> None:
         lane = action.work.lanes[0]
-        stage = lane.stages[0]
-        owner = stage.trials[0]
-        self._owners[action.work.lease.number] = owner
-        if owner == self._trial:
+        self._stages[action.work.lease.number] = lane.stages
+        ours = [stage for stage in lane.stages if self._trial in stage.trials]
+        if not ours:
+            return
+        if ours[-1].stop is None or (self._target is not None and self._target <= ours[-1].stop):
             self._state = TrialState.RUNNING
-            start = f"from its checkpoint at {lane.load.resource:,}" if lane.load is not None else "from the beginning"
-            stop = "until its function returns" if stage.stop is None else f"to {stage.stop:,}"
-            self._say(when, f"{worker_name(action.work.lease.worker)} trains it {start} {stop}")
+        start = f"from its checkpoint at {lane.load.resource:,}" if lane.load is not None else "from the beginning"
+        stop = "until its function returns" if ours[-1].stop is None else f"to {ours[-1].stop:,}"
+        others = len(set(ours[0].trials) - {self._trial})
+        shared = f", for {many(others, 'other trial')} too" if others else ""
+        self._say(when, f"{worker_name(action.work.lease.worker)} trains it {start} {stop}{shared}")
 
     def _move(self, action: MoveTrial, when: str) -> None:
         resource, value = self._values.get(action.trial, (0, None))

@@ -1,4 +1,4 @@
-"""What trials reported, read from the journal."""
+"""What trials reported, read from the journal. What runs is a stage; each trial whose way leads through it reads it."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from asyncsearch.actions import Assign
+from asyncsearch.actions import AnyAction, Assign, CreateTrial, Inherit, MoveTrial, Promote
 from asyncsearch.engine.journal import Record
 from asyncsearch.events import Reported
-from asyncsearch.ids import TrialId
+from asyncsearch.ids import NodeKey, PathStep, TrialId
 from asyncsearch.trial import Metrics
+from asyncsearch.work import Stage
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -23,24 +24,90 @@ class Report(msgspec.Struct, frozen=True):
     """Driver's clock, seconds since 1970."""
 
 
-def reports(records: Iterable[Record]) -> Iterator[Report]:
-    """Yield every report that counted, in the order of the journal.
+class Readers:
+    """Follows a journal, and knows for each report which trials read it."""
 
-    After a lost attempt a trial trains some units again; what it then reports again is left out here.
-    """
-    owners: dict[int, TrialId] = {}
-    reached: dict[TrialId, int] = {}
-    for record in records:
-        for action in record.actions:
-            if isinstance(action, Assign):
-                owners[action.work.lease.number] = action.work.lanes[0].stages[0].trials[0]
+    def __init__(self) -> None:
+        self._stages: dict[int, tuple[Stage, ...]] = {}
+        self._readers: dict[NodeKey, dict[TrialId, None]] = {}
+        self._paths: dict[TrialId, tuple[PathStep, ...]] = {}
+        self._targets: dict[TrialId, int | None] = {}
+        self._reached: dict[TrialId, int] = {}
+        self._kept: dict[NodeKey, list[tuple[int, Metrics]]] = {}
+
+    def add(self, record: Record) -> list[Report]:
+        """Take a record in, and return what was read by it, in order.
+
+        After a lost attempt a trial trains some units again; what is then reported again is left out.
+        """
+        found = []
         event = record.event
-        if not isinstance(event, Reported):
-            continue
-        trial = owners.get(event.lease.number)
-        if trial is not None and event.resource > reached.get(trial, 0):
-            reached[trial] = event.resource
-            yield Report(trial, event.resource, event.metrics, record.t)
+        if isinstance(event, Reported):
+            node = self._node(event.lease.number, event.resource)
+            if node is not None:
+                self._keep(node, event.resource, event.metrics)
+                for trial in sorted(self._readers.get(node, ())):
+                    found += self._read(trial, event.resource, event.metrics, record.t)
+        for action in record.actions:
+            found += self._follow(action, record.t)
+        return found
+
+    def _follow(self, action: AnyAction, t: float) -> list[Report]:
+        match action:
+            case CreateTrial():
+                self._paths[action.trial] = action.path or (PathStep(0, action.node),)
+                self._targets[action.trial] = action.target
+                self._join(action.trial)
+            case Promote():
+                self._targets[action.trial] = action.to_resource
+                self._join(action.trial)
+            case MoveTrial() if action.to.is_finished:
+                for step in self._paths.get(action.trial, ()):
+                    self._readers.get(step.node, {}).pop(action.trial, None)
+            case Assign():
+                self._stages[action.work.lease.number] = action.work.lanes[0].stages
+            case Inherit():
+                return self._inherit(action, t)
+            case _:
+                pass
+        return []
+
+    def _join(self, trial: TrialId) -> None:
+        for step in self._paths[trial]:
+            self._readers.setdefault(step.node, {})[trial] = None
+
+    def _inherit(self, action: Inherit, t: float) -> list[Report]:
+        found = []
+        for step in self._paths[action.trial]:
+            for resource, metrics in self._kept.get(step.node, ()):
+                if resource <= action.resource:
+                    found += self._read(action.trial, resource, metrics, t)
+        return found
+
+    def _read(self, trial: TrialId, resource: int, metrics: Metrics, t: float) -> list[Report]:
+        target = self._targets[trial]
+        if resource <= self._reached.get(trial, 0) or (target is not None and resource > target):
+            return []
+        self._reached[trial] = resource
+        return [Report(trial, resource, metrics, t)]
+
+    def _keep(self, node: NodeKey, resource: int, metrics: Metrics) -> None:
+        kept = self._kept.setdefault(node, [])
+        if not kept or kept[-1][0] < resource:
+            kept.append((resource, metrics))
+
+    def _node(self, lease: int, resource: int) -> NodeKey | None:
+        stages = self._stages.get(lease)
+        if stages is None:
+            return None
+        return next((s.node for s in stages if s.stop is None or resource <= s.stop), stages[-1].node)
+
+
+def reports(records: Iterable[Record]) -> Iterator[Report]:
+    """Yield every report that counted, once for each trial that read it, in the order of the journal."""
+    readers = Readers()
+    for record in records:
+        yield from readers.add(record)
 
 
 def history(records: Iterable[Record], trial: TrialId) -> list[tuple[int, Metrics]]:

@@ -16,13 +16,16 @@ from asyncsearch.actions import (
     AnyAction,
     Assign,
     CreateTrial,
+    CutWork,
     DeleteCheckpoint,
     DismissWorker,
     EndProposals,
     EndRun,
+    Inherit,
     LaunchWorker,
     MoveTrial,
     Promote,
+    SaveAt,
     StopRun,
     StopTraining,
 )
@@ -38,7 +41,7 @@ from asyncsearch.events import (
     WorkerAttached,
     WorkerLost,
 )
-from asyncsearch.ids import CheckpointRef, TrialId, WorkerId
+from asyncsearch.ids import CheckpointRef, Lease, NodeKey, TrialId, WorkerId
 from asyncsearch.nonfinite import spell
 from asyncsearch.simulate.clock import VirtualClock
 from asyncsearch.simulate.workloads import Workload
@@ -73,6 +76,10 @@ class _Worker(msgspec.Struct):
     epoch: int
     work: Work | None = None
     resource: int = 0
+    stop: int | None = None
+    """Where it was told to end."""
+    saves: dict[int, NodeKey] = {}
+    """Where it was told to save besides the ends of stages."""
 
 
 Step = tuple[float, AnyEvent, Sequence[AnyAction]]
@@ -145,11 +152,15 @@ class Simulation:
                 self.clock.after(self._delays.message_s, lambda: self._begin(action.work))
             case StopTraining():
                 self.clock.after(self._delays.message_s, lambda: self._stop(action))
+            case SaveAt():
+                self.clock.after(self._delays.message_s, lambda: self._save_at(action))
+            case CutWork():
+                self.clock.after(self._delays.message_s, lambda: self._cut(action))
             case DismissWorker():
                 self._workers.pop(action.worker, None)
             case EndRun():
                 self.end = action
-            case CreateTrial() | Promote() | MoveTrial() | DeleteCheckpoint() | EndProposals() | StopRun():
+            case CreateTrial() | Inherit() | Promote() | MoveTrial() | DeleteCheckpoint() | EndProposals() | StopRun():
                 pass
             case _:
                 assert_never(action)
@@ -175,14 +186,21 @@ class Simulation:
         worker = self._holder(work)
         if worker is not None:
             worker.work, worker.resource = work, work.lanes[0].stages[0].start
+            worker.stop, worker.saves = None, {}
             self._train_on(work)
 
     def _holder(self, work: Work) -> _Worker | None:
         worker = self._workers.get(work.lease.worker)
         return worker if worker is not None and worker.epoch == work.lease.epoch else None
 
+    def _holder_of(self, lease: Lease) -> _Worker | None:
+        worker = self._workers.get(lease.worker)
+        return worker if worker is not None and worker.work is not None and worker.work.lease == lease else None
+
     def _train_on(self, work: Work) -> None:
-        stage = work.lanes[0].stages[0]
+        worker = self._holder(work)
+        assert worker is not None
+        stage = _stage_after(work, worker.resource)
         seconds = self._workload.seconds(stage.trials[0], stage.params)
         self.clock.after(seconds, lambda: self._finish_unit(work, stage, seconds))
 
@@ -199,28 +217,58 @@ class Simulation:
             return
         value = self._workload.value(trial, stage.params, worker.resource)
         self._send(Reported(work.lease, worker.resource, {self.state.config.metric: spell(value)}))
-        if worker.resource == (stage.stop or 1):
-            at_end = stage.stop is None or stage.stop == stage.max_resource
-            self._end(worker, work, Outcome.RETURNED if at_end else Outcome.REACHED, saves=stage.save)
-        else:
-            self._train_on(work)
+        if worker.work is work:
+            self._pass_boundary(worker, work, stage)
+
+    def _pass_boundary(self, worker: _Worker, work: Work, stage: Stage) -> None:
+        stop = stage.stop or 1
+        is_last = stage is work.lanes[0].stages[-1]
+        if worker.resource >= (worker.stop or stop) and (is_last or worker.stop is not None):
+            at_end = stage.stop is None or worker.resource == stage.max_resource
+            saves = stage.node if stage.save else None
+            self._end(worker, work, Outcome.RETURNED if at_end else Outcome.REACHED, saves=saves)
+            return
+        node = stage.node if worker.resource == stop and stage.save else worker.saves.get(worker.resource)
+        if node is not None:
+            self._commit(worker, work, CheckpointRef(node, worker.resource))
+        self._train_on(work)
 
     def _stop(self, action: StopTraining) -> None:
-        worker = self._workers.get(action.lease.worker)
-        if worker is not None and worker.work is not None and worker.work.lease == action.lease:
+        worker = self._holder_of(action.lease)
+        if worker is not None and worker.work is not None:
             self._end(worker, worker.work, Outcome.STOPPED)
 
-    def _end(self, worker: _Worker, work: Work, outcome: Outcome, *, saves: bool = False, error: str = "") -> None:
+    def _save_at(self, action: SaveAt) -> None:
+        worker = self._holder_of(action.lease)
+        if worker is not None and action.resource > worker.resource:
+            worker.saves[action.resource] = action.node
+
+    def _cut(self, action: CutWork) -> None:
+        worker = self._holder_of(action.lease)
+        if worker is not None:
+            worker.stop = action.stop
+
+    def _end(
+        self, worker: _Worker, work: Work, outcome: Outcome, *, saves: NodeKey | None = None, error: str = ""
+    ) -> None:
         worker.work = None
-        saved = worker.resource if saves else None
+        saved = worker.resource if saves is not None else None
         self._send(TrainingEnded(work.lease, outcome, worker.resource, saved, error))
-        if saved is not None:
-            commit = CheckpointCommitted(work.lease, CheckpointRef(work.lanes[0].stages[0].node, saved))
-            epoch = worker.epoch
+        if saves is not None:
+            self._commit(worker, work, CheckpointRef(saves, worker.resource))
 
-            def committed() -> None:
-                holder = self._workers.get(work.lease.worker)
-                if holder is not None and holder.epoch == epoch:
-                    self._send(commit)
+    def _commit(self, worker: _Worker, work: Work, checkpoint: CheckpointRef) -> None:
+        commit, epoch = CheckpointCommitted(work.lease, checkpoint), worker.epoch
 
-            self.clock.after(self._delays.commit_s, committed)
+        def committed() -> None:
+            holder = self._workers.get(work.lease.worker)
+            if holder is not None and holder.epoch == epoch:
+                self._send(commit)
+
+        self.clock.after(self._delays.commit_s, committed)
+
+
+def _stage_after(work: Work, resource: int) -> Stage:
+    """Return the stage in which the unit after ``resource`` lies, or the last one."""
+    stages = work.lanes[0].stages
+    return next((stage for stage in stages if stage.stop is None or resource < stage.stop), stages[-1])

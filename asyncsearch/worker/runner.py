@@ -35,6 +35,7 @@ class Runner:
         self._stdio = Stdio(load.marker)
         self._interrupts = Interrupts()
         self._folder = os.getcwd()
+        self._pid = os.getpid()
         self._collect_s = 0.005
         self._trainable = self._load(load.bundle)
 
@@ -55,6 +56,8 @@ class Runner:
         self._stdio.restore()
         self._return_home()
         ended = self._run(message)
+        if os.getpid() != self._pid:
+            os._exit(0)  # a child that the user's code forked came back here, and the channel is its parent's
         self._stdio.end()
         self._channel.send(ended)
         self._collect(time.monotonic() - began)

@@ -271,7 +271,7 @@ def test_the_stopping_variant_stops_a_running_trial_and_waits_for_its_worker() -
     good, bad = player.state.attempts[first].lease, player.state.attempts[second].lease
     player.report(good, 1, 0.1)
     actions = player.report(bad, 1, 0.9)
-    assert [type(action) for action in actions] == [StopTraining, MoveTrial]
+    assert [type(action) for action in actions] == [MoveTrial, StopTraining]
     assert player.state.trials[1].state is TrialState.STOPPED
     assert "rank 2 of 2" in player.state.trials[1].reason
     assert player.report(bad, 2, 0.0) == []

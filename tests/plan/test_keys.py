@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from asyncsearch.errors import SpaceError
-from asyncsearch.ids import NodeKey, TrialId
-from asyncsearch.plan.keys import UNBOUNDED, PathStep, canonical, digest, path, root_key, trial_node
+from asyncsearch.ids import NodeKey, PathStep
+from asyncsearch.plan.keys import UNBOUNDED, canonical, digest, path, root_key
 from asyncsearch.searchers import GridSearch
 from asyncsearch.sequences import multistep, warmup
 from tests.sequences.spaces import RESNET56_EPOCHS, RESNET56_TRIALS, RESNET56_UNIQUE, resnet56_space
@@ -47,7 +47,7 @@ class TestPath:
         assert [[step.start for step in steps] for steps in paths] == [[0, 5, 9]] * 3
 
     def test_a_trial_that_shares_nothing_has_the_node_that_it_always_had(self) -> None:
-        assert path(ROOT, {"lr": 0.1}, 9, "7")[0].node == trial_node(ROOT, {"lr": 0.1}, TrialId(7))
+        assert path(ROOT, {"lr": 0.1}, 9, "7")[0].node == digest(ROOT, "0", canonical({"lr": 0.1}), "7")
 
     def test_roots_keep_studies_apart(self) -> None:
         params = {"lr": multistep(0.1, [9]).to_json()}

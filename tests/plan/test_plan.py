@@ -7,8 +7,8 @@ import math
 import pytest
 
 from asyncsearch.errors import InternalError
-from asyncsearch.ids import NodeKey, TrialId
-from asyncsearch.plan.keys import UNBOUNDED, PathStep
+from asyncsearch.ids import NodeKey, PathStep, TrialId
+from asyncsearch.plan.keys import UNBOUNDED
 from asyncsearch.plan.plan import SearchPlan
 from tests.plan.tools import ask, begin, check, path, ref, tree, words
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from asyncsearch.ids import NodeKey, TrialId
-from asyncsearch.plan.keys import UNBOUNDED, PathStep
+from asyncsearch.ids import NodeKey, PathStep, TrialId
+from asyncsearch.plan.keys import UNBOUNDED
 from asyncsearch.plan.plan import SearchPlan
 from asyncsearch.plan.points import Point
 from tests.plan.tools import begin, check, ref

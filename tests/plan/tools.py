@@ -6,9 +6,8 @@ from collections.abc import Collection
 
 from hypothesis import strategies as st
 
-from asyncsearch.ids import CheckpointRef, NodeKey, TrialId
+from asyncsearch.ids import CheckpointRef, NodeKey, PathStep, TrialId
 from asyncsearch.plan.algorithm import PendingStage, Position, choose, generate
-from asyncsearch.plan.keys import PathStep
 from asyncsearch.plan.plan import Batch, Path, SearchPlan
 
 

@@ -1,0 +1,130 @@
+"""The search plan of a study whose trials share nothing: ``plan.plan.SearchPlan`` without its tree. Pure.
+
+Each trial has one node of its own, so what is left to train is one stage for each trial that asks; everything costs
+O(log n) with a small constant. Where ways may meet, ``SearchPlan`` is taken.
+"""
+
+from __future__ import annotations
+
+import heapq
+from bisect import bisect_right, insort
+from collections.abc import Collection
+
+from asyncsearch.ids import CheckpointRef, NodeKey, PathStep, TrialId
+from asyncsearch.plan.plan import Batch, PlannedStage
+
+
+class SoloPlan:
+    """Requests, durable checkpoints and running batches, one node a trial."""
+
+    def __init__(self) -> None:
+        self._targets: dict[TrialId, int] = {}
+        self._nodes: dict[NodeKey, TrialId] = {}
+        """Who asks for a node."""
+        self._saved: dict[NodeKey, list[int]] = {}
+        self._runs: dict[int, NodeKey] = {}
+        self._leases: dict[NodeKey, int] = {}
+        self._queue: list[tuple[bool, TrialId, NodeKey]] = []
+        """Urgent trials first, then by id; entries that are outdated stay until they come up."""
+
+    def request(self, trial: TrialId, path: tuple[PathStep, ...], target: int, *, is_urgent: bool = False) -> None:
+        """Let a trial ask for ``target``, in place of what it asked for before."""
+        node = path[0].node
+        self._targets[trial] = target
+        self._nodes[node] = trial
+        heapq.heappush(self._queue, (not is_urgent, trial, node))
+
+    def withdraw(self, trial: TrialId) -> None:
+        """Let a trial ask for nothing."""
+        self._targets.pop(trial, None)
+
+    def target_of(self, trial: TrialId) -> int | None:
+        """Return what a trial asks for."""
+        return self._targets.get(trial)
+
+    def add_checkpoint(self, ref: CheckpointRef) -> None:
+        """Count a checkpoint as durable."""
+        saved = self._saved.setdefault(ref.node, [])
+        if ref.resource not in saved:
+            insort(saved, ref.resource)
+
+    def remove_checkpoint(self, ref: CheckpointRef) -> None:
+        """Count a checkpoint as lost."""
+        saved = self._saved.get(ref.node, [])
+        if ref.resource in saved:
+            saved.remove(ref.resource)
+        if not saved:
+            self._saved.pop(ref.node, None)
+
+    def nearest(self, path: tuple[PathStep, ...], resource: int) -> CheckpointRef | None:
+        """Return the last durable checkpoint at or before ``resource``."""
+        node = path[0].node
+        saved = self._saved.get(node, ())
+        at = bisect_right(saved, resource)
+        return CheckpointRef(node, saved[at - 1]) if at else None
+
+    def begin(self, lease: int, batch: Batch) -> None:
+        """Let a lease train a batch that ``next_batch`` returned just now."""
+        node = batch.stages[0].node
+        self._runs[lease], self._leases[node] = node, lease
+
+    def resume(self, lease: int, batch: Batch) -> None:
+        """Know that a lease trains a batch that was begun before this plan was made."""
+        self.begin(lease, batch)
+
+    def end(self, lease: int) -> None:
+        """Let nothing run under a lease any more."""
+        node = self._runs.pop(lease)
+        del self._leases[node]
+        trial = self._nodes[node]
+        if trial in self._targets:
+            heapq.heappush(self._queue, (False, trial, node))
+        else:
+            del self._nodes[node]
+
+    def cut(self, lease: int, stop: int) -> None:
+        """A batch of one stage has no tail that only others want."""
+
+    def add_save_point(self, lease: int, node: NodeKey, resource: int) -> None:
+        """Nobody else needs a checkpoint on the way."""
+
+    def readers_at(self, node: NodeKey, resource: int) -> list[TrialId]:
+        """Return the trial of a node, if it waits for the unit that ends at ``resource``."""
+        trial = self._nodes.get(node)
+        return [trial] if trial is not None and self._targets.get(trial, 0) >= resource else []
+
+    def targets_at(self, node: NodeKey, resource: int) -> list[TrialId]:
+        """Return the trial of a node, if it asks for just this resource."""
+        trial = self._nodes.get(node)
+        return [trial] if trial is not None and self._targets.get(trial) == resource else []
+
+    def leases_on(self, path: tuple[PathStep, ...]) -> list[int]:
+        """Return the lease under which the node is trained, if it is."""
+        lease = self._leases.get(path[0].node)
+        return [] if lease is None else [lease]
+
+    def wanted_stop(self, lease: int) -> int:
+        """Return what is still asked for of what a lease trains; 0: nothing."""
+        return self._targets.get(self._nodes[self._runs[lease]], 0)
+
+    def splits(self, lease: int) -> list[tuple[NodeKey, int]]:
+        """Return where others need a checkpoint: nowhere."""
+        return []
+
+    def set_cost(self, node: NodeKey, seconds_per_unit: float) -> None:
+        """What a unit takes decides nothing here."""
+
+    def next_batch(self, held: Collection[CheckpointRef] = ()) -> Batch | None:
+        """Return what to train next, None: nothing now. Urgent trials come first, then the oldest."""
+        while self._queue:
+            _, trial, node = self._queue[0]
+            target = self._targets.get(trial)
+            if target is None or node in self._leases:
+                heapq.heappop(self._queue)
+                if target is None and node not in self._leases:
+                    self._nodes.pop(node, None)
+                continue
+            load = self.nearest((PathStep(0, node),), target)
+            start = 0 if load is None else load.resource
+            return Batch(load, (PlannedStage(node, start, target, (trial,)),))
+        return None

@@ -1,0 +1,183 @@
+"""What trials share is trained once, and each of them sees what it would have seen alone."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from asyncsearch.actions import AnyAction, Assign, SaveAt
+from asyncsearch.engine import snapshot
+from asyncsearch.engine.check import check
+from asyncsearch.engine.state import StudyState
+from asyncsearch.events import AnyEvent, Reported
+from asyncsearch.ids import NodeKey, TrialId, WorkerId
+from asyncsearch.schedulers import ASHA, FIFO, SHA
+from asyncsearch.schedulers.base import Scheduler
+from asyncsearch.searchers.grid import GridSearch
+from asyncsearch.sequences import exponential, multistep, warmup
+from asyncsearch.simulate.cluster import Loss, Simulation
+from asyncsearch.space import Space, choice
+from asyncsearch.trial import TrialState
+from tests.engine.tools import Recorded, make_state, replayed, results
+from tests.sequences.spaces import RESNET56_EPOCHS, RESNET56_TRIALS, RESNET56_UNIQUE, resnet56_space
+from tests.simulate.workloads import Histories
+
+SPACE = Space(
+    {
+        "lr": choice(
+            multistep(0.1, milestones=choice([4, 8], [4, 6], [6, 8])),
+            warmup(2, multistep(0.1, milestones=choice([4, 8], [6, 8]))),
+            exponential(0.1, gamma=choice(0.9, 0.95)),
+        ),
+        "batch_size": choice(32, 64),
+    }
+)
+SCHEDULERS: list[Scheduler] = [
+    FIFO(max_resource=9),
+    SHA(max_resource=9),
+    ASHA(max_resource=9),
+    ASHA(max_resource=9, variant="stopping"),
+]
+
+
+class Units:
+    """Counts the units that workers trained, by node; checks the state after each event."""
+
+    def __init__(self, state: StudyState) -> None:
+        self.state = state
+        self.trained: Counter[tuple[NodeKey, int]] = Counter()
+        self.assigned: list[Assign] = []
+        self.saves: list[SaveAt] = []
+
+    def __call__(self, now: float, event: AnyEvent, actions: Sequence[AnyAction]) -> None:
+        check(self.state)
+        self.assigned += [action for action in actions if isinstance(action, Assign)]
+        self.saves += [action for action in actions if isinstance(action, SaveAt)]
+        if isinstance(event, Reported):
+            work = next(a.work for a in self.assigned if a.work.lease == event.lease)
+            stage = next(s for s in work.lanes[0].stages if s.stop is None or event.resource <= s.stop)
+            self.trained[stage.node, event.resource] += 1
+
+
+def search(
+    space: Space,
+    scheduler: Scheduler,
+    *,
+    workers: int,
+    num_trials: int | None = None,
+    share: bool = True,
+    **options: Any,
+) -> tuple[Simulation, Units]:
+    ahead = options.pop("look_ahead", 1_000 if share else 0)
+    state = make_state(scheduler, GridSearch(), space, share=share, look_ahead=ahead)
+    units = Units(state)
+    simulation = Simulation(state, workload=Histories(), workers=workers, watch=units, **options)
+    end = simulation.run(num_trials)
+    assert end is not None
+    assert end.is_complete, end
+    return simulation, units
+
+
+def seen(state: StudyState) -> list[tuple[TrialState, int, float | None, float | None, int]]:
+    return [(t.state, t.resource, t.value, t.best, t.best_resource) for t in state.trials]
+
+
+@pytest.mark.parametrize("workers", [1, 4])
+def test_the_grid_of_448_trials_trains_each_distinct_unit_once(workers: int) -> None:
+    simulation, units = search(resnet56_space(), FIFO(max_resource=RESNET56_EPOCHS), workers=workers)
+    assert len(simulation.state.trials) == RESNET56_TRIALS
+    assert all(trial.state is TrialState.COMPLETED for trial in simulation.state.trials)
+    assert sum(units.trained.values()) == RESNET56_UNIQUE
+    assert simulation.busy_s == RESNET56_UNIQUE
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_trials_that_share_see_what_they_would_have_seen_alone(workers: int) -> None:
+    together, units = search(SPACE, FIFO(max_resource=9), workers=workers)
+    alone, apart = search(SPACE, FIFO(max_resource=9), workers=workers, share=False)
+    assert seen(together.state) == seen(alone.state)
+    assert sum(units.trained.values()) < sum(apart.trained.values()) == 9 * len(alone.state.trials)
+
+
+@pytest.mark.parametrize("scheduler", SCHEDULERS[1:], ids=lambda scheduler: scheduler.describe())
+def test_on_one_worker_sharing_changes_no_decision_but_those_that_the_order_of_arrival_makes(
+    scheduler: Scheduler,
+) -> None:
+    together, units = search(SPACE, scheduler, workers=1)
+    alone, apart = search(SPACE, scheduler, workers=1, share=False)
+    assert len(together.state.trials) == len(alone.state.trials)
+    if isinstance(scheduler, SHA):
+        assert seen(together.state) == seen(alone.state)
+        assert sum(units.trained.values()) < sum(apart.trained.values())
+    assert max(units.trained.values()) == 1
+
+
+@pytest.mark.parametrize("scheduler", SCHEDULERS, ids=lambda scheduler: scheduler.describe())
+def test_no_unit_is_trained_twice_when_no_worker_is_lost(scheduler: Scheduler) -> None:
+    _, units = search(SPACE, scheduler, workers=3)
+    assert max(units.trained.values()) == 1
+
+
+@pytest.mark.parametrize("scheduler", SCHEDULERS, ids=lambda scheduler: scheduler.describe())
+def test_trials_that_come_one_by_one_share_what_is_still_there(scheduler: Scheduler) -> None:
+    simulation, units = search(SPACE, scheduler, workers=3, look_ahead=0)
+    for trial in simulation.state.trials:
+        if trial.value is not None:
+            assert trial.value == Histories().value(trial.id, trial.params, trial.value_resource)
+    assert sum(units.trained.values()) < sum(trial.resource for trial in simulation.state.trials)
+
+
+@pytest.mark.parametrize("scheduler", SCHEDULERS, ids=lambda scheduler: scheduler.describe())
+def test_lost_workers_cost_no_trial_its_result(scheduler: Scheduler) -> None:
+    losses = [Loss(WorkerId(worker), at_s=3.5 + 5 * at) for at in range(6) for worker in (at % 2,)]
+    lossy, _ = search(SPACE, scheduler, workers=2, losses=losses)
+    assert not [trial for trial in lossy.state.trials if trial.state is TrialState.FAILED]
+    for trial in lossy.state.trials:
+        if trial.value is not None:
+            assert trial.value == Histories().value(trial.id, trial.params, trial.value_resource)
+
+
+def test_equal_trials_are_one_training() -> None:
+    space = Space({"x": choice(1, 2)})
+    state = make_state(FIFO(max_resource=3), share=True, space=space)
+    units = Units(state)
+    simulation = Simulation(state, workload=Histories(), workers=2, watch=units)
+    simulation.run(20)
+    assert sum(units.trained.values()) == 6
+    assert [trial.state for trial in state.trials] == [TrialState.COMPLETED] * 20
+    assert {trial.value for trial in state.trials if trial.params == {"x": 1}} == {
+        Histories().value(TrialId(0), {"x": 1}, 3)
+    }
+
+
+@pytest.mark.parametrize("scheduler", SCHEDULERS, ids=lambda scheduler: scheduler.describe())
+@pytest.mark.parametrize("workers", [1, 3])
+def test_every_prefix_of_a_journal_of_stages_replays_to_the_byte_and_resumes(
+    scheduler: Scheduler, workers: int
+) -> None:
+    def fresh() -> StudyState:
+        return make_state(scheduler, GridSearch(), SPACE, look_ahead=1_000)
+
+    state = fresh()
+    recorded = Recorded(state)
+    Simulation(state, workload=Histories(), workers=workers, watch=recorded, losses=[Loss(WorkerId(0), 7.5)]).run(None)
+    for cut in range(1, len(recorded.lines), 7):
+        again = replayed(fresh(), recorded.lines[:cut])
+        if cut > 1:
+            assert snapshot.encode(again, cut - 1) == recorded.states[cut - 2]
+            taken = snapshot.decode(recorded.states[cut - 2])
+            assert taken is not None
+            restored = fresh()
+            snapshot.restore(restored, taken)
+            check(restored)
+            assert snapshot.encode(restored, cut - 1) == recorded.states[cut - 2]
+        simulation = Simulation(again, workload=Histories(), workers=workers)
+        end = simulation.run(None)
+        assert end is not None
+        assert end.is_complete
+        check(again)
+        if isinstance(scheduler, FIFO | SHA):
+            assert results(again) == results(state)
