@@ -7,6 +7,7 @@ import logging
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -180,18 +181,48 @@ def test_whenever_rivals_come_and_go_in_between_two_never_hold_a_node(url: str) 
         silence(former)
         one, last = plan_at(url), plan_at(url)
 
-        def come_and_go(node: NodeKey = node, last: SharedPlan = last) -> None:
-            for number in range(3):
-                guest = plan_at(url)
-                if gets(guest, f"guest-{number}", node):
-                    guest.release([node])
+        def busy(node: NodeKey = node, last: SharedPlan = last) -> None:
+            come_and_go(url, node)
             gets(last, "last", node)
 
-        between = interrupted(one, step, come_and_go)
+        between = interrupted(one, step, busy)
         mine = gets(one, "one", node)
         reached = between.reached
         assert not (mine and node in last.claims.mine), f"step {step}"
         step += 1
+
+
+def come_and_go(url: str, node: NodeKey) -> None:
+    for number in range(3):
+        guest = plan_at(url)
+        if gets(guest, f"guest-{number}", node):
+            guest.release([node])
+
+
+def test_a_claim_that_stands_has_the_highest_number(url: str) -> None:
+    """A lower one was another's, who may still have a write to it on its way."""
+    step, reached = 0, True
+    while reached:
+        node = NodeKey(f"{step:032x}")
+        one = plan_at(url)
+        between = interrupted(one, step, partial(come_and_go, url, node))
+        if gets(one, "one", node):
+            entries = one.claims.entries(node)
+            claim = one.files.read(entries[-1].name, Claim)
+            assert claim is not None
+            assert claim.token == one.claims.token, f"step {step}"
+        reached = between.reached
+        step += 1
+
+
+def test_a_number_is_not_used_again_after_a_release(url: str) -> None:
+    one, two = plan_at(url), plan_at(url)
+    numbers = []
+    for plan in (one, two, one, two):
+        assert gets(plan, "study")
+        numbers += [entry.number for entry in plan.claims.entries(NODE)]
+        plan.release([NODE])
+    assert numbers == [1, 2, 3, 4], "and the files of void claims do not pile up"
 
 
 def test_where_files_are_not_created_exclusively_two_are_still_never_granted(
