@@ -31,6 +31,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     settings: DriverSettings
     worker: dict[str, Any]
     backend: str
+    shared: Store | None = None
+    quota_bytes: int | None = None
 
 
 def source_hash(trainable: object) -> str:
@@ -58,7 +60,7 @@ def read_plan(store: Store, study: StudyFile) -> Plan:
     return plan
 
 
-_SAME: Sequence[str] = ("name", "metric", "mode", "seed", "version", "space", "searcher", "scheduler")
+_SAME: Sequence[str] = ("name", "metric", "mode", "seed", "version", "space", "searcher", "scheduler", "defaults")
 
 
 def require_same(old: StudyFile, new: StudyFile) -> list[str]:
@@ -72,6 +74,8 @@ def require_same(old: StudyFile, new: StudyFile) -> list[str]:
         for field in _SAME
         if getattr(old, field) != getattr(new, field)
     ]
+    if bool(old.shared) != bool(new.shared):
+        differences.append(f"shared: {old.shared!r} in the store, {new.shared!r} now")
     if differences:
         raise UsageError(
             f"The study {old.name!r} cannot be resumed as another one. " + "; ".join(differences) + ". "

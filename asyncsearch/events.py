@@ -10,7 +10,7 @@ import enum
 
 import msgspec
 
-from asyncsearch.ids import CheckpointRef, Lease, WorkerId
+from asyncsearch.ids import CheckpointRef, Lease, NodeKey, WorkerId
 from asyncsearch.trial import Metrics
 
 
@@ -121,6 +121,33 @@ class StopRequested(Event, frozen=True, tag="stop_requested"):
     reason: str
 
 
+class Learned(Event, frozen=True, tag="learned"):
+    """Something new is known of a node that other studies train too."""
+
+    node: NodeKey
+    reports: tuple[tuple[int, Metrics], ...] = ()
+    """Resource -> metrics, resources ascending; without metrics: training came so far and nothing was reported."""
+    ended: int | None = None
+    """Resource at which the user's function returned by itself in this node; None: it did not."""
+    checkpoints: tuple[int, ...] = ()
+    """Resources of durable checkpoints, ascending."""
+
+
+class WorkRefused(Event, frozen=True, tag="work_refused"):
+    """A lease was not handed to its worker: others train there, or have trained there before."""
+
+    lease: Lease
+    reason: str
+    busy: tuple[NodeKey, ...] = ()
+    """The nodes of the work in which others train now."""
+
+
+class NodeFreed(Event, frozen=True, tag="node_freed"):
+    """Nobody else trains in a node any more: it was left, or its driver died."""
+
+    node: NodeKey
+
+
 AnyEvent = (
     DriverStarted
     | RunRequested
@@ -132,4 +159,7 @@ AnyEvent = (
     | CheckpointFailed
     | TrialTimedOut
     | StopRequested
+    | Learned
+    | WorkRefused
+    | NodeFreed
 )

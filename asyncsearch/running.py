@@ -22,6 +22,7 @@ from asyncsearch.actions import EndRun
 from asyncsearch.driver.bell import Bell
 from asyncsearch.driver.journal import Journal
 from asyncsearch.driver.loop import Driver, DriverSettings
+from asyncsearch.driver.sharing import SharedFolder
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import InternalError
 from asyncsearch.events import DriverStarted, RunRequested, StopRequested
@@ -72,6 +73,8 @@ class Search(msgspec.Struct, frozen=True, kw_only=True):
     timeout_s: float | None
     scheduler: str
     """One line, for people."""
+    shared: SharedFolder | None = None
+    """The folder in which its checkpoints are, if it shares them with other studies."""
 
 
 def run_search(search: Search, watcher: Watcher) -> EndRun:
@@ -154,6 +157,7 @@ class _Run:
             kill=launcher.kill,
             changed=self._on_change,
             settings=search.settings,
+            shared=search.shared,
         )
         try:
             self._begin()

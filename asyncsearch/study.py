@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import cloudpickle
 
@@ -27,6 +27,7 @@ from asyncsearch.driver.opening import (
     write_study_file,
 )
 from asyncsearch.driver.reading import read_state
+from asyncsearch.driver.sharing import SharedFolder
 from asyncsearch.engine.config import EngineConfig
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import (
@@ -51,9 +52,12 @@ from asyncsearch.schedulers.base import Scheduler
 from asyncsearch.schedulers.fifo import FIFO
 from asyncsearch.searchers.base import Searcher
 from asyncsearch.searchers.random import RandomSearch
+from asyncsearch.sharing import default_names, open_folder, read_defaults
 from asyncsearch.space import Space
 from asyncsearch.store import open_store
 from asyncsearch.store.base import Store
+from asyncsearch.store.shared import SharedPlan
+from asyncsearch.store.shared_names import compare_names
 from asyncsearch.trainable import Trainable, WithFunctions, as_function
 from asyncsearch.trial import Metrics, Trial
 from asyncsearch.worker.config import WorkerConfig
@@ -90,6 +94,9 @@ class Study:
         seed: int = 0,
         resume: bool = False,
         version: str = "",
+        shared: str | Path | Literal[False] | None = None,
+        defaults: Mapping[str, Any] | None = None,
+        quota_bytes: int | None = None,
         share: bool = True,
         max_failures: int = 0,
         trial_timeout: float | timedelta | None = None,
@@ -114,7 +121,14 @@ class Study:
             name: what people call it; by default the last part of the store, else the trainable's name.
             seed: of the proposals and of every trial; 0 <= seed < 2**63.
             resume: go on where the store's study stands, if there is one.
-            version: your name for this version of code and data; part of every checkpoint's key.
+            version: your name for this version of code and data. Studies of one version, seed and trainable train once
+                what they have in common, as docs/sharing.md says; empty: nothing is shared with other studies.
+            shared: folder or URL in which studies of one version share what they train; None: ``plan`` beside the
+                study's store; False: nothing is shared with other studies, whatever the version.
+            defaults: name -> JSON value of parameters that this space lacks and that other studies of the version
+                have: what the trainable takes when it is not told.
+            quota_bytes: at the end of a run, checkpoints that no study needs are removed from the shared folder until
+                it is within so many bytes; None: they stay.
             share: train once what trials have in common; False: each trial trains for itself.
             max_failures: how many failed attempts of a trial are tried again.
             trial_timeout: seconds that an attempt may take.
@@ -139,6 +153,9 @@ class Study:
         label = getattr(trainable, "__name__", type(trainable).__name__)
         self.store: Store = open_store(store if store is not None else Path("studies") / (name or label))
         self.name = name or self.store.url.rstrip("/").rsplit("/", 1)[-1] or label
+        self._trainable_name = getattr(trainable, "__qualname__", repr(trainable))
+        self.shared = open_folder(self.store, shared, version, share=bool(share), trainable=trainable)
+        self._quota_bytes = None if quota_bytes is None else positive("quota_bytes", quota_bytes)
         self.config = EngineConfig(
             study=self.name,
             metric=metric,
@@ -148,7 +165,9 @@ class Study:
             max_failures=max_failures,
             keep_checkpoints=keep_checkpoints,
             save_every=save_every,
-            share=bool(share) and can_share(self.space),
+            share=bool(share) and (self.shared is not None or can_share(self.space)),
+            shared_as="" if self.shared is None else self._trainable_name,
+            defaults=read_defaults(defaults),
             look_ahead=LOOK_AHEAD if share and self.space.has_sequences else 0,
         )
         self._settings = DriverSettings(
@@ -166,7 +185,6 @@ class Study:
         self._resume = resume
         self._state: StudyState | None = None
         self._is_read_only = False
-        self._trainable_name = getattr(trainable, "__qualname__", repr(trainable))
         self._fingerprint = source_hash(trainable)
         self.searcher.begin(self.space, seed)
         require_pausable(trainable, self.scheduler)
@@ -185,6 +203,7 @@ class Study:
         study.space, study.searcher, study.scheduler = plan.space, plan.searcher, plan.scheduler
         study.config, study._settings, study._worker = plan.config, plan.settings, plan.worker
         study._bundle, study._backend = plan.trainable, backend or plan.backend
+        study.shared, study._quota_bytes = plan.shared, plan.quota_bytes
         study._resume, study._is_read_only = True, False
         return study
 
@@ -199,8 +218,15 @@ class Study:
         study.store = open_store(store)
         file = study._require_file()
         study.name, study._trainable_name, study._fingerprint = file.name, file.trainable, file.fingerprint
+        study.shared = open_store(file.shared) if file.shared else None
         study.config = EngineConfig(
-            study=file.name, metric=file.metric, mode=file.mode, seed=file.seed, version=file.version
+            study=file.name,
+            metric=file.metric,
+            mode=file.mode,
+            seed=file.seed,
+            version=file.version,
+            shared_as=file.trainable if file.shared else "",
+            defaults=file.defaults,
         )
         study._state, study._is_read_only = None, True
         return study
@@ -247,7 +273,7 @@ class Study:
                 study=self.name,
                 metric=self.config.metric,
                 bundle=bundle,
-                store=self.store,
+                store=self.shared or self.store,
                 endpoint=endpoint,
                 worker=worker,
                 epoch=epoch,
@@ -258,6 +284,7 @@ class Study:
         self.store.prepare()
         with self.store.lock():
             state, last = self._opened_for_writing(bundle, watcher)
+            folder = self._shared_folder(state, watcher)
             search = Search(
                 state=state,
                 store=self.store,
@@ -269,9 +296,12 @@ class Study:
                 num_trials=num_trials,
                 timeout_s=timeout_s,
                 scheduler=self.scheduler.describe(),
+                shared=folder,
             )
             try:
                 end = run_search(search, watcher)
+                if folder is not None and self._quota_bytes is not None:
+                    folder.plan.evict(self._quota_bytes)
             finally:
                 # After a failure the state may be ahead of the journal, and the journal is what counts.
                 self._state = None
@@ -365,7 +395,7 @@ class Study:
                 f"{chosen.name} has no checkpoint. Those of unfinished trials and of the "
                 f"{self.config.keep_checkpoints} best finished ones are kept; raise keep_checkpoints=."
             )
-        with self.store.fetch(chosen.checkpoint) as folder:
+        with (self.shared or self.store).fetch(chosen.checkpoint) as folder:
             yield folder / "checkpoint"
 
     def summary(self) -> str:
@@ -446,6 +476,17 @@ class Study:
         self._resume = True
         return state, found.last
 
+    def _shared_folder(self, state: StudyState, watcher: Any) -> SharedFolder | None:
+        """Take part in the folder that studies share, while the lock of the study's own store is held."""
+        if self.shared is None:
+            return None
+        plan = SharedPlan(self.shared)
+        plan.prepare()
+        plan.take_over(self.store.url)
+        names = self.space.names | default_names(self.config.defaults)
+        watcher.warn(compare_names(plan.files, self.store.url, state.root, names))
+        return SharedFolder(plan, self.store.url)
+
     def _create(self, bundle: bytes) -> None:
         self.store.write(BUNDLE_FILE, self._plan_bytes(bundle))
         write_study_file(self.store, self._file(None))
@@ -461,6 +502,8 @@ class Study:
             settings=self._settings,
             worker=self._worker,
             backend=backend,
+            shared=self.shared,
+            quota_bytes=self._quota_bytes,
         )
         return bytes(cloudpickle.dumps(plan))
 
@@ -477,6 +520,8 @@ class Study:
             max_resource=self.scheduler.max_resource,
             trainable=self._trainable_name,
             fingerprint=self._fingerprint,
+            shared="" if self.shared is None else self.shared.url,
+            defaults=self.config.defaults,
             bundle_sha256=existing.bundle_sha256
             if existing is not None
             else hashlib.sha256(self.store.read(BUNDLE_FILE) or b"").hexdigest(),

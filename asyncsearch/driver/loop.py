@@ -40,6 +40,7 @@ from asyncsearch.actions import (
 from asyncsearch.driver.journal import Journal
 from asyncsearch.driver.logs import LogSink
 from asyncsearch.driver.opening import save_snapshot
+from asyncsearch.driver.sharing import SharedFolder, Sharing, WorkerAction
 from asyncsearch.driver.transport import Transport
 from asyncsearch.engine import snapshot
 from asyncsearch.engine.liveness import Deadlines, Liveness
@@ -102,6 +103,7 @@ class Driver:
         kill: Callable[[WorkerId, int], None],
         changed: Callable[[], None] = lambda: None,
         settings: DriverSettings | None = None,
+        shared: SharedFolder | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         """Take over a state that nobody else touches any more.
@@ -109,6 +111,7 @@ class Driver:
         Args:
             launch: starts a worker; called in a thread of its own, may block.
             kill: ends a worker that is held for lost; likewise.
+            shared: the folder in which the study's checkpoints are, if it shares them with others.
             changed: called in the driver's thread after something happened that people may want to see.
             clock: seconds since 1970.
         """
@@ -144,6 +147,11 @@ class Driver:
         self.loop = asyncio.new_event_loop()
         self._wake = asyncio.Event()
         self.logs = LogSink(store, self.loop, self._files)
+        self._sharing = (
+            None
+            if shared is None
+            else Sharing(shared, state, self.loop, post=self._take, send=self._tell, fail=self._fail)
+        )
         self._thread_ended = threading.Event()
         threading.Thread(target=self._run_loop, name="asyncsearch-driver", daemon=True).start()
         self._pump_task = asyncio.run_coroutine_threadsafe(self._pump(), self.loop)
@@ -244,10 +252,14 @@ class Driver:
         except asyncio.CancelledError:
             raise
         except BaseException as error:
-            _log.exception("The driver of the study stops: what it cannot make durable it must not do.")
-            self.failure = error
-            self.ended.set()
-            self._changed()
+            self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        _log.error("The driver of the study stops: what it cannot make durable it must not do.", exc_info=error)
+        self._pump_task.cancel()
+        self.failure = self.failure or error
+        self.ended.set()
+        self._changed()
 
     async def _process(self, batch: list[AnyEvent | _Said]) -> None:
         for item in batch:
@@ -255,6 +267,8 @@ class Driver:
             if event is None or self._state.is_stale(event):
                 continue
             self._forget(event)
+            if self._sharing is not None:
+                self._sharing.note(event)
             now = self._time()
             actions = self._state.handle(event, now)
             self._lines.append(self._journal.encode(event, actions, now))
@@ -282,6 +296,8 @@ class Driver:
             self._require_transport().acknowledge(worker, epoch, number)
         for action in todo:
             self._carry_out(action)
+        if self._sharing is not None:
+            self._sharing.durable()
 
     def _commit_soon(self) -> None:
         self._commit_timer = None
@@ -318,13 +334,19 @@ class Driver:
     def _carry_out(self, action: AnyAction) -> None:
         match action:
             case Assign():
-                self._assign(action)
+                if self._sharing is not None:
+                    self._sharing.admit(action)
+                else:
+                    self._assign(action)
             case StopTraining() | SaveAt() | CutWork():
-                self._require_transport().send(action.lease.worker, action.lease.epoch, action)
+                if self._sharing is None or not self._sharing.delay(action.lease.number, action):
+                    self._tell(action)
             case DismissWorker():
                 self._dismiss(action)
             case LaunchWorker():
                 self._workers.submit(self._try_launch, action.worker, action.epoch)
+            case DeleteCheckpoint() if self._sharing is not None:
+                self._sharing.outdate_hold()
             case DeleteCheckpoint():
                 self._deleting[action.checkpoint.node] += 1
                 self._files.submit(self._try_delete, action)
@@ -335,6 +357,12 @@ class Driver:
                 pass
             case _:
                 assert_never(action)
+
+    def _tell(self, action: WorkerAction) -> None:
+        if isinstance(action, Assign):
+            self._assign(action)
+        else:
+            self._require_transport().send(action.lease.worker, action.lease.epoch, action)
 
     def _assign(self, action: Assign) -> None:
         lease = action.work.lease
@@ -421,6 +449,11 @@ class Driver:
             await self._process(self._inbox)
         if self._timer is not None:
             self._timer.cancel()
+        if self._sharing is not None:
+            if self.failure is None:
+                await self._sharing.close()
+            else:
+                self._sharing.abandon()
         self.logs.flush()
         if self.failure is None:
             await self._snapshot()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 
@@ -37,6 +38,10 @@ class StudyFile(msgspec.Struct, frozen=True, kw_only=True):
     """Hash of the bundle; resuming with another trainable is said."""
     bundle_sha256: str = ""
     """Of ``bundle.bin``; a bundle that was changed behind our back is not unpickled."""
+    shared: str = ""
+    """URL of the folder in which its checkpoints are, shared with other studies; empty: they are in its own store."""
+    defaults: dict[str, Any] = {}
+    """Declared values of parameters that its space lacks."""
     asyncsearch: str = ""
     """Version that created the study."""
     created_s: float = 0.0

@@ -62,6 +62,7 @@ def apply(state: StudyState, action: AnyAction, now: float) -> None:
             state.scheduler.no_more_trials()
         case EndRun():
             state.run, state.stopping, state.stopping_kind = None, "", ""
+            state.unblock_all()
         case StopRun():
             state.stopping, state.stopping_kind = action.reason, action.error_kind
         case DeleteCheckpoint():
@@ -137,6 +138,7 @@ def _apply_cut(state: StudyState, action: CutWork) -> None:
     attempt = state.attempts[action.lease.number]
     kept = [stage for stage in attempt.batch.stages if stage.start < action.stop]
     last = PlannedStage(kept[-1].node, kept[-1].start, min(kept[-1].stop, action.stop), kept[-1].trials)
+    attempt.cut = (*(stage for stage in attempt.batch.stages if stage.stop > action.stop), *attempt.cut)
     attempt.batch = Batch(attempt.batch.load, (*kept[:-1], last))
     state.plan.cut(action.lease.number, action.stop)
 

@@ -41,6 +41,8 @@ class Attempt(msgspec.Struct):
     """It was told to stop; what it still says of itself counts no more."""
     is_lost: bool = False
     """Its worker is gone."""
+    cut: tuple[PlannedStage, ...] = ()
+    """What was cut off: its worker may have been in it already, and say so."""
     is_planned: bool = True
     """Whether its stages stand in the plan as being trained."""
 
@@ -89,11 +91,10 @@ class Attempt(msgspec.Struct):
 
     def stage_at(self, resource: int) -> PlannedStage:
         """Return the stage in which the unit that ends at ``resource`` lies, or the last one."""
-        stages = self.batch.stages
-        for stage in stages:
+        for stage in self.batch.stages:
             if resource <= stage.stop:
                 return stage
-        return stages[-1]
+        return next((stage for stage in self.cut if resource <= stage.stop), self.batch.stages[-1])
 
     def node_at(self, resource: int) -> NodeKey:
         """Return the node in which the unit that ends at ``resource`` lies."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from asyncsearch.errors import UsageError
@@ -33,6 +35,11 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Whether trials share what is equal; False: each trains for itself, for those who want to compare."""
     look_ahead: int = 0
     """How many trials may wait before workers are free for them, so that the plan sees where their ways part."""
+
+    shared_as: str = ""
+    """Name under which studies of one version share what they train; empty: this study shares with no other."""
+    defaults: dict[str, Any] = {}
+    """Values of parameters that the space lacks and that those of other studies may have; part of every key."""
 
     def __post_init__(self) -> None:
         if self.mode not in MODES:

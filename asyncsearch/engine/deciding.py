@@ -32,6 +32,8 @@ from asyncsearch.events import (
     CheckpointCommitted,
     CheckpointFailed,
     DriverStarted,
+    Learned,
+    NodeFreed,
     Outcome,
     Reported,
     RunRequested,
@@ -40,6 +42,7 @@ from asyncsearch.events import (
     TrialTimedOut,
     WorkerAttached,
     WorkerLost,
+    WorkRefused,
 )
 from asyncsearch.ids import CheckpointRef, Lease, TrialId, WorkerId, worker_name
 from asyncsearch.plan.keys import UNBOUNDED, path
@@ -57,7 +60,7 @@ Emit = Callable[[AnyAction], None]
 def respond(state: StudyState, event: AnyEvent, emit: Emit) -> None:
     """Emit what a fact means for the trials and workers that it concerns."""
     match event:
-        case WorkerAttached():
+        case WorkerAttached() | NodeFreed():
             pass
         case DriverStarted():
             for number in list(state.open_attempts):
@@ -88,6 +91,15 @@ def respond(state: StudyState, event: AnyEvent, emit: Emit) -> None:
             for attempt in list(state.attempts.values()):
                 if attempt.is_training:
                     emit(StopTraining(attempt.lease, event.reason))
+        case Learned():
+            for number in state.plan.readers_at(event.node, 0):
+                if state.trials[number].state is TrialState.WAITING:
+                    _hear(state, state.trials[number], emit)
+        case WorkRefused():
+            refused = state.attempts.get(event.lease.number)
+            for number in [] if refused is None else list(refused.trials):
+                emit(MoveTrial(number, TrialState.WAITING, event.reason))
+                _hear(state, state.trials[number], emit)
 
 
 def _launch(state: StudyState, parallelism: int, emit: Emit) -> None:
@@ -162,16 +174,27 @@ def _respond_to_commit(state: StudyState, event: CheckpointCommitted, emit: Emit
 
 
 def _arrive(state: StudyState, trial: Trial, words: str, emit: Emit) -> None:
+    if _catch_up(state, trial, emit):
+        return
     verdict = verdict_on_arrival(trial, state.max_resource, state.config.metric, state.metric_names, words)
     _move_by(state, trial, verdict, emit)
 
 
 def _wait(state: StudyState, trial: Trial, reason: str, emit: Emit, detail: str = "") -> None:
     """Let a trial wait again, unless all that it waits for is trained and durable."""
-    target = trial.target
     emit(MoveTrial(trial.id, TrialState.WAITING, reason, detail))
-    if target is not None and trial.checkpoint == CheckpointRef(trial.node_at(target), target):
+    before = trial.resource
+    if _catch_up(state, trial, emit):
+        return
+    if trial.resource > before:
+        _answer(state, trial, emit)
+    elif _is_at_target(trial):
         _arrive(state, trial, "", emit)
+
+
+def _is_at_target(trial: Trial) -> bool:
+    target = trial.target
+    return target is not None and trial.checkpoint == CheckpointRef(trial.node_at(target), target)
 
 
 def _respond_to_failed_commit(state: StudyState, event: CheckpointFailed, emit: Emit) -> None:
@@ -234,6 +257,8 @@ def _settle(state: StudyState, attempt: Attempt, end: TrainingEnded, emit: Emit)
         numbers = state.plan.targets_at(attempt.node_at(end.resource), end.resource)
         arrived = [state.trials[number] for number in numbers]
     for trial in arrived:
+        if _catch_up(state, trial, emit):
+            continue
         verdict = verdict_on_end(end, trial, state.max_resource, state.config.metric, state.metric_names)
         _move_by(state, trial, verdict, emit)
     _hand_back(state, attempt, emit)
@@ -351,7 +376,8 @@ def _create(state: StudyState, emit: Emit) -> None:
         return
     trial = TrialId(len(state.trials))
     target = state.scheduler.first_target(trial)
-    steps = path(state.root, params, state.max_resource or UNBOUNDED, "" if state.config.share else str(trial))
+    named = {**state.config.defaults, **params} if state.config.defaults else params
+    steps = path(state.root, named, state.max_resource or UNBOUNDED, "" if state.config.share else str(trial))
     emit(CreateTrial(trial, params, steps[-1].node, target, state.proposals, steps if len(steps) > 1 else ()))
     _answer(state, state.trials[trial], emit)
 
@@ -360,16 +386,36 @@ def _answer(state: StudyState, trial: Trial, emit: Emit) -> None:
     """Let a trial read what is known already; it may arrive at its target by that."""
     if not state.config.share:
         return
+    if _catch_up(state, trial, emit):
+        return
+    target = UNBOUNDED if trial.target is None else trial.target
+    ended = state.known.ended(trial.steps)
+    is_there = trial.resource >= target or (ended is not None and trial.resource >= ended)
+    if (trial.resource and is_there) or _is_at_target(trial):
+        words = ", as is known already"
+        verdict = verdict_on_arrival(trial, state.max_resource, state.config.metric, state.metric_names, words)
+        _move_by(state, trial, verdict if ended is None else _at_own_end(trial, verdict, words), emit)
+
+
+def _catch_up(state: StudyState, trial: Trial, emit: Emit) -> bool:
+    """Let a trial read what is known up to its target; return whether it was stopped by that."""
+    if not state.config.share:
+        return False
     target = UNBOUNDED if trial.target is None else trial.target
     for resource, _ in list(state.known.between(trial.steps, trial.resource, target)):
         emit(Inherit(trial.id, resource))
         if _judge_one(state, trial, emit):
-            return
-    ended = state.known.ended(trial.steps)
-    if trial.resource and (trial.resource >= target or (ended is not None and trial.resource >= ended)):
-        words = ", as is known already"
-        verdict = verdict_on_arrival(trial, state.max_resource, state.config.metric, state.metric_names, words)
-        _move_by(state, trial, verdict if ended is None else _at_own_end(trial, verdict, words), emit)
+            return True
+    return False
+
+
+def _hear(state: StudyState, trial: Trial, emit: Emit) -> None:
+    """Let a waiting trial read what others have trained, if that is news to it."""
+    before = trial.resource
+    if _catch_up(state, trial, emit):
+        return
+    if trial.resource > before or _is_at_target(trial) or state.known.ended(trial.steps) is not None:
+        _answer(state, trial, emit)
 
 
 def _at_own_end(trial: Trial, verdict: Verdict, words: str) -> Verdict:

@@ -10,6 +10,8 @@ from asyncsearch.events import (
     CheckpointCommitted,
     CheckpointFailed,
     DriverStarted,
+    Learned,
+    NodeFreed,
     Outcome,
     Reported,
     RunRequested,
@@ -18,7 +20,9 @@ from asyncsearch.events import (
     TrialTimedOut,
     WorkerAttached,
     WorkerLost,
+    WorkRefused,
 )
+from asyncsearch.ids import CheckpointRef
 from asyncsearch.nonfinite import finite
 from asyncsearch.trial import Trial
 
@@ -32,6 +36,7 @@ def learn(state: StudyState, event: AnyEvent, now: float) -> None:
         case DriverStarted():
             state.pool.clear()
             state.run, state.stopping, state.stopping_kind = None, "", ""
+            state.unblock_all()
             for attempt in list(state.attempts.values()):
                 _lose(state, attempt)
         case RunRequested():
@@ -64,6 +69,18 @@ def learn(state: StudyState, event: AnyEvent, now: float) -> None:
                     trial.failures += 1
         case StopRequested():
             state.stopping = state.stopping or event.reason
+        case Learned():
+            _learn_of_others(state, event)
+        case WorkRefused():
+            _learn_refusal(state, event)
+        case NodeFreed():
+            state.unblock(event.node)
+
+
+def known_checkpoints(event: Learned) -> list[CheckpointRef]:
+    """Return the checkpoints from which to go on, the deepest first: those up to which all reports are known."""
+    reach = max((resource for resource, _ in event.reports), default=0)
+    return [CheckpointRef(event.node, resource) for resource in reversed(event.checkpoints) if resource <= reach]
 
 
 def take_report(state: StudyState, trial: Trial, resource: int, value: float | str | None) -> None:
@@ -172,6 +189,33 @@ def _end_if_over(state: StudyState, attempt: Attempt) -> None:
     if attempt.is_over:
         state.leave_plan(attempt)
         state.tidy(attempt)
+
+
+def _learn_of_others(state: StudyState, event: Learned) -> None:
+    """Know what others have trained; their reports are read when the state is asked what follows from this."""
+    metric = state.config.metric
+    for resource, metrics in event.reports:
+        state.metric_names.update(metrics)
+        if metric in metrics:
+            state.known.report(event.node, resource, finite(metrics[metric]))
+    if event.ended is not None and not state.known.has_end(event.node):
+        state.known.end(event.node, event.ended)
+    for checkpoint in known_checkpoints(event):
+        wanting = state.wanting(checkpoint)
+        if wanting:
+            state.plan.add_checkpoint(checkpoint)
+        for trial in wanting:
+            state.repoint(trial, checkpoint)
+
+
+def _learn_refusal(state: StudyState, event: WorkRefused) -> None:
+    """A lease that no worker ever had is over, and nobody is to blame."""
+    attempt = state.attempts[event.lease.number]
+    if state.pool.slots[event.lease.worker].lease == event.lease.number:
+        state.pool.free(event.lease.worker)
+    _lose(state, attempt)
+    for node in event.busy:
+        state.block(node)
 
 
 def _forget_checkpoint(state: StudyState, attempt: Attempt) -> None:

@@ -39,6 +39,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     known: dict[NodeKey, NodeReports]
     scheduler: dict[str, Any]
     searcher: dict[str, Any]
+    busy: list[NodeKey] = []
 
 
 def encode(state: StudyState, record: int) -> bytes:
@@ -61,6 +62,7 @@ def encode(state: StudyState, record: int) -> bytes:
             known=state.known.nodes,
             scheduler=state.scheduler.snapshot(),
             searcher=state.searcher.snapshot(),
+            busy=list(state.busy),
         )
     )
 
@@ -109,3 +111,5 @@ def _restore_plan(state: StudyState, snapshot: Snapshot) -> None:
                 state.plan.add_save_point(attempt.lease.number, point.node, point.resource)
     for checkpoint in state.references:
         state.plan.add_checkpoint(checkpoint)
+    for node in snapshot.busy:
+        state.block(node)

@@ -22,13 +22,15 @@ from asyncsearch.engine.applying import apply
 from asyncsearch.engine.attempts import Attempt
 from asyncsearch.engine.config import EngineConfig
 from asyncsearch.engine.deciding import adjust, conclude, fill, respond
-from asyncsearch.engine.learning import learn
+from asyncsearch.engine.learning import known_checkpoints, learn
 from asyncsearch.engine.pool import Pool, SlotState
 from asyncsearch.events import (
     AnyEvent,
     CheckpointCommitted,
     CheckpointFailed,
     DriverStarted,
+    Learned,
+    NodeFreed,
     Reported,
     RunRequested,
     StopRequested,
@@ -36,10 +38,11 @@ from asyncsearch.events import (
     TrialTimedOut,
     WorkerAttached,
     WorkerLost,
+    WorkRefused,
 )
-from asyncsearch.ids import CheckpointRef, Lease, TrialId, WorkerId
+from asyncsearch.ids import CheckpointRef, Lease, NodeKey, TrialId, WorkerId
 from asyncsearch.nonfinite import finite
-from asyncsearch.plan.keys import root_key
+from asyncsearch.plan.keys import UNBOUNDED, root_key, shared_root
 from asyncsearch.plan.known import Known
 from asyncsearch.plan.plan import SearchPlan
 from asyncsearch.plan.retention import Podium
@@ -59,7 +62,11 @@ class StudyState:
         self.searcher = searcher
         self.scheduler = scheduler
         self.max_resource = max_resource
-        self.root = root_key(config.study, config.seed, config.version)
+        self.root = (
+            shared_root(config.shared_as, config.seed, config.version)
+            if config.shared_as
+            else root_key(config.study, config.seed, config.version)
+        )
         self.trials: list[Trial] = []
         self.waiting: dict[TrialId, None] = {}
         """Trials in WAITING, in the order in which they get workers."""
@@ -71,6 +78,8 @@ class StudyState:
         """What is asked for, what is durable, and what is being trained."""
         self.known = Known()
         """What was reported, by node; empty where trials do not share."""
+        self.busy: dict[NodeKey, None] = {}
+        """Nodes in which other drivers train: what is left in them waits."""
         self.touched: dict[int, str] = {}
         """Leases whose work may be wanted otherwise than before the present event, with the reason in words."""
         self.references: dict[CheckpointRef, int] = {}
@@ -139,6 +148,7 @@ class StudyState:
                 | CheckpointCommitted(lease=lease)
                 | CheckpointFailed(lease=lease)
                 | TrialTimedOut(lease=lease)
+                | WorkRefused(lease=lease)
             ):
                 return self.attempt(lease) is None
             case WorkerAttached(worker=worker, epoch=epoch):
@@ -148,6 +158,10 @@ class StudyState:
                 return not self.pool.is_current(worker, epoch)
             case StopRequested():
                 return self.run is None
+            case Learned():
+                return not self.is_news(event)
+            case NodeFreed(node=node):
+                return node not in self.busy
             case DriverStarted() | RunRequested():
                 return False
 
@@ -176,6 +190,34 @@ class StudyState:
         """Return the trials that need the unit of an attempt's training that ends at ``resource``, by id."""
         trials = [self.trials[number] for number in self.plan.readers_at(attempt.node_at(resource), resource)]
         return [trial for trial in trials if trial.checkpoint is None or trial.checkpoint.resource < resource]
+
+    def is_news(self, event: Learned) -> bool:
+        """Return whether others say anything of a node that is not known, and of use."""
+        if event.ended is not None and not self.known.has_end(event.node):
+            return True
+        metric = self.config.metric
+        return any(
+            metric in metrics and not self.known.has(event.node, resource) for resource, metrics in event.reports
+        ) or any(self.wanting(checkpoint) for checkpoint in known_checkpoints(event))
+
+    def is_outdated(self, attempt: Attempt) -> bool:
+        """Return whether an attempt that has not begun is not worth beginning: nobody wants it, or more is known."""
+        start = attempt.batch.stages[0].start
+        for number in attempt.trials:
+            trial = self.trials[number]
+            if trial.checkpoint is not None and trial.checkpoint.resource > start:
+                return True
+            target = UNBOUNDED if trial.target is None else trial.target
+            if any(True for _ in self.known.between(trial.steps, max(trial.resource, start), target)):
+                return True
+        return attempt.is_closed
+
+    def wanting(self, checkpoint: CheckpointRef) -> list[Trial]:
+        """Return the trials that would go on from a checkpoint rather than from where they would now."""
+        trials = [self.trials[number] for number in self.plan.readers_at(checkpoint.node, checkpoint.resource)]
+        return [
+            trial for trial in trials if trial.checkpoint is None or trial.checkpoint.resource < checkpoint.resource
+        ]
 
     def leases_of(self, trial: Trial) -> list[int]:
         """Return the leases under which something on a trial's way is trained."""
@@ -213,6 +255,21 @@ class StudyState:
         if not self.references[checkpoint]:
             del self.references[checkpoint]
             self.unreachable[checkpoint] = None
+
+    def block(self, node: NodeKey) -> None:
+        """Let what is left in a node wait for another driver."""
+        self.busy[node] = None
+        self.plan.block(node)
+
+    def unblock(self, node: NodeKey) -> None:
+        """Train what is left in a node here."""
+        del self.busy[node]
+        self.plan.unblock(node)
+
+    def unblock_all(self) -> None:
+        """Wait for no other driver."""
+        for node in list(self.busy):
+            self.unblock(node)
 
     def leave_plan(self, attempt: Attempt) -> None:
         """Nothing is trained under a lease any more: what it has not trained is to be done again."""

@@ -96,6 +96,8 @@ class Facts(NamedTuple):
     """Resources with durable checkpoints, in order."""
     running: list[SpanFacts]
     requests: dict[TrialId, RequestFacts]
+    blocked: frozenset[NodeKey] = frozenset()
+    """Nodes that somebody else trains: all in them that is not durable counts as running."""
 
 
 Position = tuple[NodeKey, int]
@@ -148,7 +150,9 @@ def _resolve(facts: Facts) -> dict[Position, tuple[Source, Position | None]]:
         pending = [
             target
             for target in sorted(needed[key])
-            if target not in saved and not any(span.position < target <= span.stop for span in spans[key])
+            if target not in saved
+            and key not in facts.blocked
+            and not any(span.position < target <= span.stop for span in spans[key])
         ]
         known = sorted({*saved, *needed[key], *(span.stop for span in spans[key])})
         for target in reversed(pending):
@@ -169,7 +173,7 @@ def _source(facts: Facts, spans: list[SpanFacts], begin: Position) -> Source:
     node, resource = begin
     if resource in facts.saved.get(node, []):
         return Source.SAVED
-    if any(span.position < resource <= span.stop for span in spans):
+    if node in facts.blocked or any(span.position < resource <= span.stop for span in spans):
         return Source.RUNNING
     return Source.STAGE
 

@@ -37,6 +37,11 @@ def root_key(study: str, seed: int, version: str = "") -> NodeKey:
     return digest("root", study, str(seed), version)
 
 
+def shared_root(trainable: str, seed: int, version: str) -> NodeKey:
+    """Return the key of all that the trials of all studies of one version have in common."""
+    return digest("shared", trainable, version, str(seed))
+
+
 def path(root: NodeKey, params: Mapping[str, Any], horizon: int, salt: str = "") -> tuple[PathStep, ...]:
     """Return the nodes in which a configuration trains from 0 to ``horizon``, the first at 0, starts ascending.
 

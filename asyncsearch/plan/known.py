@@ -33,6 +33,24 @@ class Known:
         if not reports.resources or resource > reports.resources[-1]:
             reports.resources.append(resource)
             reports.values.append(value)
+            return
+        at = bisect.bisect_left(reports.resources, resource)
+        if reports.resources[at] != resource:
+            reports.resources.insert(at, resource)
+            reports.values.insert(at, value)
+
+    def has(self, node: NodeKey, resource: int) -> bool:
+        """Return whether a report of the metric at that resource is known."""
+        found = self.nodes.get(node)
+        if found is None:
+            return False
+        at = bisect.bisect_left(found.resources, resource)
+        return at < len(found.resources) and found.resources[at] == resource
+
+    def has_end(self, node: NodeKey) -> bool:
+        """Return whether it is known that the user's function returned by itself in a node."""
+        found = self.nodes.get(node)
+        return found is not None and found.ended is not None
 
     def end(self, node: NodeKey, resource: int) -> None:
         """The user's function returned by itself: nothing comes after this resource."""

@@ -113,6 +113,19 @@ class SearchPlan:
         """Count a checkpoint as lost; what needs it is trained again."""
         self._tree.lose(ref)
 
+    def block(self, node: NodeKey) -> None:
+        """Let all wait that is not durable in a node, and what follows it: somebody else trains there."""
+        self._tree.block(node)
+
+    def unblock(self, node: NodeKey) -> None:
+        """Let what is left in a node be trained here."""
+        self._tree.unblock(node)
+
+    @property
+    def blocked(self) -> frozenset[NodeKey]:
+        """The nodes in which somebody else trains."""
+        return frozenset(self._tree.blocked)
+
     def nearest(self, path: Path, resource: int) -> CheckpointRef | None:
         """Return the deepest durable checkpoint on a path at or before ``resource``."""
         return self._tree.nearest(path, resource)
@@ -273,6 +286,7 @@ class SearchPlan:
             saved={key: list(resources) for key, resources in self._tree.saved.items() if key != ORIGIN},
             running=[SpanFacts(s.lease, n.key, s.position, s.stop) for n in nodes for s in n.spans],
             requests={t: RequestFacts(r.node.key, r.target, r.is_urgent) for t, r in self._requests.items()},
+            blocked=self.blocked,
         )
 
 

@@ -56,6 +56,17 @@ class SoloPlan:
         if not saved:
             self._saved.pop(ref.node, None)
 
+    def block(self, node: NodeKey) -> None:
+        """What others train concerns nobody here."""
+
+    def unblock(self, node: NodeKey) -> None:
+        """What others have trained concerns nobody here."""
+
+    @property
+    def blocked(self) -> frozenset[NodeKey]:
+        """Nothing waits for others."""
+        return frozenset()
+
     def nearest(self, path: tuple[PathStep, ...], resource: int) -> CheckpointRef | None:
         """Return the last durable checkpoint at or before ``resource``."""
         node = path[0].node

@@ -32,6 +32,8 @@ class StageTree:
     def __init__(self) -> None:
         self.saved: dict[NodeKey, list[int]] = {ORIGIN: [0]}
         """Resources at which there are durable checkpoints, by node, in order."""
+        self.blocked: set[NodeKey] = set()
+        """Nodes that somebody else trains: all in them that is not durable counts as running."""
         self.ready = Ready()
         self._origin = Node(ORIGIN, 0, None, DEFAULT_COST)
         self.nodes: dict[NodeKey, Node] = {ORIGIN: self._origin}
@@ -149,6 +151,21 @@ class StageTree:
             self._reconsider(point)
         self._drop(span.node)
 
+    def block(self, key: NodeKey) -> None:
+        """Know that somebody else trains in a node."""
+        self.blocked.add(key)
+        self._reconsider_all(key)
+
+    def unblock(self, key: NodeKey) -> None:
+        """Know that nobody else trains in a node any more."""
+        self.blocked.discard(key)
+        self._reconsider_all(key)
+
+    def _reconsider_all(self, key: NodeKey) -> None:
+        node = self.nodes.get(key)
+        for point in reversed([] if node is None else list(node.points)):
+            self._reconsider(point)
+
     def measure(self, key: NodeKey, cost: int) -> None:
         """Know what a unit of a node takes, in microseconds."""
         node = self.nodes.get(key)
@@ -164,7 +181,7 @@ class StageTree:
         index = bisect_left(saved, resource)
         if index < len(saved) and saved[index] == resource:
             return State.DURABLE
-        if any(span.position < resource <= span.stop for span in node.spans):
+        if node.key in self.blocked or any(span.position < resource <= span.stop for span in node.spans):
             return State.RUNNING
         return State.PENDING
 

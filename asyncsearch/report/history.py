@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 
 import msgspec
 
 from asyncsearch.actions import AnyAction, Assign, CreateTrial, Inherit, MoveTrial, Promote
 from asyncsearch.engine.journal import Record
-from asyncsearch.events import Reported
+from asyncsearch.events import Learned, Reported
 from asyncsearch.ids import NodeKey, PathStep, TrialId
 from asyncsearch.trial import Metrics
 from asyncsearch.work import Stage
@@ -47,10 +49,18 @@ class Readers:
             if node is not None:
                 self._keep(node, event.resource, event.metrics)
                 for trial in sorted(self._readers.get(node, ())):
-                    found += self._read(trial, event.resource, event.metrics, record.t)
+                    if event.resource <= self._leaves(trial, node):
+                        found += self._read(trial, event.resource, event.metrics, record.t)
+        elif isinstance(event, Learned):
+            self._learn(event)
         for action in record.actions:
             found += self._follow(action, record.t)
         return found
+
+    def _learn(self, event: Learned) -> None:
+        known = dict(self._kept.get(event.node, ()))
+        known = {resource: metrics for resource, metrics in event.reports if metrics} | known
+        self._kept[event.node] = sorted(known.items())
 
     def _follow(self, action: AnyAction, t: float) -> list[Report]:
         match action:
@@ -79,10 +89,16 @@ class Readers:
     def _inherit(self, action: Inherit, t: float) -> list[Report]:
         found = []
         for step in self._paths[action.trial]:
+            last = min(action.resource, self._leaves(action.trial, step.node))
             for resource, metrics in self._kept.get(step.node, ()):
-                if resource <= action.resource:
+                if resource <= last:
                     found += self._read(action.trial, resource, metrics, t)
         return found
+
+    def _leaves(self, trial: TrialId, node: NodeKey) -> float:
+        """Return the resource at which a trial's way leaves a node, while others may go on in it."""
+        steps = self._paths[trial]
+        return next((after.start for step, after in pairwise(steps) if step.node == node), math.inf)
 
     def _read(self, trial: TrialId, resource: int, metrics: Metrics, t: float) -> list[Report]:
         target = self._targets[trial]

@@ -97,6 +97,11 @@ class Space:
         return MappingProxyType(self._parameters)
 
     @property
+    def names(self) -> frozenset[str]:
+        """Dotted names of all that params may have: parameters, and sequences as a whole."""
+        return frozenset(self._nodes)
+
+    @property
     def order(self) -> tuple[str, ...]:
         """Dotted names in the order in which they are decided: that of declaration, but parents before children."""
         return self._order

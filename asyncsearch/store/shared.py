@@ -69,6 +69,7 @@ class SharedPlan:
 
     def __init__(self, store: Store, *, lease_s: float = LEASE_S, retention_s: float = RETENTION_S) -> None:
         self.store = store
+        self.lease_s = lease_s
         self.files = SharedFiles(store)
         self.claims = Claims(self.files, lease_s)
         self._facts = FactsFolder(self.files)
@@ -123,6 +124,10 @@ class SharedPlan:
         more. Without it their claims end when their lease does.
         """
         return self.claims.take_over(study)
+
+    def holder(self, node: NodeKey) -> str | None:
+        """Return who else trains in a node now, in words, or None."""
+        return self.claims.holder(node)
 
     def close(self) -> None:
         """Give all claims back. What the study holds stays held."""

@@ -82,7 +82,7 @@ class Holds:
     def hold(self, study: str, refs: Iterable[CheckpointRef], home: str) -> frozenset[CheckpointRef]:
         """Say what a study may still need, and return what of it is being deleted; see ``SharedPlan.hold``."""
         wanted = sorted(set(refs), key=lambda ref: (ref.node, ref.resource))
-        name, now = _hold_file(study), time.time()
+        name, now = study_file("holds", study), time.time()
         with self._guard:
             last = self._last.get(study) or self._files.read(name, Hold)
             grouped: dict[NodeKey, list[int]] = {}
@@ -100,7 +100,7 @@ class Holds:
         """Remove the hold of a study that needs nothing any more."""
         with self._guard:
             self._last.pop(study, None)
-            self._files.store.remove(_hold_file(study))
+            self._files.store.remove(study_file("holds", study))
 
     def standing(self) -> Standing:
         """Return which holds count now and which do not."""
@@ -232,10 +232,10 @@ def _dropped(last: Hold, wanted: set[CheckpointRef], now: float) -> dict[NodeKey
     return dropped
 
 
-def _hold_file(study: str) -> str:
+def study_file(folder: str, study: str) -> str:
     """Return the name of a study's file: readable, and different for different studies."""
     readable = re.sub(r"[^A-Za-z0-9_-]+", "-", study)[-40:].strip("-") or "study"
-    return f"holds/{readable}-{hashlib.blake2b(study.encode(), digest_size=4).hexdigest()}.json"
+    return f"{folder}/{readable}-{hashlib.blake2b(study.encode(), digest_size=4).hexdigest()}.json"
 
 
 def _marked(name: str) -> CheckpointRef | None:
