@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.system.several import DISTINCT, TRIALS, make, results, run, units
+from asyncsearch import SHA, Study
+from asyncsearch.driver.opening import read_records
+from asyncsearch.errors import UsageError
+from asyncsearch.events import WorkRefused
+from asyncsearch.store import open_store
+from asyncsearch.store.shared import SharedPlan
+from tests.system.several import DISTINCT, SPACE, TRIALS, UNITS, make, results, run, units
+from tests.system.tools import PATIENCE_S, Gate
 
 
 @pytest.fixture
@@ -25,3 +39,133 @@ def test_two_studies_one_after_another_train_each_unit_once(tmp_path: Path, alon
     assert results(second) == alone
     assert set(units(tmp_path).values()) == {1}
     assert len(second.trials) == TRIALS
+
+
+def start(folder: Path, name: str, stop_at: int | None = None) -> subprocess.Popen[str]:
+    stop = [] if stop_at is None else [str(stop_at)]
+    return subprocess.Popen(
+        [sys.executable, "-m", "tests.system.several", str(folder), name, *stop],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def end(driver: subprocess.Popen[str]) -> str:
+    output, _ = driver.communicate(timeout=PATIENCE_S)
+    return output
+
+
+def test_two_drivers_at_once_train_each_unit_once_and_each_has_every_result(
+    tmp_path: Path, alone: list[object]
+) -> None:
+    gate = Gate(tmp_path).make()
+    first = start(tmp_path, "first", stop_at=3)
+    gate.pids()
+    second = start(tmp_path, "second")
+    wait_until(lambda: _is_refused(tmp_path / "studies" / "second"))
+    gate.open()
+    outputs = end(first), end(second)
+    assert (first.returncode, second.returncode) == (0, 0), outputs
+    assert set(units(tmp_path).values()) == {1}
+    assert len(units(tmp_path)) == DISTINCT
+    for name in ("first", "second"):
+        assert results(Study.open(tmp_path / "studies" / name)) == alone
+
+
+def test_when_a_driver_is_killed_the_other_takes_over_and_repeats_no_more_than_was_not_saved(
+    tmp_path: Path, alone: list[object]
+) -> None:
+    gate = Gate(tmp_path).make()
+    first = start(tmp_path, "first", stop_at=6)
+    gate.pids()
+    second = start(tmp_path, "second")
+    wait_until(lambda: _is_refused(tmp_path / "studies" / "second"))
+    first.kill()
+    end(first)
+    output = end(second)
+    assert second.returncode == 0, output
+    assert results(Study.open(tmp_path / "studies" / "second")) == alone
+    repeated = {unit: count for unit, count in units(tmp_path).items() if count > 1}
+    saved = 5
+    assert all(len(json.loads(unit)) > saved and count == 2 for unit, count in repeated.items()), repeated
+    again = start(tmp_path, "first")
+    output = end(again)
+    assert again.returncode == 0, output
+    assert results(Study.open(tmp_path / "studies" / "first")) == alone
+    assert {unit: count for unit, count in units(tmp_path).items() if count > 1} == repeated
+
+
+def _is_refused(store: Path) -> bool:
+    """Whether a study has found another one at its work."""
+    records = read_records(open_store(store))
+    return any(isinstance(record.event, WorkRefused) and record.event.busy for record in records)
+
+
+def test_studies_of_different_versions_share_nothing(tmp_path: Path) -> None:
+    run(make(tmp_path, "first"))
+    run(make(tmp_path, "second", version="v2"))
+    assert set(units(tmp_path).values()) == {2}
+
+
+def test_a_study_goes_on_where_another_one_paused_and_keeps_what_it_needs(tmp_path: Path) -> None:
+    short = run(make(tmp_path, "short", scheduler=SHA(max_resource=UNITS, min_resource=2, reduction_factor=3)))
+    assert min(trial.resource for trial in short.trials) == 2
+    before = sum(units(tmp_path).values())
+    run(make(tmp_path, "long", quota_bytes=1))
+    assert set(units(tmp_path).values()) == {1}
+    assert sum(units(tmp_path).values()) == DISTINCT > before
+    with Study.open(tmp_path / "studies" / "short").checkpoint() as path:
+        assert len(json.loads(path.read_text())) == UNITS
+    sizes = SharedPlan(open_store(tmp_path / "studies" / "plan")).usage()
+    needed = {trial.checkpoint for name in ("short", "long") for trial in make_open(tmp_path, name).trials}
+    assert set(sizes) == needed - {None}
+
+
+def make_open(folder: Path, name: str) -> Study:
+    return Study.open(folder / "studies" / name)
+
+
+def test_parameters_that_a_space_lacks_merge_through_declared_defaults_only(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    run(make(tmp_path, "first"))
+    lacking = {"lr": SPACE["lr"]}
+    run(make(tmp_path, "undeclared", space=lacking))
+    assert any("defaults={'batch_size': ...}" in record.message for record in caplog.records)
+    trained = units(tmp_path)
+    assert max(trained.values()) == 2
+    caplog.clear()
+    study = run(make(tmp_path, "declared", space=lacking, defaults={"batch_size": 32}))
+    assert units(tmp_path) == trained
+    assert len(study.trials) == TRIALS // 2
+    assert not any("'declared" in record.message for record in caplog.records)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"shared": "plan", "version": ""}, "version='model-1/data-1'"),
+        ({"shared": "plan", "share": False}, "share=False"),
+        ({"defaults": {"f": object()}}, "defaults="),
+        ({"quota_bytes": 0}, "quota_bytes=0"),
+    ],
+)
+def test_what_cannot_be_shared_is_refused_with_the_next_step(
+    tmp_path: Path, options: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(UsageError, match=words):
+        make(tmp_path, "first", **options)
+
+
+def test_a_study_goes_on_as_it_began_sharing_or_not(tmp_path: Path) -> None:
+    run(make(tmp_path, "first"))
+    with pytest.raises(UsageError, match="shared"):
+        run(make(tmp_path, "first", shared=False, resume=True))
+
+
+def wait_until(is_true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not is_true():
+        assert time.monotonic() < deadline, "it never came to that"
+        threading.Event().wait(0.05)
