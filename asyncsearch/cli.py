@@ -264,6 +264,7 @@ def _check(options: argparse.Namespace) -> int:
         units=options.units,
         cut=options.cut,
         seed=0 if study is None else study.config.seed,
+        functions=None if study is None else study.space.custom_functions,
         processes=not options.in_process,
     )
     print(result)

@@ -16,6 +16,7 @@ import asyncsearch
 from asyncsearch import cli
 from asyncsearch.checking import CheckResult, check
 from asyncsearch.errors import CannotPauseError, UsageError
+from asyncsearch.sequences import custom, multistep
 from asyncsearch.trainable import Trainer, TrialContext
 
 SIZE = 40
@@ -307,6 +308,35 @@ def test_what_a_function_forgets_is_named_by_its_variable() -> None:
     assert result.names == ("optimizer",)
     assert result.forgotten is not None
     assert result.forgotten[0].places == ("momentum",)
+
+
+class Scheduled(Net):
+    def update(self, hp: dict[str, Any]) -> None:
+        self.lr = hp["lr"]
+
+
+class ScheduledByHand(Net):
+    """Steps its learning rate in a variable of its own, and does not save it."""
+
+    def train(self) -> None:
+        self.lr *= 0.9
+        super().train()
+
+
+def decayed(time: float, height: float) -> float:
+    return height / (1 + time)
+
+
+@pytest.mark.parametrize("rate", [multistep(0.1, [2]), custom(decayed, height=0.1)], ids=["steps", "my own"])
+def test_values_that_change_are_checked_as_they_are_in_a_search(rate: Any) -> None:
+    assert check(Scheduled, {"lr": rate}, units=3, processes=False)
+    assert check(Scheduled, {"lr": rate}, units=3)
+
+
+def test_a_schedule_of_ones_own_that_is_not_saved_is_found() -> None:
+    result = checked(ScheduledByHand)
+    assert result.forgotten is not None
+    assert result.forgotten[0].places == ("self.lr",)
 
 
 def test_what_cannot_be_paused_is_an_error() -> None:
