@@ -312,7 +312,11 @@ def _next_batch(state: StudyState, emit: Emit) -> Batch | None:
 
 def _is_begun(state: StudyState, batch: Batch) -> bool:
     """Whether somebody waits for it who was promoted, or had a worker before."""
-    return any(state.trials[number].is_begun for stage in batch.stages for number in stage.trials)
+    for stage in batch.stages:
+        for number in stage.trials:
+            if state.trials[number].is_begun:
+                return True
+    return False
 
 
 def _look_ahead(state: StudyState, emit: Emit) -> None:
