@@ -21,6 +21,7 @@ from asyncsearch.driver.loop import DriverSettings
 from asyncsearch.driver.opening import (
     BUNDLE_FILE,
     StudyFile,
+    config_of,
     read_records,
     read_study_file,
     replay,
@@ -199,9 +200,7 @@ class Study:
         study.store = open_store(store)
         file = study._require_file()
         study.name, study._trainable_name, study._fingerprint = file.name, file.trainable, file.fingerprint
-        study.config = EngineConfig(
-            study=file.name, metric=file.metric, mode=file.mode, seed=file.seed, version=file.version
-        )
+        study.config = config_of(file)
         study._state, study._is_read_only = None, True
         return study
 
@@ -477,6 +476,8 @@ class Study:
             max_resource=self.scheduler.max_resource,
             trainable=self._trainable_name,
             fingerprint=self._fingerprint,
+            keep_checkpoints=self.config.keep_checkpoints,
+            share=self.config.share,
             bundle_sha256=existing.bundle_sha256
             if existing is not None
             else hashlib.sha256(self.store.read(BUNDLE_FILE) or b"").hexdigest(),

@@ -225,6 +225,13 @@ def test_a_timeout_ends_the_run_with_what_it_has(tmp_path: Path) -> None:
     assert "timeout" in made.trials[0].reason
 
 
+def test_a_study_that_is_only_looked_at_knows_every_checkpoint_that_is_kept(tmp_path: Path) -> None:
+    made = run(study(tmp_path / "s", scheduler=FIFO(max_resource=3), keep_checkpoints=2), 4)
+    kept = [trial.checkpoint for trial in made.trials]
+    assert sum(checkpoint is not None for checkpoint in kept) == 2
+    assert [trial.checkpoint for trial in Study.open(tmp_path / "s").trials] == kept
+
+
 def test_results_of_a_trial_can_be_looked_at(tmp_path: Path) -> None:
     made = run(study(tmp_path / "s", scheduler=FIFO(max_resource=3)), 3)
     best = made.best_trial

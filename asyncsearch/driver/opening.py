@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import msgspec
 
 from asyncsearch.engine import snapshot as snapshots
+from asyncsearch.engine.config import EngineConfig
 from asyncsearch.engine.journal import Record, SegmentReader
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import JournalDamagedError
@@ -37,6 +38,10 @@ class StudyFile(msgspec.Struct, frozen=True, kw_only=True):
     """Hash of the bundle; resuming with another trainable is said."""
     bundle_sha256: str = ""
     """Of ``bundle.bin``; a bundle that was changed behind our back is not unpickled."""
+    keep_checkpoints: int = 1
+    """Checkpoints of how many of the best finished trials are kept."""
+    share: bool = False
+    """Whether trials may share what they train."""
     asyncsearch: str = ""
     """Version that created the study."""
     created_s: float = 0.0
@@ -47,6 +52,19 @@ def read_study_file(store: Store) -> StudyFile | None:
     """Return what the store says of its study, or None if it holds none."""
     data = store.read(STUDY_FILE)
     return None if data is None else msgspec.json.decode(data, type=StudyFile)
+
+
+def config_of(study: StudyFile) -> EngineConfig:
+    """Return what a study's journal is replayed with where its code is not at hand."""
+    return EngineConfig(
+        study=study.name,
+        metric=study.metric,
+        mode=study.mode,
+        seed=study.seed,
+        version=study.version,
+        keep_checkpoints=study.keep_checkpoints,
+        share=study.share,
+    )
 
 
 def write_study_file(store: Store, study: StudyFile) -> None:
