@@ -339,6 +339,33 @@ def test_a_schedule_of_ones_own_that_is_not_saved_is_found() -> None:
     assert result.forgotten[0].places == ("self.lr",)
 
 
+@pytest.mark.parametrize(("attribute", "kind"), [("_optimizer", "optimizer"), ("_random_state", "generator")])
+def test_what_scikit_learn_hides_in_its_networks_is_named(attribute: str, kind: str) -> None:
+    pytest.importorskip("sklearn")
+    from tests.scripts.test_digits import imported
+
+    reader: Any = imported("digits_search").DigitReader
+
+    class Forgetful(reader):  # type: ignore[misc]
+        def load(self, path: Path) -> None:
+            super().load(path)
+            delattr(self.network, attribute)
+            if attribute == "_random_state":
+                self.network.random_state = self.network._random_state = np.random.RandomState(0)
+
+    params = {
+        "width": 16,
+        "layers": 1,
+        "activation": "relu",
+        "alpha": 1e-4,
+        "batch_size": 128,
+        "lr": 1e-3,
+        "beta_1": 0.9,
+    }
+    assert check(reader, params, units=2, processes=False)
+    assert check(Forgetful, params, units=2, processes=False).names == (kind,)
+
+
 def test_what_cannot_be_paused_is_an_error() -> None:
     def once(trial: TrialContext) -> float:
         return 0.5

@@ -110,7 +110,7 @@ def _checked(task: Task, ask: Ask) -> CheckResult:
     difference = _difference(once, resumed, second.content, noise)
     if difference:
         result = replace(result, difference=difference, forgotten=_findings(ask("explain resuming")))
-    else:
+    elif isinstance(task.trainable, type):  # of a function it would name what its loop left lying
         result = replace(result, noted=_notes(once.at_cut, again.at_cut, second.at_cut))
     if evaluated.evaluates_alike is None:
         return replace(result, has_evaluation=False)
