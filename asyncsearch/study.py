@@ -37,7 +37,7 @@ from asyncsearch.errors import (
     StudyNotFoundError,
     UsageError,
 )
-from asyncsearch.ids import TrialId, WorkerId, parse_trial
+from asyncsearch.ids import TrialId, WorkerId, parse_trial, trial_name
 from asyncsearch.launch import choose
 from asyncsearch.launch.base import Launcher
 from asyncsearch.launch.bundle import pack
@@ -347,8 +347,17 @@ class Study:
         )
 
     def logs(self, trial: int | str | Trial) -> Iterator[str]:
-        """Yield the lines that a trial printed, each with the worker's clock and ``O`` or ``E`` for its stream."""
-        return self.store.read_log(self._read_state().trials[self._trial_id(trial)].name)
+        """Yield the lines that a trial printed, each with the worker's clock and ``O`` or ``E`` for its stream.
+
+        Before them stands in whose log to look for what was trained with another trial.
+        """
+        from asyncsearch.report.history import trained_with
+
+        number = self._trial_id(trial)
+        for start, stop, other in trained_with(read_records(self.store), number):
+            end = "its end" if stop is None else f"{stop:,}"
+            yield f"... units {start:,} to {end} were trained with {trial_name(other)}: see its log ..."
+        yield from self.store.read_log(trial_name(number))
 
     @contextmanager
     def checkpoint(self, trial: int | str | Trial | None = None) -> Iterator[Path]:

@@ -113,3 +113,18 @@ def reports(records: Iterable[Record]) -> Iterator[Report]:
 def history(records: Iterable[Record], trial: TrialId) -> list[tuple[int, Metrics]]:
     """Return the reports of one trial as (resource, metrics), in the order of resource."""
     return [(report.resource, report.metrics) for report in reports(records) if report.trial == trial]
+
+
+def trained_with(records: Iterable[Record], trial: TrialId) -> list[tuple[int, int | None, TrialId]]:
+    """Return the intervals of a trial that were trained with another one, which has their log: (from, to, that one).
+
+    ``to`` None: to the end of its function.
+    """
+    found: dict[tuple[int, int | None, TrialId], None] = {}
+    for record in records:
+        for action in record.actions:
+            if isinstance(action, Assign):
+                for stage in action.work.lanes[0].stages:
+                    if trial in stage.trials and stage.trials[0] != trial:
+                        found[stage.start, stage.stop, stage.trials[0]] = None
+    return sorted(found, key=lambda interval: interval[0])
