@@ -62,6 +62,8 @@ from asyncsearch.worker.config import WorkerConfig
 if TYPE_CHECKING:
     import pandas
 
+    from asyncsearch.report.tree import Tree
+
 LOOK_AHEAD = 10_000
 """How many trials may wait so that the plan sees where their sequences part before it is trained past there."""
 
@@ -345,6 +347,16 @@ class Study:
         return explain(
             read_records(self.store), self._trial_id(trial), metric=self.config.metric, mode=self.config.mode
         )
+
+    def tree(self) -> Tree:
+        """Return what is trained and for which trials, as a picture for a notebook and as text for ``print``.
+
+        Raises:
+            NoTrialsError: there is no trial yet.
+        """
+        from asyncsearch.report.tree import tree
+
+        return tree(read_records(self.store), name=self.name, metric=self.config.metric, mode=self.config.mode)
 
     def logs(self, trial: int | str | Trial) -> Iterator[str]:
         """Yield the lines that a trial printed, each with the worker's clock and ``O`` or ``E`` for its stream.

@@ -356,6 +356,8 @@ def _create(state: StudyState, emit: Emit) -> None:
     trial = TrialId(len(state.trials))
     target = state.scheduler.first_target(trial)
     steps = path(state.root, params, state.max_resource or UNBOUNDED, "" if state.config.share else str(trial))
+    if not state.config.share:
+        steps = steps[:1]  # a trial that shares nothing trains in one node, whatever changes on its way
     emit(CreateTrial(trial, params, steps[-1].node, target, state.proposals, steps if len(steps) > 1 else ()))
     _answer(state, state.trials[trial], emit)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 
 import msgspec
@@ -29,7 +30,8 @@ class Readers:
 
     def __init__(self) -> None:
         self._stages: dict[int, tuple[Stage, ...]] = {}
-        self._readers: dict[NodeKey, dict[TrialId, None]] = {}
+        self._readers: dict[NodeKey, dict[TrialId, float]] = {}
+        """Who reads from a node, and up to which resource: another node comes after it on the way of a trial."""
         self._paths: dict[TrialId, tuple[PathStep, ...]] = {}
         self._targets: dict[TrialId, int | None] = {}
         self._reached: dict[TrialId, int] = {}
@@ -46,8 +48,9 @@ class Readers:
             node = self._node(event.lease.number, event.resource)
             if node is not None:
                 self._keep(node, event.resource, event.metrics)
-                for trial in sorted(self._readers.get(node, ())):
-                    found += self._read(trial, event.resource, event.metrics, record.t)
+                for trial, end in sorted(self._readers.get(node, {}).items()):
+                    if event.resource <= end:
+                        found += self._read(trial, event.resource, event.metrics, record.t)
         for action in record.actions:
             found += self._follow(action, record.t)
         return found
@@ -73,16 +76,22 @@ class Readers:
         return []
 
     def _join(self, trial: TrialId) -> None:
-        for step in self._paths[trial]:
-            self._readers.setdefault(step.node, {})[trial] = None
+        for node, end in self._spans(trial):
+            self._readers.setdefault(node, {})[trial] = end
 
     def _inherit(self, action: Inherit, t: float) -> list[Report]:
         found = []
-        for step in self._paths[action.trial]:
-            for resource, metrics in self._kept.get(step.node, ()):
-                if resource <= action.resource:
+        for node, end in self._spans(action.trial):
+            for resource, metrics in self._kept.get(node, ()):
+                if resource <= min(end, action.resource):
                     found += self._read(action.trial, resource, metrics, t)
         return found
+
+    def _spans(self, trial: TrialId) -> Iterator[tuple[NodeKey, float]]:
+        """Yield the nodes of a trial's way, each with the resource at which the next one begins."""
+        path = self._paths[trial]
+        for number, step in enumerate(path):
+            yield step.node, path[number + 1].start if number + 1 < len(path) else math.inf
 
     def _read(self, trial: TrialId, resource: int, metrics: Metrics, t: float) -> list[Report]:
         target = self._targets[trial]
