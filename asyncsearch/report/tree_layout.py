@@ -31,7 +31,7 @@ class Layout:
         sizes: dict[NodeKey, int] = {}
         for key in reversed(self._nodes):
             node = self._nodes[key]
-            sizes[key] = sum(sizes[child] for child in node.children) + _has_lane(node, self._nodes)
+            sizes[key] = sum(sizes[child] for child in node.children) + has_lane(node, self._nodes)
         return sizes
 
     def _place(self, roots: list[NodeKey]) -> None:
@@ -44,7 +44,7 @@ class Layout:
                 continue
             node = self._nodes[key]
             above, below = self._sides(node)
-            if not _has_lane(node, self._nodes):
+            if not has_lane(node, self._nodes):
                 latest = max(self._nodes[child].start for child in node.children)
                 nearest = [*above[-1:], *below[:1]]
                 inner[key] = [child for child in nearest if self._nodes[child].start == latest]
@@ -95,6 +95,6 @@ class _Own:
         self.node = node
 
 
-def _has_lane(node: TreeNode, nodes: dict[NodeKey, TreeNode]) -> bool:
+def has_lane(node: TreeNode, nodes: dict[NodeKey, TreeNode]) -> bool:
     """Return whether a node goes on where its last child has parted, or has none."""
     return node.intervals[-1].stop > max((nodes[child].start for child in node.children), default=-1)

@@ -8,7 +8,7 @@ from html import escape
 
 from asyncsearch.ids import NodeKey, trial_name
 from asyncsearch.report.svg import CARD, FAINT, GRID, INK, Axis, Plot, dot, line, text
-from asyncsearch.report.tree_layout import Layout
+from asyncsearch.report.tree_layout import Layout, has_lane
 from asyncsearch.report.tree_reading import Interval, Kind, StageTree, TreeNode, Way
 from asyncsearch.report.tree_words import ending, fate, readers, saving, values
 from asyncsearch.report.words import number
@@ -135,8 +135,8 @@ class _Picture:
             if has_best or self._lane >= 6 or not goes_on:
                 tip = ending(ways, self._metric)
                 yield dot(self._x(end), y, colour, tip, radius=4 if has_best else radius, is_hollow=goes_on)
-            is_last = end == node.intervals[-1].stop and self._layout.at[key] == int(self._layout.at[key])
-            if has_best or (self._is_labelled and is_last and not node.children):
+            is_last = end == node.intervals[-1].stop and has_lane(node, self._tree.nodes)
+            if has_best or (self._is_labelled and is_last):
                 yield self._label(self._x(end) + 9, y + 4, ways, has_best=has_best)
 
     def _label(self, x: float, y: float, ways: list[Way], *, has_best: bool) -> str:

@@ -34,7 +34,8 @@ def _lines(tree: StageTree, shown: set[NodeKey]) -> Iterator[str]:
         yield _cut_right(f"{indent}{_line(nodes[key], only)}")
         # A node that goes on in one child only is not indented further: a long chain stays on the page.
         deeper = depth if len(nodes[key].children) == 1 and not nodes[key].ends else depth + 1
-        work += _level(nodes[key].children, deeper, shown)
+        children = sorted(nodes[key].children, key=lambda child: nodes[child].start)
+        work += _level(children, deeper, shown)
 
 
 def _level(keys: list[NodeKey], depth: int, shown: set[NodeKey]) -> list[tuple[NodeKey | int, int]]:

@@ -121,6 +121,7 @@ def test_a_picture_names_trials_values_and_the_best_one_and_escapes_them() -> No
     best = min(picture.stages.ways, key=lambda way: way.value or 0.0)
     assert any(line.startswith(f"trial-{best.trial} ") and line.endswith(", the best") for line in words(picture))
     assert "3 trials" in words(picture)
+    assert len([line for line in words(picture) if line.startswith("trial-")]) == 6
     assert any("kind=<b>large</b>" in tip and "trained once, for 3 trials" in tip for tip in tips(picture))
     assert any("lr=multistep(0.1, milestones=[6, 8])" in tip for tip in tips(picture))
     assert "<b>large" not in picture._repr_html_()
