@@ -26,7 +26,7 @@ def schedules() -> Space:
                 warmup(2, step(0.05, step_size=drops), start=0.01),
                 cyclic(0.005, 0.05, up=choice(2, 4)),
             ),
-            "batch_size": choice(32, values([32, 64], milestones=[4]), values([32, 64], milestones=[6])),
+            "batch_size": choice(32, values([32, 48], milestones=[4]), values([32, 48], milestones=[6])),
             "momentum": choice(0.9, values([0.9, 0.5], milestones=[4]), values([0.9, 0.5], milestones=[6])),
         }
     )
