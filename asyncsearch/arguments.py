@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
+from typing import Any, SupportsIndex
 
 from asyncsearch.errors import UsageError
 
@@ -30,9 +30,10 @@ def seconds_of(name: str, value: object) -> float:
 
 def positive(name: str, value: object) -> int:
     """Return a positive integer."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+    number = value.__index__() if isinstance(value, SupportsIndex) and not isinstance(value, bool) else 0
+    if number < 1:
         raise UsageError(f"{name}={value!r} must be a positive integer.")
-    return value
+    return number
 
 
 def enough(parallelism: int | None, num_trials: int | None) -> int | None:

@@ -38,6 +38,7 @@ examples:
   asyncsearch trials studies/digits --format csv        all of them, for other programs
   asyncsearch logs studies/digits trial-7 --follow      what a trial prints, as it comes
   asyncsearch explain studies/digits trial-7            why it was paused, promoted or stopped
+  asyncsearch tree studies/digits --output tree.svg     what is trained once for several trials, as a picture
   asyncsearch resume studies/digits --num-trials 128    go on where the journal ends
   asyncsearch preview search.py --num-trials 64         what a search will cost, before it runs
   asyncsearch check search.py                           whether what is paused trains on bit by bit, and what it forgets
@@ -108,6 +109,12 @@ def _parser() -> argparse.ArgumentParser:
     explain = _command(commands, "explain", _explain, "say what happened to a trial, and why")
     explain.add_argument("store", metavar="STORE", help="folder or URL of the study")
     explain.add_argument("trial", metavar="TRIAL", help="trial-7, or 7")
+
+    tree = _command(commands, "tree", _tree, "show which training serves which trials, and what that saves")
+    tree.add_argument("store", metavar="STORE", help="folder or URL of the study")
+    tree.add_argument(
+        "--output", "-o", metavar="FILE.svg", help="draw it there (default: print what most trials share)"
+    )
 
     resume = _command(commands, "resume", _resume, "go on with a study where its journal ends (runs its code)")
     resume.add_argument("store", metavar="STORE", help="folder or URL of the study")
@@ -218,6 +225,20 @@ def _explain(options: argparse.Namespace) -> None:
     print(Study.open(options.store).explain(options.trial))
 
 
+def _tree(options: argparse.Namespace) -> None:
+    tree = Study.open(options.store).tree()
+    if options.output is None:
+        print(tree)
+        return
+    try:
+        path = tree.save(options.output)
+    except OSError as error:
+        raise UsageError(
+            f"{options.output} cannot be written: {error}. Name a file that can be, --output tree.svg."
+        ) from error
+    print(f"{tree.summary}\ndrawn in {path}")
+
+
 def _resume(options: argparse.Namespace) -> None:
     study = Study.resume(options.store, backend=options.backend)
     total = options.num_trials if options.num_trials is not None else _last_total(study)
@@ -264,6 +285,7 @@ def _check(options: argparse.Namespace) -> int:
         units=options.units,
         cut=options.cut,
         seed=0 if study is None else study.config.seed,
+        functions=None if study is None else study.space.custom_functions,
         processes=not options.in_process,
     )
     print(result)

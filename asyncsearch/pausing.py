@@ -19,9 +19,15 @@ def require_pausable(trainable: Trainable, scheduler: Scheduler) -> None:
     """Check that a scheduler that pauses trials got a trainable that does not obviously refuse.
 
     Raises:
+        UsageError: nothing says how many units a ``Trainer`` is to train.
         CannotPauseError: a ``Trainer`` without ``save`` and ``load``, or a function that never loops over
             ``trial.epochs`` with both.
     """
+    if isinstance(trainable, type) and issubclass(trainable, Trainer) and scheduler.max_resource is None:
+        raise UsageError(
+            f"{trainable.__name__} trains unit by unit and {scheduler.describe()} does not say how many units: write "
+            f"{type(scheduler).__name__}(max_resource=...)."
+        )
     if not scheduler.pauses:
         return
     if isinstance(trainable, type) and issubclass(trainable, Trainer):

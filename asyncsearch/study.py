@@ -21,6 +21,7 @@ from asyncsearch.driver.loop import DriverSettings
 from asyncsearch.driver.opening import (
     BUNDLE_FILE,
     StudyFile,
+    config_of,
     read_records,
     read_study_file,
     replay,
@@ -37,7 +38,7 @@ from asyncsearch.errors import (
     StudyNotFoundError,
     UsageError,
 )
-from asyncsearch.ids import TrialId, WorkerId, parse_trial
+from asyncsearch.ids import TrialId, WorkerId, parse_trial, trial_name
 from asyncsearch.launch import choose
 from asyncsearch.launch.base import Launcher
 from asyncsearch.launch.bundle import pack
@@ -64,6 +65,8 @@ from asyncsearch.worker.config import WorkerConfig
 
 if TYPE_CHECKING:
     import pandas
+
+    from asyncsearch.report.tree import Tree
 
 LOOK_AHEAD = 10_000
 """How many trials may wait so that the plan sees where their sequences part before it is trained past there."""
@@ -219,15 +222,7 @@ class Study:
         file = study._require_file()
         study.name, study._trainable_name, study._fingerprint = file.name, file.trainable, file.fingerprint
         study.shared = open_store(file.shared) if file.shared else None
-        study.config = EngineConfig(
-            study=file.name,
-            metric=file.metric,
-            mode=file.mode,
-            seed=file.seed,
-            version=file.version,
-            shared_as=file.trainable if file.shared else "",
-            defaults=file.defaults,
-        )
+        study.config = config_of(file)
         study._state, study._is_read_only = None, True
         return study
 
@@ -377,9 +372,28 @@ class Study:
             read_records(self.store), self._trial_id(trial), metric=self.config.metric, mode=self.config.mode
         )
 
+    def tree(self) -> Tree:
+        """Return what is trained and for which trials, as a picture for a notebook and as text for ``print``.
+
+        Raises:
+            NoTrialsError: there is no trial yet.
+        """
+        from asyncsearch.report.tree import tree
+
+        return tree(read_records(self.store), name=self.name, metric=self.config.metric, mode=self.config.mode)
+
     def logs(self, trial: int | str | Trial) -> Iterator[str]:
-        """Yield the lines that a trial printed, each with the worker's clock and ``O`` or ``E`` for its stream."""
-        return self.store.read_log(self._read_state().trials[self._trial_id(trial)].name)
+        """Yield the lines that a trial printed, each with the worker's clock and ``O`` or ``E`` for its stream.
+
+        Before them stands in whose log to look for what was trained with another trial.
+        """
+        from asyncsearch.report.history import trained_with
+
+        number = self._trial_id(trial)
+        for start, stop, other in trained_with(read_records(self.store), number):
+            end = "its end" if stop is None else f"{stop:,}"
+            yield f"... units {start:,} to {end} were trained with {trial_name(other)}: see its log ..."
+        yield from self.store.read_log(trial_name(number))
 
     @contextmanager
     def checkpoint(self, trial: int | str | Trial | None = None) -> Iterator[Path]:
@@ -522,6 +536,8 @@ class Study:
             fingerprint=self._fingerprint,
             shared="" if self.shared is None else self.shared.url,
             defaults=self.config.defaults,
+            keep_checkpoints=self.config.keep_checkpoints,
+            share=self.config.share,
             bundle_sha256=existing.bundle_sha256
             if existing is not None
             else hashlib.sha256(self.store.read(BUNDLE_FILE) or b"").hexdigest(),

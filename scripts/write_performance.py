@@ -25,7 +25,7 @@ import psutil
 SCRIPTS = Path(__file__).resolve().parent
 PAGE = SCRIPTS.parent / "docs" / "performance.md"
 BENCHMARKS = sorted(path.stem.removeprefix("bench_") for path in SCRIPTS.glob("bench_*.py"))
-PACKAGES = ("grpcio", "protobuf", "msgspec", "numpy", "pyspark")
+PACKAGES = ("grpcio", "protobuf", "msgspec", "numpy", "pyspark", "torch")
 
 GOALS: dict[str, tuple[str, float]] = {
     "handoff_ms": ("<=", 2.0),
@@ -37,6 +37,12 @@ GOALS: dict[str, tuple[str, float]] = {
     "decide_us_1e3": ("<=", 50.0),
     "decide_us_1e5": ("<=", 50.0),
     "bytes_per_trial": ("<=", 1024.0),
+    "plan_decision_ms_1e3": ("<=", 2.0),
+    "plan_decision_ms_1e5": ("<=", 2.0),
+    "bytes_per_node": ("<=", 2048.0),
+    "plan_448_s": ("<=", 1.0),
+    "boundary_ms": ("<=", 5.0),
+    "saving_off_percent": ("<=", 5.0),
 }
 
 HEADINGS = ("figure", "value", "goal", "baseline", "ratio", "command", "measured")

@@ -16,6 +16,7 @@ import asyncsearch
 from asyncsearch import cli
 from asyncsearch.checking import CheckResult, check
 from asyncsearch.errors import CannotPauseError, UsageError
+from asyncsearch.sequences import custom, multistep
 from asyncsearch.trainable import Trainer, TrialContext
 
 SIZE = 40
@@ -307,6 +308,62 @@ def test_what_a_function_forgets_is_named_by_its_variable() -> None:
     assert result.names == ("optimizer",)
     assert result.forgotten is not None
     assert result.forgotten[0].places == ("momentum",)
+
+
+class Scheduled(Net):
+    def update(self, hp: dict[str, Any]) -> None:
+        self.lr = hp["lr"]
+
+
+class ScheduledByHand(Net):
+    """Steps its learning rate in a variable of its own, and does not save it."""
+
+    def train(self) -> None:
+        self.lr *= 0.9
+        super().train()
+
+
+def decayed(time: float, height: float) -> float:
+    return height / (1 + time)
+
+
+@pytest.mark.parametrize("rate", [multistep(0.1, [2]), custom(decayed, height=0.1)], ids=["steps", "my own"])
+def test_values_that_change_are_checked_as_they_are_in_a_search(rate: Any) -> None:
+    assert check(Scheduled, {"lr": rate}, units=3, processes=False)
+    assert check(Scheduled, {"lr": rate}, units=3)
+
+
+def test_a_schedule_of_ones_own_that_is_not_saved_is_found() -> None:
+    result = checked(ScheduledByHand)
+    assert result.forgotten is not None
+    assert result.forgotten[0].places == ("self.lr",)
+
+
+@pytest.mark.parametrize(("attribute", "kind"), [("_optimizer", "optimizer"), ("_random_state", "generator")])
+def test_what_scikit_learn_hides_in_its_networks_is_named(attribute: str, kind: str) -> None:
+    pytest.importorskip("sklearn")
+    from tests.scripts.test_digits import imported
+
+    reader: Any = imported("digits_search").DigitReader
+
+    class Forgetful(reader):  # type: ignore[misc]
+        def load(self, path: Path) -> None:
+            super().load(path)
+            delattr(self.network, attribute)
+            if attribute == "_random_state":
+                self.network.random_state = self.network._random_state = np.random.RandomState(0)
+
+    params = {
+        "width": 16,
+        "layers": 1,
+        "activation": "relu",
+        "alpha": 1e-4,
+        "batch_size": 128,
+        "lr": 1e-3,
+        "beta_1": 0.9,
+    }
+    assert check(reader, params, units=2, processes=False)
+    assert check(Forgetful, params, units=2, processes=False).names == (kind,)
 
 
 def test_what_cannot_be_paused_is_an_error() -> None:

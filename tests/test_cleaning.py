@@ -6,19 +6,23 @@ import os
 import time
 import uuid
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from asyncsearch import cli
 from asyncsearch.driver.cleaning import Cleaning, Item, Limits, clean
+from asyncsearch.engine.journal import SegmentReader
 from asyncsearch.errors import StoreLockedError, StudyNotFoundError, UsageError
+from asyncsearch.events import CheckpointCommitted
 from asyncsearch.ids import CheckpointRef
 from asyncsearch.report.cleaning import parse_age, parse_size, size, totals
 from asyncsearch.store import LocalStore, Store
 from asyncsearch.store.fsspec_store import FsspecStore
 from asyncsearch.store.shared import SharedPlan
 from asyncsearch.study import Study
-from tests.report.tools import simulated, store_of
+from tests.engine.tools import make_state, record, replayed
+from tests.report.tools import SCHEDULER, SPACE, simulated, store_of
 from tests.store.conformance import load, save
 from tests.store.shared_tools import NODE, NODES, commit, content, plan_at
 from tests.store.test_shared_claims import silence
@@ -117,13 +121,20 @@ def test_a_study_that_a_driver_has_open_is_refused(study: Store, dry_run: bool) 
     assert files(study) == before
 
 
-def test_references_of_the_state_are_kept_besides_those_of_its_trials(
-    study: Store, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("config", [{}, {"keep_checkpoints": 4}, {"keep_checkpoints": 0}, {"share": False}], ids=str)
+@pytest.mark.parametrize("part", [0.2, 0.5, 0.9, 1.0])
+def test_what_stays_is_what_the_state_refers_to_wherever_the_search_was_cut_off(
+    config: dict[str, Any], part: float, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("asyncsearch.engine.state.StudyState.references", {LOST[0]: 1}, raising=False)
-    clean(study)
-    assert LOST[0] in study.checkpoints()
-    assert LOST[1] not in study.checkpoints()
+    recorded = record(make_state(SCHEDULER, space=SPACE, **config), 20, workers=3)
+    lines = recorded.lines[: max(2, int(part * len(recorded.lines)))]
+    store = LocalStore(store_of(recorded, tmp_path / "study", lines=len(lines)))
+    events = [entry.event for entry in SegmentReader().read("000001.jsonl", lines)]
+    for ref in [*(event.checkpoint for event in events if isinstance(event, CheckpointCommitted)), *LOST]:
+        save(store, ref, model=b"m")
+    clean(store)
+    state = replayed(make_state(SCHEDULER, space=SPACE, **config), lines)
+    assert set(store.checkpoints()) == set(state.references)
 
 
 def test_a_quota_spares_what_fits_in_it_even_if_nobody_needs_it(study: Store) -> None:

@@ -54,7 +54,7 @@ def test_help_has_examples_and_exit_codes(capsys: pytest.CaptureFixture[str]) ->
     assert "exit codes:" in out
 
 
-@pytest.mark.parametrize("command", ["show", "trials", "logs", "explain", "resume", "preview"])
+@pytest.mark.parametrize("command", ["show", "trials", "logs", "explain", "resume", "preview", "check"])
 def test_every_command_explains_itself(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stopped:
         cli.main([command, "--help"])

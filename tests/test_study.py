@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from asyncsearch.errors import (
     StudyNotFoundError,
     UsageError,
 )
+from asyncsearch.sequences import multistep
 from asyncsearch.trial import TrialState
 
 SPACE = {"x": uniform(0.0, 1.0)}
@@ -30,6 +32,12 @@ SPACE = {"x": uniform(0.0, 1.0)}
 def train(trial: Any) -> None:
     for _ in trial.epochs(save=lambda path: path.write_text("x"), load=lambda path: None):
         trial.report(loss=trial.params["x"])
+
+
+def chatty(trial: Any) -> None:
+    for _ in trial.epochs(save=lambda path: path.write_text("x"), load=lambda path: None):
+        sys.stdout.write(f"lr {trial.params['lr']}\n")
+        trial.report(loss=1.0)
 
 
 def study(store: Path, trainable: Any = train, **options: Any) -> Study:
@@ -223,6 +231,23 @@ def test_a_timeout_ends_the_run_with_what_it_has(tmp_path: Path) -> None:
     made = run(study(tmp_path / "s", forever), timeout=3.0)
     assert made.trials[0].state is TrialState.WAITING
     assert "timeout" in made.trials[0].reason
+
+
+def test_the_log_of_what_is_shared_names_those_who_share_it_and_their_logs_name_it(tmp_path: Path) -> None:
+    space = {"lr": choice(multistep(0.1, [2]), multistep(0.1, [3]))}
+    made = study(tmp_path / "s", chatty, space=space, searcher=GridSearch(), scheduler=FIFO(max_resource=4))
+    run(made, 2)
+    assert "... units 0 to 2 are trained for trial-1 too ..." in list(made.logs(0))
+    first, *rest = made.logs(1)
+    assert first == "... units 0 to 2 were trained with trial-0: see its log ..."
+    assert [line.split(" ", 2)[2] for line in rest] == [f"lr {multistep(0.1, [2]).at(t)}" for t in (2, 3)]
+
+
+def test_a_study_that_is_only_looked_at_knows_every_checkpoint_that_is_kept(tmp_path: Path) -> None:
+    made = run(study(tmp_path / "s", scheduler=FIFO(max_resource=3), keep_checkpoints=2), 4)
+    kept = [trial.checkpoint for trial in made.trials]
+    assert sum(checkpoint is not None for checkpoint in kept) == 2
+    assert [trial.checkpoint for trial in Study.open(tmp_path / "s").trials] == kept
 
 
 def test_results_of_a_trial_can_be_looked_at(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,10 @@ Outcome = tuple[Reports, dict[str, str]]
 """What was reported, and what a fresh object holds that loads the last checkpoint."""
 
 _UNNAMED = "something that is none of its generators: threads, the clock, the order of a set, the device's kernels"
+_SINGLE = {"value", "counter", "offset"}
+"""Kinds under which single numbers come together that have nothing to do with each other."""
+_MOST_PLACES = 12
+"""Of so many of them at most it is found out which ones matter."""
 _UNKNOWN = "something that cannot be seen: a file, a module's variable, a state inside of a library"
 
 
@@ -83,7 +87,7 @@ class _Comparing(Watching):
                 self._changed.setdefault(name, [])
 
     def found(self) -> Found:
-        known = {kind: places for kind, places in self._changed.items() if kind != "other"} or self._changed
+        known = {kind: places for kind, places in self._changed.items() if kind != "value"} or self._changed
         return [(kind, list(dict.fromkeys(places)), True) for kind, places in known.items()] or [(_UNKNOWN, [], True)]
 
 
@@ -107,9 +111,10 @@ class _Holding(Watching):
 class _Giving(Watching):
     """Gives a resumed training what it lacks, of some kinds."""
 
-    def __init__(self, source: _Holding, kinds: set[str] | None) -> None:
+    def __init__(self, source: _Holding, kinds: Collection[str], but: str) -> None:
         self._source = source
         self._kinds = kinds
+        self._but = but
         self.differing: dict[str, list[str]] = {}
         self.opaque: list[str] = []
 
@@ -120,9 +125,8 @@ class _Giving(Watching):
         others = [name for name, digest in _digests(self._source.shared).items() if now.get(name) != digest]
         self.differing = source.differing(mine) | {name: [] for name in others}
         self.opaque = source.opaque
-        if self._kinds is not None:
-            source.give(mine, self._kinds)
-            generators.restore({name: self._source.shared[name] for name in others if name in self._kinds})
+        source.give(mine, self._kinds, self._but)
+        generators.restore({name: self._source.shared[name] for name in others if name in self._kinds})
 
 
 def resuming(task: Task) -> Found:
@@ -139,17 +143,21 @@ def resuming(task: Task) -> Found:
     if source.state is None:
         return [(_UNKNOWN, [], True)]
 
-    def given(kinds: set[str] | None) -> tuple[Outcome, _Giving]:
-        watching = _Giving(source, kinds)
+    def given(kinds: Collection[str], but: str = "") -> tuple[Outcome, _Giving]:
+        watching = _Giving(source, kinds, but)
         return _outcome(task, "given", [task.units], task.cut, parts, watching), watching
 
-    plain, seen = given(None)
+    plain, seen = given(())
     differing = seen.differing
     if _is_same(plain, wanted):
         return [("what a process remembers: a module's variable, a cache outside of the trainer", [], True)]
     kinds = set(differing)
     if _is_same(given(kinds)[0], wanted):
         needed = [kind for kind in differing if not _is_same(given(kinds - {kind})[0], wanted)]
+        for kind in _SINGLE & set(needed):
+            places = differing[kind]
+            if 1 < len(places) <= _MOST_PLACES:
+                differing[kind] = [place for place in places if not _is_same(given(kinds, place)[0], wanted)] or places
         return [(kind, differing[kind], True) for kind in needed or differing]
     guilty = [kind for kind in differing if not _is_same(given({kind})[0], plain)]
     found: Found = [(kind, differing[kind], True) for kind in guilty]

@@ -20,6 +20,7 @@ from asyncsearch.checking import generators
 from asyncsearch.checking.runs import Task, name_of
 from asyncsearch.errors import UsageError
 from asyncsearch.launch.bundle import pack
+from asyncsearch.trainable import WithFunctions
 from asyncsearch.worker.devices import runner_environment
 
 _SHOWN_LINES = 12
@@ -41,8 +42,9 @@ def in_child(task: Task, step: str, frameworks: list[str]) -> tuple[Any, list[st
     """
     with tempfile.TemporaryDirectory(dir=task.folder) as folder:
         place = Path(folder)
-        (place / "trainable").write_bytes(pack(task.trainable).data)
-        rest = (task.params, task.seed, task.units, task.cut, task.folder)
+        wrapped = WithFunctions(task.trainable, task.functions) if task.functions else task.trainable
+        (place / "trainable").write_bytes(pack(wrapped).data)
+        rest: tuple[Any, ...] = (task.params, task.seed, task.units, task.cut, {}, task.folder)
         (place / "task").write_bytes(cloudpickle.dumps((rest, step, frameworks)))
         done = subprocess.run(
             [sys.executable, "-m", "asyncsearch.checking.processes", folder],

@@ -20,6 +20,9 @@ from asyncsearch.checking.result import CheckResult, Finding
 from asyncsearch.checking.runs import Facts, Reports, Task, Watching, content, exact, name_of, run
 from asyncsearch.checking.state import State
 from asyncsearch.errors import UsageError
+from asyncsearch.sequences.base import Sequence
+from asyncsearch.sequences.decoding import replaced
+from asyncsearch.sequences.own import functions_in, register
 from asyncsearch.trainable import Trainable, Trainer, as_function
 from asyncsearch.worker.metrics import as_metrics
 
@@ -36,6 +39,7 @@ def check(
     units: int = 4,
     cut: int | None = None,
     seed: int = 0,
+    functions: Mapping[str, Callable[..., Any]] | None = None,
     processes: bool = True,
 ) -> CheckResult:
     """Prove or refute that a trainable which is paused trains on as if it never had been, bit by bit.
@@ -44,10 +48,11 @@ def check(
 
     Args:
         trainable: a class derived from ``Trainer``, or a function that calls ``trial.epochs(save=..., load=...)``.
-        params: the hyper-parameters of the trial.
+        params: the hyper-parameters of the trial; sequences may be among them.
         units: how far to train.
         cut: after how many units to save and to go on elsewhere; by default the half.
         seed: the trial's.
+        functions: those that sequences in ``params`` name; needed only where they are written as JSON.
         processes: whether the parts run in processes of their own; False: all in this one, which is faster and proves
             less, since what a module remembers is not lost.
 
@@ -61,7 +66,9 @@ def check(
         raise UsageError(f"cut={at} must lie between 1 and units - 1 = {units - 1}: one unit at least on both sides.")
     before = generators.capture()
     with tempfile.TemporaryDirectory(prefix="asyncsearch-check-", ignore_cleanup_errors=True) as folder:
-        task = Task(trainable, dict(params or {}), seed, units, at, Path(folder))
+        named = {**functions_in(params), **(functions or {})}
+        task = Task(trainable, replaced(params or {}, Sequence.to_json), seed, units, at, named, Path(folder))
+        register(named)
         try:
             return _checked(task, _in_children(task) if processes else _here(task))
         finally:
@@ -103,7 +110,7 @@ def _checked(task: Task, ask: Ask) -> CheckResult:
     difference = _difference(once, resumed, second.content, noise)
     if difference:
         result = replace(result, difference=difference, forgotten=_findings(ask("explain resuming")))
-    else:
+    elif isinstance(task.trainable, type):  # of a function it would name what its loop left lying
         result = replace(result, noted=_notes(once.at_cut, again.at_cut, second.at_cut))
     if evaluated.evaluates_alike is None:
         return replace(result, has_evaluation=False)

@@ -35,6 +35,8 @@ class Task(NamedTuple):
     seed: int
     units: int
     cut: int
+    functions: dict[str, Callable[..., Any]]
+    """The user's own functions of time that sequences in ``params`` name."""
     folder: Path
     """Where the checkpoints of all runs go."""
 

@@ -9,24 +9,28 @@ from __future__ import annotations
 import contextlib
 import copy
 import ctypes
-import hashlib
-import random
-import re
 import sys
 import types
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import PurePath
-from typing import Any, NamedTuple
-
-import numpy as np
+from typing import Any
 
 from asyncsearch.checking.kinds import kind_of_name
+from asyncsearch.checking.parts import (
+    Part,
+    as_array,
+    digest,
+    digest_text,
+    framework_parts,
+    give_array,
+    is_of,
+    is_plain,
+    kind_of_array,
+)
 from asyncsearch.trainable import TrialContext
 
 _MAX_DEPTH = 10
 _MAX_PARTS = 20_000
-_HASHED_BYTES = 1 << 26
-"""Of a larger array only so much is read, at its beginning and at its end."""
 
 Path = tuple[tuple[str, Any], ...]
 """How to come from the root to a place: ("attr", name) or ("item", key), one after the other."""
@@ -42,18 +46,9 @@ _SKIPPED = (
     TrialContext,
 )
 _ITERATORS = (types.GeneratorType, types.AsyncGeneratorType, zip, map, filter, enumerate, reversed)
-_PLAIN = (bool, int, float, complex, str, bytes, type(None))
 
-
-class Part(NamedTuple):
-    """One part: its content, and how another part's content is put there."""
-
-    kind: str
-    digests: dict[str, str]
-    """Digests of its content, by the name of what is in it."""
-    owner: Any
-    give: Callable[[Any, Any], None] | None
-    """Copies from one owner into another; None: by setting it where it stands."""
+_WHOLE = ("optimizer", "generator", "scaler", "order")
+"""Kinds that hold for all that is inside of something that is called so."""
 
 
 class State:
@@ -94,12 +89,12 @@ class State:
             )
         return {kind: places for kind, places in found.items() if places}
 
-    def give(self, other: State, kinds: set[str]) -> None:
-        """Give the other state what this one has of some kinds, where it differs."""
+    def give(self, other: State, kinds: Collection[str], but: str = "") -> None:
+        """Give the other state what this one has of some kinds, where it differs, except for one place."""
         done: set[Path] = set()
         for (path, kind), part in self.parts.items():
             twin = other.parts.get((path, kind))
-            if kind not in kinds or (twin is not None and twin.digests == part.digests):
+            if kind not in kinds or self.place(path) == but or (twin is not None and twin.digests == part.digests):
                 continue
             if twin is not None and part.give is not None:
                 with contextlib.suppress(Exception):  # another shape, say; then it is set
@@ -139,7 +134,7 @@ class State:
         if isinstance(value, _ITERATORS) or (hasattr(value, "__next__") and not hasattr(value, "__dict__")):
             self.opaque.append(self.place(path))
             return
-        parts = _framework_parts(value)
+        parts = framework_parts(value)
         if parts is not None:
             if id(value) in self._seen:
                 return
@@ -147,18 +142,29 @@ class State:
             self._containers[path] = value
             for part in parts:
                 self.parts[path, part.kind] = part
-            optimizer = getattr(value, "optimizer", None)
-            if _is_of("keras", "Model", value) and optimizer is not None:
-                self._look(optimizer, (*path, ("attr", "optimizer")), "optimizer")
+            self._look_inside(value, path)
             return
-        array = _as_array(value)
+        array = as_array(value)
         if array is not None:
-            self._keep(path, kind or _kind_of_array(mine, value, array), {"": _digest(array)}, value, _give_array)
-        elif _is_plain(value):
-            leaf = inherited or ("counter" if isinstance(value, int) and not isinstance(value, bool) else "other")
-            self._keep(path, leaf, {"": _digest_text(value)}, value, None)
+            self._keep(path, kind or kind_of_array(mine, value, array), {"": digest(array)}, value, give_array)
+        elif is_plain(value):
+            leaf = inherited or ("counter" if isinstance(value, int) and not isinstance(value, bool) else "value")
+            self._keep(path, leaf, {"": digest_text(value)}, value, None)
         elif isinstance(value, Mapping | list | tuple) or hasattr(value, "__dict__") or hasattr(value, "__slots__"):
-            self._enter(value, path, inherited if inherited in ("optimizer", "generator", "scaler") else "")
+            self._enter(value, path, inherited if inherited in _WHOLE else "")
+
+    def _look_inside(self, value: Any, path: Path) -> None:
+        """Look at what stands inside of a framework's object, and is not the framework's."""
+        if is_of("keras", "Model", value) and getattr(value, "optimizer", None) is not None:
+            self._look(value.optimizer, (*path, ("attr", "optimizer")), "optimizer")
+        if is_of("torch", "nn.Module", value):
+            for name, module in value.named_modules():
+                place = (*path, *(("attr", step) for step in name.split(".") if step))
+                self._containers[place] = module
+                own = [attribute for attribute in vars(module) if not attribute.startswith("_")]
+                for attribute in own:
+                    if attribute != "training":
+                        self._look(getattr(module, attribute), (*place, ("attr", attribute)), "")
 
     def _keep(
         self, path: Path, kind: str, digests: dict[str, str], owner: Any, give: Callable[[Any, Any], None] | None
@@ -200,183 +206,3 @@ def _copied(value: Any) -> Any:
         return copy.deepcopy(value)
     except Exception:  # something in it cannot be copied; the outcome tells whether this does
         return value
-
-
-def _is_of(module: str, names: str, value: Any) -> bool:
-    """Return whether a value is of a class of a framework, given as "a.b.C", without importing the framework."""
-    found: Any = sys.modules.get(module)
-    for name in names.split("."):
-        found = getattr(found, name, None)
-    return isinstance(found, type) and isinstance(value, found)
-
-
-def _framework_parts(value: Any) -> list[Part] | None:
-    """Return the parts of something that is known as a whole; None: it is not."""
-    if isinstance(value, random.Random):
-        return [_generator(repr(value.getstate()), value, lambda one, other: other.setstate(one.getstate()))]
-    if isinstance(value, np.random.Generator | np.random.RandomState | np.random.BitGenerator):
-        source = _bits(value)
-        return [_generator(repr(source.state), value, _give_bits)]
-    if _is_of("torch", "Generator", value):
-        state = value.get_state().numpy().tobytes()
-        return [_generator(state.hex(), value, lambda one, other: other.set_state(one.get_state()))]
-    if _is_of("torch", "nn.Module", value):
-        return _module_parts(value)
-    if _is_of("torch", "optim.Optimizer", value):
-        return [Part("optimizer", _digests_of(value.state_dict()), value, _give_state_dict)]
-    if _is_of("torch", "amp.GradScaler", value):
-        return [Part("scaler", _digests_of(value.state_dict()), value, _give_state_dict)]
-    if _is_of("keras", "Layer", value):
-        return _layer_parts(value)
-    if _is_of("keras", "optimizers.Optimizer", value):
-        return _keras_optimizer_parts(value)
-    if _is_of("keras", "metrics.Metric", value) or _is_of("keras", "Loss", value):
-        return []
-    return None
-
-
-def _generator(state: str, value: Any, give: Callable[[Any, Any], None]) -> Part:
-    return Part("generator", {"": _digest_text(state)}, value, give)
-
-
-def _bits(value: Any) -> Any:
-    found = value.bit_generator if isinstance(value, np.random.Generator) else value
-    return found._bit_generator if isinstance(found, np.random.RandomState) else found
-
-
-def _give_bits(one: Any, other: Any) -> None:
-    _bits(other).state = _bits(one).state
-
-
-def _give_state_dict(one: Any, other: Any) -> None:
-    other.load_state_dict(copy.deepcopy(one.state_dict()))
-
-
-def _module_parts(module: Any) -> list[Part]:
-    weights = {f".{name}": _digest(_as_array(value)) for name, value in module.named_parameters()}
-    buffers = {f".{name}": _digest(_as_array(value)) for name, value in module.named_buffers()}
-    modes = {f".{name}": str(part.training) for name, part in module.named_modules()}
-    return [
-        Part("weights", weights, module, _giving_tensors("named_parameters")),
-        Part("buffers", buffers, module, _giving_tensors("named_buffers")),
-        Part("mode", modes, module, _give_modes),
-    ]
-
-
-def _giving_tensors(method: str) -> Callable[[Any, Any], None]:
-    def give(one: Any, other: Any) -> None:
-        theirs = dict(getattr(other, method)())
-        for name, value in getattr(one, method)():
-            if name in theirs and theirs[name].shape == value.shape:
-                theirs[name].data.copy_(value.data)
-
-    return give
-
-
-def _give_modes(one: Any, other: Any) -> None:
-    for mine, theirs in zip(one.modules(), other.modules(), strict=False):
-        theirs.training = mine.training
-
-
-def _layer_parts(layer: Any) -> list[Part]:
-    kinds: dict[str, list[int]] = {"weights": [], "buffers": [], "generator": []}
-    trainable = {id(variable) for variable in layer.trainable_variables}
-    for number, variable in enumerate(layer.variables):
-        is_seed = "seed_generator" in variable.path
-        kinds["generator" if is_seed else "weights" if id(variable) in trainable else "buffers"].append(number)
-    return [_variables_part(kind, layer, numbers) for kind, numbers in kinds.items() if numbers]
-
-
-def _keras_optimizer_parts(optimizer: Any) -> list[Part]:
-    inner = getattr(optimizer, "inner_optimizer", None)
-    if inner is None:
-        return [_variables_part("optimizer", optimizer, list(range(len(optimizer.variables))))]
-    within = {id(variable) for variable in inner.variables}
-    numbers = [number for number, variable in enumerate(optimizer.variables) if id(variable) not in within]
-    return [
-        _variables_part("scaler", optimizer, numbers),
-        _variables_part("optimizer", inner, list(range(len(inner.variables)))),
-    ]
-
-
-def _variables_part(kind: str, owner: Any, numbers: list[int]) -> Part:
-    def give(one: Any, other: Any) -> None:
-        for number in numbers:
-            other.variables[number].assign(one.variables[number].value)
-
-    # By number: the names that Keras makes up count on from object to object.
-    # Without the numbers that Keras puts into names: they count on from object to object.
-    words = [re.sub(r"_\d+(?=[/_]|$)", "", variable.path) for variable in owner.variables]
-    names = {number: f".variables[{number}] ({words[number]})" for number in numbers}
-    return Part(
-        kind, {names[number]: _digest(owner.variables[number].value.numpy()) for number in numbers}, owner, give
-    )
-
-
-def _digests_of(value: Any, name: str = "") -> dict[str, str]:
-    if isinstance(value, Mapping):
-        pairs = [(f"[{key!r}]", part) for key, part in value.items()]
-    elif isinstance(value, list | tuple) and not _is_plain(value):
-        pairs = [(f"[{key}]", part) for key, part in enumerate(value)]
-    else:
-        array = _as_array(value)
-        return {name: _digest_text(value) if array is None else _digest(array)}
-    return {key: digest for step, part in pairs for key, digest in _digests_of(part, name + step).items()}
-
-
-def _as_array(value: Any) -> Any:
-    """Return an array or tensor as numpy's, None for all else."""
-    if isinstance(value, np.ndarray | np.generic):
-        return value if value.dtype != object else None
-    if _is_of("torch", "Tensor", value):
-        torch: Any = sys.modules["torch"]
-        found = value.detach().cpu()
-        return found.contiguous().reshape(-1).view(torch.uint8).numpy() if found.numel() else np.zeros(0)
-    if _is_of("tensorflow", "Variable", value) or _is_of("tensorflow", "Tensor", value):
-        return value.numpy() if hasattr(value, "numpy") else None
-    if _is_of("keras", "Variable", value):
-        return value.value.numpy()
-    return None
-
-
-def _give_array(one: Any, other: Any) -> None:
-    if isinstance(other, np.ndarray):
-        other[...] = one
-    elif hasattr(other, "copy_"):
-        other.data.copy_(one.data)
-    elif hasattr(other, "assign"):
-        other.assign(one)
-
-
-def _kind_of_array(named: str, value: Any, array: Any) -> str:
-    if named:
-        return named
-    if isinstance(value, np.ndarray) and array.ndim == 1 and array.dtype.kind in "iu" and array.size > 1:
-        is_permutation = int(array.min()) == 0 and np.array_equal(np.sort(array), np.arange(array.size))
-        return "order" if is_permutation else "other"
-    return "weights"
-
-
-def _is_plain(value: Any) -> bool:
-    if isinstance(value, list | tuple | set | frozenset):
-        return all(map(_is_plain, value))
-    if isinstance(value, dict):
-        return all(map(_is_plain, value.values()))
-    return isinstance(value, _PLAIN)
-
-
-def _digest(array: Any) -> str:
-    array = np.asarray(array)
-    data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-    half = _HASHED_BYTES // 2
-    parts = [data] if data.size <= _HASHED_BYTES else [data[:half], data[-half:]]
-    digest = hashlib.blake2b(f"{array.dtype} {array.shape}".encode(), digest_size=12)
-    for part in parts:
-        digest.update(part.tobytes())
-    return digest.hexdigest()
-
-
-def _digest_text(value: Any) -> str:
-    # Sets have an order of their own in each process.
-    text = repr(sorted(value, key=repr)) if isinstance(value, set | frozenset) else repr(value)
-    return text if len(text) <= 40 else hashlib.blake2b(text.encode(), digest_size=12).hexdigest()

@@ -6,14 +6,14 @@ What would go is worked out first, whole, and then carried out or only told: so 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import NamedTuple
 
-from asyncsearch.driver.opening import STUDY_FILE, read_study_file
-from asyncsearch.driver.reading import read_state
-from asyncsearch.engine.state import StudyState
+from asyncsearch.actions import DeleteCheckpoint
+from asyncsearch.driver.opening import STUDY_FILE, read_records, read_study_file
 from asyncsearch.errors import StoreLockedError, StudyNotFoundError
+from asyncsearch.events import CheckpointCommitted
 from asyncsearch.ids import CheckpointRef, NodeKey
 from asyncsearch.store.base import Store
 from asyncsearch.store.layout import parse_versions
@@ -80,8 +80,8 @@ def clean(
                 stack.callback(plan.close)
             items, kept = _of_shared(plan, limits)
         else:
-            state = _open(store, dry_run, stack)
-            items, kept = _of_study(store, state, limits)
+            _open(store, dry_run, stack)
+            items, kept = _of_study(store, limits)
         gone: list[Item] = []
         stayed: list[Item] = []
         for item in items:
@@ -93,9 +93,8 @@ def clean(
     return Cleaning(gone, stayed, len(kept) + len(back), sum(one.size_bytes for one in kept) + sum(back))
 
 
-def _open(store: Store, dry_run: bool, stack: ExitStack) -> StudyState:
-    study = read_study_file(store)
-    if study is None:
+def _open(store: Store, dry_run: bool, stack: ExitStack) -> None:
+    if read_study_file(store) is None:
         raise StudyNotFoundError(
             f"{store.url!r} holds neither a study ({STUDY_FILE}) nor what studies share ({SHARED_FILE}). Name the"
             " folder or URL of one of the two."
@@ -107,16 +106,15 @@ def _open(store: Store, dry_run: bool, stack: ExitStack) -> StudyState:
             f"A driver has the study at {store.url!r} open, and it removes by itself what it does not need. Clean the"
             " store when the search has ended."
         )
-    return read_state(store, study)
 
 
 # The store of a study
 
 
-def _of_study(store: Store, state: StudyState, limits: Limits) -> tuple[list[Item], list[Stored]]:
+def _of_study(store: Store, limits: Limits) -> tuple[list[Item], list[Stored]]:
     files = SharedFiles(store)
     found = survey(files.backend)
-    needed = _references(state)
+    needed = _needed(store)
     stored = _in_order(found)
     chosen = _choose(stored, lambda one: one.ref not in needed, limits)
 
@@ -132,11 +130,19 @@ def _of_study(store: Store, state: StudyState, limits: Limits) -> tuple[list[Ite
     return items, [one for one in stored if one not in chosen]
 
 
-def _references(state: StudyState) -> set[CheckpointRef]:
-    """Return the checkpoints that the journal's state may still need."""
-    references: Iterable[CheckpointRef] = getattr(state, "references", ())
-    trials = (trial.checkpoint for trial in state.trials)
-    return set(references) | {ref for ref in trials if ref is not None and ref not in state.unreachable}
+def _needed(store: Store) -> set[CheckpointRef]:
+    """Return the checkpoints that the journal says are durable, without those that it decided to delete.
+
+    Every record decides the deletion of all that it makes unreachable, so these are what the study's own state refers
+    to (``StudyState.references``). That state cannot be had from here: how many of the best trials keep theirs, and
+    whether trials share, only the study's code knows.
+    """
+    needed: set[CheckpointRef] = set()
+    for record in read_records(store):
+        if isinstance(record.event, CheckpointCommitted):
+            needed.add(record.event.checkpoint)
+        needed.difference_update(action.checkpoint for action in record.actions if isinstance(action, DeleteCheckpoint))
+    return needed
 
 
 def _in_order(found: Survey) -> list[Stored]:

@@ -34,14 +34,22 @@ class LogSink:
         for line in batch.lines:
             lines.append(f"{line.time_s:.3f} {'E' if line.is_stderr else 'O'} {line.text}")
             self.shown.append((trial, line))
-        if not self._is_scheduled:
-            self._is_scheduled = True
-            self._loop.call_later(_FLUSH_S, self._flush_later)
+        self._schedule()
+
+    def note(self, trial: str, text: str) -> None:
+        """Put a line of our own into a trial's log."""
+        self._pending.setdefault(trial, []).append(f"... {text} ...")
+        self._schedule()
 
     def flush(self) -> None:
         """Write what is pending; blocks."""
         pending, self._pending = self._pending, {}
         self._write(pending)
+
+    def _schedule(self) -> None:
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            self._loop.call_later(_FLUSH_S, self._flush_later)
 
     def _flush_later(self) -> None:
         self._is_scheduled = False

@@ -58,6 +58,7 @@ from asyncsearch.events import (
 from asyncsearch.ids import Lease, NodeKey, WorkerId, trial_name, worker_name
 from asyncsearch.rpc.messages import Heartbeat, Hello, LogLines, Refused, WorkerMessage
 from asyncsearch.store.base import Store
+from asyncsearch.work import Stage
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -68,6 +69,10 @@ _COMMIT_DELAY_S = 0.01
 """How long records that decided nothing wait for others to be synced with: nothing but their acknowledgement waits for
 them, and a sync, with the change of threads and back, costs as much as handling several reports.
 """
+
+
+_NAMED = 8
+"""Trials that a shared stage's log names."""
 
 
 class DriverSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -372,6 +377,8 @@ class Driver:
             return
         if self.settings.trial_timeout_s is not None:
             self._deadlines.set(lease, self._time() + self.settings.trial_timeout_s)
+        for stage in (stage for lane in action.work.lanes for stage in lane.stages if len(stage.trials) > 1):
+            self.logs.note(trial_name(stage.trials[0]), _for_whom(stage))
         try:
             self._require_transport().send(lease.worker, lease.epoch, action)
         except ProtocolError as error:
@@ -464,3 +471,11 @@ class Driver:
     def _require_transport(self) -> Transport:
         assert self._transport is not None, "connect() comes before the first event"
         return self._transport
+
+
+def _for_whom(stage: Stage) -> str:
+    others = [trial_name(trial) for trial in stage.trials[1 : _NAMED + 1]]
+    more = len(stage.trials) - 1 - len(others)
+    names = ", ".join(others) + (f" and {more} more" if more else "")
+    end = "its end" if stage.stop is None else f"{stage.stop:,}"
+    return f"units {stage.start:,} to {end} are trained for {names} too"

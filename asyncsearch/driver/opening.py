@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from asyncsearch.engine import snapshot as snapshots
+from asyncsearch.engine.config import EngineConfig
 from asyncsearch.engine.journal import Record, SegmentReader
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import JournalDamagedError
@@ -42,6 +43,10 @@ class StudyFile(msgspec.Struct, frozen=True, kw_only=True):
     """URL of the folder in which its checkpoints are, shared with other studies; empty: they are in its own store."""
     defaults: dict[str, Any] = {}
     """Declared values of parameters that its space lacks."""
+    keep_checkpoints: int = 1
+    """Checkpoints of how many of the best finished trials are kept."""
+    share: bool = False
+    """Whether trials may share what they train."""
     asyncsearch: str = ""
     """Version that created the study."""
     created_s: float = 0.0
@@ -52,6 +57,21 @@ def read_study_file(store: Store) -> StudyFile | None:
     """Return what the store says of its study, or None if it holds none."""
     data = store.read(STUDY_FILE)
     return None if data is None else msgspec.json.decode(data, type=StudyFile)
+
+
+def config_of(study: StudyFile) -> EngineConfig:
+    """Return what a study's journal is replayed with where its code is not at hand."""
+    return EngineConfig(
+        study=study.name,
+        metric=study.metric,
+        mode=study.mode,
+        seed=study.seed,
+        version=study.version,
+        keep_checkpoints=study.keep_checkpoints,
+        share=study.share,
+        shared_as=study.trainable if study.shared else "",
+        defaults=study.defaults,
+    )
 
 
 def write_study_file(store: Store, study: StudyFile) -> None:

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from asyncsearch.driver.opening import StudyFile, replay
-from asyncsearch.engine.config import EngineConfig
+from asyncsearch.driver.opening import StudyFile, config_of, replay
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import InternalError
 from asyncsearch.ids import TrialId
@@ -20,10 +19,7 @@ from asyncsearch.trial import Params
 
 def read_state(store: Store, study: StudyFile) -> StudyState:
     """Return the state that a store's journal leads to; it can be looked at, not gone on with."""
-    config = EngineConfig(
-        study=study.name, metric=study.metric, mode=study.mode, seed=study.seed, version=study.version
-    )
-    state = StudyState(config, _NoSearcher(), _NoScheduler(), study.max_resource)
+    state = StudyState(config_of(study), _NoSearcher(), _NoScheduler(), study.max_resource)
     replay(store, state)
     return state
 

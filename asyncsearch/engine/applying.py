@@ -98,10 +98,11 @@ def _apply_inherit(state: StudyState, action: Inherit) -> None:
 
 def _request(state: StudyState, trial: Trial) -> None:
     target = UNBOUNDED if trial.target is None else trial.target
-    state.plan.request(trial.id, trial.steps, target, is_urgent=trial.is_begun)
-    for lease in state.leases_of(trial):
+    plan, steps = state.plan, trial.steps
+    plan.request(trial.id, steps, target, is_urgent=trial.is_begun)
+    for lease in plan.leases_on(steps):
         state.touched.setdefault(lease, "its work is wanted otherwise")
-    nearest = state.plan.nearest(trial.steps, target)
+    nearest = plan.nearest(steps, target)
     if nearest is not None:
         state.repoint(trial, nearest)
 
@@ -146,7 +147,8 @@ def _apply_cut(state: StudyState, action: CutWork) -> None:
 def _apply_move(state: StudyState, action: MoveTrial, now: float) -> None:
     trial = state.trials[action.trial]
     attempt = state.open_attempt_of(trial.id)
-    touched = state.leases_of(trial) if action.to is not TrialState.WAITING else []
+    is_settled = attempt is not None and attempt.end is not None and not state.config.share
+    touched = [] if is_settled or action.to is TrialState.WAITING else state.plan.leases_on(trial.steps)
     _move(state, trial, action.to, action.reason, now)
     if attempt is not None:
         del state.open_attempts[trial.id]

@@ -337,7 +337,11 @@ def _next_batch(state: StudyState, emit: Emit) -> Batch | None:
 
 def _is_begun(state: StudyState, batch: Batch) -> bool:
     """Whether somebody waits for it who was promoted, or had a worker before."""
-    return any(state.trials[number].is_begun for stage in batch.stages for number in stage.trials)
+    for stage in batch.stages:
+        for number in stage.trials:
+            if state.trials[number].is_begun:
+                return True
+    return False
 
 
 def _look_ahead(state: StudyState, emit: Emit) -> None:
@@ -378,6 +382,8 @@ def _create(state: StudyState, emit: Emit) -> None:
     target = state.scheduler.first_target(trial)
     named = {**state.config.defaults, **params} if state.config.defaults else params
     steps = path(state.root, named, state.max_resource or UNBOUNDED, "" if state.config.share else str(trial))
+    if not state.config.share:
+        steps = steps[:1]  # a trial that shares nothing trains in one node, whatever changes on its way
     emit(CreateTrial(trial, params, steps[-1].node, target, state.proposals, steps if len(steps) > 1 else ()))
     _answer(state, state.trials[trial], emit)
 

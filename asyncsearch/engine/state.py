@@ -219,10 +219,6 @@ class StudyState:
             trial for trial in trials if trial.checkpoint is None or trial.checkpoint.resource < checkpoint.resource
         ]
 
-    def leases_of(self, trial: Trial) -> list[int]:
-        """Return the leases under which something on a trial's way is trained."""
-        return self.plan.leases_on(trial.steps)
-
     def open_attempt_of(self, trial: TrialId) -> Attempt | None:
         """Return the attempt under which a trial runs, or None."""
         number = self.open_attempts.get(trial)

@@ -58,15 +58,13 @@ class Known:
 
     def ended(self, steps: Sequence[PathStep]) -> int | None:
         """Return where the user's function returned by itself on this way; None: nowhere that is known."""
-        return next((found.ended for step in steps if (found := self.nodes.get(step.node)) and found.ended), None)
-
-    def reach(self, steps: Sequence[PathStep]) -> int:
-        """Return the highest resource of a way at which anything was reported, 0 if there is none."""
-        for step in reversed(steps):
+        for number, step in enumerate(steps):
             found = self.nodes.get(step.node)
-            if found is not None and found.resources:
-                return found.resources[-1]
-        return 0
+            ended = None if found is None else found.ended
+            # A node may have been trained beyond where this way leaves it.
+            if ended is not None and (number + 1 == len(steps) or ended <= steps[number + 1].start):
+                return ended
+        return None
 
     def between(self, steps: Sequence[PathStep], after: int, upto: int) -> Iterator[tuple[int, float | None]]:
         """Yield what was reported on a way at resources above ``after`` and not above ``upto``, in order."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from itertools import pairwise
 
 import msgspec
 
@@ -31,7 +30,8 @@ class Readers:
 
     def __init__(self) -> None:
         self._stages: dict[int, tuple[Stage, ...]] = {}
-        self._readers: dict[NodeKey, dict[TrialId, None]] = {}
+        self._readers: dict[NodeKey, dict[TrialId, float]] = {}
+        """Who reads from a node, and up to which resource: another node comes after it on the way of a trial."""
         self._paths: dict[TrialId, tuple[PathStep, ...]] = {}
         self._targets: dict[TrialId, int | None] = {}
         self._reached: dict[TrialId, int] = {}
@@ -48,8 +48,8 @@ class Readers:
             node = self._node(event.lease.number, event.resource)
             if node is not None:
                 self._keep(node, event.resource, event.metrics)
-                for trial in sorted(self._readers.get(node, ())):
-                    if event.resource <= self._leaves(trial, node):
+                for trial, end in sorted(self._readers.get(node, {}).items()):
+                    if event.resource <= end:
                         found += self._read(trial, event.resource, event.metrics, record.t)
         elif isinstance(event, Learned):
             self._learn(event)
@@ -83,22 +83,22 @@ class Readers:
         return []
 
     def _join(self, trial: TrialId) -> None:
-        for step in self._paths[trial]:
-            self._readers.setdefault(step.node, {})[trial] = None
+        for node, end in self._spans(trial):
+            self._readers.setdefault(node, {})[trial] = end
 
     def _inherit(self, action: Inherit, t: float) -> list[Report]:
         found = []
-        for step in self._paths[action.trial]:
-            last = min(action.resource, self._leaves(action.trial, step.node))
-            for resource, metrics in self._kept.get(step.node, ()):
-                if resource <= last:
+        for node, end in self._spans(action.trial):
+            for resource, metrics in self._kept.get(node, ()):
+                if resource <= min(end, action.resource):
                     found += self._read(action.trial, resource, metrics, t)
         return found
 
-    def _leaves(self, trial: TrialId, node: NodeKey) -> float:
-        """Return the resource at which a trial's way leaves a node, while others may go on in it."""
-        steps = self._paths[trial]
-        return next((after.start for step, after in pairwise(steps) if step.node == node), math.inf)
+    def _spans(self, trial: TrialId) -> Iterator[tuple[NodeKey, float]]:
+        """Yield the nodes of a trial's way, each with the resource at which the next one begins."""
+        path = self._paths[trial]
+        for number, step in enumerate(path):
+            yield step.node, path[number + 1].start if number + 1 < len(path) else math.inf
 
     def _read(self, trial: TrialId, resource: int, metrics: Metrics, t: float) -> list[Report]:
         target = self._targets[trial]
@@ -129,3 +129,18 @@ def reports(records: Iterable[Record]) -> Iterator[Report]:
 def history(records: Iterable[Record], trial: TrialId) -> list[tuple[int, Metrics]]:
     """Return the reports of one trial as (resource, metrics), in the order of resource."""
     return [(report.resource, report.metrics) for report in reports(records) if report.trial == trial]
+
+
+def trained_with(records: Iterable[Record], trial: TrialId) -> list[tuple[int, int | None, TrialId]]:
+    """Return the intervals of a trial that were trained with another one, which has their log: (from, to, that one).
+
+    ``to`` None: to the end of its function.
+    """
+    found: dict[tuple[int, int | None, TrialId], None] = {}
+    for record in records:
+        for action in record.actions:
+            if isinstance(action, Assign):
+                for stage in action.work.lanes[0].stages:
+                    if trial in stage.trials and stage.trials[0] != trial:
+                        found[stage.start, stage.stop, stage.trials[0]] = None
+    return sorted(found, key=lambda interval: interval[0])

@@ -23,6 +23,8 @@ from asyncsearch.work import Stage
 
 _HEADER_BYTES = 4
 _READ_BYTES = 65_536
+_MAX_REPORT_BYTES = 64 * 2**20
+_MAX_BUNDLE_BYTES = 2**32 - 1
 
 
 class _Message(msgspec.Struct, frozen=True, tag_field="kind"):
@@ -137,11 +139,12 @@ _encoder = msgspec.msgpack.Encoder()
 class Channel(Generic[In, Out]):
     """One end of the socket pair. One thread uses it."""
 
-    def __init__(self, sock: socket.socket, decoder: msgspec.msgpack.Decoder[In]) -> None:
+    def __init__(self, sock: socket.socket, decoder: msgspec.msgpack.Decoder[In], max_bytes: int) -> None:
         self.socket = sock
         self.is_closed = False
-        """Whether the other end is gone and all that it had sent is read."""
+        """Whether the other end is gone and all that it had sent is read, or what it sends is no message."""
         self._decoder = decoder
+        self._max_bytes = max_bytes
         self._received = bytearray()
         self._unsent = bytearray()
 
@@ -206,22 +209,36 @@ class Channel(Generic[In, Out]):
         """Take one message after the other out of what was read."""
         received = self._received
         while len(received) >= _HEADER_BYTES:
-            end = _HEADER_BYTES + int.from_bytes(received[:_HEADER_BYTES], "big")
+            length = int.from_bytes(received[:_HEADER_BYTES], "big")
+            if length > self._max_bytes:
+                self._break_off()
+                return
+            end = _HEADER_BYTES + length
             if len(received) < end:
                 return
             body = bytes(received[_HEADER_BYTES:end])
             del received[:end]
-            yield self._decoder.decode(body)
+            try:
+                message = self._decoder.decode(body)
+            except msgspec.DecodeError:
+                self._break_off()
+                return
+            yield message
+
+    def _break_off(self) -> None:
+        """Read nothing more: user code has written to a descriptor that it did not open."""
+        self.is_closed = True
+        self._received.clear()
 
 
 def agent_end(sock: socket.socket) -> Channel[FromRunner, ToRunner]:
     """Return the agent's end of the channel."""
-    return Channel(sock, msgspec.msgpack.Decoder(FromRunner))
+    return Channel(sock, msgspec.msgpack.Decoder(FromRunner), _MAX_REPORT_BYTES)
 
 
 def runner_end(sock: socket.socket) -> Channel[ToRunner, FromRunner]:
     """Return the runner's end of the channel."""
-    return Channel(sock, msgspec.msgpack.Decoder(ToRunner))
+    return Channel(sock, msgspec.msgpack.Decoder(ToRunner), _MAX_BUNDLE_BYTES)
 
 
 def _frame(message: object) -> bytes:

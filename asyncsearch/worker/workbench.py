@@ -257,7 +257,7 @@ class Workbench:
         elif attempt.stop_reason is not None:
             self._finish(attempt, Outcome.STOPPED)
         elif runner.is_overdue:
-            text = "The trial's process cut itself off: does its code close descriptors that it did not open?"
+            text = "The trial's process cut itself off: does it close, or write to, descriptors that it did not open?"
             self._finish(attempt, Outcome.FAILED, text, "exit")
         else:
             kind, text = death_text(returncode, runner.memory_bytes)

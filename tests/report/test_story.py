@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import pytest
+
 from asyncsearch.actions import Promote
 from asyncsearch.ids import TrialId, WorkerId
 from asyncsearch.report.explain import WIDTH, explain
 from asyncsearch.report.history import history, reports
-from asyncsearch.simulate.cluster import Loss
+from asyncsearch.schedulers import ASHA, FIFO
+from asyncsearch.schedulers.base import Scheduler
+from asyncsearch.searchers.grid import GridSearch
+from asyncsearch.simulate.cluster import Loss, Simulation
 from asyncsearch.trial import TrialState
+from tests.engine.test_sharing import SPACE as SCHEDULES
+from tests.engine.tools import Recorded, make_state
 from tests.report.tools import FAILING, records_of, simulated
+from tests.simulate.workloads import Histories
 
 
 def test_history_of_every_trial_ends_with_its_value() -> None:
@@ -19,6 +27,17 @@ def test_history_of_every_trial_ends_with_its_value() -> None:
         assert [resource for resource, _ in told] == list(range(1, trial.resource + 1))
         if told:
             assert told[-1][1]["loss"] == trial.value
+
+
+@pytest.mark.parametrize("scheduler", [FIFO(max_resource=9), ASHA(max_resource=9)], ids=["fifo", "asha"])
+@pytest.mark.parametrize(("share", "look_ahead"), [(True, 0), (True, 1_000), (False, 0)])
+def test_history_of_a_trial_is_its_own_whatever_it_shares(scheduler: Scheduler, share: bool, look_ahead: int) -> None:
+    state = make_state(scheduler, GridSearch(), SCHEDULES, share=share, look_ahead=look_ahead)
+    recorded = Recorded(state)
+    Simulation(state, workload=Histories(), workers=2, watch=recorded).run(None)
+    for trial in state.trials:
+        alone = [Histories().value(trial.id, trial.params, unit) for unit in range(1, trial.resource + 1)]
+        assert [metrics["loss"] for _, metrics in history(records_of(recorded), trial.id)] == alone
 
 
 def test_what_a_lost_attempt_reported_before_is_not_told_twice() -> None:

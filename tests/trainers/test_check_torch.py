@@ -137,6 +137,30 @@ class GeneratorOfItsOwn(Complete):
         super().step((x + torch.rand(x.shape, generator=self.noise), y))
 
 
+class Warming(torch.nn.Module):  # type: ignore[misc]
+    """Counts in an attribute, which no state_dict has."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls_count = 0
+
+    def forward(self, x: Any) -> Any:
+        self.calls_count += self.training
+        return x * (1 - 0.5**self.calls_count)
+
+
+class CounterInside(Complete):
+    def model(self, hp: Mapping[str, Any]) -> Any:
+        return torch.nn.Sequential(Warming(), torch.nn.Linear(8, 3))
+
+
+def test_a_counter_inside_of_a_module_is_named_by_its_place() -> None:
+    result = checked(CounterInside)
+    assert result.names == ("counter",)
+    assert result.forgotten is not None
+    assert result.forgotten[0].places == ("self.net.0.calls_count",)
+
+
 def test_a_torch_trainer_is_proved() -> None:
     assert checked(Complete)
     assert checked(Growing)

@@ -57,6 +57,16 @@ def test_messages_arrive_as_they_were_sent(pair: Pair) -> None:
     assert not agent.is_closed
 
 
+@pytest.mark.parametrize("garbage", [b"\xff\xff\xff\xff", b"\0\0\0\2no", b"\0\0\0\1\xc1"])
+def test_what_is_no_message_breaks_the_channel_off(pair: Pair, garbage: bytes) -> None:
+    agent, runner = pair
+    runner.send(protocol.Ready())
+    runner.socket.sendall(garbage)
+    runner.send(protocol.Saved(0, 1))
+    assert agent.receive_now() == [protocol.Ready()]
+    assert agent.is_closed
+
+
 def test_a_message_that_came_with_another_stays_for_the_next_reader(pair: Pair) -> None:
     agent, runner = pair
     agent.post(protocol.Train((make_stage(),)))

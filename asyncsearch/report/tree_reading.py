@@ -1,0 +1,276 @@
+"""The stage tree of a study as its journal tells it: who wants which interval of which node, and what became of it.
+
+Rule: paths and trees may be 10^5 deep, so nothing here calls itself.
+"""
+
+from __future__ import annotations
+
+import enum
+from bisect import insort
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from asyncsearch.actions import AnyAction, Assign, CreateTrial, CutWork, MoveTrial, Promote, StopTraining
+from asyncsearch.engine.journal import Record
+from asyncsearch.events import CheckpointCommitted, DriverStarted, Reported, TrainingEnded, WorkerLost
+from asyncsearch.ids import Lease, NodeKey, PathStep, TrialId
+from asyncsearch.nonfinite import finite
+from asyncsearch.trial import Params, TrialState
+from asyncsearch.work import Work
+
+NAMED = 6
+"""So many of the trials of an interval are known by name; the others are counted."""
+_ENDLESS = 2**62
+
+
+class Kind(enum.Enum):
+    """What became of an interval."""
+
+    TRAINED = "trained, for one trial"
+    SHARED = "trained once, for several trials"
+    RUNNING = "running"
+    WAITING = "waiting"
+
+
+class Way(msgspec.Struct):
+    """A trial on its way through the tree."""
+
+    trial: TrialId
+    params: Params
+    path: tuple[PathStep, ...]
+    end: int
+    """Resource that it wants to reach; once it is finished, what it has reached."""
+    state: TrialState = TrialState.WAITING
+    reached: int = 0
+    value: float | None = None
+    """The last finite value of the metric up to where it stands."""
+
+
+class Interval(msgspec.Struct, frozen=True):
+    """Part of a node in which nothing changes: who reads it, and what became of it."""
+
+    start: int
+    stop: int
+    kind: Kind
+    count: int
+    """How many trials read it."""
+    named: tuple[TrialId, ...]
+    """The first ``NAMED`` of them."""
+
+
+class TreeNode(msgspec.Struct):
+    """A node of the plan: an interval in which no hyper-parameter changes its formula."""
+
+    start: int
+    params: Params
+    """Of the first trial that came."""
+    parent: NodeKey | None
+    children: list[NodeKey] = []
+    done: int = 0
+    """Resource up to which it has been trained, by whomever."""
+    values: list[tuple[int, float]] = []
+    ends: list[Way] = []
+    """The trials that end in it."""
+    intervals: list[Interval] = []
+    """From its start to its end, without gaps."""
+
+
+class StageTree(msgspec.Struct, frozen=True):
+    """All nodes, and what all of it adds up to."""
+
+    nodes: dict[NodeKey, TreeNode]
+    """A parent stands before its children."""
+    roots: list[NodeKey]
+    ways: list[Way]
+    asked: int
+    """Units that the trials would train, had each trained alone."""
+    trained: int
+    """Units that were trained, repetitions after losses included."""
+    served: int
+    """Units that trials have behind them, all trials added up."""
+    horizon: int
+    """Where the tree ends, from 1."""
+
+
+class _Running(msgspec.Struct):
+    lease: Lease
+    stops: list[tuple[int, NodeKey]]
+    at: int
+
+
+class TreeReader:
+    """Follows a journal."""
+
+    def __init__(self, metric: str) -> None:
+        self._metric = metric
+        self._nodes: dict[NodeKey, TreeNode] = {}
+        self._ways: dict[TrialId, Way] = {}
+        self._running: dict[int, _Running] = {}
+        self._trained = 0
+
+    def add(self, record: Record) -> None:
+        """Take a record in."""
+        match record.event:
+            case Reported(lease=lease, resource=resource, metrics=metrics):
+                self._advance(lease, resource, finite(metrics.get(self._metric)))
+            case CheckpointCommitted(lease=lease, checkpoint=checkpoint):
+                self._advance(lease, checkpoint.resource)
+            case TrainingEnded(lease=lease, resource=resource):
+                self._advance(lease, resource)
+                self._running.pop(lease.number, None)
+            case WorkerLost(worker=worker, epoch=epoch):
+                gone = [n for n, r in self._running.items() if (r.lease.worker, r.lease.epoch) == (worker, epoch)]
+                for number in gone:
+                    del self._running[number]
+            case DriverStarted():
+                self._running.clear()
+            case _:
+                pass
+        for action in record.actions:
+            self._follow(action)
+
+    def _advance(self, lease: Lease, resource: int, value: float | None = None) -> None:
+        run = self._running.get(lease.number)
+        if run is None or resource < run.at:
+            return
+        self._trained += resource - run.at
+        for stop, key in run.stops:
+            node = self._nodes.get(key)
+            if node is not None and node.start < resource and run.at <= stop:
+                node.done = max(node.done, min(stop, resource))
+                if value is not None and resource <= stop and resource > run.at:
+                    node.values.append((resource, value))
+            if stop >= resource:
+                break
+        run.at = resource
+
+    def _follow(self, action: AnyAction) -> None:
+        match action:
+            case CreateTrial():
+                self._create(action)
+            case Promote():
+                way = self._ways[action.trial]
+                way.state, way.end = TrialState.WAITING, action.to_resource
+            case MoveTrial():
+                way = self._ways[action.trial]
+                way.state = action.to
+                if action.to.is_finished:
+                    way.end = self._reached(way)
+            case Assign():
+                self._assign(action.work)
+            case CutWork() if action.lease.number in self._running:
+                run = self._running[action.lease.number]
+                run.stops = [(min(stop, max(action.stop, run.at)), key) for stop, key in run.stops]
+            case StopTraining() if action.lease.number in self._running:
+                run = self._running[action.lease.number]
+                run.stops = [(min(stop, run.at), key) for stop, key in run.stops]
+            case _:
+                pass
+
+    def _assign(self, work: Work) -> None:
+        stages = work.lanes[0].stages
+        stops = [(_ENDLESS if stage.stop is None else stage.stop, stage.node) for stage in stages]
+        self._running[work.lease.number] = _Running(work.lease, stops, stages[0].start)
+        for stage, (stop, _) in zip(stages, stops, strict=True):
+            for trial in stage.trials:
+                way = self._ways[trial]
+                if way.end <= stop and way.state is TrialState.WAITING:
+                    way.state = TrialState.RUNNING
+
+    def _create(self, action: CreateTrial) -> None:
+        path = action.path or (PathStep(0, action.node),)
+        end = _ENDLESS if action.target is None else action.target
+        self._ways[action.trial] = Way(action.trial, action.params, path, end)
+        parent = None
+        for step in path:
+            if step.node not in self._nodes:
+                self._nodes[step.node] = TreeNode(step.start, action.params, parent, done=step.start)
+                if parent is not None:
+                    self._nodes[parent].children.append(step.node)
+            parent = step.node
+
+    def _reached(self, way: Way) -> int:
+        """Return up to where all of a trial's way is trained, at most its end."""
+        for step, after in zip(way.path, [*way.path[1:], None], strict=True):
+            done = self._nodes[step.node].done
+            if after is None or done < after.start:
+                return min(done, way.end)
+        return 0
+
+    def tree(self) -> StageTree:
+        """Return the tree as it stands; the journal cannot be followed any further then."""
+        ways = list(self._ways.values())
+        for way in ways:
+            way.reached = self._reached(way)
+        known = [way.end for way in ways if way.end < _ENDLESS] + [node.done for node in self._nodes.values()]
+        horizon = max([*known, 1])
+        if any(way.end == _ENDLESS for way in ways):
+            horizon += max(1, horizon // 10)
+        asked = sum(way.reached if way.end == _ENDLESS else way.end for way in ways)
+        exits: dict[NodeKey, list[tuple[int, TrialId]]] = {key: [] for key in self._nodes}
+        for way in ways:
+            way.end = min(way.end, horizon)
+            self._leave(way, exits)
+        busy = self._busy(horizon)
+        for key, node in self._nodes.items():
+            node.intervals = list(_intervals(node, exits[key], busy.get(key, [])))
+        for node in self._nodes.values():
+            node.children = [key for key in node.children if self._nodes[key].intervals]
+        nodes = {key: node for key, node in self._nodes.items() if node.intervals}
+        roots = [key for key, node in nodes.items() if node.parent is None]
+        return StageTree(nodes, roots, ways, asked, self._trained, sum(way.reached for way in ways), horizon)
+
+    def _leave(self, way: Way, exits: dict[NodeKey, list[tuple[int, TrialId]]]) -> None:
+        """Note where a trial leaves each node on its way, and its last value."""
+        for step, after in zip(way.path, [*way.path[1:], None], strict=True):
+            if step.start >= way.end and step.start > 0:
+                return
+            is_last = after is None or after.start >= way.end
+            exits[step.node].append((way.end if is_last or after is None else after.start, way.trial))
+            node = self._nodes[step.node]
+            if is_last:
+                node.ends.append(way)
+            way.value = next((v for r, v in reversed(node.values) if r <= way.reached), way.value)
+
+    def _busy(self, horizon: int) -> dict[NodeKey, list[tuple[int, int]]]:
+        """Return the intervals of each node that workers are training."""
+        busy: dict[NodeKey, list[tuple[int, int]]] = {}
+        for run in self._running.values():
+            at = run.at
+            for stop, key in run.stops:
+                if at < min(stop, horizon):
+                    busy.setdefault(key, []).append((at, min(stop, horizon)))
+                at = max(at, stop)
+        return busy
+
+
+def read_tree(records: Iterable[Record], metric: str) -> StageTree:
+    """Return the stage tree that a whole journal tells."""
+    reader = TreeReader(metric)
+    for record in records:
+        reader.add(record)
+    return reader.tree()
+
+
+def _intervals(node: TreeNode, exits: list[tuple[int, TrialId]], busy: list[tuple[int, int]]) -> Iterator[Interval]:
+    cuts = {stop for stop, _ in exits} | {node.start, node.done} | {cut for interval in busy for cut in interval}
+    ordered = sorted(cut for cut in cuts if cut >= node.start)
+    leaving = sorted(exits)
+    found: list[Interval] = []
+    named: list[TrialId] = []
+    count = 0
+    # From the end to the start, so that each trial is counted once.
+    for start, stop in zip(reversed(ordered[:-1]), reversed(ordered[1:]), strict=True):
+        while leaving and leaving[-1][0] >= stop:
+            insort(named, leaving.pop()[1])
+            del named[NAMED:]
+            count += 1
+        if any(low <= start and stop <= high for low, high in busy):
+            kind = Kind.RUNNING
+        elif stop <= node.done:
+            kind = Kind.SHARED if count > 1 else Kind.TRAINED
+        else:
+            kind = Kind.WAITING
+        found.append(Interval(start, stop, kind, count, tuple(named)))
+    return reversed(found)

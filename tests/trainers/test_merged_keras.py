@@ -1,0 +1,40 @@
+"""A search in Keras that trains once what its trials share gives every trial what it gives when each trains alone."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+pytest.importorskip("tensorflow")
+pytest.importorskip("keras")
+pytest.importorskip("sklearn")
+
+from asyncsearch.sequences import cyclic, step, values, warmup
+from asyncsearch.space import Space, choice
+from tests.trainers.digits_keras import KerasDigits  # needs tensorflow
+from tests.trainers.merged import require_told_apart, searched, seen
+
+EPOCHS, TRIALS = 5, 16
+SPACE = Space(
+    {
+        "lr": choice(
+            step(0.05, step_size=choice(2, 4)), warmup(2, step(0.05, 3), start=0.01), cyclic(0.005, 0.05, up=2)
+        ),
+        "batch_size": choice(32, values([32, 64], milestones=[3])),
+        "momentum": choice(0.9, values([0.9, 0.5], milestones=[4])),
+    }
+)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_merged_and_unmerged_trials_report_the_same_bits_in_keras(tmp_path: Path) -> None:
+    merged = searched(KerasDigits, SPACE, EPOCHS, tmp_path / "merged")
+    unmerged = searched(KerasDigits, SPACE, EPOCHS, tmp_path / "unmerged", share=False)
+    assert len(merged.trials) == TRIALS
+    assert seen(merged) == seen(unmerged)
+    require_told_apart(merged, EPOCHS)
+    assert sum(trial.trained for trial in merged.trials) < sum(trial.trained for trial in unmerged.trials)
