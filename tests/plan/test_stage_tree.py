@@ -127,6 +127,15 @@ class PlanBesideAlgorithm(RuleBasedStateMachine):
             self.marks[lease].add((node, resource))
         assert self.plan.splits(lease) == []
 
+    @rule(path=paths())
+    def block(self, path: Path) -> None:
+        """Others begin to train in a node, or end."""
+        node = path[-1][1]
+        if node in self.plan.blocked:
+            self.plan.unblock(node)
+        else:
+            self.plan.block(node)
+
     @rule(path=paths(), cost=st.sampled_from([0.001, 0.5, 1.0, 1.05, 2.0, 30.0]))
     def measure(self, path: Path, cost: float) -> None:
         self.plan.set_cost(path[-1][1], cost)

@@ -1,0 +1,120 @@
+"""What other studies train is waited for, read and gone on from, and changes no result."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from asyncsearch.engine import snapshot
+from asyncsearch.engine.journal import SegmentReader
+from asyncsearch.events import DriverStarted, Learned, NodeFreed, RunRequested, WorkRefused
+from asyncsearch.ids import WorkerId
+from asyncsearch.schedulers import ASHA, FIFO, SHA
+from asyncsearch.schedulers.base import Scheduler
+from asyncsearch.searchers.grid import GridSearch
+from asyncsearch.simulate.cluster import Loss, Simulation
+from asyncsearch.space import Space, constant
+from tests.engine.others import Beside, Facts
+from tests.engine.test_sharing import SPACE, search, seen
+from tests.engine.tools import Recorded, make_state, replayed
+from tests.simulate.workloads import Histories
+
+SCHEDULERS = [FIFO(max_resource=9), SHA(max_resource=9)]
+SHARED = {"share": True, "look_ahead": 1_000, "shared_as": "train", "version": "v1"}
+
+
+def known() -> Facts:
+    facts = Facts()
+    state = make_state(FIFO(max_resource=9), GridSearch(), SPACE, **SHARED)
+    Simulation(state, workload=Histories(), workers=3, watch=facts).run(None)
+    return facts
+
+
+def beside(scheduler: Scheduler, seed: int, losses: bool = False) -> tuple[Beside, Recorded]:
+    state = make_state(scheduler, GridSearch(), SPACE, **SHARED)
+    recorded = Recorded(state)
+    lost = [Loss(WorkerId(at % 2), at_s=3.0 + 4 * at) for at in range(4)] if losses else []
+    simulation = Beside(
+        state, known(), random.Random(seed), workload=Histories(), workers=2, watch=recorded, losses=lost
+    )
+    end = simulation.run(None)
+    assert end is not None
+    assert end.is_complete, end
+    return simulation, recorded
+
+
+@pytest.mark.parametrize("scheduler", SCHEDULERS, ids=lambda scheduler: scheduler.describe())
+@pytest.mark.parametrize("seed", range(6))
+def test_whatever_others_have_trained_each_trial_sees_what_it_would_have_seen_alone(
+    scheduler: Scheduler, seed: int
+) -> None:
+    simulation, recorded = beside(scheduler, seed)
+    alone, _ = search(SPACE, scheduler, workers=2, share=False)
+    assert seen(simulation.state) == seen(alone.state)
+    kinds = {type(event) for _, event, _ in recorded.steps}
+    assert {Learned, WorkRefused} <= kinds
+    assert not simulation.state.busy
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_lost_workers_and_refusals_cost_no_trial_its_result_or_its_tries(seed: int) -> None:
+    simulation, _ = beside(FIFO(max_resource=9), seed, losses=True)
+    alone, _ = search(SPACE, FIFO(max_resource=9), workers=2, share=False)
+    assert seen(simulation.state) == seen(alone.state)
+    assert not any(trial.failures for trial in simulation.state.trials)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 3])
+def test_the_driver_may_die_at_every_record_of_what_others_have_trained(seed: int) -> None:
+    _, recorded = beside(SHA(max_resource=9), seed)
+    assert any(isinstance(event, NodeFreed) for _, event, _ in recorded.steps)
+    for cut, expected in enumerate(recorded.states, 1):
+        state = replayed(make_state(SHA(max_resource=9), GridSearch(), SPACE, **SHARED), recorded.lines[: cut + 1])
+        assert snapshot.encode(state, cut) == expected, recorded.steps[cut - 1]
+        restored = make_state(SHA(max_resource=9), GridSearch(), SPACE, **SHARED)
+        taken = snapshot.decode(expected)
+        assert taken is not None
+        snapshot.restore(restored, taken)
+        assert snapshot.encode(restored, cut) == expected
+
+
+def test_deciding_again_gives_the_recorded_decisions() -> None:
+    _, recorded = beside(ASHA(max_resource=9), 1)
+    state = make_state(ASHA(max_resource=9), GridSearch(), SPACE, **SHARED)
+    for entry in SegmentReader().read("000001.jsonl", recorded.lines):
+        assert state.handle(entry.event, entry.t) == list(entry.actions)
+
+
+def test_news_is_news_once() -> None:
+    facts = known()
+    state = make_state(FIFO(max_resource=9), GridSearch(), SPACE, **SHARED)
+    state.handle(DriverStarted("test"), 0.0)
+    state.handle(RunRequested(1, 1), 0.0)
+    node = next(iter(facts.reports))
+    assert not state.is_stale(facts.upto(node, 9))
+    state.handle(facts.upto(node, 9), 1.0)
+    assert state.is_stale(facts.upto(node, 9))
+
+
+def test_the_keys_of_a_shared_study_do_not_know_its_name_and_know_its_version() -> None:
+    def key(**options: object) -> str:
+        state = make_state(FIFO(max_resource=9), GridSearch(), SPACE, **(SHARED | options))
+        state.handle(DriverStarted("test"), 0.0)
+        state.handle(RunRequested(1, 1), 0.0)
+        return state.root
+
+    assert key() == key(study="another")
+    assert len({key(), key(version="v2"), key(seed=4), key(shared_as="other"), key(shared_as="")}) == 5
+
+
+def test_a_declared_default_stands_for_a_parameter_that_the_space_lacks() -> None:
+    def nodes(space: Space, **options: object) -> list[str]:
+        state = make_state(FIFO(max_resource=9), GridSearch(), space, **(SHARED | options))
+        Simulation(state, workload=Histories(), workers=1).run(None)
+        return [step.node for trial in state.trials for step in trial.steps if trial.params.get("batch_size", 32) == 32]
+
+    lr = {"lr": constant(0.1)}
+    declared = nodes(Space(lr), defaults={"batch_size": 32})
+    assert declared == nodes(Space({**lr, "batch_size": constant(32)}))
+    assert declared != nodes(Space(lr))
