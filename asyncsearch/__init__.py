@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         uniform,
     )
     from asyncsearch.study import Study
+    from asyncsearch.together import run_together
     from asyncsearch.trainable import Trainer, TrialContext, TrialPaused, TrialStopped
     from asyncsearch.trainers.keras import KerasTrainer
     from asyncsearch.trainers.torch import TorchTrainer
@@ -61,6 +62,7 @@ _HOMES = {
     "loguniform": "asyncsearch.space",
     "quniform": "asyncsearch.space",
     "randint": "asyncsearch.space",
+    "run_together": "asyncsearch.together",
     "sequences": "asyncsearch.sequences",
     "uniform": "asyncsearch.space",
 }
@@ -93,6 +95,7 @@ __all__ = [
     "plot_rungs",
     "quniform",
     "randint",
+    "run_together",
     "sequences",
     "uniform",
 ]

@@ -77,19 +77,24 @@ class Search(msgspec.Struct, frozen=True, kw_only=True):
     """The folder in which its checkpoints are, if it shares them with other studies."""
 
 
-def run_search(search: Search, watcher: Watcher) -> EndRun:
+def run_search(search: Search, watcher: Watcher, presses: Presses | None = None) -> EndRun:
     """Run a search to its end, and return how it ended.
+
+    Args:
+        search: what it needs.
+        watcher: shows it; called from the calling thread only.
+        presses: by which another thread may interrupt it, as Ctrl-C does in the main thread.
 
     Raises:
         KeyboardInterrupt: the calling thread was interrupted; the results are kept and nothing runs any more.
         Exception: what broke the driver, such as a ``StoreError``.
     """
-    with _python_interrupts():
-        return _conduct(search, watcher)
+    with python_interrupts():
+        return _conduct(search, watcher, presses or Presses())
 
 
 @contextmanager
-def _python_interrupts() -> Iterator[None]:
+def python_interrupts() -> Iterator[None]:
     """Have Ctrl-C raise KeyboardInterrupt and do no more: PySpark's handler would cancel the jobs of the workers."""
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -101,15 +106,16 @@ def _python_interrupts() -> Iterator[None]:
         signal.signal(signal.SIGINT, signal.default_int_handler if former is None else former)
 
 
-def _conduct(search: Search, watcher: Watcher) -> EndRun:
-    presses = _Presses()
+def _conduct(search: Search, watcher: Watcher, presses: Presses) -> EndRun:
     run = _elsewhere(lambda: _Run(search), presses)
+    presses.bell = run.news
     try:
         if isinstance(search.launcher, InlineLauncher):
             _work_inline(run, search.launcher, watcher, presses)
         else:
             _watch(run, watcher, presses)
     finally:
+        presses.bell = None
         _elsewhere(run.finish, presses)
     _show_lines(run, watcher)
     watcher.update(run.status(search.state))
@@ -122,11 +128,19 @@ def _conduct(search: Search, watcher: Watcher) -> EndRun:
     return run.driver.outcome
 
 
-class _Presses:
+class Presses:
     """How often Ctrl-C was pressed, and how often the driver was told."""
 
     def __init__(self) -> None:
         self.count = self.told = 0
+        self.bell: Bell | None = None
+        """Wakes the thread that watches the run."""
+
+    def press(self) -> None:
+        """Interrupt the run from another thread."""
+        self.count += 1
+        if self.bell is not None:
+            self.bell.ring()
 
     def tell(self, driver: Driver) -> None:
         """Ask the search to stop at the first press; at the second one, wait for workers no longer."""
@@ -227,7 +241,7 @@ class _Run:
         self.over.close()
 
 
-def _watch(run: _Run, watcher: Watcher, presses: _Presses) -> None:
+def _watch(run: _Run, watcher: Watcher, presses: Presses) -> None:
     """Show the run until it ends."""
     while not run.driver.ended.is_set():
         try:
@@ -240,7 +254,7 @@ def _watch(run: _Run, watcher: Watcher, presses: _Presses) -> None:
             presses.count += 1
 
 
-def _work_inline(run: _Run, launcher: InlineLauncher, watcher: Watcher, presses: _Presses) -> None:
+def _work_inline(run: _Run, launcher: InlineLauncher, watcher: Watcher, presses: Presses) -> None:
     """Train in this thread until the run ends, and show it between reports."""
     shown_s = 0.0
 
@@ -275,7 +289,7 @@ def _show_lines(run: _Run, watcher: Watcher) -> None:
         watcher.log_lines(lines)
 
 
-def _elsewhere(function: Callable[[], T], presses: _Presses) -> T:
+def _elsewhere(function: Callable[[], T], presses: Presses) -> T:
     """Call a function in another thread and wait for it; interrupts are counted meanwhile."""
     done = Bell()
     results: list[T] = []

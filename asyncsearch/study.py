@@ -38,17 +38,19 @@ from asyncsearch.errors import (
     StudyNotFoundError,
     UsageError,
 )
+from asyncsearch.evaluating import One, UpTo, Way
 from asyncsearch.ids import TrialId, WorkerId, parse_trial, trial_name
 from asyncsearch.launch import choose
 from asyncsearch.launch.base import Launcher
 from asyncsearch.launch.bundle import pack
 from asyncsearch.pausing import can_share, require_pausable, require_sequences
-from asyncsearch.report.display import open_display
+from asyncsearch.plan.keys import canonical, digest, path
+from asyncsearch.report.display import Display, open_display
 from asyncsearch.report.explain import explain
 from asyncsearch.report.preview import Preview, preview
 from asyncsearch.report.status import StudyStatus, status_of
 from asyncsearch.rpc.messages import Endpoint
-from asyncsearch.running import Search, run_search
+from asyncsearch.running import Presses, Search, run_search
 from asyncsearch.schedulers.base import Scheduler
 from asyncsearch.schedulers.fifo import FIFO
 from asyncsearch.searchers.base import Searcher
@@ -57,7 +59,7 @@ from asyncsearch.sharing import default_names, open_folder, read_defaults
 from asyncsearch.space import Space
 from asyncsearch.store import open_store
 from asyncsearch.store.base import Store
-from asyncsearch.store.shared import SharedPlan
+from asyncsearch.store.shared import SharedPlan, inside
 from asyncsearch.store.shared_names import compare_names
 from asyncsearch.trainable import Trainable, WithFunctions, as_function
 from asyncsearch.trial import Metrics, Trial
@@ -248,14 +250,22 @@ class Study:
             AsyncSearchError: the search cannot start, or broke; what was acknowledged is in the store.
             KeyboardInterrupt: it was interrupted; the results are kept and ``run`` goes on where it stopped.
         """
-        if self._is_read_only:
-            raise UsageError(
-                f"{self.name!r} was opened for looking; run it by Study.resume({self.store.url!r}).run(...)."
-            )
+        self._require_runnable()
         num_trials = None if num_trials is None else positive("num_trials", num_trials)
         parallelism = None if parallelism is None else positive("parallelism", parallelism)
         timeout_s = None if timeout is None else seconds_of("timeout", timeout)
-        watcher = open_display(display, logs=logs)
+        return self._run(num_trials, parallelism, timeout_s, open_display(display, logs=logs))
+
+    def _run(
+        self,
+        num_trials: int | None,
+        parallelism: int | None,
+        timeout_s: float | None,
+        watcher: Display,
+        *,
+        presses: Presses | None = None,
+        cpu_threads: int | None = None,
+    ) -> Study:
         self._require_bounded(num_trials)
         watcher.warn(self.scheduler.warnings(num_trials))
         bundle = self._packed(watcher)
@@ -272,7 +282,7 @@ class Study:
                 endpoint=endpoint,
                 worker=worker,
                 epoch=epoch,
-                cpu_threads=preflight.cpu_threads,
+                cpu_threads=cpu_threads or preflight.cpu_threads,
                 **self._worker,
             )
 
@@ -294,7 +304,7 @@ class Study:
                 shared=folder,
             )
             try:
-                end = run_search(search, watcher)
+                end = run_search(search, watcher, presses)
                 if folder is not None and self._quota_bytes is not None:
                     folder.plan.evict(self._quota_bytes)
             finally:
@@ -412,6 +422,53 @@ class Study:
         with (self.shared or self.store).fetch(chosen.checkpoint) as folder:
             yield folder / "checkpoint"
 
+    def eval(self, params: Mapping[str, Any], resource: int) -> dict[str, float]:
+        """Return the metrics of a configuration, as last reported at or before a resource.
+
+        At once if this study, or one that it shares with, has trained it so far. Else it is trained: in a search of one
+        trial, which lives inside this study's store and shares as this study does.
+
+        Args:
+            params: a whole configuration of the space.
+            resource: units of training, from 1; at most the scheduler's ``max_resource``.
+
+        Raises:
+            SpaceError: the space does not have this configuration.
+            UsageError: there is no such resource; or it is not known, and the study was opened for looking only.
+            MetricNotReportedError: nothing was reported up to there.
+            AsyncSearchError: training it failed.
+        """
+        resource = positive("resource", resource)
+        end = self._max_resource()
+        if end is not None and resource > end:
+            raise UsageError(f"resource={resource} lies beyond max_resource={end} of this study: name one up to it.")
+        plain = dict(params) if self._is_read_only else self.space.plain(params)
+        root = self.config.root
+        steps = path(root, {**self.config.defaults, **plain}, resource)
+        home = inside(self.store, f"evals/{digest(root, canonical(plain), str(resource))}")
+        way = Way(plain, steps, resource)
+        known = self._known(way, home)
+        if known is None:
+            self._require_runnable()
+            one = copy.copy(self)
+            one.searcher, one.scheduler, one.store = One(plain), UpTo(resource, end or resource), home
+            one._resume, one._state = True, None
+            one._run(1, 1, None, open_display("none"))
+            known = self._known(way, home)
+            if known is None:
+                raise AsyncSearchError(f"It could not be trained to {resource}: {one.trials[0].reason}")
+        return known
+
+    def _known(self, way: Way, home: Store) -> dict[str, float] | None:
+        for store in (self.store, home):
+            way.read_journal(read_records(store))
+        if self.shared is not None:
+            way.read_shared(SharedPlan(self.shared))
+        return way.metrics()
+
+    def _max_resource(self) -> int | None:
+        return self._require_file().max_resource if self._is_read_only else self.scheduler.max_resource
+
     def summary(self) -> str:
         """Return how the study stands, as the table that people see."""
         from asyncsearch.report.table import table
@@ -454,6 +511,12 @@ class Study:
         if number >= count:
             raise UsageError(f"There is no trial {number}: the study has {count}, numbered from 0.")
         return TrialId(number)
+
+    def _require_runnable(self) -> None:
+        if self._is_read_only:
+            raise UsageError(
+                f"{self.name!r} was opened for looking; run it by Study.resume({self.store.url!r}).run(...)."
+            )
 
     def _require_bounded(self, num_trials: int | None) -> None:
         if num_trials is None and self.searcher.begin(self.space, self.config.seed).length() is None:

@@ -7,6 +7,8 @@ from typing import Any
 import msgspec
 
 from asyncsearch.errors import UsageError
+from asyncsearch.ids import NodeKey
+from asyncsearch.plan.keys import root_key, shared_root
 
 MODES = ("min", "max")
 
@@ -40,6 +42,13 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Name under which studies of one version share what they train; empty: this study shares with no other."""
     defaults: dict[str, Any] = {}
     """Values of parameters that the space lacks and that those of other studies may have; part of every key."""
+
+    @property
+    def root(self) -> NodeKey:
+        """Key of all that the trials have in common."""
+        if self.shared_as:
+            return shared_root(self.shared_as, self.seed, self.version)
+        return root_key(self.study, self.seed, self.version)
 
     def __post_init__(self) -> None:
         if self.mode not in MODES:

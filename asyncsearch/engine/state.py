@@ -42,7 +42,7 @@ from asyncsearch.events import (
 )
 from asyncsearch.ids import CheckpointRef, Lease, NodeKey, TrialId, WorkerId
 from asyncsearch.nonfinite import finite
-from asyncsearch.plan.keys import UNBOUNDED, root_key, shared_root
+from asyncsearch.plan.keys import UNBOUNDED
 from asyncsearch.plan.known import Known
 from asyncsearch.plan.plan import SearchPlan
 from asyncsearch.plan.retention import Podium
@@ -62,11 +62,7 @@ class StudyState:
         self.searcher = searcher
         self.scheduler = scheduler
         self.max_resource = max_resource
-        self.root = (
-            shared_root(config.shared_as, config.seed, config.version)
-            if config.shared_as
-            else root_key(config.study, config.seed, config.version)
-        )
+        self.root = config.root
         self.trials: list[Trial] = []
         self.waiting: dict[TrialId, None] = {}
         """Trials in WAITING, in the order in which they get workers."""

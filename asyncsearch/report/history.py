@@ -57,6 +57,10 @@ class Readers:
             found += self._follow(action, record.t)
         return found
 
+    def kept(self, node: NodeKey) -> list[tuple[int, Metrics]]:
+        """Return what was reported in a node, by resource."""
+        return list(self._kept.get(node, ()))
+
     def _learn(self, event: Learned) -> None:
         known = dict(self._kept.get(event.node, ()))
         known = {resource: metrics for resource, metrics in event.reports if metrics} | known

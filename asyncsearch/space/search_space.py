@@ -155,6 +155,16 @@ class Space:
         """
         self._refuse_rejected(self._accept_all(self.flatten(params)))
 
+    def plain(self, params: Mapping[str, Any]) -> Params:
+        """Return whole params as a trial has them: plain values, sequences in their JSON form.
+
+        Raises:
+            SpaceError: as ``validate``.
+        """
+        flat = self._accept_all(self.flatten(params))
+        self._refuse_rejected(flat)
+        return self.nest(flat)
+
     def contains(self, params: Mapping[str, Any]) -> bool:
         """Return whether ``validate`` passes."""
         try:

@@ -297,6 +297,13 @@ def open_shared(store: Store, shared: str | Path | Literal[False] | None = None)
     return chosen
 
 
+def inside(store: Store, name: str) -> Store:
+    """Return the store in a folder of another one; nothing is written."""
+    if isinstance(store, FsspecStore):
+        return FsspecStore(f"{store.url}/{name}", store._remote._options, lock_lease_s=store._lease_s)
+    return LocalStore(Path(store.url) / name)
+
+
 def _beside(store: FsspecStore) -> FsspecStore:
     protocol, _, place = store.url.partition("://")
     parent, slash, _ = place.rpartition("/")

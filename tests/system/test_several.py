@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 import threading
@@ -13,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from asyncsearch import SHA, Study
+from asyncsearch import SHA, Study, run_together
 from asyncsearch.driver.opening import read_records
-from asyncsearch.errors import UsageError
+from asyncsearch.errors import MetricNotReportedError, SpaceError, UsageError
 from asyncsearch.events import WorkRefused
 from asyncsearch.store import open_store
 from asyncsearch.store.shared import SharedPlan
@@ -169,3 +170,92 @@ def wait_until(is_true: Callable[[], bool]) -> None:
     while not is_true():
         assert time.monotonic() < deadline, "it never came to that"
         threading.Event().wait(0.05)
+
+
+def test_studies_run_together_train_each_unit_once_and_have_every_result(
+    tmp_path: Path, alone: list[object], capsys: pytest.CaptureFixture[str]
+) -> None:
+    studies = run_together([make(tmp_path, "first"), make(tmp_path, "second")], parallelism=2, display="plain")
+    assert set(units(tmp_path).values()) == {1}
+    assert len(units(tmp_path)) == DISTINCT
+    assert [results(study) for study in studies] == [alone, alone]
+    lines = capsys.readouterr().out.splitlines()
+    assert {line.partition(":")[0] for line in lines} == {"first", "second"}
+
+
+def test_of_studies_run_together_one_that_fails_does_not_stop_the_others(tmp_path: Path, alone: list[object]) -> None:
+    broken = make(tmp_path, "broken", metric="accuracy", version="v2")
+    good = make(tmp_path, "good")
+    with pytest.raises(MetricNotReportedError) as raised:
+        run_together([broken, good], parallelism=2, display="none")
+    assert "'broken'" in raised.value.__notes__[0]
+    assert results(good) == alone
+
+
+def test_ctrl_c_ends_all_studies_that_run_together_and_each_goes_on_where_it_stopped(
+    tmp_path: Path, alone: list[object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = Gate(tmp_path).make()
+    monkeypatch.setenv("STOP_AT", "3")
+    studies = [make(tmp_path, "first"), make(tmp_path, "second")]
+
+    def interrupt() -> None:
+        gate.pids()
+        signal.raise_signal(signal.SIGINT)
+        gate.open()
+
+    threading.Thread(target=interrupt, daemon=True).start()
+    with pytest.raises(KeyboardInterrupt):
+        run_together(studies, parallelism=2, display="none")
+    assert [results(run(make(tmp_path, name, resume=True))) for name in ("first", "second")] == [alone, alone]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [({"backend": "inline"}, "processes"), ({"store": "first"}, "store of its own|one of its own")],
+)
+def test_studies_that_cannot_run_together_are_refused(tmp_path: Path, options: dict[str, Any], words: str) -> None:
+    second = {"store": tmp_path / "studies" / "first"} if "store" in options else options
+    with pytest.raises(UsageError, match=words):
+        run_together([make(tmp_path, "first"), make(tmp_path, "second", **second)])
+
+
+LR = {"sequence": "multistep", "value": 0.1, "milestones": [5], "gamma": 0.1}
+
+
+@pytest.mark.parametrize("version", ["v1", ""])
+def test_what_is_known_is_evaluated_at_once_and_what_is_not_is_trained(tmp_path: Path, version: str) -> None:
+    study = make(tmp_path, "first", version=version)
+    params = {"lr": LR, "batch_size": 32}
+    trained = study.eval(params, 2)
+    assert len(units(tmp_path)) == 2
+    assert study.eval(params, 2) == study.eval({"batch_size": 32, "lr": LR}, 2) == trained
+    assert len(units(tmp_path)) == 2, "it is known by now"
+    run(study)
+    history = dict(study.history(0))
+    assert history[2] == trained
+    before = units(tmp_path)
+    assert all(study.eval(params, resource) == history[resource] for resource in range(1, UNITS + 1))
+    assert Study.open(study.store.url).eval(study.trials[0].params, 4) == history[4]
+    assert units(tmp_path) == before
+    if version:
+        assert set(before.values()) == {1}, "what eval trained, the study goes on from"
+
+
+def test_a_configuration_of_trials_that_share_nothing_is_evaluated_too(tmp_path: Path) -> None:
+    study = make(tmp_path, "first", version="", share=False)
+    params = {"lr": LR, "batch_size": 32}
+    trained = study.eval(params, 2)
+    assert study.eval(params, 2) == trained
+    assert len(units(tmp_path)) == 2
+
+
+def test_what_cannot_be_evaluated_is_refused_with_the_next_step(tmp_path: Path) -> None:
+    study = make(tmp_path, "first")
+    with pytest.raises(UsageError, match="max_resource=6"):
+        study.eval({"lr": LR, "batch_size": 32}, 7)
+    with pytest.raises(SpaceError, match="batch_size"):
+        study.eval({"lr": LR, "batch_size": 33}, 2)
+    run(study)
+    with pytest.raises(UsageError, match=r"resume"):
+        Study.open(study.store.url).eval({"lr": LR, "batch_size": 33}, 2)

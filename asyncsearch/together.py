@@ -1,0 +1,164 @@
+"""Several studies side by side in one process, each with a driver and workers of its own."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Sequence
+from datetime import timedelta
+
+from asyncsearch.arguments import positive, seconds_of
+from asyncsearch.driver.bell import Bell
+from asyncsearch.errors import UsageError
+from asyncsearch.launch import choose
+from asyncsearch.launch.base import Launcher
+from asyncsearch.report.display import Display, say
+from asyncsearch.report.status import StudyStatus
+from asyncsearch.report.table import short_line
+from asyncsearch.rpc.messages import LogLine
+from asyncsearch.running import Presses, python_interrupts
+from asyncsearch.study import Study
+
+DISPLAYS = ("auto", "plain", "none")
+_EVERY_S = 5.0
+
+
+def run_together(
+    studies: Sequence[Study],
+    *,
+    num_trials: int | None = None,
+    parallelism: int | None = None,
+    timeout: float | timedelta | None = None,
+    display: str = "auto",
+) -> list[Study]:
+    """Run several studies side by side until each has ended; one that fails does not stop the others.
+
+    Studies of one ``version`` train once what they have in common, as docs/sharing.md says.
+
+    Args:
+        studies: at least one, each with a store of its own.
+        num_trials: of each study, as in ``Study.run``.
+        parallelism: workers of all studies together, shared out evenly, at least one each; None: as many as the
+            cluster has slots.
+        timeout: seconds after which the runs end, with what they have by then.
+        display: ``"auto"`` or ``"plain"``: lines, which name their study; or ``"none"``.
+
+    Returns:
+        The studies.
+
+    Raises:
+        UsageError: they cannot run side by side.
+        AsyncSearchError: one of them failed; the others came to their end before this is raised.
+        KeyboardInterrupt: it was interrupted; all results are kept, and each study goes on where it stopped.
+    """
+    _require_runnable(studies, display)
+    num_trials = None if num_trials is None else positive("num_trials", num_trials)
+    timeout_s = None if timeout is None else seconds_of("timeout", timeout)
+    total = parallelism if parallelism is None else positive("parallelism", parallelism)
+    preflight = choose(studies[0]._backend, study=studies[0].name).check(total)
+    bell = Bell()
+    sides = [
+        _Side(study, preflight.parallelism // len(studies) + (number < preflight.parallelism % len(studies)), bell)
+        for number, study in enumerate(studies)
+    ]
+    with python_interrupts():
+        for side in sides:
+            side.start(num_trials, timeout_s, preflight.cpu_threads)
+        _watch(sides, bell, is_shown=display != "none")
+    if any(side.presses.count for side in sides):
+        raise KeyboardInterrupt
+    failed = [side for side in sides if side.error is not None]
+    for side in failed:
+        assert side.error is not None
+        side.error.add_note(f"This happened in the study {side.study.name!r}, one of {len(studies)} run together.")
+    if failed and failed[0].error is not None:
+        raise failed[0].error
+    return list(studies)
+
+
+class _Side(Display):
+    """One of the studies: its thread, and what there is to show of it."""
+
+    def __init__(self, study: Study, workers: int, bell: Bell) -> None:
+        self.study = study
+        self.presses = Presses()
+        self.error: BaseException | None = None
+        self.is_over = threading.Event()
+        self._workers, self._bell = max(1, workers), bell
+        self._notes: deque[str] = deque()
+        self._statuses: deque[StudyStatus] = deque(maxlen=1)
+
+    def start(self, num_trials: int | None, timeout_s: float | None, cpu_threads: int) -> None:
+        """Run the study in a thread of its own."""
+
+        def run() -> None:
+            try:
+                self.study._run(
+                    num_trials, self._workers, timeout_s, self, presses=self.presses, cpu_threads=cpu_threads
+                )
+            except BaseException as error:
+                self.error = error
+            finally:
+                self.is_over.set()
+                self._bell.ring()
+
+        threading.Thread(target=run, name=f"asyncsearch-{self.study.name}", daemon=True).start()
+
+    def lines(self) -> list[str]:
+        """Return what to print of it now; called in the main thread."""
+        found = [self._notes.popleft() for _ in range(len(self._notes))]
+        if self._statuses:
+            found.append(f"{self.study.name}: {short_line(self._statuses.pop())}")
+        return found
+
+    def warn(self, sentences: Sequence[str]) -> None:
+        self._notes.extend(f"{self.study.name}: note: {sentence}" for sentence in sentences)
+
+    def update(self, status: StudyStatus) -> None:
+        if status.trials:
+            self._statuses.append(status)
+
+    def log_lines(self, lines: Sequence[tuple[str, LogLine]]) -> None:
+        """Lines of several studies at once are for their logs."""
+
+    def close(self) -> None:
+        """The last line stays."""
+
+
+def _watch(sides: Sequence[_Side], bell: Bell, *, is_shown: bool) -> None:
+    """Show the studies until all have ended; Ctrl-C is handed to each."""
+    while not all(side.is_over.is_set() for side in sides):
+        try:
+            bell.wait(_EVERY_S)
+            bell.answer()
+            _show(sides, is_shown)
+        except KeyboardInterrupt:
+            for side in sides:
+                side.presses.press()
+    _show(sides, is_shown)
+    bell.close()
+
+
+def _show(sides: Sequence[_Side], is_shown: bool) -> None:
+    for side in sides:
+        for line in side.lines():
+            if is_shown:
+                say(line)
+
+
+def _require_runnable(studies: Sequence[Study], display: str) -> None:
+    if not studies or not all(isinstance(study, Study) for study in studies):
+        raise UsageError(f"run_together({studies!r}): name the studies, run_together([study, another]).")
+    if display not in DISPLAYS:
+        raise UsageError(f"display={display!r} is unknown here. Use one of {', '.join(map(repr, DISPLAYS))}.")
+    stores = [study.store.url for study in studies]
+    twice = next((store for store in stores if stores.count(store) > 1), None)
+    if twice is not None:
+        raise UsageError(f"Two of the studies have the store {twice!r}: give each one of its own, store=...")
+    for study in studies:
+        study._require_runnable()
+        if study._backend == "inline" or (isinstance(study._backend, Launcher) and study._backend.name == "inline"):
+            raise UsageError(
+                f"{study.name!r} has backend='inline', which trains in the calling thread, where only one study can: "
+                "use backend='processes'."
+            )
