@@ -236,8 +236,8 @@ class Sharing:
         for event in self._learned(answer.facts):
             if not self._state.is_stale(event):
                 self._post(event)
-        for node in self._state.busy:
-            if node not in answer.busy and node in dict(answer.facts):
+        for node, _ in answer.facts:
+            if node not in answer.busy:
                 self._post(NodeFreed(node))
         if self._state.busy:
             self._set_timer("look", _LOOK_S, self._look)

@@ -60,7 +60,7 @@ Emit = Callable[[AnyAction], None]
 def respond(state: StudyState, event: AnyEvent, emit: Emit) -> None:
     """Emit what a fact means for the trials and workers that it concerns."""
     match event:
-        case WorkerAttached() | NodeFreed():
+        case WorkerAttached():
             pass
         case DriverStarted():
             for number in list(state.open_attempts):
@@ -100,6 +100,8 @@ def respond(state: StudyState, event: AnyEvent, emit: Emit) -> None:
             for number in [] if refused is None else list(refused.trials):
                 emit(MoveTrial(number, TrialState.WAITING, event.reason))
                 _hear(state, state.trials[number], emit)
+        case NodeFreed():
+            pass
 
 
 def _launch(state: StudyState, parallelism: int, emit: Emit) -> None:
