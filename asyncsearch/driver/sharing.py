@@ -410,17 +410,25 @@ class _Folder:
     def _read_on(self, nodes: list[NodeKey], paths: set[tuple[PathStep, ...]]) -> list[tuple[NodeKey, NodeFacts]]:
         """Read nodes and what leads to them and follows them, as far as anybody came."""
         found: dict[NodeKey, NodeFacts] = {}
-        for steps in sorted(paths):
-            reach = 0
-            for step in steps:
-                if step.start > reach and step.node not in nodes:
-                    break
-                facts = found.get(step.node)
-                if facts is None:
-                    facts = found[step.node] = self._plan.read(step.node)
-                reach = max((*facts.checkpoints, *(at for at, _ in facts.reports[-1:])), default=0)
-        known = [node for node, facts in found.items() if facts != NodeFacts()]
-        return list(found.items()) if len(known) < 2 else self._read(known)
+        levels: list[list[NodeKey]] = []
+        open_paths = {steps: 0 for steps in sorted(paths)}
+        while open_paths:
+            depth = len(levels)
+            ahead = [(steps, steps[depth]) for steps, reach in open_paths.items() if len(steps) > depth]
+            ahead = [(steps, step) for steps, step in ahead if step.start <= open_paths[steps] or step.node in nodes]
+            read = self._plan.read_many(step.node for _, step in ahead)
+            open_paths = {steps: _reach(read[step.node]) for steps, step in ahead}
+            levels.append([node for node, facts in read.items() if facts != NodeFacts()])
+            found |= read
+        if sum(map(len, levels)) > 1:
+            for known in reversed(levels):
+                found |= self._plan.read_many(known)
+        return list(found.items())
+
+
+def _reach(facts: NodeFacts) -> int:
+    """Return how far anybody came in a node."""
+    return max((*facts.checkpoints, *(at for at, _ in facts.reports[-1:])), default=0)
 
 
 def _untrained(attempt: Attempt) -> set[NodeKey]:

@@ -13,6 +13,7 @@ from asyncsearch.actions import Assign, StopTraining
 from asyncsearch.driver.journal import Journal
 from asyncsearch.driver.loop import Driver, DriverSettings
 from asyncsearch.driver.opening import read_records, replay
+from asyncsearch.driver.sharing import SharedFolder
 from asyncsearch.engine import snapshot
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import MessageTooLargeError, StaleLeaseError, StoreError
@@ -55,7 +56,7 @@ class Wire:
 class Harness:
     """A driver with a wire instead of workers."""
 
-    def __init__(self, store: Store, state: StudyState, **settings: Any) -> None:
+    def __init__(self, store: Store, state: StudyState, shared: SharedFolder | None = None, **settings: Any) -> None:
         self.now = 1000.0
         self.store, self.state, self.wire = store, state, Wire()
         self.launched: queue.Queue[tuple[int, int]] = queue.Queue()
@@ -67,6 +68,7 @@ class Harness:
             launch=lambda worker, epoch: self.launched.put((worker, epoch)),
             kill=lambda worker, epoch: self.killed.put((worker, epoch)),
             settings=DriverSettings(**settings),
+            shared=shared,
         )
         self.driver.connect(self.wire)
 

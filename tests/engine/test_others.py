@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 
+from asyncsearch.actions import CutWork
 from asyncsearch.engine import snapshot
+from asyncsearch.engine.applying import apply
+from asyncsearch.engine.attempts import Attempt
 from asyncsearch.engine.journal import SegmentReader
 from asyncsearch.events import DriverStarted, Learned, NodeFreed, RunRequested, WorkRefused
-from asyncsearch.ids import WorkerId
+from asyncsearch.ids import Lease, NodeKey, TrialId, WorkerId
+from asyncsearch.plan.plan import Batch, PlannedStage
 from asyncsearch.schedulers import ASHA, FIFO, SHA
 from asyncsearch.schedulers.base import Scheduler
 from asyncsearch.searchers.grid import GridSearch
@@ -21,7 +26,7 @@ from tests.engine.tools import Recorded, make_state, replayed
 from tests.simulate.workloads import Histories
 
 SCHEDULERS = [FIFO(max_resource=9), SHA(max_resource=9)]
-SHARED = {"share": True, "look_ahead": 1_000, "shared_as": "train", "version": "v1"}
+SHARED: dict[str, Any] = {"share": True, "look_ahead": 1_000, "shared_as": "train", "version": "v1"}
 
 
 def known() -> Facts:
@@ -118,3 +123,15 @@ def test_a_declared_default_stands_for_a_parameter_that_the_space_lacks() -> Non
     declared = nodes(Space(lr), defaults={"batch_size": 32})
     assert declared == nodes(Space({**lr, "batch_size": constant(32)}))
     assert declared != nodes(Space(lr))
+
+
+def test_what_a_worker_says_beyond_a_cut_is_not_taken_for_a_unit_of_the_node_before() -> None:
+    before, after = NodeKey("a" * 32), NodeKey("b" * 32)
+    stages = (PlannedStage(before, 0, 4, (TrialId(0),)), PlannedStage(after, 4, 9, (TrialId(1),)))
+    state = make_state(FIFO(max_resource=9), GridSearch(), SPACE, **SHARED)
+    lease = Lease(0, WorkerId(0), 1)
+    attempt = state.attempts[0] = Attempt(lease, Batch(None, stages), [])
+    for stop in (7, 4, 2):
+        apply(state, CutWork(lease, stop), 0.0)
+        assert attempt.stop == stop
+        assert [attempt.node_at(resource) for resource in range(1, 10)] == 4 * [before] + 5 * [after]
