@@ -40,7 +40,12 @@ class Known:
 
     def ended(self, steps: Sequence[PathStep]) -> int | None:
         """Return where the user's function returned by itself on this way; None: nowhere that is known."""
-        return next((found.ended for step in steps if (found := self.nodes.get(step.node)) and found.ended), None)
+        for number, step in enumerate(steps):
+            found = self.nodes.get(step.node)
+            ended = None if found is None else found.ended
+            if ended is not None and (number + 1 == len(steps) or ended <= steps[number + 1].start):
+                return ended
+        return None
 
     def reach(self, steps: Sequence[PathStep]) -> int:
         """Return the highest resource of a way at which anything was reported, 0 if there is none."""
