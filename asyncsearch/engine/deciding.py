@@ -132,7 +132,7 @@ def _hand_back(state: StudyState, attempt: Attempt, emit: Emit) -> None:
 
 def _judge(state: StudyState, event: Reported, emit: Emit) -> None:
     attempt = state.attempts[event.lease.number]
-    if attempt.is_closed or attempt.resource != event.resource:
+    if attempt.resource != event.resource:
         return
     for trial in state.readers(attempt, event.resource):
         if trial.resource == event.resource:
@@ -149,14 +149,14 @@ def _judge_one(state: StudyState, trial: Trial, emit: Emit) -> bool:
 def _respond_to_commit(state: StudyState, event: CheckpointCommitted, emit: Emit) -> None:
     """Settle those that were on their way to this checkpoint; at the end of a batch its own end must be known too."""
     attempt, checkpoint = state.attempts.get(event.lease.number), event.checkpoint
-    if attempt is not None and attempt.is_training and checkpoint.resource >= attempt.stop:
+    if attempt is not None and attempt.has_ended_well and attempt.is_durable and attempt.end is not None:
+        _settle(state, attempt, attempt.end, emit)
         return
-    if attempt is not None and attempt.has_ended_well:
-        if attempt.is_durable and attempt.end is not None:
-            _settle(state, attempt, attempt.end, emit)
-        return
+    # Those whom the attempt is to bring there learn from its end how it came there; nobody else will ask it.
+    is_end = attempt is not None and attempt.is_training and checkpoint.resource >= attempt.stop
     for number in state.plan.targets_at(checkpoint.node, checkpoint.resource):
-        _arrive(state, state.trials[number], "", emit)
+        if not (is_end and state.open_attempts.get(number) == event.lease.number):
+            _arrive(state, state.trials[number], "", emit)
     if attempt is not None and attempt.is_over:
         _hand_back(state, attempt, emit)
 
@@ -227,13 +227,12 @@ def _settle(state: StudyState, attempt: Attempt, end: TrainingEnded, emit: Emit)
         if attempt.is_over:
             _hand_back(state, attempt, emit)
         return
-    is_own_end = end.outcome is Outcome.RETURNED and end.resource < attempt.stop
-    if is_own_end:
-        arrived = state.readers(attempt, end.resource)
+    node = attempt.node_at(end.resource)
+    if attempt.is_own_end:
+        numbers = state.plan.readers_at(node, end.resource)  # those that were saved just there included
     else:
-        numbers = state.plan.targets_at(attempt.node_at(end.resource), end.resource)
-        arrived = [state.trials[number] for number in numbers]
-    for trial in arrived:
+        numbers = state.plan.targets_at(node, end.resource)
+    for trial in [state.trials[number] for number in numbers]:
         verdict = verdict_on_end(end, trial, state.max_resource, state.config.metric, state.metric_names)
         _move_by(state, trial, verdict, emit)
     _hand_back(state, attempt, emit)
@@ -372,10 +371,12 @@ def _answer(state: StudyState, trial: Trial, emit: Emit) -> None:
         if _judge_one(state, trial, emit):
             return
     ended = state.known.ended(trial.steps)
-    if trial.resource and (trial.resource >= target or (ended is not None and trial.resource >= ended)):
+    is_saved = trial.checkpoint is not None and trial.checkpoint == CheckpointRef(trial.node_at(target), target)
+    is_own_end = ended is not None and trial.resource >= ended
+    if trial.resource and (is_own_end or is_saved or trial.resource >= target):
         words = ", as is known already"
         verdict = verdict_on_arrival(trial, state.max_resource, state.config.metric, state.metric_names, words)
-        _move_by(state, trial, verdict if ended is None else _at_own_end(trial, verdict, words), emit)
+        _move_by(state, trial, _at_own_end(trial, verdict, words) if is_own_end else verdict, emit)
 
 
 def _at_own_end(trial: Trial, verdict: Verdict, words: str) -> Verdict:
