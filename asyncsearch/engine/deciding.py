@@ -322,6 +322,8 @@ def _look_ahead(state: StudyState, emit: Emit) -> None:
     """Create trials before a worker is free for them, so that the plan knows where their ways part."""
     while len(state.waiting) < state.config.look_ahead and _may_create(state) and not state.stopping:
         _create(state, emit)
+    while state.scheduler.promotes_in_groups and not state.stopping and _promote_next(state, emit):
+        pass
 
 
 def _promote_next(state: StudyState, emit: Emit) -> bool:
