@@ -147,8 +147,8 @@ class KerasTrainer(FrameworkTrainer):
         self._applied = dict(values)
 
     def _train_batch(self, batch: Any) -> None:
-        # Keras traces a second shape for any shape, which adds up in another order: then the bits of a batch would depend
-        # on the batches before it, and a resumed training has not seen those. So each size has a function of its own.
+        # Keras traces a second shape for any shape, which adds up in another order: then the bits of a batch depend on
+        # the batches before it, and a resumed training has not seen those. So each size has a function of its own.
         size = len(keras.tree.flatten(batch)[0])
         if size not in self._traced:
             self.net.make_train_function(force=True)
