@@ -12,7 +12,7 @@ from asyncsearch.space import Space
 from asyncsearch.trainable import Trainable, Trainer
 
 MAX_SHARED_POINTS = 10_000
-"""In a larger space without sequences two trials are hardly ever equal, and what is known of all would fill the driver."""
+"""In a larger space without sequences two trials are hardly ever equal, and all that is known would fill the driver."""
 
 
 def require_pausable(trainable: Trainable, scheduler: Scheduler) -> None:
