@@ -11,8 +11,8 @@ from asyncsearch.schedulers.base import Scheduler
 from asyncsearch.space import Space
 from asyncsearch.trainable import Trainable, Trainer
 
-MAX_SHARED_POINTS = 100_000
-"""In a larger space without sequences two trials are hardly ever equal, and looking for it would cost more."""
+MAX_SHARED_POINTS = 10_000
+"""In a larger space without sequences two trials are hardly ever equal, and all that is known would fill the driver."""
 
 
 def require_pausable(trainable: Trainable, scheduler: Scheduler) -> None:

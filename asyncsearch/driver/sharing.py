@@ -411,7 +411,7 @@ class _Folder:
         """Read nodes and what leads to them and follows them, as far as anybody came."""
         found: dict[NodeKey, NodeFacts] = {}
         levels: list[list[NodeKey]] = []
-        open_paths = {steps: 0 for steps in sorted(paths)}
+        open_paths = dict.fromkeys(sorted(paths), 0)
         while open_paths:
             depth = len(levels)
             ahead = [(steps, steps[depth]) for steps, reach in open_paths.items() if len(steps) > depth]
@@ -439,6 +439,6 @@ def _untrained(attempt: Attempt) -> set[NodeKey]:
 
 def _own_end(attempt: Attempt, end: TrainingEnded) -> CheckpointRef | None:
     """Return where the user's function returned by itself, if it did."""
-    if end.outcome is not Outcome.RETURNED or attempt.is_closed or end.resource >= attempt.stop:
+    if end.outcome is not Outcome.RETURNED or attempt.is_closed or end.resource >= attempt.batch.stages[-1].stop:
         return None
     return CheckpointRef(attempt.node_at(end.resource), end.resource)

@@ -136,11 +136,7 @@ def _apply_stop(state: StudyState, action: StopTraining) -> None:
 
 
 def _apply_cut(state: StudyState, action: CutWork) -> None:
-    attempt = state.attempts[action.lease.number]
-    kept = [stage for stage in attempt.batch.stages if stage.start < action.stop]
-    last = PlannedStage(kept[-1].node, kept[-1].start, min(kept[-1].stop, action.stop), kept[-1].trials)
-    attempt.cut = (*(stage for stage in attempt.batch.stages if stage.stop > action.stop), *attempt.cut)
-    attempt.batch = Batch(attempt.batch.load, (*kept[:-1], last))
+    state.attempts[action.lease.number].cut = action.stop
     state.plan.cut(action.lease.number, action.stop)
 
 

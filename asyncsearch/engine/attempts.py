@@ -20,7 +20,7 @@ class Attempt(msgspec.Struct):
 
     lease: Lease
     batch: Batch
-    """What it trains; what was cut off is not in it any more."""
+    """What was given to it."""
     trials: list[TrialId]
     """The RUNNING trials that it is to bring to their targets, by id."""
     resource: int = 0
@@ -41,8 +41,8 @@ class Attempt(msgspec.Struct):
     """It was told to stop; what it still says of itself counts no more."""
     is_lost: bool = False
     """Its worker is gone."""
-    cut: tuple[PlannedStage, ...] = ()
-    """What was cut off: its worker may have been in it already, and say so."""
+    cut: int | None = None
+    """Resource beyond which nothing is wanted any more; its worker may have passed there."""
     is_planned: bool = True
     """Whether its stages stand in the plan as being trained."""
 
@@ -53,8 +53,15 @@ class Attempt(msgspec.Struct):
 
     @property
     def stop(self) -> int:
-        """Resource at which its last stage ends."""
-        return self.batch.stages[-1].stop
+        """Resource at which it is to end."""
+        end = self.batch.stages[-1].stop
+        return end if self.cut is None else min(end, self.cut)
+
+    @property
+    def is_own_end(self) -> bool:
+        """Whether the user's function returned before the end of what was given to it."""
+        end = self.end
+        return end is not None and end.outcome is Outcome.RETURNED and end.resource < self.batch.stages[-1].stop
 
     @property
     def is_training(self) -> bool:
@@ -74,7 +81,7 @@ class Attempt(msgspec.Struct):
     @property
     def next_unit(self) -> int:
         """Resource at the end of the unit that is being trained, or of the last one."""
-        return min(self.resource + 1, self.stop)
+        return max(self.resource, min(self.resource + 1, self.stop))
 
     @property
     def has_ended_well(self) -> bool:
@@ -91,10 +98,11 @@ class Attempt(msgspec.Struct):
 
     def stage_at(self, resource: int) -> PlannedStage:
         """Return the stage in which the unit that ends at ``resource`` lies, or the last one."""
-        for stage in self.batch.stages:
+        stages = self.batch.stages
+        for stage in stages:
             if resource <= stage.stop:
                 return stage
-        return next((stage for stage in self.cut if resource <= stage.stop), self.batch.stages[-1])
+        return stages[-1]
 
     def node_at(self, resource: int) -> NodeKey:
         """Return the node in which the unit that ends at ``resource`` lies."""

@@ -146,7 +146,7 @@ def _hand_back(state: StudyState, attempt: Attempt, emit: Emit) -> None:
 
 def _judge(state: StudyState, event: Reported, emit: Emit) -> None:
     attempt = state.attempts[event.lease.number]
-    if attempt.is_closed or attempt.resource != event.resource:
+    if attempt.resource != event.resource:
         return
     for trial in state.readers(attempt, event.resource):
         if trial.resource == event.resource:
@@ -163,14 +163,14 @@ def _judge_one(state: StudyState, trial: Trial, emit: Emit) -> bool:
 def _respond_to_commit(state: StudyState, event: CheckpointCommitted, emit: Emit) -> None:
     """Settle those that were on their way to this checkpoint; at the end of a batch its own end must be known too."""
     attempt, checkpoint = state.attempts.get(event.lease.number), event.checkpoint
-    if attempt is not None and attempt.is_training and checkpoint.resource >= attempt.stop:
+    if attempt is not None and attempt.has_ended_well and attempt.is_durable and attempt.end is not None:
+        _settle(state, attempt, attempt.end, emit)
         return
-    if attempt is not None and attempt.has_ended_well:
-        if attempt.is_durable and attempt.end is not None:
-            _settle(state, attempt, attempt.end, emit)
-        return
+    # Those whom the attempt is to bring there learn from its end how it came there; nobody else will ask it.
+    is_end = attempt is not None and attempt.is_training and checkpoint.resource >= attempt.stop
     for number in state.plan.targets_at(checkpoint.node, checkpoint.resource):
-        _arrive(state, state.trials[number], "", emit)
+        if not (is_end and state.open_attempts.get(number) == event.lease.number):
+            _arrive(state, state.trials[number], "", emit)
     if attempt is not None and attempt.is_over:
         _hand_back(state, attempt, emit)
 
@@ -252,13 +252,12 @@ def _settle(state: StudyState, attempt: Attempt, end: TrainingEnded, emit: Emit)
         if attempt.is_over:
             _hand_back(state, attempt, emit)
         return
-    is_own_end = end.outcome is Outcome.RETURNED and end.resource < attempt.stop
-    if is_own_end:
-        arrived = state.readers(attempt, end.resource)
+    node = attempt.node_at(end.resource)
+    if attempt.is_own_end:
+        numbers = state.plan.readers_at(node, end.resource)  # those that were saved just there included
     else:
-        numbers = state.plan.targets_at(attempt.node_at(end.resource), end.resource)
-        arrived = [state.trials[number] for number in numbers]
-    for trial in arrived:
+        numbers = state.plan.targets_at(node, end.resource)
+    for trial in [state.trials[number] for number in numbers]:
         if _catch_up(state, trial, emit):
             continue
         verdict = verdict_on_end(end, trial, state.max_resource, state.config.metric, state.metric_names)
@@ -350,6 +349,8 @@ def _look_ahead(state: StudyState, emit: Emit) -> None:
     """Create trials before a worker is free for them, so that the plan knows where their ways part."""
     while len(state.waiting) < state.config.look_ahead and _may_create(state) and not state.stopping:
         _create(state, emit)
+    while state.scheduler.promotes_in_groups and not state.stopping and _promote_next(state, emit):
+        pass
 
 
 def _promote_next(state: StudyState, emit: Emit) -> bool:
@@ -398,11 +399,11 @@ def _answer(state: StudyState, trial: Trial, emit: Emit) -> None:
         return
     target = UNBOUNDED if trial.target is None else trial.target
     ended = state.known.ended(trial.steps)
-    is_there = trial.resource >= target or (ended is not None and trial.resource >= ended)
-    if (trial.resource and is_there) or _is_at_target(trial):
+    is_own_end = ended is not None and trial.resource >= ended
+    if (trial.resource and (is_own_end or trial.resource >= target)) or _is_at_target(trial):
         words = ", as is known already"
         verdict = verdict_on_arrival(trial, state.max_resource, state.config.metric, state.metric_names, words)
-        _move_by(state, trial, verdict if ended is None else _at_own_end(trial, verdict, words), emit)
+        _move_by(state, trial, _at_own_end(trial, verdict, words) if is_own_end else verdict, emit)
 
 
 def _catch_up(state: StudyState, trial: Trial, emit: Emit) -> bool:

@@ -108,7 +108,7 @@ def _lose(state: StudyState, attempt: Attempt) -> None:
 
 def _learn_report(state: StudyState, event: Reported, now: float) -> None:
     attempt = state.attempts[event.lease.number]
-    if attempt.is_closed or event.resource <= attempt.resource:
+    if event.resource <= attempt.resource:
         return
     if state.config.share:
         _measure(state, attempt, event.resource, now)
@@ -139,7 +139,7 @@ def _learn_commit(state: StudyState, event: CheckpointCommitted) -> None:
     attempt, checkpoint = state.attempts[event.lease.number], event.checkpoint
     attempt.committed = max(checkpoint.resource, attempt.committed or 0)
     attempt.settled = max(checkpoint.resource, attempt.settled or 0)
-    state.plan.add_checkpoint(checkpoint)
+    state.plan.add_checkpoint(checkpoint, event.lease.number)
     if checkpoint not in state.references:
         state.unreachable[checkpoint] = None
     for trial in state.readers(attempt, checkpoint.resource):
@@ -175,7 +175,7 @@ def _learn_end(state: StudyState, event: TrainingEnded) -> None:
         else:
             for trial in state.readers(attempt, attempt.next_unit):
                 trial.failures += 1
-    if event.outcome is Outcome.RETURNED and not attempt.is_closed and event.resource < attempt.stop:
+    if attempt.is_own_end and not attempt.is_closed:
         state.known.end(attempt.node_at(event.resource), event.resource)
     slot = state.pool.slots[event.lease.worker]
     slot.fruitless = 0
@@ -203,7 +203,7 @@ def _learn_of_others(state: StudyState, event: Learned) -> None:
     for checkpoint in known_checkpoints(event):
         wanting = state.wanting(checkpoint)
         if wanting:
-            state.plan.add_checkpoint(checkpoint)
+            state.plan.add_checkpoint(checkpoint, -1)
         for trial in wanting:
             state.repoint(trial, checkpoint)
 

@@ -107,9 +107,14 @@ def _restore_plan(state: StudyState, snapshot: Snapshot) -> None:
     for attempt in snapshot.attempts:
         if attempt.is_planned:
             state.plan.resume(attempt.lease.number, attempt.batch)
+            if attempt.cut is not None:
+                state.plan.cut(attempt.lease.number, attempt.cut)
             for point in attempt.save_points:
                 state.plan.add_save_point(attempt.lease.number, point.node, point.resource)
     for checkpoint in state.references:
-        state.plan.add_checkpoint(checkpoint)
+        state.plan.add_checkpoint(checkpoint, -1)
+    for attempt in snapshot.attempts:
+        if attempt.is_planned and attempt.committed is not None:
+            state.plan.advance(attempt.lease.number, attempt.committed)
     for node in snapshot.busy:
         state.block(node)

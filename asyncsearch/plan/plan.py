@@ -95,12 +95,19 @@ class SearchPlan:
         request = self._requests.get(trial)
         return None if request is None else request.target
 
-    def add_checkpoint(self, ref: CheckpointRef) -> None:
-        """Count a checkpoint as durable. A lease that trains across it has done what is below it."""
+    def add_checkpoint(self, ref: CheckpointRef, lease: int | None = None) -> None:
+        """Count a checkpoint as durable. The lease under which it was made has done what is below it.
+
+        None: each lease that trains across it has. Another's may have come later, and be far below.
+        """
         if not self._tree.save(ref):
             return
         node = self._tree.nodes.get(ref.node)
-        crossing = [] if node is None else [s for s in node.spans if s.position < ref.resource <= s.stop]
+        crossing = (
+            []
+            if node is None
+            else [s for s in node.spans if s.position < ref.resource <= s.stop and lease in (None, s.lease)]
+        )
         for span in crossing:
             run = self._runs[span.lease]
             for earlier in reversed(run[: run.index(span)]):
@@ -108,6 +115,12 @@ class SearchPlan:
                     break
                 self._tree.advance(earlier, earlier.stop)
             self._tree.advance(span, ref.resource)
+
+    def advance(self, lease: int, resource: int) -> None:
+        """Know that a lease has done what is below a checkpoint that it made, which may be gone by now."""
+        for span in reversed(self._runs.get(lease, [])):
+            if span.position < resource:
+                self._tree.advance(span, resource)
 
     def remove_checkpoint(self, ref: CheckpointRef) -> None:
         """Count a checkpoint as lost; what needs it is trained again."""

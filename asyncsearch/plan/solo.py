@@ -42,11 +42,14 @@ class SoloPlan:
         """Return what a trial asks for."""
         return self._targets.get(trial)
 
-    def add_checkpoint(self, ref: CheckpointRef) -> None:
+    def add_checkpoint(self, ref: CheckpointRef, lease: int | None = None) -> None:
         """Count a checkpoint as durable."""
         saved = self._saved.setdefault(ref.node, [])
         if ref.resource not in saved:
             insort(saved, ref.resource)
+
+    def advance(self, lease: int, resource: int) -> None:
+        """What a lease has done decides nothing here."""
 
     def remove_checkpoint(self, ref: CheckpointRef) -> None:
         """Count a checkpoint as lost."""

@@ -45,7 +45,7 @@ class _Picture:
         self._lane = min(max(_HEIGHT / max(1, self._layout.size), _FLATTEST_LANE), _TALLEST_LANE)
         self._bottom = _TOP + self._lane * max(1, self._layout.size)
         self._is_labelled = self._lane >= 11
-        self._x = Axis(0, tree.horizon, _LEFT, _WIDTH - (180 if self._is_labelled else 140))
+        self._x = Axis(0, tree.horizon, _LEFT, _WIDTH - (190 if self._is_labelled else 140))
 
     def plot(self, name: str) -> Plot:
         shapes = [text(20, 46, saving(self._tree), fill=INK), *self._legend(), *self._time()]
@@ -118,9 +118,7 @@ class _Picture:
             is_roomy = last - first >= 30 and self._room(key, interval) >= 22
             if interval.count > 1 and is_roomy:
                 y = self._y(key) - self._thickness(key, interval) / 2 - 3
-                halo = f"stroke='{CARD}' stroke-width='3' paint-order='stroke'"
-                words = text((first + last) / 2, y, f"{interval.count:,} trials", size=10, fill=INK, at="middle")
-                yield words.replace("<text ", f"<text {halo} ", 1)
+                yield _haloed(text((first + last) / 2, y, f"{interval.count:,} trials", size=10, at="middle"))
 
     def _ends(self, key: NodeKey, node: TreeNode) -> Iterator[str]:
         """Mark where trials end, and name them where there is room, the best one always."""
@@ -147,4 +145,9 @@ class _Picture:
         if has_best:
             words += ", the best"
         size = 11 if self._lane >= 13 or has_best else 9
-        return text(x, y, words, size=size, weight=600 if has_best else 400, fill=INK if has_best else FAINT)
+        return _haloed(text(x, y, words, size=size, weight=600 if has_best else 400, fill=INK if has_best else FAINT))
+
+
+def _haloed(words: str) -> str:
+    """Return a text that stays readable on lines."""
+    return words.replace("<text ", f"<text stroke='{CARD}' stroke-width='3' paint-order='stroke' ", 1)

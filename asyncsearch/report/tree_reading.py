@@ -139,7 +139,8 @@ class TreeReader:
             node = self._nodes.get(key)
             if node is not None and node.start < resource and run.at <= stop:
                 node.done = max(node.done, min(stop, resource))
-                if value is not None and resource <= stop and resource > run.at:
+                is_new = resource > run.at and (not node.values or node.values[-1][0] < resource)
+                if value is not None and resource <= stop and is_new:
                     node.values.append((resource, value))
             if stop >= resource:
                 break
@@ -226,12 +227,13 @@ class TreeReader:
         for step, after in zip(way.path, [*way.path[1:], None], strict=True):
             if step.start >= way.end and step.start > 0:
                 return
-            is_last = after is None or after.start >= way.end
-            exits[step.node].append((way.end if is_last or after is None else after.start, way.trial))
+            leaves = way.end if after is None else min(after.start, way.end)
+            exits[step.node].append((leaves, way.trial))
             node = self._nodes[step.node]
-            if is_last:
+            if leaves == way.end:
                 node.ends.append(way)
-            way.value = next((v for r, v in reversed(node.values) if r <= way.reached), way.value)
+            seen = min(leaves, way.reached)
+            way.value = next((v for r, v in reversed(node.values) if r <= seen), way.value)
 
     def _busy(self, horizon: int) -> dict[NodeKey, list[tuple[int, int]]]:
         """Return the intervals of each node that workers are training."""

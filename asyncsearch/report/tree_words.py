@@ -9,7 +9,8 @@ from asyncsearch.errors import SpaceError
 from asyncsearch.ids import trial_name
 from asyncsearch.report.tree_reading import Interval, Kind, StageTree, Way
 from asyncsearch.report.words import cut, flat, many, number, scalar
-from asyncsearch.sequences import present, revive
+from asyncsearch.report.words import params as as_words
+from asyncsearch.sequences import present
 
 _LONGEST = 400
 
@@ -49,7 +50,7 @@ def varying(tree: StageTree) -> set[str]:
     """Return the names of the values in which trials differ; all names, if they differ in none."""
     seen: dict[str, set[str]] = {}
     for way in tree.ways:
-        for name, value in flat(_revived(way.params)):
+        for name, value in flat(way.params):
             seen.setdefault(name, set()).add(str(value))
     return {name for name, texts in seen.items() if len(texts) > 1} or set(seen)
 
@@ -73,14 +74,7 @@ def values(params: Mapping[str, Any], start: int, stop: int, only: Collection[st
 
 def whole(params: Mapping[str, Any]) -> str:
     """Return "lr=exponential(0.1, gamma=0.9) batch_size=32": the values with sequences as they were written."""
-    return cut(" ".join(f"{name}={scalar(value)}" for name, value in flat(_revived(params))), _LONGEST)
-
-
-def _revived(params: Mapping[str, Any]) -> dict[str, Any]:
-    try:
-        return {name: revive(value) for name, value in params.items()}
-    except SpaceError:
-        return dict(params)
+    return cut(as_words(params), _LONGEST)
 
 
 def ending(ways: list[Way], metric: str) -> str:

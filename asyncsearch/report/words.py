@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from asyncsearch.errors import SpaceError
+from asyncsearch.sequences import is_sequence, revive
+
 
 def number(value: float | None) -> str:
     """Return a value of a metric with five significant digits, ``-`` if there is none."""
@@ -41,12 +44,22 @@ def scalar(value: Any) -> str:
 
 
 def flat(configuration: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield (dotted name, value) of nested params."""
+    """Yield (dotted name, value) of nested params; a sequence is one value."""
     for name, value in configuration.items():
-        if isinstance(value, Mapping):
+        if is_sequence(value):
+            yield f"{prefix}{name}", _revived(value)
+        elif isinstance(value, Mapping):
             yield from flat(value, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}", value
+
+
+def _revived(value: Any) -> Any:
+    """Return a sequence, or what it was written as if this version does not know it."""
+    try:
+        return revive(value)
+    except SpaceError:
+        return value
 
 
 def cut(text: str, width: int) -> str:

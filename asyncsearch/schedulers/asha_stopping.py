@@ -22,13 +22,20 @@ from asyncsearch.schedulers.rungs import Rung
 
 
 class Crossing(msgspec.Struct, frozen=True):
-    """The latest report that passed a rung. It is judged before the next report arrives."""
+    """A trial's latest report that passed a rung, and how it stood there at once.
+
+    Several trials may read one report; each is ranked as it reads, and judged after all of them have read.
+    """
 
     trial: TrialId
     resource: int
     rung: int
     rank: int | None
     """Its place at the rung; None if no finite value was reported at or before it."""
+    size: int
+    """How many trials were at the rung then, itself included."""
+    quota: int
+    """How many of those go on."""
 
 
 class StoppingState(SchedulerState):
@@ -39,20 +46,19 @@ class StoppingState(SchedulerState):
         self._reduction_factor = reduction_factor
         self._progress = Progress()
         self._rungs = [Rung() for _ in levels]
-        self._crossing: Crossing | None = None
+        self._crossings: dict[TrialId, Crossing] = {}
 
     def first_target(self, trial: TrialId) -> int:
         return self._levels[-1]
 
     def judge(self, trial: TrialId, resource: int) -> str | None:
-        crossing = self._crossing
-        if crossing is None or (crossing.trial, crossing.resource) != (trial, resource) or crossing.rung == self._top:
+        crossing = self._crossings.get(trial)
+        if crossing is None or crossing.resource != resource or crossing.rung == self._top:
             return None
-        rung, level = self._rungs[crossing.rung], self._levels[crossing.rung]
+        level, size, quota = self._levels[crossing.rung], crossing.size, crossing.quota
         if crossing.rank is None:
-            return words.stopped_without_value(rung.size, level, resource)
-        quota = self._quota(rung)
-        return None if crossing.rank <= quota else words.stopped(crossing.rank, rung.size, quota, level, resource)
+            return words.stopped_without_value(size, level, resource)
+        return None if crossing.rank <= quota else words.stopped(crossing.rank, size, quota, level, resource)
 
     def next_promotion(self) -> Promotion | None:
         return None
@@ -75,17 +81,19 @@ class StoppingState(SchedulerState):
             return
         before = self._progress.value(trial)
         self._progress.note(trial, score)
-        self._crossing = None
+        self._crossings.pop(trial, None)
         index = bisect_right(self._levels, resource) - 1
         # A rung that was jumped over is never filled in later: a late value there would be unfair to those in time.
         if index >= self._progress.heading(trial):
             value = finite(score) if resource == self._levels[index] else before
-            self._crossing = Crossing(trial, resource, index, self._record(trial, index, value))
+            rank, rung = self._record(trial, index, value), self._rungs[index]
+            self._crossings[trial] = Crossing(trial, resource, index, rank, rung.size, self._quota(rung))
 
     def completed(self, trial: TrialId, resource: int, score: float | None) -> None:
         self._end(trial, score)
 
     def stopped(self, trial: TrialId, resource: int) -> None:
+        self._crossings.pop(trial, None)
         self._progress.end(trial)
 
     def failed(self, trial: TrialId, target: int | None) -> None:
@@ -96,6 +104,7 @@ class StoppingState(SchedulerState):
         index = self._progress.heading(trial)
         if index <= self._top and not self._progress.has_ended(trial):
             self._record(trial, index, finite(score))
+        self._crossings.pop(trial, None)
         self._progress.end(trial)
 
     def _record(self, trial: TrialId, index: int, value: float | None) -> int | None:
@@ -119,11 +128,11 @@ class StoppingState(SchedulerState):
         return {
             "progress": self._progress.snapshot(),
             "rungs": [rung.snapshot() for rung in self._rungs],
-            "crossing": None if self._crossing is None else msgspec.to_builtins(self._crossing),
+            "crossings": [msgspec.to_builtins(crossing) for _, crossing in sorted(self._crossings.items())],
         }
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         self._progress = Progress.restored(snapshot["progress"])
         self._rungs = [Rung.restored(rung) for rung in snapshot["rungs"]]
-        crossing = snapshot["crossing"]
-        self._crossing = None if crossing is None else msgspec.convert(crossing, Crossing)
+        crossings = msgspec.convert(snapshot.get("crossings", []), list[Crossing])
+        self._crossings = {crossing.trial: crossing for crossing in crossings}

@@ -43,6 +43,10 @@ class RungForecast(msgspec.Struct, frozen=True):
 class SchedulerState(abc.ABC):
     """The living half of a scheduler. ``ask_*``/``next_*``/``judge`` ask; the other methods state facts."""
 
+    promotes_in_groups = False
+    """Whether what ``next_promotion`` says does not depend on when it is asked: then all may be promoted before workers
+    are free for them, so that the plan sees where their ways part."""
+
     @abc.abstractmethod
     def first_target(self, trial: TrialId) -> int | None:
         """Return the resource up to which a new trial should train first; None: until its function returns."""

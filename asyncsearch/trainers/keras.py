@@ -104,6 +104,7 @@ class KerasTrainer(FrameworkTrainer):
             jit_compile=self.jit_compile,
             run_eagerly=self.run_eagerly,
         )
+        self._traced: dict[int, Any] = {}
         if not self.net.built:
             self.net(self._batch(self._train_data, np.arange(1))[0])
         self.opt.build(self.net.trainable_variables)
@@ -131,7 +132,7 @@ class KerasTrainer(FrameworkTrainer):
         for name, value in changed.items():
             setattr(mine, name, value)
         if changed:
-            self.net.make_train_function(force=True)  # these values are constants in what was traced
+            self._traced.clear()  # these values are constants in what was traced
 
     def _follow(self, fraction: float) -> None:
         if fraction == 0.0:
@@ -146,6 +147,13 @@ class KerasTrainer(FrameworkTrainer):
         self._applied = dict(values)
 
     def _train_batch(self, batch: Any) -> None:
+        # Keras traces a second shape for any shape, which adds up in another order: then the bits of a batch depend on
+        # the batches before it, and a resumed training has not seen those. So each size has a function of its own.
+        size = len(keras.tree.flatten(batch)[0])
+        if size not in self._traced:
+            self.net.make_train_function(force=True)
+            self._traced[size] = self.net.train_function
+        self.net.train_function = self._traced[size]
         self.net.train_on_batch(*batch)
 
     def _metrics(self) -> Mapping[str, Any]:

@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from asyncsearch.actions import AnyAction, Assign, DismissWorker, EndRun, LaunchWorker, StopTraining
+from asyncsearch.actions import (
+    AnyAction,
+    Assign,
+    CutWork,
+    DeleteCheckpoint,
+    DismissWorker,
+    EndRun,
+    LaunchWorker,
+    SaveAt,
+    StopTraining,
+)
 from asyncsearch.engine import snapshot
 from asyncsearch.engine.check import check
+from asyncsearch.engine.config import EngineConfig
 from asyncsearch.engine.journal import FORMAT, Header, encode_header, encode_record
 from asyncsearch.engine.state import StudyState
 from asyncsearch.events import (
@@ -29,12 +40,20 @@ from asyncsearch.events import (
     WorkerAttached,
     WorkerLost,
 )
-from asyncsearch.ids import CheckpointRef, Lease, WorkerId
+from asyncsearch.ids import CheckpointRef, Lease, NodeKey, TrialId, WorkerId
 from asyncsearch.schedulers import ASHA, FIFO, SHA
 from asyncsearch.schedulers.base import Scheduler
-from asyncsearch.trial import TrialState
+from asyncsearch.searchers.base import Searcher
+from asyncsearch.searchers.grid import GridSearch
+from asyncsearch.searchers.random import RandomSearch
+from asyncsearch.sequences import exponential, multistep, warmup
+from asyncsearch.space import Space, choice
+from asyncsearch.trial import Trial, TrialState
 from asyncsearch.work import Stage, Work
+from asyncsearch.worker.batch import Batch
+from asyncsearch.worker.protocol import Cut, SavePoint
 from tests.engine.tools import make_state, replayed
+from tests.simulate.workloads import Histories
 
 SCHEDULERS = [
     pytest.param(FIFO(max_resource=3), id="fifo"),
@@ -266,3 +285,267 @@ def test_whatever_happens_in_whatever_order_the_state_is_whole_and_the_run_ends(
     world.drain()
     world.require_memory()
     assert all(trial.state is not TrialState.RUNNING for trial in world.state.trials)
+
+
+SHARED = Space(
+    {
+        "lr": choice(
+            multistep(0.1, milestones=choice([4, 8], [4, 6], [6, 8])),
+            warmup(2, multistep(0.1, milestones=choice([4, 8], [6, 8]))),
+            exponential(0.1, gamma=0.9),
+        )
+    }
+)
+TWINS = Space({"lr": multistep(0.1, milestones=choice([4], [6]))})
+"""Few configurations, each drawn many times: trials that come later ask for what others train or trained."""
+SEARCHES = [pytest.param(SHARED, GridSearch(), id="grid"), pytest.param(TWINS, RandomSearch(), id="twins")]
+SHARING_SCHEDULERS = [
+    pytest.param(FIFO(max_resource=9), id="fifo"),
+    pytest.param(SHA(max_resource=9), id="sha"),
+    pytest.param(ASHA(max_resource=9), id="asha"),
+    pytest.param(ASHA(max_resource=9, variant="stopping"), id="asha by stopping"),
+]
+HISTORIES = Histories()
+OWN_ENDS = 0.06
+"""Share of the units after which the user's function returns by itself."""
+
+
+class BatchTraining:
+    """An agent with one lease on a batch of stages: where it saves and ends is decided as in a real runner."""
+
+    def __init__(self, work: Work) -> None:
+        self.lease, lane = work.lease, work.lanes[0]
+        self.load = lane.load
+        self.is_loaded = lane.load is None
+        self.batch = Batch(lane.stages)
+        self.resource = self.batch.start
+        self.saved: int | None = None
+        """The newest checkpoint that was saved, and of which it was not said that it failed."""
+        self.uploads: list[CheckpointRef] = []
+        self.wishes: list[SaveAt | CutWork] = []
+        """Sent to it, and not read yet."""
+        self.is_ended = self.is_told_to_stop = False
+
+    @property
+    def is_at_own_end(self) -> bool:
+        """Whether the user's function returns here: that too follows from the hyper-parameters alone."""
+        return self.resource > 0 and self.value_at(self.resource) < OWN_ENDS
+
+    def value_at(self, resource: int) -> float:
+        """The loss of what it trains."""
+        return HISTORIES.value(TrialId(0), self.batch.stages[self.batch.index_at(resource)].params, resource)
+
+    def place(self) -> CheckpointRef:
+        return CheckpointRef(self.batch.stages[self.batch.index_at(self.resource)].node, self.resource)
+
+    def read(self) -> None:
+        for wish in self.wishes:
+            self.batch.amend(SavePoint(wish.node, wish.resource) if isinstance(wish, SaveAt) else Cut(wish.stop))
+        self.wishes.clear()
+
+
+class SharingWorld(World):
+    """Agents that train batches of stages, read their wishes late, and keep what they save in one store."""
+
+    batches: dict[int, BatchTraining]
+
+    def __init__(self, make: Callable[[], StudyState], chance: random.Random) -> None:
+        super().__init__(FIFO(max_resource=9), chance)
+        self.make = make
+        self.state = make()
+        self.batches = {}
+        self.stored: dict[CheckpointRef, float] = {}
+        """What is in the store: the history that led there, as a value."""
+        self.corrupt: set[CheckpointRef] = set()
+        self.end_of_run: EndRun | None = None
+        self.reads = chance.choice([0.05, 0.5])
+        """How often an agent reads its wishes rather than that it trains on."""
+        self.uploads = chance.choice([0.05, 0.5])
+        self.fails = chance.choice([0.0, 0.02])
+
+    def carry_out(self, action: AnyAction) -> None:
+        match action:
+            case Assign(work=work):
+                self.require_that_nobody_else_trains(work)
+                load = work.lanes[0].load
+                assert load is None or load in self.stored, f"{load} was deleted"
+                self.batches[work.lease.number] = BatchTraining(work)
+            case StopTraining(lease=lease):
+                self.batches[lease.number].is_told_to_stop = True
+            case SaveAt(lease=lease) | CutWork(lease=lease):
+                self.batches[lease.number].wishes.append(action)
+            case DeleteCheckpoint(checkpoint=checkpoint):
+                self.stored.pop(checkpoint, None)
+            case EndRun():
+                self.end_of_run = action
+                assert action.error_kind in ("", "WorkersLostError"), action
+                super().carry_out(action)
+            case _:
+                super().carry_out(action)
+
+    def require_that_nobody_else_trains(self, work: Work) -> None:
+        taken = set(self.units(work.lanes[0].stages, 0))
+        for attempt in self.state.attempts.values():
+            batch = self.batches.get(attempt.lease.number)
+            if attempt.is_training and batch is not None:
+                stages = batch.batch.stages
+                rest = [(n, r) for n, r in self.units(stages, attempt.resource) if r <= attempt.stop]
+                assert not taken.intersection(rest), f"{attempt.lease} and {work.lease}"
+
+    @staticmethod
+    def units(stages: tuple[Stage, ...], after: int) -> Iterator[tuple[NodeKey, int]]:
+        for stage in stages:
+            assert stage.stop is not None
+            yield from ((stage.node, unit) for unit in range(max(stage.start, after) + 1, stage.stop + 1))
+
+    def tell(self, event: AnyEvent) -> None:
+        if isinstance(event, CheckpointCommitted) and not self.state.is_stale(event):
+            self.stored[event.checkpoint] = self.batches[event.lease.number].value_at(event.checkpoint.resource)
+        super().tell(event)
+
+    def living_batches(self) -> list[BatchTraining]:
+        return [
+            batch
+            for batch in self.batches.values()
+            if self.state.pool.is_current(batch.lease.worker, batch.lease.epoch)
+            and (batch.uploads or not batch.is_ended)
+        ]
+
+    def train(self, *, is_kind: bool = False) -> None:
+        batches = self.living_batches()
+        if not batches:
+            return
+        training = self.chance.choice(batches)
+        if training.uploads and (training.is_ended or self.chance.random() < self.uploads):
+            self.commit(training, is_kind=is_kind)
+        elif training.wishes and self.chance.random() < self.reads:
+            training.read()
+        elif training.is_told_to_stop and self.chance.random() < 2 * self.reads:
+            self.finish(training, Outcome.STOPPED)
+        elif not is_kind and self.chance.random() < self.fails:
+            self.finish(training, Outcome.FAILED, "ValueError")
+        elif not training.is_loaded:
+            self.fetch(training, is_kind=is_kind)
+        else:
+            self.go_on(training, is_kind=is_kind)
+
+    def fetch(self, training: BatchTraining, *, is_kind: bool) -> None:
+        assert training.load is not None
+        training.is_loaded = True
+        if training.load not in self.stored:
+            assert training.load in self.corrupt, f"{training.load} was deleted before it was loaded"
+            self.finish(training, Outcome.FAILED, "checkpoint")
+        elif not is_kind and self.chance.random() < 0.1:
+            self.corrupt.add(training.load)
+            self.finish(training, Outcome.FAILED, "checkpoint")
+        else:
+            assert self.stored[training.load] == training.value_at(training.resource)
+
+    def go_on(self, training: BatchTraining, *, is_kind: bool) -> None:
+        batch, done = training.batch, training.resource
+        if training.is_at_own_end and not batch.is_over(done):
+            self.finish(training, Outcome.RETURNED)
+        elif batch.is_save_due(done):
+            batch.saved(done)
+            if is_kind or batch.is_save_needed(done) or self.chance.random() < 0.9:
+                training.saved = done
+                training.uploads.append(training.place())
+            else:
+                self.say(CheckpointFailed(training.lease, training.place(), "disk full"))
+        elif batch.is_over(done):
+            self.finish(training, Outcome.REACHED if batch.is_pause(done) else Outcome.RETURNED)
+        else:
+            training.resource += 1
+            self.say(Reported(training.lease, training.resource, {"loss": training.value_at(training.resource)}))
+
+    def commit(self, training: BatchTraining, *, is_kind: bool) -> None:
+        checkpoint = training.uploads.pop(0)
+        if is_kind or self.chance.random() < 0.8:
+            self.say(CheckpointCommitted(training.lease, checkpoint))
+        else:
+            if training.saved == checkpoint.resource:
+                training.saved = None
+            self.say(CheckpointFailed(training.lease, checkpoint, "disk full"))
+
+    def finish(self, training: BatchTraining, outcome: Outcome, error_kind: str = "") -> None:
+        training.is_ended = True
+        self.say(TrainingEnded(training.lease, outcome, training.resource, training.saved, error_kind, error_kind))
+
+    def begin_run(self) -> None:
+        if self.state.run is None:
+            self.end_of_run = None
+        super().begin_run()
+
+    def restart(self) -> None:
+        self.end_of_run = None
+        super().restart()
+
+    def time_out(self) -> None:
+        batches = self.living_batches()
+        if batches:
+            self.tell(TrialTimedOut(self.chance.choice(batches).lease))
+
+    def drain(self) -> None:
+        for _ in range(5_000):
+            if self.state.run is None:
+                if self.end_of_run is not None and self.end_of_run.is_complete:
+                    return
+                self.begin_run()
+            self.attach()
+            self.train(is_kind=True)
+        waiting = [self.state.trials[number] for number in self.state.waiting]
+        raise AssertionError(f"the run never ends; open: {self.state.attempts}; waiting: {waiting}")
+
+
+def own_end(trial: Trial) -> int | None:
+    return next((r for r in range(1, 9) if HISTORIES.value(trial.id, trial.params, r) < OWN_ENDS), None)
+
+
+def require_the_truth(trial: Trial, config: EngineConfig) -> None:
+    """A trial has the value that it would have had alone, and stands where its state says."""
+    if trial.value_resource:
+        assert trial.value == HISTORIES.value(trial.id, trial.params, trial.value_resource), trial
+    assert trial.value_resource == trial.resource, trial
+    end = own_end(trial)
+    if trial.state is TrialState.COMPLETED:
+        assert trial.resource == (end or trial.target), trial
+    if trial.state is TrialState.PAUSED:
+        assert trial.resource == trial.target, trial
+    if trial.state is TrialState.FAILED:
+        assert trial.failures > config.max_failures or trial.losses > config.max_losses, trial
+
+
+@pytest.mark.parametrize("look_ahead", [0, 1_000])
+@pytest.mark.parametrize("scheduler", SHARING_SCHEDULERS)
+@pytest.mark.parametrize(("space", "searcher"), SEARCHES)
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 2**32), steps=st.integers(0, 250), save_every=st.sampled_from([None, 2]))
+def test_whatever_happens_trials_that_share_have_the_values_that_each_would_have_alone(
+    space: Space,
+    searcher: Searcher,
+    scheduler: Scheduler,
+    look_ahead: int,
+    seed: int,
+    steps: int,
+    save_every: int | None,
+) -> None:
+    def make() -> StudyState:
+        failures = seed % 3
+        return make_state(
+            scheduler, searcher, space, max_failures=failures, save_every=save_every, look_ahead=look_ahead
+        )
+
+    world = SharingWorld(make, random.Random(seed))
+    world.tell(DriverStarted("test"))
+    for number in range(steps):
+        world.step()
+        if number % 50 == 0:
+            world.require_memory()
+    world.require_memory()
+    world.drain()
+    world.require_memory()
+    for trial in world.state.trials:
+        require_the_truth(trial, world.state.config)
+        if scheduler.describe() == FIFO(max_resource=9).describe():
+            assert trial.state in (TrialState.COMPLETED, TrialState.FAILED), trial
+        assert trial.state not in (TrialState.RUNNING, TrialState.WAITING), trial

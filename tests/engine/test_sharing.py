@@ -13,7 +13,7 @@ from asyncsearch.engine import snapshot
 from asyncsearch.engine.check import check
 from asyncsearch.engine.state import StudyState
 from asyncsearch.events import AnyEvent, Reported
-from asyncsearch.ids import NodeKey, TrialId, WorkerId
+from asyncsearch.ids import Lease, NodeKey, TrialId, WorkerId
 from asyncsearch.schedulers import ASHA, FIFO, SHA
 from asyncsearch.schedulers.base import Scheduler
 from asyncsearch.searchers.grid import GridSearch
@@ -21,6 +21,7 @@ from asyncsearch.sequences import exponential, multistep, warmup
 from asyncsearch.simulate.cluster import Loss, Simulation
 from asyncsearch.space import Space, choice
 from asyncsearch.trial import TrialState
+from asyncsearch.work import Work
 from tests.engine.tools import Recorded, make_state, replayed, results
 from tests.sequences.spaces import RESNET56_EPOCHS, RESNET56_TRIALS, RESNET56_UNIQUE, resnet56_space
 from tests.simulate.workloads import Histories
@@ -44,20 +45,22 @@ SCHEDULERS: list[Scheduler] = [
 
 
 class Units:
-    """Counts the units that workers trained, by node; checks the state after each event."""
+    """Counts the units that workers trained, by node; checks the state after one of ``check_every`` events."""
 
-    def __init__(self, state: StudyState) -> None:
-        self.state = state
+    def __init__(self, state: StudyState, check_every: int = 1) -> None:
+        self.state, self.check_every, self.events = state, check_every, 0
+        self.leases: dict[Lease, Work] = {}
         self.trained: Counter[tuple[NodeKey, int]] = Counter()
-        self.assigned: list[Assign] = []
         self.saves: list[SaveAt] = []
 
     def __call__(self, now: float, event: AnyEvent, actions: Sequence[AnyAction]) -> None:
-        check(self.state)
-        self.assigned += [action for action in actions if isinstance(action, Assign)]
+        self.events += 1
+        if self.events % self.check_every == 0:
+            check(self.state)
+        self.leases |= {action.work.lease: action.work for action in actions if isinstance(action, Assign)}
         self.saves += [action for action in actions if isinstance(action, SaveAt)]
         if isinstance(event, Reported):
-            work = next(a.work for a in self.assigned if a.work.lease == event.lease)
+            work = self.leases[event.lease]
             stage = next(s for s in work.lanes[0].stages if s.stop is None or event.resource <= s.stop)
             self.trained[stage.node, event.resource] += 1
 
@@ -73,7 +76,7 @@ def search(
 ) -> tuple[Simulation, Units]:
     ahead = options.pop("look_ahead", 1_000 if share else 0)
     state = make_state(scheduler, GridSearch(), space, share=share, look_ahead=ahead)
-    units = Units(state)
+    units = Units(state, options.pop("check_every", 1))
     simulation = Simulation(state, workload=Histories(), workers=workers, watch=units, **options)
     end = simulation.run(num_trials)
     assert end is not None
@@ -87,7 +90,7 @@ def seen(state: StudyState) -> list[tuple[TrialState, int, float | None, float |
 
 @pytest.mark.parametrize("workers", [1, 4])
 def test_the_grid_of_448_trials_trains_each_distinct_unit_once(workers: int) -> None:
-    simulation, units = search(resnet56_space(), FIFO(max_resource=RESNET56_EPOCHS), workers=workers)
+    simulation, units = search(resnet56_space(), FIFO(max_resource=RESNET56_EPOCHS), workers=workers, check_every=500)
     assert len(simulation.state.trials) == RESNET56_TRIALS
     assert all(trial.state is TrialState.COMPLETED for trial in simulation.state.trials)
     assert sum(units.trained.values()) == RESNET56_UNIQUE

@@ -83,9 +83,10 @@ def units(stages: StageTree) -> Counter[Kind]:
     [FIFO(max_resource=9), SHA(max_resource=9), ASHA(max_resource=9)],
     ids=lambda scheduler: type(scheduler).__name__,
 )
+@pytest.mark.parametrize("workers", [1, 3])
 @pytest.mark.parametrize("until", [3.5, 11.5, float("inf")])
-def test_it_counts_what_the_engine_counts(scheduler: Scheduler, until: float) -> None:
-    simulation, records = searched(SPACE, scheduler, until=until)
+def test_it_counts_what_the_engine_counts(scheduler: Scheduler, until: float, workers: int) -> None:
+    simulation, records = searched(SPACE, scheduler, until=until, workers=workers)
     stages = read_tree(records, "loss")
     assert stages.trained == sum(trial.trained for trial in simulation.state.trials)
     assert stages.served == sum(trial.resource for trial in simulation.state.trials)
@@ -141,6 +142,14 @@ def test_what_is_trained_again_after_a_loss_counts_as_training_and_is_drawn_once
     _, lossy = searched(SPACE, FIFO(max_resource=9), losses=[Loss(WorkerId(0), 3.5)])
     assert read_tree(lossy, "loss").trained > read_tree(whole, "loss").trained
     assert sum(units(read_tree(lossy, "loss")).values()) == sum(units(read_tree(whole, "loss")).values())
+
+
+@pytest.mark.parametrize("until", [6.5, 8.5, float("inf")])
+def test_a_loss_takes_no_value_away(until: float) -> None:
+    simulation, records = searched(SPACE, FIFO(max_resource=9), losses=[Loss(WorkerId(0), 3.5)], until=until)
+    stages = read_tree(records, "loss")
+    assert stages.trained == sum(trial.trained for trial in simulation.state.trials)
+    assert [way.value for way in stages.ways] == [trial.value for trial in simulation.state.trials]
 
 
 def chain(depth: int, trials: int = 1) -> list[Record]:

@@ -109,3 +109,14 @@ def test_the_script_says_what_was_asked_for_trained_and_saved(
     assert re.search(r"^  lr: multistep\(0\.1, milestones=", out, flags=re.MULTILINE)
     assert main(["tree", str(tmp_path / "study")]) == 0
     assert f"144 units of training asked for, {trained} trained" in capsys.readouterr().out
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_the_schedules_run_under_spark_submit(tmp_path: Path) -> None:
+    pyspark = pytest.importorskip("pyspark")
+    submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
+    script = Path(imported("digits_schedules").__file__ or "")
+    command = [str(submit), "--master", "local[2]", str(script), "--trials", "3", "--store", "study"]
+    out = run(*command, cwd=tmp_path, PYSPARK_PYTHON=sys.executable, PYTHONPATH=str(script.parents[1]))
+    assert "3 trials asked for 72 passes over the digits, 34 were trained: 53% saved" in out

@@ -23,7 +23,7 @@ SPACE = Space(
         "lr": choice(
             step(0.05, step_size=choice(2, 4)), warmup(2, step(0.05, 3), start=0.01), cyclic(0.005, 0.05, up=2)
         ),
-        "batch_size": choice(32, values([32, 64], milestones=[3])),
+        "batch_size": choice(32, values([32, 48], milestones=[3])),
         "momentum": choice(0.9, values([0.9, 0.5], milestones=[4])),
     }
 )
