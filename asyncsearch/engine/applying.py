@@ -116,7 +116,9 @@ def _apply_assign(state: StudyState, action: Assign, now: float) -> None:
         ]
     )
     batch = Batch(lane.load, stages)
-    running = [number for stage in stages for number in state.plan.targets_at(stage.node, stage.stop)]
+    asking = [number for stage in stages for number in state.plan.targets_at(stage.node, stage.stop)]
+    # One may still run under another lease, which came there with a checkpoint that turned out to be damaged.
+    running = [number for number in asking if state.trials[number].state is TrialState.WAITING]
     state.plan.begin(lease.number, batch)
     state.hold(batch.load)
     state.next_lease = lease.number + 1
