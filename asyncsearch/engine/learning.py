@@ -24,6 +24,7 @@ from asyncsearch.events import (
 )
 from asyncsearch.ids import CheckpointRef
 from asyncsearch.nonfinite import finite
+from asyncsearch.plan.plan import Batch
 from asyncsearch.trial import Trial
 
 if TYPE_CHECKING:
@@ -229,4 +230,8 @@ def _forget_checkpoint(state: StudyState, attempt: Attempt) -> None:
     for trial in state.trials:
         if trial.checkpoint == load:
             state.repoint(trial, state.plan.nearest(trial.steps, load.resource))
+    for other in state.attempts.values():
+        if other.batch.load == load:
+            other.batch = Batch(None, other.batch.stages)
+            state.release(load)
     state.unreachable[load] = None
