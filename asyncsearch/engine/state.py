@@ -3,7 +3,7 @@
 Rule 1: pure. No clock, socket, thread, file or generator is in reach; time is an argument.
 Rule 2: facts change the state in ``learning``, decisions in ``applying``, and nothing else does. A replay calls these
 two and
-        decides nothing, so it ends where the run that wrote the journal ended. ``deciding`` only asks and emits.
+        decides nothing, so it ends where the run that wrote the journal ended. The rest only asks and emits.
 Rule 3: an event that is stale or was seen before changes nothing and decides nothing: messages may come twice and late.
 
 Theory of operation. The scheduler says how far each trial should train, the searcher says with what, the plan says what
@@ -21,7 +21,8 @@ from asyncsearch.actions import AnyAction, DeleteCheckpoint
 from asyncsearch.engine.applying import apply
 from asyncsearch.engine.attempts import Attempt
 from asyncsearch.engine.config import EngineConfig
-from asyncsearch.engine.deciding import adjust, conclude, fill, respond
+from asyncsearch.engine.deciding import respond
+from asyncsearch.engine.filling import adjust, conclude, fill
 from asyncsearch.engine.learning import known_checkpoints, learn
 from asyncsearch.engine.pool import Pool, SlotState
 from asyncsearch.events import (

@@ -1,0 +1,178 @@
+"""What workers get: new work for those that are free, news for those that train, and the end of the run. Pure.
+
+Every function asks the state and emits actions; ``emit`` applies each at once, so the next question sees its effect.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from asyncsearch.actions import (
+    Assign,
+    CreateTrial,
+    CutWork,
+    DismissWorker,
+    EndProposals,
+    EndRun,
+    Promote,
+    SaveAt,
+    StopTraining,
+)
+from asyncsearch.engine.moving import Emit, answer, stop_run
+from asyncsearch.errors import SpaceError
+from asyncsearch.ids import Lease, TrialId, WorkerId
+from asyncsearch.plan.keys import UNBOUNDED, path
+from asyncsearch.plan.plan import Batch
+from asyncsearch.schedulers.base import Promotion
+from asyncsearch.work import Lane, Stage, Work
+
+if TYPE_CHECKING:
+    from asyncsearch.engine.state import StudyState
+
+
+def adjust(state: StudyState, emit: Emit) -> None:
+    """Tell workers what has changed about their work: nobody wants it, or its tail, or a new split lies in it."""
+    while state.touched:
+        number, reason = state.touched.popitem()
+        attempt = state.attempts.get(number)
+        if attempt is None or not attempt.is_training:
+            continue
+        wanted = state.plan.wanted_stop(number)
+        if not wanted:
+            emit(StopTraining(attempt.lease, reason))
+            continue
+        stop = max(wanted, attempt.resource)
+        if stop < attempt.stop:
+            emit(CutWork(attempt.lease, stop))
+        for node, resource in state.plan.splits(number):
+            if resource > attempt.resource:
+                emit(SaveAt(attempt.lease, node, resource))
+
+
+def fill(state: StudyState, emit: Emit) -> None:
+    """Give work to idle workers while there are both."""
+    while state.run is not None and not state.stopping:
+        worker = state.pool.first_idle()
+        if worker is None:
+            return
+        batch = _next_batch(state, emit)
+        if batch is None:
+            return
+        emit(Assign(_work_for(state, batch, worker)))
+
+
+def _next_batch(state: StudyState, emit: Emit) -> Batch | None:
+    """Return what a free worker should train: what was begun, else a promotion, else a new trial; None: nothing now."""
+    if state.config.look_ahead:
+        _look_ahead(state, emit)
+    while not state.stopping:
+        batch = state.plan.next_batch()
+        if batch is not None and _is_begun(state, batch):
+            return batch
+        if _promote_next(state, emit):
+            continue
+        if batch is not None:
+            return batch
+        if not _may_create(state):
+            return None
+        _create(state, emit)
+    return None
+
+
+def _is_begun(state: StudyState, batch: Batch) -> bool:
+    """Whether somebody waits for it who was promoted, or had a worker before."""
+    for stage in batch.stages:
+        for number in stage.trials:
+            if state.trials[number].is_begun:
+                return True
+    return False
+
+
+def _look_ahead(state: StudyState, emit: Emit) -> None:
+    """Create trials before a worker is free for them, so that the plan knows where their ways part."""
+    while len(state.waiting) < state.config.look_ahead and _may_create(state) and not state.stopping:
+        _create(state, emit)
+    while state.scheduler.promotes_in_groups and not state.stopping and _promote_next(state, emit):
+        pass
+
+
+def _promote_next(state: StudyState, emit: Emit) -> bool:
+    promotion = state.scheduler.next_promotion()
+    if promotion is not None:
+        _promote(state, promotion, emit)
+    return promotion is not None
+
+
+def _promote(state: StudyState, promotion: Promotion, emit: Emit) -> None:
+    emit(Promote(promotion.trial, promotion.from_resource, promotion.to_resource, promotion.reason))
+    answer(state, state.trials[promotion.trial], emit)
+
+
+def _may_create(state: StudyState) -> bool:
+    if state.run is None or state.is_exhausted:
+        return False
+    limit = state.run.num_trials
+    return (limit is None or len(state.trials) < limit) and state.scheduler.may_create(TrialId(len(state.trials)))
+
+
+def _create(state: StudyState, emit: Emit) -> None:
+    try:
+        params = state.searcher.propose(state.proposals)
+    except SpaceError as error:
+        stop_run(state, str(error), "SpaceError", emit)
+        return
+    if params is None:
+        emit(EndProposals(f"the searcher has no more than {state.proposals} proposals"))
+        return
+    trial = TrialId(len(state.trials))
+    target = state.scheduler.first_target(trial)
+    named = {**state.config.defaults, **params} if state.config.defaults else params
+    steps = path(state.root, named, state.max_resource or UNBOUNDED, "" if state.config.share else str(trial))
+    if not state.config.share:
+        steps = steps[:1]  # a trial that shares nothing trains in one node, whatever changes on its way
+    emit(CreateTrial(trial, params, steps[-1].node, target, state.proposals, steps if len(steps) > 1 else ()))
+    answer(state, state.trials[trial], emit)
+
+
+def _work_for(state: StudyState, batch: Batch, worker: WorkerId) -> Work:
+    lease = Lease(state.next_lease, worker, state.pool.slots[worker].epoch)
+    stages = tuple(
+        Stage(
+            node=planned.node,
+            params=state.trials[planned.trials[0]].params,
+            trials=planned.trials,
+            seed=state.config.seed,
+            start=planned.start,
+            stop=None if planned.stop == UNBOUNDED else planned.stop,
+            max_resource=state.max_resource,
+            save=planned.stop != UNBOUNDED,
+            save_every=state.config.save_every,
+        )
+        for planned in batch.stages
+    )
+    return Work(lease, (Lane(stages, batch.load),))
+
+
+def is_anything_left(state: StudyState) -> bool:
+    """Return whether a run has something to do: trials that wait, that may be created, or that may be promoted."""
+    length = state.searcher.length()
+    may_create = _may_create(state) and (length is None or state.proposals < length)
+    return bool(state.waiting) or may_create or state.scheduler.next_promotion() is not None
+
+
+def conclude(state: StudyState, emit: Emit) -> None:
+    """End the run when nothing runs and nothing is left, or when it was asked to stop and everything has."""
+    if state.run is None or state.attempts:
+        return
+    if not state.stopping and is_anything_left(state):
+        return
+    if not state.stopping:
+        promotion = state.scheduler.closing_promotion()
+        if promotion is not None:
+            _promote(state, promotion, emit)
+            fill(state, emit)
+            return
+    for slot in state.pool.alive():
+        emit(DismissWorker(slot.worker, slot.epoch, state.stopping or "nothing is left to train"))
+    reason = state.stopping or "everything that was asked for is trained"
+    emit(EndRun(reason, state.stopping_kind, is_complete=not state.stopping))

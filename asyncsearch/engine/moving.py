@@ -1,0 +1,148 @@
+"""Where a trial goes, and why: the decisions about one trial that facts and free workers have in common. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from asyncsearch.actions import (
+    AnyAction,
+    Inherit,
+    MoveTrial,
+    StopRun,
+    StopTraining,
+)
+from asyncsearch.engine.attempts import Attempt, Verdict, verdict_on_arrival
+from asyncsearch.events import (
+    TrainingEnded,
+)
+from asyncsearch.ids import CheckpointRef
+from asyncsearch.plan.keys import UNBOUNDED
+from asyncsearch.trial import Trial, TrialState
+
+if TYPE_CHECKING:
+    from asyncsearch.engine.state import StudyState
+
+Emit = Callable[[AnyAction], None]
+
+
+def lose(state: StudyState, trial: Trial, reason: str, emit: Emit) -> None:
+    """Put a trial back whose attempt was lost; one under which too many are lost is to blame itself."""
+    if trial.losses > state.config.max_losses:
+        emit(MoveTrial(trial.id, TrialState.FAILED, f"{trial.losses} attempts were lost; the last one: {reason}"))
+    else:
+        wait(state, trial, reason, emit)
+
+
+def hand_back(state: StudyState, attempt: Attempt, emit: Emit) -> None:
+    """Let the trials wait that an attempt will not bring to their targets."""
+    for number in list(attempt.trials):
+        wait(state, state.trials[number], state.stopping or "its work was handed back", emit)
+
+
+def hand_back_unsaved(state: StudyState, attempt: Attempt, end: TrainingEnded, reason: str, emit: Emit) -> None:
+    """Let the trials wait of an attempt that ended early, but for those whose checkpoint is still on its way."""
+    for number in list(attempt.trials):
+        trial = state.trials[number]
+        if attempt.is_over or trial.target is None or trial.target != end.checkpoint_resource:
+            wait(state, trial, reason, emit)
+
+
+def wait(state: StudyState, trial: Trial, reason: str, emit: Emit, detail: str = "") -> None:
+    """Let a trial wait again, unless all that it waits for is trained and durable."""
+    emit(MoveTrial(trial.id, TrialState.WAITING, reason, detail))
+    before = trial.resource
+    if catch_up(state, trial, emit):
+        return
+    if trial.resource > before:
+        answer(state, trial, emit)
+    elif _is_at_target(trial):
+        arrive(state, trial, "", emit)
+
+
+def _is_at_target(trial: Trial) -> bool:
+    target = trial.target
+    return target is not None and trial.checkpoint == CheckpointRef(trial.node_at(target), target)
+
+
+def arrive(state: StudyState, trial: Trial, words: str, emit: Emit) -> None:
+    """Move a trial that stands at its target, with all up to there trained; ``words`` say how it came there."""
+    if catch_up(state, trial, emit):
+        return
+    verdict = verdict_on_arrival(trial, state.max_resource, state.config.metric, state.metric_names, words)
+    move_by(state, trial, verdict, emit)
+
+
+def move_by(state: StudyState, trial: Trial, verdict: Verdict, emit: Emit) -> None:
+    """Move a trial as a verdict says."""
+    emit(MoveTrial(trial.id, verdict.to, verdict.reason, verdict.detail))
+    if verdict.stops_run:
+        stop_run(state, verdict.reason, verdict.stops_run, emit)
+
+
+def fail_or_retry(state: StudyState, trial: Trial, verdict: Verdict, emit: Emit) -> None:
+    """Let a trial fail that has no tries left, else let it wait."""
+    tries = state.config.max_failures + 1
+    if trial.failures >= tries:
+        emit(MoveTrial(trial.id, TrialState.FAILED, verdict.reason, verdict.detail))
+    elif trial.state is TrialState.RUNNING:
+        words = f"attempt {trial.failures} of {tries} failed: {verdict.reason}"
+        wait(state, trial, words, emit, verdict.detail)
+
+
+def judge(state: StudyState, trial: Trial, emit: Emit) -> bool:
+    """Stop a trial if its scheduler says so, and return whether it did."""
+    reason = state.scheduler.judge(trial.id, trial.resource)
+    if reason is not None:
+        emit(MoveTrial(trial.id, TrialState.STOPPED, reason))
+    return reason is not None
+
+
+def answer(state: StudyState, trial: Trial, emit: Emit) -> None:
+    """Let a trial read what is known already; it may arrive at its target by that."""
+    if not state.config.share:
+        return
+    if catch_up(state, trial, emit):
+        return
+    target = UNBOUNDED if trial.target is None else trial.target
+    ended = state.known.ended(trial.steps)
+    is_own_end = ended is not None and trial.resource >= ended
+    if (trial.resource and (is_own_end or trial.resource >= target)) or _is_at_target(trial):
+        words = ", as is known already"
+        verdict = verdict_on_arrival(trial, state.max_resource, state.config.metric, state.metric_names, words)
+        move_by(state, trial, _at_own_end(trial, verdict, words) if is_own_end else verdict, emit)
+
+
+def catch_up(state: StudyState, trial: Trial, emit: Emit) -> bool:
+    """Let a trial read what is known up to its target; return whether it was stopped by that."""
+    if not state.config.share:
+        return False
+    target = UNBOUNDED if trial.target is None else trial.target
+    for resource, _ in list(state.known.between(trial.steps, trial.resource, target)):
+        emit(Inherit(trial.id, resource))
+        if judge(state, trial, emit):
+            return True
+    return False
+
+
+def hear(state: StudyState, trial: Trial, emit: Emit) -> None:
+    """Let a waiting trial read what others have trained, if that is news to it."""
+    before = trial.resource
+    if catch_up(state, trial, emit):
+        return
+    if trial.resource > before or _is_at_target(trial) or state.known.ended(trial.steps) is not None:
+        answer(state, trial, emit)
+
+
+def _at_own_end(trial: Trial, verdict: Verdict, words: str) -> Verdict:
+    if verdict.to is TrialState.FAILED:
+        return verdict
+    return Verdict(TrialState.COMPLETED, f"its function returned, at {trial.resource}{words}")
+
+
+def stop_run(state: StudyState, reason: str, kind: str, emit: Emit) -> None:
+    """Begin to end the run because of something that concerns all trials."""
+    emit(StopRun(reason, kind))
+    for attempt in list(state.attempts.values()):
+        if attempt.is_training:
+            emit(StopTraining(attempt.lease, reason))
