@@ -5,11 +5,10 @@ from __future__ import annotations
 import copy
 import hashlib
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import cloudpickle
 
@@ -27,28 +26,24 @@ from asyncsearch.driver.opening import (
     replay,
     write_study_file,
 )
-from asyncsearch.driver.reading import read_state
 from asyncsearch.driver.sharing import SharedFolder
 from asyncsearch.engine.config import EngineConfig
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import (
     AsyncSearchError,
-    NoTrialsError,
     StudyExistsError,
-    StudyNotFoundError,
     UsageError,
 )
 from asyncsearch.evaluating import One, UpTo, Way
-from asyncsearch.ids import TrialId, WorkerId, parse_trial, trial_name
+from asyncsearch.ids import WorkerId
 from asyncsearch.launch import choose
 from asyncsearch.launch.base import Launcher
 from asyncsearch.launch.bundle import pack
 from asyncsearch.pausing import can_share, require_pausable, require_sequences
 from asyncsearch.plan.keys import canonical, digest, path
 from asyncsearch.report.display import Display, open_display
-from asyncsearch.report.explain import explain
 from asyncsearch.report.preview import Preview, preview
-from asyncsearch.report.status import StudyStatus, status_of
+from asyncsearch.results import Results
 from asyncsearch.rpc.messages import Endpoint
 from asyncsearch.running import Presses, Search, run_search
 from asyncsearch.schedulers.base import Scheduler
@@ -62,19 +57,13 @@ from asyncsearch.store.base import Store
 from asyncsearch.store.shared import SharedPlan, inside
 from asyncsearch.store.shared_names import compare_names
 from asyncsearch.trainable import Trainable, WithFunctions, as_function
-from asyncsearch.trial import Metrics, Trial
 from asyncsearch.worker.config import WorkerConfig
-
-if TYPE_CHECKING:
-    import pandas
-
-    from asyncsearch.report.tree import Tree
 
 LOOK_AHEAD = 10_000
 """How many trials may wait so that the plan sees where their sequences part before it is trained past there."""
 
 
-class Study:
+class Study(Results):
     """A search: what is trained, over which space, for which metric.
 
     Example::
@@ -333,95 +322,6 @@ class Study:
             self.scheduler, positive("num_trials", total), parallelism=parallelism, seconds_per_unit=seconds_per_unit
         )
 
-    @property
-    def trials(self) -> list[Trial]:
-        """All trials in the order in which they began; copies."""
-        return [copy.copy(trial) for trial in self._read_state().trials]
-
-    @property
-    def best_trial(self) -> Trial:
-        """The trial with the best last value of the metric.
-
-        Raises:
-            NoTrialsError: none has reported a finite value yet.
-        """
-        best = self._read_state().best()
-        if best is None:
-            failed = [trial for trial in self._read_state().trials if trial.failures]
-            why = f" The last failure: {failed[-1].name}: {failed[-1].reason}" if failed else ""
-            raise NoTrialsError(f"No trial of {self.name!r} has reported a finite {self.config.metric!r} yet.{why}")
-        return copy.copy(best)
-
-    @property
-    def best_params(self) -> dict[str, Any]:
-        """The configuration of the best trial."""
-        return self.best_trial.params
-
-    @property
-    def best_value(self) -> float:
-        """The last value of the metric of the best trial."""
-        value = self.best_trial.value
-        assert value is not None
-        return value
-
-    def trials_dataframe(self) -> pandas.DataFrame:
-        """Return one row a trial; needs pandas."""
-        from asyncsearch.report.dataframe import trials_dataframe
-
-        return trials_dataframe(self.trials)
-
-    def history(self, trial: int | str | Trial) -> list[tuple[int, Metrics]]:
-        """Return every report of a trial as (resource, metrics), in the order of the journal."""
-        from asyncsearch.report.history import history
-
-        return history(read_records(self.store), self._trial_id(trial))
-
-    def explain(self, trial: int | str | Trial) -> str:
-        """Say in sentences what happened to a trial, and why."""
-        return explain(
-            read_records(self.store), self._trial_id(trial), metric=self.config.metric, mode=self.config.mode
-        )
-
-    def tree(self) -> Tree:
-        """Return what is trained and for which trials, as a picture for a notebook and as text for ``print``.
-
-        Raises:
-            NoTrialsError: there is no trial yet.
-        """
-        from asyncsearch.report.tree import tree
-
-        return tree(read_records(self.store), name=self.name, metric=self.config.metric, mode=self.config.mode)
-
-    def logs(self, trial: int | str | Trial) -> Iterator[str]:
-        """Yield the lines that a trial printed, each with the worker's clock and ``O`` or ``E`` for its stream.
-
-        Before them stands in whose log to look for what was trained with another trial.
-        """
-        from asyncsearch.report.history import trained_with
-
-        number = self._trial_id(trial)
-        for start, stop, other in trained_with(read_records(self.store), number):
-            end = "its end" if stop is None else f"{stop:,}"
-            yield f"... units {start:,} to {end} were trained with {trial_name(other)}: see its log ..."
-        yield from self.store.read_log(trial_name(number))
-
-    @contextmanager
-    def checkpoint(self, trial: int | str | Trial | None = None) -> Iterator[Path]:
-        """Give the path that the trainable's ``save`` wrote, of a trial or of the best one, inside a ``with``.
-
-        Raises:
-            NoTrialsError: the trial has no checkpoint; ``keep_checkpoints`` says how many are kept.
-        """
-        number = self.best_trial.id if trial is None else self._trial_id(trial)
-        chosen = self._read_state().trials[number]
-        if chosen.checkpoint is None:
-            raise NoTrialsError(
-                f"{chosen.name} has no checkpoint. Those of unfinished trials and of the "
-                f"{self.config.keep_checkpoints} best finished ones are kept; raise keep_checkpoints=."
-            )
-        with (self.shared or self.store).fetch(chosen.checkpoint) as folder:
-            yield folder / "checkpoint"
-
     def eval(self, params: Mapping[str, Any], resource: int) -> dict[str, float]:
         """Return the metrics of a configuration, as last reported at or before a resource.
 
@@ -469,20 +369,6 @@ class Study:
     def _max_resource(self) -> int | None:
         return self._require_file().max_resource if self._is_read_only else self.scheduler.max_resource
 
-    def summary(self) -> str:
-        """Return how the study stands, as the table that people see."""
-        from asyncsearch.report.table import table
-
-        return table(self._status())
-
-    def _repr_html_(self) -> str:
-        from asyncsearch.report.html import html
-
-        return html(self._status())
-
-    def _status(self) -> StudyStatus:
-        return status_of(self._read_state(), store=self.store.url, scheduler=self._require_file().scheduler)
-
     def __repr__(self) -> str:
         return (
             f"Study({self.name!r}, metric={self.config.metric!r}, mode={self.config.mode!r}, store={self.store.url!r})"
@@ -491,26 +377,6 @@ class Study:
     def _fresh_state(self) -> StudyState:
         searcher = self.searcher.begin(self.space, self.config.seed)
         return StudyState(self.config, searcher, self.scheduler.begin(), self.scheduler.max_resource)
-
-    def _read_state(self) -> StudyState:
-        if self._state is None:
-            self._state = read_state(self.store, self._require_file())
-        return self._state
-
-    def _require_file(self) -> StudyFile:
-        file = read_study_file(self.store)
-        if file is None:
-            raise StudyNotFoundError(
-                f"{self.store.url} holds no study: there is no study.json in it. Is the path right?"
-            )
-        return file
-
-    def _trial_id(self, trial: int | str | Trial) -> TrialId:
-        number = trial.id if isinstance(trial, Trial) else parse_trial(str(trial))
-        count = len(self._read_state().trials)
-        if number >= count:
-            raise UsageError(f"There is no trial {number}: the study has {count}, numbered from 0.")
-        return TrialId(number)
 
     def _require_runnable(self) -> None:
         if self._is_read_only:

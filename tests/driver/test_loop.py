@@ -72,11 +72,14 @@ class Harness:
         )
         self.driver.connect(self.wire)
 
-    def begin(self, num_trials: int) -> Assign:
+    def attach(self, num_trials: int) -> None:
         self.driver.post(DriverStarted("test"))
         self.driver.post(RunRequested(num_trials, 1))
         assert self.launched.get(timeout=PATIENCE_S) == (0, 1)
         self.on_loop(lambda: self.driver.attached(Hello(W0, 1, "agent"), "peer"))
+
+    def begin(self, num_trials: int) -> Assign:
+        self.attach(num_trials)
         assign = self.wire.next(Assign)
         assert isinstance(assign, Assign)
         return assign

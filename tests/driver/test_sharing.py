@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import queue
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -120,20 +119,23 @@ def test_what_is_reported_is_known_to_others_once_it_is_durable_and_the_claim_en
 
 def test_what_is_decided_about_work_before_its_worker_has_it_comes_after_it(folder: Folder) -> None:
     folder.plan.may_claim.clear()
-    threading.Thread(target=folder.harness.begin, args=(1,), daemon=True).start()
+    folder.harness.attach(1)
     wait_for_lease(folder)
     lease = folder.harness.driver.call(lambda state: next(iter(state.attempts.values())).lease)
     folder.harness.on_loop(lambda: folder.harness.driver._carry_out(StopTraining(lease, "a reason")))
-    assert folder.harness.wire.sent.empty()
+    assert not list(folder.harness.wire.sent.queue)
     folder.plan.may_claim.set()
     assert folder.harness.wire.next(StopTraining).lease == lease
     assert "claim" in folder.plan.done
 
 
 def wait_for_lease(folder: Folder) -> None:
-    ticks = threading.Event()
+    """Wait until work is durable and its claim is asked for."""
+    driver, ticks = folder.harness.driver, threading.Event()
+    assert driver._sharing is not None
+    waiting = driver._sharing._waiting
     for _ in range(int(PATIENCE_S / 0.01)):
-        if folder.harness.driver.call(lambda state: bool(state.attempts)):
+        if driver.call(lambda _: bool(waiting)):
             return
         ticks.wait(0.01)
     raise AssertionError("no work was assigned")
@@ -141,7 +143,7 @@ def wait_for_lease(folder: Folder) -> None:
 
 def test_a_folder_that_cannot_be_used_stops_the_run(folder: Folder) -> None:
     folder.plan.broken = StoreError("no such host")
-    threading.Thread(target=folder.harness.begin, args=(1,), daemon=True).start()
+    folder.harness.attach(1)
     assert folder.harness.driver.ended.wait(PATIENCE_S)
     assert folder.harness.driver.failure is folder.plan.broken
 
@@ -165,12 +167,11 @@ def test_what_others_train_is_waited_for_and_read_and_then_gone_on_with(tmp_path
     other = SharedPlan(second.plan.store)
     node = node_of(first.harness.begin(1))
     assert other.claim([node], "another study") == {node: None}
-    assigned: queue.Queue[Assign] = queue.Queue()
-    threading.Thread(target=lambda: assigned.put(second.harness.begin(1)), daemon=True).start()
+    second.harness.attach(1)
     wait_for_busy(second, node)
     other.publish(node, [(1, {"loss": 0.5}), (2, {"loss": 0.25})])
     other.close()
-    assert node_of(assigned.get(timeout=PATIENCE_S)) == node
+    assert node_of(second.harness.wire.next(Assign)) == node
     for folder in (first, second):
         folder.harness.driver.close()
     events = [record.event for record in read_records(second.store)]
