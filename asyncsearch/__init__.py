@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from asyncsearch.checking import check
     from asyncsearch.errors import AsyncSearchError
     from asyncsearch.report.plots import plot_history, plot_rungs
-    from asyncsearch.schedulers import ASHA, FIFO, SHA
+    from asyncsearch.schedulers import ASHA, FIFO, PBT, SHA
     from asyncsearch.searchers import GridSearch, RandomSearch
     from asyncsearch.space import (
         Space,
@@ -41,6 +41,7 @@ _HOMES = {
     "FIFO": "asyncsearch.schedulers",
     "GridSearch": "asyncsearch.searchers",
     "KerasTrainer": "asyncsearch.trainers.keras",
+    "PBT": "asyncsearch.schedulers",
     "RandomSearch": "asyncsearch.searchers",
     "SHA": "asyncsearch.schedulers",
     "Space": "asyncsearch.space",
@@ -70,6 +71,7 @@ _HOMES = {
 __all__ = [
     "ASHA",
     "FIFO",
+    "PBT",
     "SHA",
     "AsyncSearchError",
     "GridSearch",

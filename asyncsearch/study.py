@@ -159,10 +159,10 @@ class Study(Results):
             max_failures=max_failures,
             keep_checkpoints=keep_checkpoints,
             save_every=save_every,
-            share=bool(share) and (self.shared is not None or can_share(self.space)),
+            share=bool(share) and (self.shared is not None or can_share(self.space) or self.scheduler.branches),
             shared_as="" if self.shared is None else self._trainable_name,
             defaults=read_defaults(defaults),
-            look_ahead=LOOK_AHEAD if share and self.space.has_sequences else 0,
+            look_ahead=LOOK_AHEAD if share and self.space.has_sequences and not self.scheduler.branches else 0,
         )
         self._settings = DriverSettings(
             lease_timeout_s=seconds_of("lease_timeout", lease_timeout),
@@ -181,6 +181,7 @@ class Study(Results):
         self._is_read_only = False
         self._fingerprint = source_hash(trainable)
         self.searcher.begin(self.space, seed)
+        self.scheduler.begin(self.space, seed)
         require_pausable(trainable, self.scheduler)
         require_sequences(trainable, self.space, self.scheduler, share=self.config.share)
         self._bundle: bytes | None = None
@@ -376,7 +377,8 @@ class Study(Results):
 
     def _fresh_state(self) -> StudyState:
         searcher = self.searcher.begin(self.space, self.config.seed)
-        return StudyState(self.config, searcher, self.scheduler.begin(), self.scheduler.max_resource)
+        scheduler = self.scheduler.begin(self.space, self.config.seed)
+        return StudyState(self.config, searcher, scheduler, self.scheduler.max_resource)
 
     def _require_runnable(self) -> None:
         if self._is_read_only:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from asyncsearch.actions import (
     AnyAction,
     Assign,
+    Branch,
     CreateTrial,
     CutWork,
     DeleteCheckpoint,
@@ -40,6 +41,8 @@ def apply(state: StudyState, action: AnyAction, now: float) -> None:
             _apply_create(state, action)
         case Promote():
             _apply_promote(state, action, now)
+        case Branch():
+            _apply_branch(state, action, now)
         case Inherit():
             _apply_inherit(state, action)
         case MoveTrial():
@@ -87,6 +90,19 @@ def _apply_promote(state: StudyState, action: Promote, now: float) -> None:
     trial.is_begun = True
     _request(state, trial)
     state.scheduler.promoted(action.trial, action.from_resource, action.to_resource)
+
+
+def _apply_branch(state: StudyState, action: Branch, now: float) -> None:
+    trial = state.trials[action.trial]
+    trial.params, trial.node, trial.path = action.params, action.node, action.path
+    trial.resource, trial.target = action.resource, action.to_resource
+    _move(state, trial, TrialState.WAITING, action.reason, now)
+    trial.is_begun = True
+    # Its own checkpoint is not on its new way; the donor's is, and the plan finds it there.
+    state.repoint(trial, None)
+    _request(state, trial)
+    state.scheduler.branched(action.trial, action.donor, action.resource, action.to_resource)
+    state.searcher.branched(action.trial, action.params, action.resource)
 
 
 def _apply_inherit(state: StudyState, action: Inherit) -> None:

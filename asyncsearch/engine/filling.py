@@ -18,6 +18,7 @@ from asyncsearch.actions import (
     SaveAt,
     StopTraining,
 )
+from asyncsearch.engine.branching import branch
 from asyncsearch.engine.moving import Emit, answer, stop_run
 from asyncsearch.errors import SpaceError
 from asyncsearch.ids import Lease, TrialId, WorkerId
@@ -67,7 +68,7 @@ def _next_batch(state: StudyState, emit: Emit) -> Batch | None:
         _look_ahead(state, emit)
     while not state.stopping:
         batch = state.plan.next_batch()
-        if batch is not None and _is_begun(state, batch):
+        if batch is not None and (state.scheduler.begins_all_first or _is_begun(state, batch)):
             return batch
         if _promote_next(state, emit):
             continue
@@ -104,7 +105,8 @@ def _promote_next(state: StudyState, emit: Emit) -> bool:
 
 
 def _promote(state: StudyState, promotion: Promotion, emit: Emit) -> None:
-    emit(Promote(promotion.trial, promotion.from_resource, promotion.to_resource, promotion.reason))
+    plain = Promote(promotion.trial, promotion.from_resource, promotion.to_resource, promotion.reason)
+    emit(branch(state, promotion) or plain)
     answer(state, state.trials[promotion.trial], emit)
 
 

@@ -23,6 +23,7 @@ from asyncsearch.schedulers.base import Promotion, RungForecast, Scheduler, Sche
 from asyncsearch.schedulers.ladder import Ladder
 from asyncsearch.schedulers.progress import Progress
 from asyncsearch.schedulers.rungs import rung_levels
+from asyncsearch.space import Space
 
 _VARIANTS = ("promotion", "stopping")
 
@@ -72,7 +73,7 @@ class ASHA(Scheduler):
     def pauses(self) -> bool:
         return self.variant == "promotion" and len(self.levels) > 1
 
-    def begin(self) -> SchedulerState:
+    def begin(self, space: Space | None = None, seed: int = 0) -> SchedulerState:
         if self.variant == "stopping":
             return StoppingState(self.levels, self.reduction_factor)
         return PromotionState(self.levels, self.reduction_factor, self.finish_best)

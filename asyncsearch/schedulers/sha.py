@@ -22,6 +22,7 @@ from asyncsearch.schedulers.base import Promotion, RungForecast, Scheduler, Sche
 from asyncsearch.schedulers.bracket import Bracket
 from asyncsearch.schedulers.progress import Progress
 from asyncsearch.schedulers.rungs import check_whole, rung_levels
+from asyncsearch.space import Space
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,7 +59,7 @@ class SHA(Scheduler):
     def pauses(self) -> bool:
         return len(self.levels) > 1
 
-    def begin(self) -> SHAState:
+    def begin(self, space: Space | None = None, seed: int = 0) -> SHAState:
         return SHAState(self.levels, self.reduction_factor, self.bracket_size)
 
     def describe(self) -> str:

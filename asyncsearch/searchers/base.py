@@ -36,6 +36,11 @@ class SearcherState(abc.ABC):
     def reported(self, trial: TrialId, resource: int, score: float | None) -> None:
         """A trial reported; smaller scores are better, None is no result."""
 
+    def branched(self, trial: TrialId, params: Params, resource: int) -> None:
+        """A trial goes on at ``resource`` from another one's checkpoint, with these params: what it reports from now on
+        is not what its proposal is worth.
+        """
+
     def ended(self, trial: TrialId, resource: int, score: float | None) -> None:
         """A trial completed, was stopped or failed (score None)."""
 

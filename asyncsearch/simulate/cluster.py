@@ -15,6 +15,7 @@ import msgspec
 from asyncsearch.actions import (
     AnyAction,
     Assign,
+    Branch,
     CreateTrial,
     CutWork,
     DeleteCheckpoint,
@@ -160,7 +161,9 @@ class Simulation:
                 self._workers.pop(action.worker, None)
             case EndRun():
                 self.end = action
-            case CreateTrial() | Inherit() | Promote() | MoveTrial() | DeleteCheckpoint() | EndProposals() | StopRun():
+            case CreateTrial() | Inherit() | Promote() | Branch() | MoveTrial():
+                pass
+            case DeleteCheckpoint() | EndProposals() | StopRun():
                 pass
             case _:
                 assert_never(action)
