@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable
 
-from asyncsearch.actions import AnyAction, Assign, CreateTrial, Inherit, MoveTrial, Promote, StopTraining
+from asyncsearch.actions import AnyAction, Assign, Branch, CreateTrial, Inherit, MoveTrial, Promote, StopTraining
 from asyncsearch.engine.journal import Record
 from asyncsearch.events import CheckpointFailed
 from asyncsearch.ids import Lease, TrialId, trial_name, worker_name
@@ -77,6 +77,11 @@ class _Story:
             case Promote(trial=self._trial):
                 self._state, self._target = TrialState.WAITING, action.to_resource
                 self._say(when, f"promoted from {action.from_resource:,} to {action.to_resource:,}: {action.reason}")
+            case Branch(trial=self._trial):
+                self._state, self._target = TrialState.WAITING, action.to_resource
+                self._say(when, f"{action.reason}; it goes on to {action.to_resource:,}")
+            case Branch(donor=self._trial):
+                self._say(when, f"{trial_name(action.trial)} took over its weights at {action.resource:,}")
             case StopTraining() if self._is_ours(action.lease):
                 self._say(when, f"{worker_name(action.lease.worker)} was told to stop it: {action.reason}")
             case Inherit(trial=self._trial):

@@ -10,7 +10,7 @@ from asyncsearch.ids import NodeKey, trial_name
 from asyncsearch.report.svg import CARD, FAINT, GRID, INK, Axis, Plot, dot, line, text
 from asyncsearch.report.tree_layout import Layout, has_lane
 from asyncsearch.report.tree_reading import Interval, Kind, StageTree, TreeNode, Way
-from asyncsearch.report.tree_words import ending, fate, readers, saving, values
+from asyncsearch.report.tree_words import departures, ending, fate, readers, saving, values
 from asyncsearch.report.words import number
 from asyncsearch.trial import TrialState
 
@@ -103,6 +103,8 @@ class _Picture:
                 f"{interval.start:,} to {interval.stop:,}: {fate(interval)}\n{readers(interval)}\n"
                 f"{values(node.params, interval.start, interval.stop)}"
             )
+            if node.left:
+                tip += f"\n{departures(node)}, who went on with the weights of others"
             ends = [way for way in node.ends if way.end == interval.stop]
             if ends:
                 tip += f"\n{ending(ends, self._metric)}"

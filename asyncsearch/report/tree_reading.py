@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from asyncsearch.actions import AnyAction, Assign, CreateTrial, CutWork, MoveTrial, Promote, StopTraining
+from asyncsearch.actions import AnyAction, Assign, Branch, CreateTrial, CutWork, MoveTrial, Promote, StopTraining
 from asyncsearch.engine.journal import Record
 from asyncsearch.events import CheckpointCommitted, DriverStarted, Reported, TrainingEnded, WorkerLost
 from asyncsearch.ids import Lease, NodeKey, PathStep, TrialId
@@ -72,6 +72,8 @@ class TreeNode(msgspec.Struct):
     values: list[tuple[int, float]] = []
     ends: list[Way] = []
     """The trials that end in it."""
+    left: list[tuple[int, TrialId]] = []
+    """Where trials left it, to go on with the weights of others."""
     intervals: list[Interval] = []
     """From its start to its end, without gaps."""
 
@@ -153,6 +155,8 @@ class TreeReader:
             case Promote():
                 way = self._ways[action.trial]
                 way.state, way.end = TrialState.WAITING, action.to_resource
+            case Branch():
+                self._branch(action)
             case MoveTrial():
                 way = self._ways[action.trial]
                 way.state = action.to
@@ -182,11 +186,22 @@ class TreeReader:
     def _create(self, action: CreateTrial) -> None:
         path = action.path or (PathStep(0, action.node),)
         end = _ENDLESS if action.target is None else action.target
-        self._ways[action.trial] = Way(action.trial, action.params, path, end)
+        way = self._ways[action.trial] = Way(action.trial, action.params, path, end)
+        self._grow(way)
+
+    def _branch(self, action: Branch) -> None:
+        way = self._ways[action.trial]
+        here = next(step.node for step in reversed(way.path) if step.start < way.end)
+        self._nodes[here].left.append((way.end, way.trial))
+        way.state, way.end, way.params = TrialState.WAITING, action.to_resource, action.params
+        way.path = action.path or (PathStep(0, action.node),)
+        self._grow(way)
+
+    def _grow(self, way: Way) -> None:
         parent = None
-        for step in path:
+        for step in way.path:
             if step.node not in self._nodes:
-                self._nodes[step.node] = TreeNode(step.start, action.params, parent, done=step.start)
+                self._nodes[step.node] = TreeNode(step.start, way.params, parent, done=step.start)
                 if parent is not None:
                     self._nodes[parent].children.append(step.node)
             parent = step.node

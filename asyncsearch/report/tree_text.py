@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from asyncsearch.ids import NodeKey
 from asyncsearch.report.tree_reading import Kind, StageTree, TreeNode
-from asyncsearch.report.tree_words import readers, saving, values, varying
+from asyncsearch.report.tree_words import departures, readers, saving, values, varying
 from asyncsearch.report.words import cut, many
 
 WIDTH = 100
@@ -49,6 +49,8 @@ def _line(node: TreeNode, only: set[str]) -> str:
     first, last = node.intervals[0], node.intervals[-1]
     states = ", ".join(dict.fromkeys(_STATES[interval.kind] for interval in node.intervals))
     who = readers(first) if first.count <= 3 else many(first.count, "trial")
+    gone = departures(node)
+    who += f", {gone}" if gone else ""
     return f"{first.start:,}-{last.stop:,} {states} for {who}: {values(node.params, first.start, last.stop, only)}"
 
 

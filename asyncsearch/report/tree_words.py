@@ -7,7 +7,7 @@ from typing import Any
 
 from asyncsearch.errors import SpaceError
 from asyncsearch.ids import trial_name
-from asyncsearch.report.tree_reading import Interval, Kind, StageTree, Way
+from asyncsearch.report.tree_reading import NAMED, Interval, Kind, StageTree, TreeNode, Way
 from asyncsearch.report.words import cut, flat, many, number, scalar
 from asyncsearch.report.words import params as as_words
 from asyncsearch.sequences import present
@@ -31,6 +31,13 @@ def readers(interval: Interval) -> str:
     names = ", ".join(trial_name(trial) for trial in interval.named)
     more = interval.count - len(interval.named)
     return f"{names} and {more:,} more" if more else names or "nobody any more"
+
+
+def departures(node: TreeNode) -> str:
+    """Return "left by trial-3 at 5, trial-4 at 10", of those that went on with the weights of others; empty if none did."""
+    words = [f"{trial_name(trial)} at {at:,}" for at, trial in node.left[:NAMED]]
+    more = len(node.left) - len(words)
+    return f"left by {', '.join(words)}" + (f" and {more:,} more" if more else "") if words else ""
 
 
 def fate(interval: Interval) -> str:
