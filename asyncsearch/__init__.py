@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from asyncsearch.errors import AsyncSearchError
     from asyncsearch.report.plots import plot_history, plot_rungs
     from asyncsearch.schedulers import ASHA, FIFO, SHA
-    from asyncsearch.searchers import GridSearch, RandomSearch
+    from asyncsearch.searchers import GridSearch, RandomSearch, SobolSearch
     from asyncsearch.space import (
         Space,
         choice,
@@ -43,6 +43,7 @@ _HOMES = {
     "KerasTrainer": "asyncsearch.trainers.keras",
     "RandomSearch": "asyncsearch.searchers",
     "SHA": "asyncsearch.schedulers",
+    "SobolSearch": "asyncsearch.searchers",
     "Space": "asyncsearch.space",
     "StandaloneTrial": "asyncsearch.worker.standalone",
     "Study": "asyncsearch.study",
@@ -75,6 +76,7 @@ __all__ = [
     "GridSearch",
     "KerasTrainer",
     "RandomSearch",
+    "SobolSearch",
     "Space",
     "StandaloneTrial",
     "Study",
