@@ -15,8 +15,13 @@ if TYPE_CHECKING:
     from asyncsearch.checking import check
     from asyncsearch.errors import AsyncSearchError
     from asyncsearch.report.plots import plot_history, plot_rungs
+<<<<<<< HEAD
     from asyncsearch.schedulers import ASHA, FIFO, PBT, SHA
     from asyncsearch.searchers import GridSearch, RandomSearch
+=======
+    from asyncsearch.schedulers import ASHA, FIFO, SHA
+    from asyncsearch.searchers import GridSearch, RandomSearch, SobolSearch
+>>>>>>> main
     from asyncsearch.space import (
         Space,
         choice,
@@ -44,6 +49,7 @@ _HOMES = {
     "PBT": "asyncsearch.schedulers",
     "RandomSearch": "asyncsearch.searchers",
     "SHA": "asyncsearch.schedulers",
+    "SobolSearch": "asyncsearch.searchers",
     "Space": "asyncsearch.space",
     "StandaloneTrial": "asyncsearch.worker.standalone",
     "Study": "asyncsearch.study",
@@ -77,6 +83,7 @@ __all__ = [
     "GridSearch",
     "KerasTrainer",
     "RandomSearch",
+    "SobolSearch",
     "Space",
     "StandaloneTrial",
     "Study",

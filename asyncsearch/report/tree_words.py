@@ -34,7 +34,7 @@ def readers(interval: Interval) -> str:
 
 
 def departures(node: TreeNode) -> str:
-    """Return "left by trial-3 at 5, trial-4 at 10", of those that went on with the weights of others; empty if none did."""
+    """Return "left by trial-3 at 5, trial-4 at 10", who went on with the weights of others; empty if none did."""
     words = [f"{trial_name(trial)} at {at:,}" for at, trial in node.left[:NAMED]]
     more = len(node.left) - len(words)
     return f"left by {', '.join(words)}" + (f" and {more:,} more" if more else "") if words else ""
