@@ -15,13 +15,8 @@ if TYPE_CHECKING:
     from asyncsearch.checking import check
     from asyncsearch.errors import AsyncSearchError
     from asyncsearch.report.plots import plot_history, plot_rungs
-<<<<<<< HEAD
     from asyncsearch.schedulers import ASHA, FIFO, PBT, SHA
-    from asyncsearch.searchers import GridSearch, RandomSearch
-=======
-    from asyncsearch.schedulers import ASHA, FIFO, SHA
     from asyncsearch.searchers import GridSearch, RandomSearch, SobolSearch
->>>>>>> main
     from asyncsearch.space import (
         Space,
         choice,

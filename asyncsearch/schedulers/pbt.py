@@ -143,7 +143,11 @@ class PBT(Scheduler):
         need = math.ceil(1 / fraction(self.quantile))
         if size >= need:
             return ""
-        ways = [f"{need} trials or more", f"quantile={1 / size:.2g}"] if size > 1 else [f"{need} trials or more"]
+        ways = (
+            [f"{need} trials or more", f"quantile={math.ceil(100 / size) / 100}"]
+            if size > 1
+            else [f"{need} trials or more"]
+        )
         trials = "1 trial" if size == 1 else f"{size} trials"
         return (
             f"{what} has {trials}, fewer than 1/quantile = {need}, so that none is ever among the worst and takes "

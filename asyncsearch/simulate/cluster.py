@@ -189,15 +189,10 @@ class Simulation:
             case DismissWorker():
                 self._let_go(action.worker)
             case EndRun():
-<<<<<<< HEAD
-                self.end = action
+                self.end, self.ended_s = action, self.clock.now
             case CreateTrial() | Inherit() | Promote() | Branch() | MoveTrial():
                 pass
             case DeleteCheckpoint() | EndProposals() | StopRun():
-=======
-                self.end, self.ended_s = action, self.clock.now
-            case CreateTrial() | Inherit() | Promote() | MoveTrial() | DeleteCheckpoint() | EndProposals() | StopRun():
->>>>>>> main
                 pass
             case _:
                 assert_never(action)

@@ -103,7 +103,7 @@ def simulate(
     is_bounded = num_trials is not None or proposals.length() is not None
     if not is_bounded and until == math.inf and target is None:
         raise UsageError("Nothing would end this search: give num_trials=, until= or target=.")
-    state = StudyState(config, proposals, chosen.begin(), chosen.max_resource)
+    state = StudyState(config, proposals, chosen.begin(declared, seed), chosen.max_resource)
     simulation = Simulation(
         state,
         workload,
