@@ -142,7 +142,7 @@ def _objection(space: Space, name: str) -> str:
             return "it is a sequence, and changes by itself"
         if any(other.startswith(f"{name}.") for other in space.names):
             return "it is a group"
-        return f"the space has no such parameter, {did_you_mean(name, space.names).rstrip('.')}"
+        return f"the space has no such parameter, {did_you_mean(name, space.parameters).rstrip('.')}"
     if name not in space.names:
         return "it shapes a sequence, which changes by itself"
     if isinstance(domain, Choice) and (domain.templates or has_sequences(domain.arguments())):
