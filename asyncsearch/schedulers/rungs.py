@@ -18,6 +18,9 @@ from asyncsearch.ids import TrialId, trial_name
 Entry = tuple[float, TrialId]
 """A trial at a rung. Equal scores are ordered by trial id, so that a tie never passes more than the quota."""
 
+HIGHEST = 2**62 - 1
+"""Resource beyond which no rung of an endless ladder lies: plans count to there."""
+
 _BEFORE_ALL = TrialId(-1)
 _AFTER_ALL = TrialId(2**63)
 
@@ -45,6 +48,13 @@ def rung_levels(min_resource: int, max_resource: int, reduction_factor: int) -> 
         levels.append(level)
         level //= reduction_factor
     return tuple(reversed(levels))
+
+
+def levels_up_to(levels: tuple[int, ...], resource: int, reduction_factor: int) -> tuple[int, ...]:
+    """Return levels continued by r·ηᵏ to the first beyond ``resource``, but none beyond ``HIGHEST``."""
+    while levels[-1] <= min(resource, HIGHEST // reduction_factor):
+        levels = (*levels, levels[-1] * reduction_factor)
+    return levels
 
 
 def check_whole(name: str, value: object, low: int) -> None:

@@ -58,6 +58,20 @@ def rungs(levels: Sequence[int]) -> str:
     return ("rungs at " if len(levels) > 1 else "one rung at ") + ", ".join(str(level) for level in levels)
 
 
+def endless_rungs(levels: Sequence[int]) -> str:
+    """Return rungs that have no end for a description; ``levels`` are the first of them."""
+    return f"rungs at {', '.join(str(level) for level in levels)}, ... without end"
+
+
+def none_promoted(num_trials: int | None, reduction_factor: int) -> list[str]:
+    """Warn if an endless search is so small that no trial is ever promoted."""
+    if num_trials is None or num_trials >= reduction_factor:
+        return []
+    trials = "1 trial is" if num_trials == 1 else f"{num_trials} trials are"
+    note = f"No trial will go on from the first rung: each rung passes one of {reduction_factor}, and {trials} fewer."
+    return [f"{note} Use num_trials >= {reduction_factor}."]
+
+
 def one_rung(levels: Sequence[int], min_resource: int, reduction_factor: int) -> list[str]:
     """Warn if nothing can ever be stopped early."""
     if len(levels) > 1:
