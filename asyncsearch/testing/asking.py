@@ -184,6 +184,10 @@ class CheckedSearcher(SearcherState):
         params: Params | None = self._double.ask("propose", number)
         return params
 
+    def notes(self, number: int) -> dict[str, Any]:
+        notes: dict[str, Any] = self._double.ask("notes", number)
+        return notes
+
     def length(self) -> int | None:
         length: int | None = self._double.ask("length")
         return length
@@ -191,11 +195,26 @@ class CheckedSearcher(SearcherState):
     def created(self, trial: TrialId, params: Params) -> None:
         self._double.tell("created", trial, params)
 
+    def noted(self, trial: TrialId, notes: dict[str, Any]) -> None:
+        self._double.tell("noted", trial, notes)
+
     def reported(self, trial: TrialId, resource: int, score: float | None) -> None:
         self._double.tell("reported", trial, resource, score)
 
-    def ended(self, trial: TrialId, resource: int, score: float | None) -> None:
-        self._double.tell("ended", trial, resource, score)
+    def paused(self, trial: TrialId, resource: int, score: float | None) -> None:
+        self._double.tell("paused", trial, resource, score)
+
+    def promoted(self, trial: TrialId, from_resource: int, to_resource: int) -> None:
+        self._double.tell("promoted", trial, from_resource, to_resource)
+
+    def completed(self, trial: TrialId, resource: int, score: float | None) -> None:
+        self._double.tell("completed", trial, resource, score)
+
+    def stopped(self, trial: TrialId, resource: int, score: float | None) -> None:
+        self._double.tell("stopped", trial, resource, score)
+
+    def failed(self, trial: TrialId, resource: int) -> None:
+        self._double.tell("failed", trial, resource)
 
     def snapshot(self) -> dict[str, Any]:
         return self._double.original.snapshot()

@@ -140,7 +140,7 @@ class SearcherConformance(Suite):
         for number in numbers:
             state.created(TrialId(number), there[number])
             state.reported(TrialId(number), 1, float(number))
-            state.ended(TrialId(number), 1, None)
+            state.failed(TrialId(number), 1)
             assert state.propose(number) == there[number], f"proposal {number} depends on what was reported"
 
     def test_what_a_trial_does_to_its_params_changes_no_proposal(self) -> None:
@@ -169,7 +169,7 @@ class SearcherConformance(Suite):
         params = one.propose(0)
         assert params is not None
         one.created(TrialId(0), params)
-        one.ended(TrialId(0), 3, 0.5)
+        one.completed(TrialId(0), 3, 0.5)
         assert text_of(other) == before, "what one study's searcher was told, that of another knows"
 
     def test_whatever_happens_in_whatever_order_its_answers_and_its_memory_are_sound(self) -> None:
@@ -211,7 +211,7 @@ class SearcherConformance(Suite):
             if params is None:
                 break
             proposals.append(params)
-            _tell(state, TrialId(number), params)
+            _tell(state, number, params)
         return proposals
 
     def _state(self, *, is_checked: bool = False, mode: str = "min", **config: Any) -> StudyState:
@@ -260,15 +260,24 @@ def _require_inside(space: Space, number: int, params: Params) -> None:
         raise AssertionError(f"proposal {number} lies outside the space: {error}") from error
 
 
-def _tell(state: SearcherState, trial: TrialId, params: Params) -> None:
-    """Let a trial live and end, by its number: well, stopped without a value, or failed at once."""
+def _tell(state: SearcherState, number: int, params: Params) -> None:
+    """Let a proposal become a trial and end, by its number: well, stopped without a value, or failed at once."""
+    trial, notes = TrialId(number), state.notes(number)
     state.created(trial, params)
-    if trial % 3 < 2:
-        state.reported(trial, 1, 1.0 / (1 + trial))
-        state.reported(trial, 3, None if trial % 3 else 0.5 / (1 + trial))
-        state.ended(trial, 3, None if trial % 3 else 0.5 / (1 + trial))
-    else:
-        state.ended(trial, 0, None)
+    if notes:
+        state.noted(trial, notes)
+    if trial % 3 == 2:
+        state.failed(trial, 0)
+        return
+    state.reported(trial, 1, 1.0 / (1 + trial))
+    if trial % 3:
+        state.reported(trial, 3, None)
+        state.stopped(trial, 3, None)
+        return
+    state.paused(trial, 1, 1.0 / (1 + trial))
+    state.promoted(trial, 1, 3)
+    state.reported(trial, 3, 0.5 / (1 + trial))
+    state.completed(trial, 3, 0.5 / (1 + trial))
 
 
 def _has(params: Mapping[str, Any], point: Mapping[str, Any]) -> bool:

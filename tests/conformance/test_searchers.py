@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from asyncsearch.searchers import GridSearch, RandomSearch
+from asyncsearch.searchers import GridSearch, RandomSearch, SobolSearch
 from asyncsearch.searchers.base import Searcher
 from asyncsearch.testing import SearcherConformance
 
@@ -17,3 +17,8 @@ class TestGridSearch(SearcherConformance):
 
     def make(self) -> Searcher:
         return GridSearch(points=2)
+
+
+class TestSobolSearch(SearcherConformance):
+    def make(self) -> Searcher:
+        return SobolSearch()
