@@ -95,7 +95,10 @@ class ASHA(Scheduler):
 
     def describe(self) -> str:
         if self.max_resource is None:
-            options, rungs = [f"min_resource={self.min_resource}"], words.endless_rungs(self._levels_for(self.reduction_factor**2))
+            options, rungs = (
+                [f"min_resource={self.min_resource}"],
+                words.endless_rungs(self._levels_for(self.reduction_factor**2)),
+            )
         else:
             options, rungs = [f"max_resource={self.max_resource}"], words.rungs(self.levels)
         options.append(f"reduction_factor={self.reduction_factor}")
