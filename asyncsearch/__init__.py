@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from asyncsearch.checking import check
     from asyncsearch.errors import AsyncSearchError
     from asyncsearch.report.plots import plot_history, plot_rungs
-    from asyncsearch.schedulers import ASHA, FIFO, SHA
+    from asyncsearch.schedulers import ASHA, FIFO, SHA, Hyperband, MedianStopping
     from asyncsearch.searchers import GridSearch, RandomSearch, SobolSearch
     from asyncsearch.space import (
         Space,
@@ -40,7 +40,9 @@ _HOMES = {
     "AsyncSearchError": "asyncsearch.errors",
     "FIFO": "asyncsearch.schedulers",
     "GridSearch": "asyncsearch.searchers",
+    "Hyperband": "asyncsearch.schedulers",
     "KerasTrainer": "asyncsearch.trainers.keras",
+    "MedianStopping": "asyncsearch.schedulers",
     "RandomSearch": "asyncsearch.searchers",
     "SHA": "asyncsearch.schedulers",
     "SobolSearch": "asyncsearch.searchers",
@@ -74,7 +76,9 @@ __all__ = [
     "SHA",
     "AsyncSearchError",
     "GridSearch",
+    "Hyperband",
     "KerasTrainer",
+    "MedianStopping",
     "RandomSearch",
     "SobolSearch",
     "Space",
