@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from asyncsearch.checking import check
     from asyncsearch.errors import AsyncSearchError
     from asyncsearch.report.plots import plot_history, plot_rungs
+    from asyncsearch.report.what_if import what_if
     from asyncsearch.schedulers import ASHA, FIFO, SHA, Hyperband, MedianStopping
     from asyncsearch.searchers import GridSearch, RandomSearch, SobolSearch
     from asyncsearch.space import (
@@ -68,6 +69,7 @@ _HOMES = {
     "run_together": "asyncsearch.together",
     "sequences": "asyncsearch.sequences",
     "uniform": "asyncsearch.space",
+    "what_if": "asyncsearch.report.what_if",
 }
 
 __all__ = [
@@ -104,6 +106,7 @@ __all__ = [
     "run_together",
     "sequences",
     "uniform",
+    "what_if",
 ]
 
 

@@ -78,7 +78,7 @@ class WhatIf(msgspec.Struct, frozen=True):
         lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
         if self.recorded is not None:
             workers, wall_s = self.recorded
-            lines.append(f"The study itself took {duration(wall_s)} on {workers}.")
+            lines.append(f"The study itself took {_time(wall_s)} on {workers}.")
         return "\n".join(lines)
 
     __repr__ = __str__
@@ -87,9 +87,9 @@ class WhatIf(msgspec.Struct, frozen=True):
         first = self.cases[0]
         return (
             f"{case.workers:,}",
-            duration(case.wall_s),
+            _time(case.wall_s),
             f"{first.wall_s / case.wall_s:.2f}" if case.wall_s else "-",
-            duration(case.worker_s),
+            _time(case.worker_s),
             f"{case.busy_share:.0%}",
             "-" if case.best is None else number(case.best),
             f"{case.guessed:.0%}",
@@ -173,6 +173,10 @@ def _case(study: Planned, scheduler: Scheduler, workers: int, records: Sequence[
         best=None if result.best is None else result.best.value,
         guessed=workload.guessed / workload.reports if workload.reports else 0.0,
     )
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds:.1f} s" if seconds < 100 else duration(seconds)
 
 
 def _training_times(records: Iterable[Record]) -> tuple[dict[TrialId, float], float]:
