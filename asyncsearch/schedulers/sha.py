@@ -95,6 +95,7 @@ class SHA(Scheduler):
 class SHAState(SchedulerState):
     """Brackets in the order in which they were opened. Only the last one may still take trials."""
 
+    judges = False
     promotes_in_groups = True
 
     def __init__(self, levels: tuple[int, ...], reduction_factor: int, bracket_size: int | None) -> None:
