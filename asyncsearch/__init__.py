@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from asyncsearch.checking import check
     from asyncsearch.errors import AsyncSearchError
     from asyncsearch.report.plots import plot_history, plot_rungs
-    from asyncsearch.schedulers import ASHA, FIFO, SHA
-    from asyncsearch.searchers import GridSearch, RandomSearch
+    from asyncsearch.report.what_if import what_if
+    from asyncsearch.schedulers import ASHA, FIFO, SHA, Hyperband, MedianStopping
+    from asyncsearch.searchers import GridSearch, RandomSearch, SobolSearch
     from asyncsearch.space import (
         Space,
         choice,
@@ -40,9 +41,12 @@ _HOMES = {
     "AsyncSearchError": "asyncsearch.errors",
     "FIFO": "asyncsearch.schedulers",
     "GridSearch": "asyncsearch.searchers",
+    "Hyperband": "asyncsearch.schedulers",
     "KerasTrainer": "asyncsearch.trainers.keras",
+    "MedianStopping": "asyncsearch.schedulers",
     "RandomSearch": "asyncsearch.searchers",
     "SHA": "asyncsearch.schedulers",
+    "SobolSearch": "asyncsearch.searchers",
     "Space": "asyncsearch.space",
     "StandaloneTrial": "asyncsearch.worker.standalone",
     "Study": "asyncsearch.study",
@@ -65,6 +69,7 @@ _HOMES = {
     "run_together": "asyncsearch.together",
     "sequences": "asyncsearch.sequences",
     "uniform": "asyncsearch.space",
+    "what_if": "asyncsearch.report.what_if",
 }
 
 __all__ = [
@@ -73,8 +78,11 @@ __all__ = [
     "SHA",
     "AsyncSearchError",
     "GridSearch",
+    "Hyperband",
     "KerasTrainer",
+    "MedianStopping",
     "RandomSearch",
+    "SobolSearch",
     "Space",
     "StandaloneTrial",
     "Study",
@@ -98,6 +106,7 @@ __all__ = [
     "run_together",
     "sequences",
     "uniform",
+    "what_if",
 ]
 
 

@@ -38,6 +38,12 @@ def below(source: np.random.Generator, count: int) -> int:
             return drawn
 
 
+def step_at(share: float, count: int) -> int:
+    """Return the integer from 0 to ``count - 1`` at a share, 0 <= share < 1: each has an equal part of the shares."""
+    # Whole numbers: a float product could be rounded up to ``count``.
+    return (int(share * (1 << _DOUBLE_BITS)) * count) >> _DOUBLE_BITS
+
+
 def _bits(source: np.random.Generator, bits: int) -> int:
     """Draw that many fair bits as an integer."""
     drawn = 0

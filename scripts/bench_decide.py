@@ -1,16 +1,16 @@
 """How long one decision takes with each method, and how much memory a finished trial costs.
 
 A decision is all that ``StudyState.handle`` does from the last report of a worker's work, at a rung or where a trial is
-stopped or ends, to its next work: the report, its checkpoint and the end of its training, with the promotion or the new
-trial that they lead to. What the searcher needs for a proposal is its own cost and is left out: proposals are drawn
-beforehand. Each method is grown by its own decisions to 10^3, 10^4, 10^5 and 10^6 known trials; the table has the median
-microseconds at each.
+stopped or ends, to its next work: the report, its checkpoint and the end of its training, with the promotion or the
+new trial that they lead to. What the searcher needs for a proposal is its own cost and is left out: proposals are drawn
+beforehand. Each method is grown by its own decisions to 10^3, 10^4, 10^5 and 10^6 known trials; the table has the
+median microseconds at each.
 
-Figures: ``decide_us_1e3`` and ``decide_us_1e5`` are ASHA's, ``decide_us_1e6`` that of the slowest method, with its own
-growth since 10^3 trials as ``decide_growth``; ``report_us_1e5`` is a report of ASHA between rungs; ``bytes_per_trial`` is
-what the driver's memory grows by for each trial of ASHA. The baseline of the times is Optuna's pruner for successive
-halving with as many trials, or, at 10^6 and where Optuna is missing, a rung that sorts its entries at each report; that
-of the memory is the goal, 1 KB.
+Figures: ``decide_us_1e3`` and ``decide_us_1e5`` are ASHA's, ``decide_us_1e6`` that of the slowest method;
+``decide_growth`` is the largest ratio of any method's last size to its first. ``report_us_1e5`` is a report of ASHA
+between rungs; ``bytes_per_trial`` is what the driver's memory grows by for each trial of ASHA. The baseline of the times
+is Optuna's pruner for successive halving with as many trials or, at 10^6 and where Optuna is missing, a rung that sorts
+its entries at each report; that of the memory is the goal, 1 KB.
 
     python scripts/bench_decide.py [--largest 1000000] [--methods ASHA SHA]
 """
@@ -26,7 +26,7 @@ from dataclasses import dataclass
 
 from _bench import Figure, show
 
-from asyncsearch import ASHA, FIFO, SHA, RandomSearch, Space, loguniform, randint, uniform
+from asyncsearch import ASHA, FIFO, SHA, Hyperband, MedianStopping, RandomSearch, Space, loguniform, randint, uniform
 from asyncsearch.actions import AnyAction, StopTraining
 from asyncsearch.engine.config import EngineConfig
 from asyncsearch.engine.state import StudyState
@@ -56,6 +56,10 @@ METHODS: dict[str, Scheduler] = {
     "ASHA": ASHA(max_resource=81),
     "ASHA, stopping": ASHA(max_resource=81, variant="stopping"),
     "SHA": SHA(max_resource=81, bracket_size=81),
+    "ASHA, endless": ASHA(max_resource=None),
+    "Hyperband": Hyperband(max_resource=81),
+    "Hyperband, synchronous": Hyperband(max_resource=81, variant="synchronous"),
+    "median stopping": MedianStopping(max_resource=9),
     "FIFO": FIFO(max_resource=1),
 }
 

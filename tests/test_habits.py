@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-HEAVY = ("pyspark", "grpc", "torch", "tensorflow", "google.protobuf", "pandas")
+HEAVY = ("pyspark", "grpc", "torch", "tensorflow", "google.protobuf", "pandas", "scipy", "optuna")
 DOCUMENTS = sorted({str(path.relative_to(ROOT)) for top in (".", "docs", "rpc") for path in (ROOT / top).glob("*.md")})
 LONGEST_FILE_LINES = 600
 

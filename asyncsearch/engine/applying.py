@@ -78,6 +78,8 @@ def _apply_create(state: StudyState, action: CreateTrial) -> None:
     _request(state, trial)
     state.scheduler.created(action.trial)
     state.searcher.created(action.trial, action.params)
+    if action.notes:
+        state.searcher.noted(action.trial, action.notes)
 
 
 def _apply_promote(state: StudyState, action: Promote, now: float) -> None:
@@ -87,6 +89,7 @@ def _apply_promote(state: StudyState, action: Promote, now: float) -> None:
     trial.is_begun = True
     _request(state, trial)
     state.scheduler.promoted(action.trial, action.from_resource, action.to_resource)
+    state.searcher.promoted(action.trial, action.from_resource, action.to_resource)
 
 
 def _apply_inherit(state: StudyState, action: Inherit) -> None:
@@ -156,13 +159,17 @@ def _apply_move(state: StudyState, action: MoveTrial, now: float) -> None:
     match action.to:
         case TrialState.PAUSED:
             state.scheduler.paused(trial.id, trial.target or trial.resource, score)
+            state.searcher.paused(trial.id, trial.target or trial.resource, score)
         case TrialState.COMPLETED:
             state.scheduler.completed(trial.id, trial.resource, score)
+            state.searcher.completed(trial.id, trial.resource, score)
         case TrialState.STOPPED:
             state.scheduler.stopped(trial.id, trial.resource)
+            state.searcher.stopped(trial.id, trial.resource, score)
         case TrialState.FAILED:
             score = None
             state.scheduler.failed(trial.id, trial.target)
+            state.searcher.failed(trial.id, trial.resource)
         case TrialState.WAITING:
             _request(state, trial)
         case TrialState.RUNNING:
@@ -172,7 +179,6 @@ def _apply_move(state: StudyState, action: MoveTrial, now: float) -> None:
             state.touched[lease] = action.reason
         state.plan.withdraw(trial.id)
     if action.to.is_finished:
-        state.searcher.ended(trial.id, trial.resource, score)
         _retire_checkpoint(state, trial, score)
 
 

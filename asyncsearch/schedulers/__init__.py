@@ -3,6 +3,18 @@
 from asyncsearch.schedulers.asha import ASHA
 from asyncsearch.schedulers.base import Promotion, RungForecast, Scheduler, SchedulerState
 from asyncsearch.schedulers.fifo import FIFO
+from asyncsearch.schedulers.hyperband import Hyperband
+from asyncsearch.schedulers.median import MedianStopping
 from asyncsearch.schedulers.sha import SHA
 
-__all__ = ["ASHA", "FIFO", "SHA", "Promotion", "RungForecast", "Scheduler", "SchedulerState"]
+__all__ = [
+    "ASHA",
+    "FIFO",
+    "SHA",
+    "Hyperband",
+    "MedianStopping",
+    "Promotion",
+    "RungForecast",
+    "Scheduler",
+    "SchedulerState",
+]

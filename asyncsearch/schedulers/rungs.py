@@ -14,6 +14,9 @@ from asyncsearch.errors import InternalError, ResourceError
 from asyncsearch.ids import TrialId, trial_name
 from asyncsearch.schedulers.standings import Entry, Standings
 
+HIGHEST = 2**62 - 1
+"""Resource beyond which no rung of an endless ladder lies: plans count to there."""
+
 
 def rung_levels(min_resource: int, max_resource: int, reduction_factor: int) -> tuple[int, ...]:
     """Return the resources of all rungs, lowest first; the last one is ``max_resource``.
@@ -38,6 +41,13 @@ def rung_levels(min_resource: int, max_resource: int, reduction_factor: int) -> 
         levels.append(level)
         level //= reduction_factor
     return tuple(reversed(levels))
+
+
+def levels_up_to(levels: tuple[int, ...], resource: int, reduction_factor: int) -> tuple[int, ...]:
+    """Return levels continued by r·ηᵏ to the first beyond ``resource``, but none beyond ``HIGHEST``."""
+    while levels[-1] <= min(resource, HIGHEST // reduction_factor):
+        levels = (*levels, levels[-1] * reduction_factor)
+    return levels
 
 
 def check_whole(name: str, value: object, low: int) -> None:

@@ -3,5 +3,6 @@
 from asyncsearch.searchers.base import Searcher, SearcherState
 from asyncsearch.searchers.grid import GridSearch
 from asyncsearch.searchers.random import RandomSearch
+from asyncsearch.searchers.sobol import SobolSearch
 
-__all__ = ["GridSearch", "RandomSearch", "Searcher", "SearcherState"]
+__all__ = ["GridSearch", "RandomSearch", "Searcher", "SearcherState", "SobolSearch"]

@@ -1,1 +1,33 @@
-"""The engine on a virtual clock with scripted workers."""
+"""The engine on a virtual clock with scripted workers: what a search would do on a cluster that nobody has to rent.
+
+    clock.py       time that is moved by hand       workloads.py   what trials cost and are worth: drawn curves
+    cluster.py     scripted workers                 quadratic.py   a workload whose optimum is known
+    chance.py      stragglers and dropped work      recorded.py    an earlier study as the workload
+    searching.py   ``simulate``                     result.py      what was found, and when
+    watching.py    how it is noted
+
+Everything here is pure: no clock, thread, file or network.
+"""
+
+from asyncsearch.simulate.chance import Chance
+from asyncsearch.simulate.cluster import Delays, Loss, Simulation
+from asyncsearch.simulate.quadratic import NoisyQuadratic
+from asyncsearch.simulate.recorded import RecordedWorkload
+from asyncsearch.simulate.result import Arrival, Incumbent, SimulationResult
+from asyncsearch.simulate.searching import simulate
+from asyncsearch.simulate.workloads import Curves, Workload
+
+__all__ = [
+    "Arrival",
+    "Chance",
+    "Curves",
+    "Delays",
+    "Incumbent",
+    "Loss",
+    "NoisyQuadratic",
+    "RecordedWorkload",
+    "Simulation",
+    "SimulationResult",
+    "Workload",
+    "simulate",
+]

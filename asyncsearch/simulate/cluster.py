@@ -43,6 +43,7 @@ from asyncsearch.events import (
 )
 from asyncsearch.ids import CheckpointRef, Lease, NodeKey, TrialId, WorkerId
 from asyncsearch.nonfinite import spell
+from asyncsearch.simulate.chance import Chance, Draws
 from asyncsearch.simulate.clock import VirtualClock
 from asyncsearch.simulate.workloads import Workload
 from asyncsearch.work import Stage, Work
@@ -61,6 +62,8 @@ class Delays(msgspec.Struct, frozen=True, kw_only=True):
 
     start_s: float = 0.0
     """From a launch to the worker's first message."""
+    setup_s: float = 0.0
+    """From work's coming to a worker to the beginning of its first unit: building, loading."""
     message_s: float = 0.0
     """From one side of a stream to the other."""
     commit_s: float = 0.0
@@ -69,13 +72,24 @@ class Delays(msgspec.Struct, frozen=True, kw_only=True):
     """From the death of a worker to the driver's knowing it."""
 
 
-_NO_DELAYS = Delays()
+_NO_DELAYS, _NO_CHANCE = Delays(), Chance()
 
 
 class _Worker(msgspec.Struct):
     epoch: int
     work: Work | None = None
     resource: int = 0
+    """Units of training done, as of ``since_s``."""
+    goal: int = 0
+    """Where it stops to say or to do something."""
+    turn: int = 0
+    """Number of its way to a goal; one whose goal was moved is not gone to its end."""
+    began_s: float = 0.0
+    """When the work came."""
+    since_s: float = 0.0
+    unit_s: float = 1.0
+    """What a unit takes."""
+    slowness: float = 1.0
     stop: int | None = None
     """Where it was told to end."""
     saves: dict[int, NodeKey] = {}
@@ -95,6 +109,10 @@ class Simulation:
         delays: how long things take.
         losses: which workers die when.
         failures: which trials raise, at which resource, once.
+        chance: by how much work is slowed down, and how often it is lost.
+        restarts: what begins at a checkpoint is trained again from 0, as by a trainable that cannot load; the units up
+            to the checkpoint take their time, and nothing is reported of them.
+        report_every: units between two reports; None: reports come where work is to be saved or ends, and nowhere else.
         watch: called with (time, event, actions) of every step.
     """
 
@@ -107,15 +125,20 @@ class Simulation:
         delays: Delays = _NO_DELAYS,
         losses: Sequence[Loss] = (),
         failures: Mapping[TrialId, int] | None = None,
+        chance: Chance = _NO_CHANCE,
+        restarts: bool = False,
+        report_every: int | None = 1,
         watch: Callable[[float, AnyEvent, Sequence[AnyAction]], None] | None = None,
     ) -> None:
         self.state = state
         self.clock = VirtualClock()
         self.end: EndRun | None = None
-        self.busy_s = 0.0
-        """Virtual seconds of training done by all workers together."""
+        self.ended_s: float | None = None
+        """When the run ended, in virtual seconds."""
+        self._busy_s = 0.0
         self._workload, self._size, self._delays = workload, workers, delays
         self._failures = dict(failures or {})
+        self._draws, self._restarts, self._report_every = Draws(chance), restarts, report_every
         self._watch = watch
         self._workers: dict[WorkerId, _Worker] = {}
         self._down_until: dict[WorkerId, float] = {}
@@ -124,11 +147,17 @@ class Simulation:
 
     def run(self, num_trials: int | None, until: float = float("inf")) -> EndRun | None:
         """Search until the run ends, or the clock passes ``until`` seconds; return how it ended."""
-        self.end = None
+        self.end = self.ended_s = None
         self._tell(DriverStarted("simulated"))
         self._tell(RunRequested(num_trials, self._size))
         self.clock.run(until)
         return self.end
+
+    @property
+    def busy_s(self) -> float:
+        """Virtual seconds for which workers had work, all together; what was lost counts."""
+        now = self.clock.now
+        return self._busy_s + sum(now - worker.began_s for worker in self._workers.values() if worker.work is not None)
 
     def _tell(self, event: AnyEvent) -> None:
         actions = self.state.handle(event, self.clock.now)
@@ -157,9 +186,9 @@ class Simulation:
             case CutWork():
                 self.clock.after(self._delays.message_s, lambda: self._cut(action))
             case DismissWorker():
-                self._workers.pop(action.worker, None)
+                self._let_go(action.worker)
             case EndRun():
-                self.end = action
+                self.end, self.ended_s = action, self.clock.now
             case CreateTrial() | Inherit() | Promote() | MoveTrial() | DeleteCheckpoint() | EndProposals() | StopRun():
                 pass
             case _:
@@ -176,18 +205,48 @@ class Simulation:
         self.clock.after(delay, attach)
 
     def _die(self, loss: Loss) -> None:
-        worker = self._workers.pop(loss.worker, None)
         self._down_until[loss.worker] = self.clock.now + loss.down_s
+        self._lose(loss.worker, "it was killed by the script")
+
+    def _lose(self, number: WorkerId, reason: str) -> None:
+        worker = self._let_go(number)
         if worker is not None:
-            event = WorkerLost(loss.worker, worker.epoch, "it was killed by the script")
+            event = WorkerLost(number, worker.epoch, reason)
             self.clock.after(self._delays.detect_s, lambda: self._tell(event))
+
+    def _let_go(self, number: WorkerId) -> _Worker | None:
+        worker = self._workers.pop(number, None)
+        if worker is not None and worker.work is not None:
+            self._busy_s += self.clock.now - worker.began_s
+        return worker
+
+    def _drop(self, work: Work) -> None:
+        worker = self._holder(work)
+        if worker is not None and worker.work is work:
+            self._lose(work.lease.worker, "its work was lost by chance")
 
     def _begin(self, work: Work) -> None:
         worker = self._holder(work)
-        if worker is not None:
-            worker.work, worker.resource = work, work.lanes[0].stages[0].start
-            worker.stop, worker.saves = None, {}
-            self._train_on(work)
+        if worker is None:
+            return
+        stages, now = work.lanes[0].stages, self.clock.now
+        start = stages[0].start
+        worker.work, worker.resource, worker.began_s = work, start, now
+        worker.stop, worker.saves = None, {}
+        worker.slowness = self._draws.slowness(work.lease.number)
+        again_s = start * self._unit_s(worker, stages[0]) if self._restarts else 0.0
+        worker.since_s = now + self._delays.setup_s + again_s
+        self._train_on(worker, work)
+        lost_after_s = self._draws.lost_after_s(work.lease.number)
+        if worker.work is work and lost_after_s < worker.since_s - now + self._longest_s(worker, stages):
+            self.clock.after(lost_after_s, lambda: self._drop(work))
+
+    def _unit_s(self, worker: _Worker, stage: Stage) -> float:
+        return self._workload.seconds(stage.trials[0], stage.params) * worker.slowness
+
+    def _longest_s(self, worker: _Worker, stages: Sequence[Stage]) -> float:
+        """Return how long the stages take if nothing happens: what would be lost later is not lost."""
+        return sum(((stage.stop or stage.start + 1) - stage.start) * self._unit_s(worker, stage) for stage in stages)
 
     def _holder(self, work: Work) -> _Worker | None:
         worker = self._workers.get(work.lease.worker)
@@ -197,19 +256,33 @@ class Simulation:
         worker = self._workers.get(lease.worker)
         return worker if worker is not None and worker.work is not None and worker.work.lease == lease else None
 
-    def _train_on(self, work: Work) -> None:
-        worker = self._holder(work)
-        assert worker is not None
+    def _train_on(self, worker: _Worker, work: Work) -> None:
         stage = _stage_after(work, worker.resource)
-        seconds = self._workload.seconds(stage.trials[0], stage.params)
-        self.clock.after(seconds, lambda: self._finish_unit(work, stage, seconds))
+        worker.unit_s = self._unit_s(worker, stage)
+        worker.goal = self._goal(worker, stage)
+        worker.turn += 1
+        turn, ends_s = worker.turn, worker.since_s + (worker.goal - worker.resource) * worker.unit_s
+        self.clock.at(ends_s, lambda: self._reach_goal(work, stage, turn, ends_s))
 
-    def _finish_unit(self, work: Work, stage: Stage, seconds: float) -> None:
+    def _goal(self, worker: _Worker, stage: Stage) -> int:
+        """Return the resource, beyond the present one, at which there is next something to report or to do."""
+        here, every = worker.resource, self._report_every
+        if every == 1:
+            return here + 1
+        goals = [here + 1 if stage.stop is None else stage.stop, *worker.saves]
+        if every is not None:
+            goals.append(here - here % every + every)
+        if worker.stop is not None:
+            goals.append(max(worker.stop, here + 1))
+        if stage.trials[0] in self._failures:
+            goals.append(self._failures[stage.trials[0]])
+        return min(goal for goal in goals if goal > here)
+
+    def _reach_goal(self, work: Work, stage: Stage, turn: int, now: float) -> None:
         worker = self._holder(work)
-        if worker is None or worker.work is not work:
+        if worker is None or worker.work is not work or worker.turn != turn:
             return
-        worker.resource += 1
-        self.busy_s += seconds
+        worker.resource, worker.since_s = worker.goal, now
         trial = stage.trials[0]
         if self._failures.get(trial) == worker.resource:
             del self._failures[trial]
@@ -219,6 +292,20 @@ class Simulation:
         self._send(Reported(work.lease, worker.resource, {self.state.config.metric: spell(value)}))
         if worker.work is work:
             self._pass_boundary(worker, work, stage)
+
+    def _catch_up(self, worker: _Worker) -> None:
+        """Count the units that were done since the worker last stopped for something."""
+        done = int((self.clock.now - worker.since_s) / worker.unit_s + 1e-9)
+        if done > 0:
+            done = min(done, worker.goal - worker.resource - 1)
+            worker.resource += done
+            worker.since_s += done * worker.unit_s
+
+    def _turn(self, worker: _Worker, work: Work) -> None:
+        """Go for another goal, if one lies on the way to the present one."""
+        if worker.goal > worker.resource + 1:
+            self._catch_up(worker)
+            self._train_on(worker, work)
 
     def _pass_boundary(self, worker: _Worker, work: Work, stage: Stage) -> None:
         stop = stage.stop or 1
@@ -231,26 +318,30 @@ class Simulation:
         node = stage.node if worker.resource == stop and stage.save else worker.saves.get(worker.resource)
         if node is not None:
             self._commit(worker, work, CheckpointRef(node, worker.resource))
-        self._train_on(work)
+        self._train_on(worker, work)
 
     def _stop(self, action: StopTraining) -> None:
         worker = self._holder_of(action.lease)
         if worker is not None and worker.work is not None:
+            self._catch_up(worker)
             self._end(worker, worker.work, Outcome.STOPPED)
 
     def _save_at(self, action: SaveAt) -> None:
         worker = self._holder_of(action.lease)
-        if worker is not None and action.resource > worker.resource:
+        if worker is not None and worker.work is not None and action.resource > worker.resource:
             worker.saves[action.resource] = action.node
+            self._turn(worker, worker.work)
 
     def _cut(self, action: CutWork) -> None:
         worker = self._holder_of(action.lease)
-        if worker is not None:
+        if worker is not None and worker.work is not None:
             worker.stop = action.stop
+            self._turn(worker, worker.work)
 
     def _end(
         self, worker: _Worker, work: Work, outcome: Outcome, *, saves: NodeKey | None = None, error: str = ""
     ) -> None:
+        self._busy_s += self.clock.now - worker.began_s
         worker.work = None
         saved = worker.resource if saves is not None else None
         self._send(TrainingEnded(work.lease, outcome, worker.resource, saved, error))

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from asyncsearch.errors import SpaceError
-from asyncsearch.randomness import below
+from asyncsearch.randomness import below, step_at
 from asyncsearch.sequences import Sequence as Course
 from asyncsearch.sequences import Undecided
 from asyncsearch.sequences.own import functions_in
@@ -49,6 +49,10 @@ class Domain(Undecided):
     @abc.abstractmethod
     def sample(self, generator: np.random.Generator) -> Any:
         """Draw a value."""
+
+    @abc.abstractmethod
+    def at_quantile(self, share: float) -> Any:
+        """Return the value up to which a share of the draws lies, 0 <= share < 1; choices count in their order."""
 
     @abc.abstractmethod
     def accept(self, value: Any) -> Any:
@@ -149,6 +153,9 @@ class Choice(Domain):
     def sample(self, generator: np.random.Generator) -> Any:
         return copy_plain(self.values[below(generator, len(self.values))])
 
+    def at_quantile(self, share: float) -> Any:
+        return copy_plain(self.values[step_at(share, self.size)])
+
     def accept(self, value: Any) -> Any:
         try:
             return copy_plain(self.values[self.identities.index(identity(plain(value)))])
@@ -209,6 +216,9 @@ class Constant(Domain):
         return 1
 
     def sample(self, generator: np.random.Generator) -> Any:
+        return copy_plain(self.value)
+
+    def at_quantile(self, share: float) -> Any:
         return copy_plain(self.value)
 
     def accept(self, value: Any) -> Any:

@@ -13,7 +13,7 @@ from typing import Any, overload
 import numpy as np
 
 from asyncsearch.errors import SpaceError
-from asyncsearch.randomness import below
+from asyncsearch.randomness import below, step_at
 from asyncsearch.space.domains import Domain
 from asyncsearch.space.spacing import (
     bounds_advice,
@@ -67,8 +67,10 @@ class Uniform(_Floats):
     kind = "uniform"
 
     def sample(self, generator: np.random.Generator) -> float:
+        return self.at_quantile(generator.random())
+
+    def at_quantile(self, share: float) -> float:
         # Not low + (high - low) * share: the difference of two finite bounds may be infinite.
-        share = generator.random()
         return self._drawn(self.low * (1 - share) + self.high * share)
 
     def grid(self, points: int | None) -> Sequence[float]:
@@ -88,7 +90,10 @@ class LogUniform(_Floats):
             raise SpaceError(f"{self.call()}: low must be above 0 to have a logarithm; write e.g. 1e-6.")
 
     def sample(self, generator: np.random.Generator) -> float:
-        return self._drawn(log_between(self.low, self.high, generator.random()))
+        return self.at_quantile(generator.random())
+
+    def at_quantile(self, share: float) -> float:
+        return self._drawn(log_between(self.low, self.high, share))
 
     def grid(self, points: int | None) -> Sequence[float]:
         return distinct(self._grid_value(float(share)) for share in shares(points))
@@ -123,6 +128,9 @@ class QUniform(_Floats):
 
     def sample(self, generator: np.random.Generator) -> float:
         return self.at(below(generator, self.size))
+
+    def at_quantile(self, share: float) -> float:
+        return self.at(step_at(share, self.size))
 
     def accept(self, value: Any) -> float:
         result = super().accept(value)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from asyncsearch.errors import SpaceError
-from asyncsearch.randomness import below
+from asyncsearch.randomness import below, step_at
 from asyncsearch.space.domains import Domain
 from asyncsearch.space.spacing import bounds_advice, distinct, log_between, parse_arguments, parse_value, shares
 from asyncsearch.space.values import integer
@@ -38,6 +38,9 @@ class RandInt(Domain):
 
     def sample(self, generator: np.random.Generator) -> int:
         return self.low + below(generator, self.size)
+
+    def at_quantile(self, share: float) -> int:
+        return self.low + step_at(share, self.size)
 
     def accept(self, value: Any) -> int:
         result = parse_value(self, integer, value)
@@ -69,8 +72,11 @@ class LogRandInt(RandInt):
             raise SpaceError(f"{self.call()}: low must be 1 or more to have a logarithm; write 1.")
 
     def sample(self, generator: np.random.Generator) -> int:
+        return self.at_quantile(generator.random())
+
+    def at_quantile(self, share: float) -> int:
         # Half a step beyond both bounds, so that they get their full share.
-        return self._nearest(log_between(self.low - 0.5, self.high + 0.5, generator.random()))
+        return self._nearest(log_between(self.low - 0.5, self.high + 0.5, share))
 
     def _spaced(self, points: int) -> Sequence[int]:
         return distinct(self._nearest(log_between(self.low, self.high, float(share))) for share in shares(points))

@@ -2,53 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-from asyncsearch.actions import AnyAction
-from asyncsearch.engine import snapshot
-from asyncsearch.engine.check import check
-from asyncsearch.engine.config import EngineConfig
-from asyncsearch.engine.journal import FORMAT, Header, SegmentReader, encode_header, encode_record
 from asyncsearch.engine.state import StudyState
-from asyncsearch.events import AnyEvent
-from asyncsearch.schedulers import ASHA
-from asyncsearch.schedulers.base import Scheduler
-from asyncsearch.searchers.base import Searcher
-from asyncsearch.searchers.random import RandomSearch
 from asyncsearch.simulate.cluster import Simulation
 from asyncsearch.simulate.workloads import Curves
-from asyncsearch.space import Space, uniform
+from asyncsearch.testing.recording import SPACE, Recorded, make_state, replayed
 
-SPACE = Space.of({"x": uniform(0.0, 1.0)})
-
-
-def make_state(
-    scheduler: Scheduler | None = None, searcher: Searcher | None = None, space: Space = SPACE, **config: Any
-) -> StudyState:
-    scheduler = scheduler or ASHA(max_resource=9)
-    settings: dict[str, Any] = {"study": "test", "metric": "loss", "mode": "min", "seed": 3} | config
-    engine = EngineConfig(**settings)
-    started = (searcher or RandomSearch()).begin(space, engine.seed)
-    return StudyState(engine, started, scheduler.begin(), scheduler.max_resource)
-
-
-class Recorded:
-    """Watches a simulation: keeps each journal line, and the state after it as bytes."""
-
-    def __init__(self, state: StudyState, last: int = 0) -> None:
-        self.state = state
-        self.lines = [encode_header(Header(FORMAT, "test", last + 1))]
-        self.states: list[bytes] = []
-        self.last = last
-        self.steps: list[tuple[float, AnyEvent, Sequence[AnyAction]]] = []
-
-    def __call__(self, now: float, event: AnyEvent, actions: Sequence[AnyAction]) -> None:
-        check(self.state)
-        self.last += 1
-        self.lines.append(encode_record(self.last, now, event, actions))
-        self.states.append(snapshot.encode(self.state, self.last))
-        self.steps.append((now, event, actions))
+__all__ = ["SPACE", "Recorded", "make_state", "record", "replayed", "results"]
 
 
 def record(state: StudyState, num_trials: int, workers: int, last: int = 0, **options: Any) -> Recorded:
@@ -60,14 +21,6 @@ def record(state: StudyState, num_trials: int, workers: int, last: int = 0, **op
     assert end is not None
     assert end.is_complete, end
     return recorded
-
-
-def replayed(state: StudyState, lines: Sequence[bytes], name: str = "000001.jsonl") -> StudyState:
-    """Make a fresh state what the lines of one segment say."""
-    for entry in SegmentReader().read(name, lines):
-        state.replay(entry.event, entry.actions, entry.t)
-    check(state)
-    return state
 
 
 def results(state: StudyState) -> list[tuple[Any, ...]]:

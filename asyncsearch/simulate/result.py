@@ -1,0 +1,101 @@
+"""What a simulated search found, and when. Pure."""
+
+from __future__ import annotations
+
+import msgspec
+
+from asyncsearch.engine.state import StudyState
+from asyncsearch.ids import TrialId, trial_name
+from asyncsearch.trial import Trial
+
+
+class Incumbent(msgspec.Struct, frozen=True):
+    """A value that was better than all before it; values on the way of a trial count (ASHA paper, section 3.3)."""
+
+    at_s: float
+    trial: TrialId
+    """The trial that trained it; others may have read it too."""
+    resource: int
+    value: float
+
+
+class Arrival(msgspec.Struct, frozen=True):
+    """A trial stood at its target: it paused there, or was trained to the end."""
+
+    at_s: float
+    trial: TrialId
+    resource: int
+
+
+class SimulationResult(msgspec.Struct, frozen=True, kw_only=True):
+    """How a simulated search went; ``print`` it. Times are virtual seconds from its beginning."""
+
+    workers: int
+    wall_s: float
+    """When the run ended, or when the simulation was over before it."""
+    busy_s: float
+    """Seconds for which workers had work, all together; work that was lost included."""
+    trained: int
+    """Units of training that were reported, repeated ones included."""
+    is_complete: bool
+    """Whether all that was asked for is trained; False: time was up, the target was met, or the run broke."""
+    reason: str
+    """Why it ended, in words."""
+    incumbents: tuple[Incumbent, ...]
+    """The best value so far, each time it changed, in the order of time."""
+    arrivals: tuple[Arrival, ...]
+    promotions: int
+    max_resource: int | None
+    state: StudyState
+    """The engine's state at the end: trials, scheduler, searcher."""
+
+    @property
+    def busy_share(self) -> float:
+        """Which share of the workers' time was training, from 0 to 1."""
+        return self.busy_s / (self.workers * self.wall_s) if self.wall_s else 0.0
+
+    @property
+    def trials(self) -> list[Trial]:
+        """All trials in the order in which they began."""
+        return self.state.trials
+
+    @property
+    def best(self) -> Incumbent | None:
+        """The best value that was reported; None: none was finite."""
+        return self.incumbents[-1] if self.incumbents else None
+
+    @property
+    def completed(self) -> list[Arrival]:
+        """The trials that were trained to ``max_resource``, in the order of time."""
+        return [arrival for arrival in self.arrivals if arrival.resource == self.max_resource]
+
+    def value_at(self, at_s: float) -> float | None:
+        """Return the best value that was known at a time; None: none was."""
+        known = [incumbent.value for incumbent in self.incumbents if incumbent.at_s <= at_s]
+        return known[-1] if known else None
+
+    def time_to(self, value: float) -> float | None:
+        """Return when a value at least as good as this was first reported; None: never."""
+        score = self.state.score
+        wanted = score(value)
+        assert wanted is not None
+        for incumbent in self.incumbents:
+            found = score(incumbent.value)
+            if found is not None and found <= wanted:
+                return incumbent.at_s
+        return None
+
+    def __str__(self) -> str:
+        best = self.best
+        found = "nothing was reported"
+        if best is not None:
+            found = f"best {best.value:.6g}: {trial_name(best.trial)} at {best.resource:,}, after {best.at_s:,.6g} s"
+        lines = [
+            f"{len(self.trials):,} trials on {self.workers:,} workers in {self.wall_s:,.6g} s: {self.reason}",
+            f"workers were busy for {self.busy_share:.0%} of that; {self.trained:,} units were trained",
+            f"{self.promotions:,} promotions; {len(self.completed):,} trials were trained to the end",
+            found,
+        ]
+        return "\n".join(lines)
+
+    __repr__ = __str__

@@ -1,0 +1,141 @@
+"""``simulate``: a whole search on a virtual cluster, in one call. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from asyncsearch.engine.config import EngineConfig
+from asyncsearch.engine.state import StudyState
+from asyncsearch.errors import UsageError
+from asyncsearch.ids import TrialId
+from asyncsearch.schedulers.base import Scheduler
+from asyncsearch.schedulers.fifo import FIFO
+from asyncsearch.searchers.base import Searcher
+from asyncsearch.searchers.random import RandomSearch
+from asyncsearch.simulate.chance import Chance
+from asyncsearch.simulate.cluster import Delays, Loss, Simulation
+from asyncsearch.simulate.result import SimulationResult
+from asyncsearch.simulate.watching import Watch
+from asyncsearch.simulate.workloads import Workload
+from asyncsearch.space import Space, uniform
+
+_ANYWHERE = {"x": uniform(0.0, 1.0)}
+_LOOK_AHEAD = 10_000
+_NO_DELAYS, _NO_CHANCE = Delays(), Chance()
+
+
+def simulate(
+    workload: Workload,
+    *,
+    scheduler: Scheduler | None = None,
+    searcher: Searcher | None = None,
+    space: Space | Mapping[str, Any] | None = None,
+    metric: str = "loss",
+    mode: str = "min",
+    workers: int = 1,
+    num_trials: int | None = None,
+    until: float = math.inf,
+    target: float | None = None,
+    until_completed: int | None = None,
+    seed: int = 0,
+    delays: Delays = _NO_DELAYS,
+    losses: Sequence[Loss] = (),
+    failures: Mapping[TrialId, int] | None = None,
+    chance: Chance = _NO_CHANCE,
+    restarts: bool = False,
+    report_every: int | None = 1,
+    share: bool | None = None,
+    max_failures: int = 0,
+    max_losses: int = 3,
+) -> SimulationResult:
+    """Search on a virtual cluster with the engine as it is, and say what was found and when.
+
+    Example::
+
+        simulate(Curves(seed=1), scheduler=ASHA(max_resource=81), workers=25, num_trials=1000)
+
+    Args:
+        workload: what trials cost and are worth.
+        scheduler: as of a ``Study``; ``FIFO()`` by default, under which a trial trains for one unit.
+        searcher: as of a ``Study``.
+        space: as of a ``Study``; by default the workload's own ``space``, or one number that nothing depends on.
+        metric: name of the metric.
+        mode: ``"min"`` or ``"max"``.
+        workers: slots of the cluster.
+        num_trials: as in ``Study.run``; None: until the searcher, the time or the target ends it.
+        until: virtual seconds after which the simulation is over.
+        target: a value of the metric; the simulation is over when one as good is reported.
+        until_completed: the simulation is over when so many trials are trained to ``max_resource``.
+        seed: of the proposals; ``chance`` and workloads have their own.
+        delays: how long messages, launches and commits take.
+        losses: which workers die when, and for how long they are away.
+        failures: which trials raise, at which resource, once.
+        chance: stragglers and dropped work.
+        restarts: what is promoted trains again from 0.
+        report_every: units between two reports; None: only where work is saved or ends.
+        share: train once what trials have in common; None: where the space has sequences, or the scheduler needs it.
+        max_failures: as of a ``Study``.
+        max_losses: attempts of a trial that may be lost before it counts as failed.
+
+    Raises:
+        UsageError: something cannot be as it is written, or the search would have no end.
+    """
+    if workers < 1:
+        raise UsageError(f"workers={workers!r}: a cluster has at least 1.")
+    if report_every is not None and report_every < 1:
+        raise UsageError(f"report_every={report_every!r} must be a positive number of units, or None.")
+    declared = Space.of(space if space is not None else getattr(workload, "space", _ANYWHERE))
+    if share is None:
+        share = declared.has_sequences or bool(getattr(scheduler, "branches", False))
+    config = EngineConfig(
+        study="simulated",
+        metric=metric,
+        mode=mode,
+        seed=seed,
+        share=share,
+        look_ahead=_LOOK_AHEAD if share and declared.has_sequences else 0,
+        max_failures=max_failures,
+        max_losses=max_losses,
+        max_relaunches=10**9,  # a worker that chance hits often is still a worker
+    )
+    chosen = scheduler or FIFO()
+    proposals = (searcher or RandomSearch()).begin(declared, seed)
+    is_bounded = num_trials is not None or proposals.length() is not None
+    if not is_bounded and until == math.inf and target is None and until_completed is None:
+        raise UsageError("Nothing would end this search: give num_trials=, until=, target= or until_completed=.")
+    state = StudyState(config, proposals, chosen.begin(), chosen.max_resource)
+    watch = Watch(state, target, until_completed)
+    simulation = Simulation(
+        state,
+        workload,
+        workers=workers,
+        delays=delays,
+        losses=losses,
+        failures=failures,
+        chance=chance,
+        restarts=restarts,
+        report_every=report_every,
+        watch=watch,
+    )
+    watch.halt = simulation.clock.halt
+    simulation.run(num_trials, until)
+    return _result(simulation, watch, workers)
+
+
+def _result(simulation: Simulation, watch: Watch, workers: int) -> SimulationResult:
+    state, end = simulation.state, simulation.end
+    return SimulationResult(
+        workers=workers,
+        wall_s=simulation.clock.now if simulation.ended_s is None else simulation.ended_s,
+        busy_s=simulation.busy_s,
+        trained=sum(trial.trained for trial in state.trials),
+        is_complete=end is not None and end.is_complete,
+        reason=watch.reason or ("time was up" if end is None else end.reason),
+        incumbents=tuple(watch.incumbents),
+        arrivals=tuple(watch.arrivals),
+        promotions=watch.promotions,
+        max_resource=state.max_resource,
+        state=state,
+    )

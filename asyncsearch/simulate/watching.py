@@ -1,0 +1,68 @@
+"""Follows a simulation event by event and notes what its result needs. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from asyncsearch.actions import AnyAction, MoveTrial, Promote
+from asyncsearch.engine.state import StudyState
+from asyncsearch.events import AnyEvent, Reported
+from asyncsearch.ids import TrialId
+from asyncsearch.simulate.result import Arrival, Incumbent
+from asyncsearch.trial import TrialState
+
+
+class Watch:
+    """What is called at every step of a simulation.
+
+    Args:
+        state: as the simulation leaves it after each step.
+        target: a value of the metric; ``halt`` is called once one as good was reported.
+        until_completed: ``halt`` is called once so many trials are trained to the end; None: never for that.
+    """
+
+    def __init__(self, state: StudyState, target: float | None = None, until_completed: int | None = None) -> None:
+        self.incumbents: list[Incumbent] = []
+        self.arrivals: list[Arrival] = []
+        self.promotions = 0
+        self.reason = ""
+        """Why the simulation was halted, in words; empty: it was not."""
+        self.halt: Callable[[], None] = lambda: None
+        """Ends the simulation; its owner sets it."""
+        self._state, self._target = state, state.score(target)
+        self._until_completed, self._completed = until_completed, 0
+        self._best: float | None = None
+
+    def __call__(self, now: float, event: AnyEvent, actions: Sequence[AnyAction]) -> None:
+        if type(event) is Reported:
+            self._hear(now, event)
+        for action in actions:
+            if type(action) is MoveTrial:
+                if action.to is TrialState.PAUSED or action.to is TrialState.COMPLETED:
+                    self._arrive(now, action.trial)
+            elif type(action) is Promote:
+                self.promotions += 1
+
+    def _arrive(self, now: float, trial: TrialId) -> None:
+        resource = self._state.trials[trial].resource
+        self.arrivals.append(Arrival(now, trial, resource))
+        if resource == self._state.max_resource:
+            self._completed += 1
+            if self._completed == self._until_completed:
+                self._stop(f"{self._completed:,} trained to the end")
+
+    def _hear(self, now: float, event: Reported) -> None:
+        attempt = self._state.attempts.get(event.lease.number)
+        value: Any = event.metrics[self._state.config.metric]
+        score = self._state.score(value)
+        if attempt is None or score is None or (self._best is not None and score >= self._best):
+            return
+        self._best = score
+        self.incumbents.append(Incumbent(now, attempt.stage_at(event.resource).trials[0], event.resource, value))
+        if self._target is not None and score <= self._target:
+            self._stop("the target was met")
+
+    def _stop(self, reason: str) -> None:
+        self.reason = reason
+        self.halt()
