@@ -36,16 +36,19 @@ if TYPE_CHECKING:
 def apply(state: StudyState, action: AnyAction, now: float) -> None:
     """Apply a decision, new or recorded."""
     match action:
-        case CreateTrial():
-            _apply_create(state, action)
-        case Promote():
-            _apply_promote(state, action, now)
-        case Inherit():
-            _apply_inherit(state, action)
         case MoveTrial():
             _apply_move(state, action, now)
         case Assign():
             _apply_assign(state, action, now)
+        case CreateTrial():
+            _apply_create(state, action)
+        case Promote():
+            _apply_promote(state, action, now)
+        case DeleteCheckpoint():
+            state.unreachable.pop(action.checkpoint, None)
+            state.plan.remove_checkpoint(action.checkpoint)
+        case Inherit():
+            _apply_inherit(state, action)
         case StopTraining():
             _apply_stop(state, action)
         case SaveAt():
@@ -65,9 +68,6 @@ def apply(state: StudyState, action: AnyAction, now: float) -> None:
             state.unblock_all()
         case StopRun():
             state.stopping, state.stopping_kind = action.reason, action.error_kind
-        case DeleteCheckpoint():
-            state.unreachable.pop(action.checkpoint, None)
-            state.plan.remove_checkpoint(action.checkpoint)
 
 
 def _apply_create(state: StudyState, action: CreateTrial) -> None:

@@ -13,7 +13,8 @@ from asyncsearch.ids import TrialId, trial_name
 from asyncsearch.schedulers import words
 from asyncsearch.schedulers.base import Promotion
 from asyncsearch.schedulers.progress import Progress
-from asyncsearch.schedulers.rungs import Entry, Rung, levels_up_to
+from asyncsearch.schedulers.rungs import Rung, levels_up_to
+from asyncsearch.schedulers.standings import Entry
 
 
 class Ladder:

@@ -25,6 +25,8 @@ class RacesState(SchedulerState):
         allotment: Which bracket a new trial belongs to.
     """
 
+    judges = False
+
     def __init__(self, levels: Sequence[tuple[int, ...]], reduction_factor: int, allotment: Allotment) -> None:
         self._allotment = allotment
         self._progress = Progress()
