@@ -68,7 +68,9 @@ class _Blocks:
 
     def add(self, number: float) -> None:
         if not self.blocks:
-            self.blocks.append(array("d"))
+            self.blocks.append(array("d", [number]))
+            self.size += 1
+            return
         place = min(bisect_left(self.blocks, number, key=_last_of), len(self.blocks) - 1)
         block = self.blocks[place]
         insort(block, number)
