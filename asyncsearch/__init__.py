@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from asyncsearch.checking import check
     from asyncsearch.errors import AsyncSearchError
     from asyncsearch.report.plots import plot_history, plot_rungs
-    from asyncsearch.schedulers import ASHA, FIFO, PBT, SHA
+    from asyncsearch.report.what_if import what_if
+    from asyncsearch.schedulers import ASHA, FIFO, PBT, SHA, Hyperband, MedianStopping
     from asyncsearch.searchers import GridSearch, RandomSearch, SobolSearch
     from asyncsearch.space import (
         Space,
@@ -40,7 +41,9 @@ _HOMES = {
     "AsyncSearchError": "asyncsearch.errors",
     "FIFO": "asyncsearch.schedulers",
     "GridSearch": "asyncsearch.searchers",
+    "Hyperband": "asyncsearch.schedulers",
     "KerasTrainer": "asyncsearch.trainers.keras",
+    "MedianStopping": "asyncsearch.schedulers",
     "PBT": "asyncsearch.schedulers",
     "RandomSearch": "asyncsearch.searchers",
     "SHA": "asyncsearch.schedulers",
@@ -67,6 +70,7 @@ _HOMES = {
     "run_together": "asyncsearch.together",
     "sequences": "asyncsearch.sequences",
     "uniform": "asyncsearch.space",
+    "what_if": "asyncsearch.report.what_if",
 }
 
 __all__ = [
@@ -76,7 +80,9 @@ __all__ = [
     "SHA",
     "AsyncSearchError",
     "GridSearch",
+    "Hyperband",
     "KerasTrainer",
+    "MedianStopping",
     "RandomSearch",
     "SobolSearch",
     "Space",
@@ -102,6 +108,7 @@ __all__ = [
     "run_together",
     "sequences",
     "uniform",
+    "what_if",
 ]
 
 

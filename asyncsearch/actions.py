@@ -9,6 +9,8 @@ Rule: fields are only ever added, with a default; released journals are read for
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from asyncsearch.ids import CheckpointRef, Lease, NodeKey, PathStep, TrialId, WorkerId
@@ -32,6 +34,8 @@ class CreateTrial(Action, frozen=True, tag="create_trial"):
     """Number of the searcher's proposal that this is."""
     path: tuple[PathStep, ...] = ()
     """The plan nodes on its way; empty: ``node`` alone."""
+    notes: dict[str, Any] = {}
+    """What the searcher wants to be told of its proposal again; empty for most searchers."""
 
 
 class Inherit(Action, frozen=True, tag="inherit"):

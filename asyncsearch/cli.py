@@ -27,6 +27,7 @@ from asyncsearch.report.dataframe import trial_rows
 from asyncsearch.report.following import follow
 from asyncsearch.report.status import row_of
 from asyncsearch.report.table import grid
+from asyncsearch.report.what_if import WORKERS, what_if
 from asyncsearch.store import open_store
 from asyncsearch.study import Study
 from asyncsearch.trial import Trial, TrialState
@@ -41,11 +42,13 @@ examples:
   asyncsearch tree studies/digits --output tree.svg     what is trained once for several trials, as a picture
   asyncsearch resume studies/digits --num-trials 128    go on where the journal ends
   asyncsearch preview search.py --num-trials 64         what a search will cost, before it runs
+  asyncsearch simulate studies/digits --workers 4,8,16  how long it would have taken on so many workers
   asyncsearch check search.py                           whether what is paused trains on bit by bit, and what it forgets
   asyncsearch clean studies/digits --dry-run            what nothing can reach any more, and how large it is
 
 STORE is the folder or URL of a study: studies/digits, hdfs:///studies/digits, s3://bucket/digits.
-Looking at a study runs none of its code and can be done while it runs; `resume`, `preview` and `check` run its code.
+Looking at a study runs none of its code and can be done while it runs; `resume`, `preview`, `simulate` and `check` run
+its code.
 
 exit codes:
   0  done
@@ -131,6 +134,13 @@ def _parser() -> argparse.ArgumentParser:
     preview.add_argument("--parallelism", type=_whole, default=1, metavar="K", help="workers (default: 1)")
     preview.add_argument("--seconds-per-unit", type=float, metavar="S", help="what a unit of training takes")
 
+    simulate = _command(
+        commands, "simulate", _simulate, "say how long a study would have taken on other numbers of workers"
+    )
+    simulate.add_argument("store", metavar="STORE", help="folder or URL of the study")
+    numbers = "numbers of workers, with commas (default: 1,2,4,8,16)"
+    simulate.add_argument("--workers", type=_wholes, default=WORKERS, metavar="1,2,4", help=numbers)
+
     check = _command(commands, "check", _check, "train, pause and resume a trainable, and compare bit by bit (runs it)")
     trainer = "script.py:Class, package.module:Class, or a script.py with a study; a function will do for a class"
     check.add_argument("trainer", metavar="TRAINER", help=trainer)
@@ -164,6 +174,10 @@ def _whole(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not an integer from 1")
     return int(text)
+
+
+def _wholes(text: str) -> tuple[int, ...]:
+    return tuple(_whole(part.strip()) for part in text.split(","))
 
 
 def _show(options: argparse.Namespace) -> None:
@@ -260,6 +274,10 @@ def _last_total(study: Study) -> int | None:
 def _preview(options: argparse.Namespace) -> None:
     study = _study_of_script(options.script)
     print(study.preview(options.num_trials, parallelism=options.parallelism, seconds_per_unit=options.seconds_per_unit))
+
+
+def _simulate(options: argparse.Namespace) -> None:
+    print(what_if(Study.resume(options.store), options.workers))
 
 
 def _clean(options: argparse.Namespace) -> None:

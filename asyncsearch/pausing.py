@@ -23,7 +23,8 @@ def require_pausable(trainable: Trainable, scheduler: Scheduler) -> None:
         CannotPauseError: a ``Trainer`` without ``save`` and ``load``, or a function that never loops over
             ``trial.epochs`` with both.
     """
-    if isinstance(trainable, type) and issubclass(trainable, Trainer) and scheduler.max_resource is None:
+    is_trainer = isinstance(trainable, type) and issubclass(trainable, Trainer)
+    if is_trainer and scheduler.max_resource is None and not scheduler.pauses:
         raise UsageError(
             f"{trainable.__name__} trains unit by unit and {scheduler.describe()} does not say how many units: write "
             f"{type(scheduler).__name__}(max_resource=...)."

@@ -23,6 +23,7 @@ from asyncsearch.errors import (
 )
 from asyncsearch.ids import TrialId, parse_trial, trial_name
 from asyncsearch.report.explain import explain
+from asyncsearch.report.incumbents import Incumbent, incumbents, incumbents_dataframe
 from asyncsearch.report.status import StudyStatus, status_of
 from asyncsearch.store.base import Store
 from asyncsearch.trial import Metrics, Trial
@@ -49,17 +50,35 @@ class Results:
 
     @property
     def best_trial(self) -> Trial:
-        """The trial with the best last value of the metric.
+        """The trial with the best last value of the metric, failed ones excepted: its checkpoint has that value.
 
         Raises:
             NoTrialsError: none has reported a finite value yet.
         """
         best = self._read_state().best()
         if best is None:
-            failed = [trial for trial in self._read_state().trials if trial.failures]
-            why = f" The last failure: {failed[-1].name}: {failed[-1].reason}" if failed else ""
-            raise NoTrialsError(f"No trial of {self.name!r} has reported a finite {self.config.metric!r} yet.{why}")
+            raise self._nothing_reported()
         return copy.copy(best)
+
+    @property
+    def incumbent(self) -> Incumbent:
+        """The best value that any trial had at any resource, whatever became of the trial; the last ``incumbents``.
+
+        Raises:
+            NoTrialsError: none has reported a finite value yet.
+        """
+        found = self.incumbents()
+        if not found:
+            raise self._nothing_reported()
+        return found[-1]
+
+    def incumbents(self) -> list[Incumbent]:
+        """Return each value that was the best so far when it was reported, with its trial, resource and time."""
+        return incumbents(read_records(self.store), metric=self.config.metric, mode=self.config.mode)
+
+    def incumbents_dataframe(self) -> pandas.DataFrame:
+        """Return one row for each of ``incumbents``; needs pandas."""
+        return incumbents_dataframe(self.incumbents())
 
     @property
     def best_params(self) -> dict[str, Any]:
@@ -149,6 +168,11 @@ class Results:
         if self._state is None:
             self._state = read_state(self.store, self._require_file())
         return self._state
+
+    def _nothing_reported(self) -> NoTrialsError:
+        failed = [trial for trial in self._read_state().trials if trial.failures]
+        why = f" The last failure: {failed[-1].name}: {failed[-1].reason}" if failed else ""
+        return NoTrialsError(f"No trial of {self.name!r} has reported a finite {self.config.metric!r} yet.{why}")
 
     def _require_file(self) -> StudyFile:
         file = read_study_file(self.store)

@@ -42,6 +42,7 @@ from asyncsearch.launch.bundle import pack
 from asyncsearch.pausing import can_share, require_pausable, require_sequences
 from asyncsearch.plan.keys import canonical, digest, path
 from asyncsearch.report.display import Display, open_display
+from asyncsearch.report.expected import Cost, expected, measured
 from asyncsearch.report.preview import Preview, preview
 from asyncsearch.results import Results
 from asyncsearch.rpc.messages import Endpoint
@@ -307,21 +308,45 @@ class Study(Results):
         return self
 
     def preview(
-        self, num_trials: int | None = None, *, parallelism: int = 1, seconds_per_unit: float | None = None
+        self,
+        num_trials: int | None = None,
+        *,
+        parallelism: int = 1,
+        seconds_per_unit: float | None = None,
+        like: str | Path | Results | None = None,
     ) -> Preview:
         """Say what a search would do, before it runs: rungs, trials at each, units of training, and the time they take.
+
+        The time is that of a simulation of the search, whose trials have made-up learning curves.
 
         Args:
             num_trials: as in ``run``; None: as many as the searcher proposes.
             parallelism: workers to share the training.
             seconds_per_unit: what a unit of training costs, if you know.
+            like: an earlier study, or its store, in which the cost was measured; None: this one, if it has run.
         """
-        total = num_trials if num_trials is not None else self.searcher.begin(self.space, self.config.seed).length()
+        proposals = self.searcher.begin(self.space, self.config.seed).length()
+        total = num_trials if num_trials is not None else proposals
         if total is None:
             raise UsageError("preview(num_trials=None) of a searcher without an end: say how many trials.")
-        return preview(
-            self.scheduler, positive("num_trials", total), parallelism=parallelism, seconds_per_unit=seconds_per_unit
+        total, parallelism = positive("num_trials", total), positive("parallelism", parallelism)
+        if seconds_per_unit is not None:
+            cost: Cost | None = Cost(seconds_of("seconds_per_unit", seconds_per_unit))
+        else:
+            cost = measured(
+                self.store if like is None else like.store if isinstance(like, Results) else open_store(like)
+            )
+        is_special = self.space.has_sequences or getattr(self.scheduler, "branches", False)
+        simulated = expected(
+            self.scheduler,
+            total,
+            parallelism,
+            cost,
+            config=self.config,
+            space=self.space if is_special else None,
+            searcher=self.searcher if is_special and proposals is not None else None,
         )
+        return preview(self.scheduler, total, parallelism=parallelism, cost=cost, expected=simulated)
 
     def eval(self, params: Mapping[str, Any], resource: int) -> dict[str, float]:
         """Return the metrics of a configuration, as last reported at or before a resource.

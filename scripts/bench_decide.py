@@ -1,23 +1,33 @@
-"""How long one decision takes, and how much memory a finished trial costs, with ASHA.
+"""How long one decision takes with each method, and how much memory a finished trial costs.
 
-Figures: ``decide_us_1e3`` and ``decide_us_1e5`` are the median microseconds that ``StudyState.handle`` takes at 10^3
-and 10^5 known trials from a report *at a rung* to the next work of its worker: the report, its checkpoint and the end
-of its training, with the promotion or the new trial that they lead to. What the searcher needs for a proposal is its
-own cost and is left out: proposals are drawn beforehand. ``report_us_1e5`` is a report between rungs.
-``bytes_per_trial`` is what the driver's memory grows by for each trial. The baseline of the times is a rung that sorts
-its entries at each report, measured in the same run; that of the memory is the goal, 1 KB.
+A decision is all that ``StudyState.handle`` does from the last report of a worker's work, at a rung or where a trial is
+stopped or ends, to its next work: the report, its checkpoint and the end of its training, with the promotion or the
+new trial that they lead to. What the searcher needs for a proposal is its own cost and is left out: proposals are drawn
+beforehand. Each method is grown by its own decisions to 10^3, 10^4, 10^5 and 10^6 known trials; the table has the
+median microseconds at each.
+
+Figures: ``decide_us_1e3`` and ``decide_us_1e5`` are ASHA's, ``decide_us_1e6`` that of the slowest method;
+``decide_growth`` is the largest ratio of any method's last size to its first. ``report_us_1e5`` is a report of ASHA
+between rungs; ``bytes_per_trial`` is what the driver's memory grows by for each trial of ASHA. The baseline of the times
+is Optuna's pruner for successive halving with as many trials or, at 10^6 and where Optuna is missing, a rung that sorts
+its entries at each report; that of the memory is the goal, 1 KB.
+
+    python scripts/bench_decide.py [--largest 1000000] [--methods ASHA SHA]
 """
 
 from __future__ import annotations
 
+import argparse
 import gc
 import statistics
 import time
 import tracemalloc
+from dataclasses import dataclass
 
 from _bench import Figure, show
 
-from asyncsearch import ASHA, RandomSearch, Space, loguniform, randint, uniform
+from asyncsearch import ASHA, FIFO, SHA, Hyperband, MedianStopping, RandomSearch, Space, loguniform, randint, uniform
+from asyncsearch.actions import AnyAction, StopTraining
 from asyncsearch.engine.config import EngineConfig
 from asyncsearch.engine.state import StudyState
 from asyncsearch.events import (
@@ -31,12 +41,27 @@ from asyncsearch.events import (
     WorkerAttached,
 )
 from asyncsearch.ids import CheckpointRef, WorkerId
+from asyncsearch.plan.keys import UNBOUNDED
 from asyncsearch.randomness import generator
+from asyncsearch.schedulers import Scheduler
 from asyncsearch.searchers import SearcherState
 from asyncsearch.trial import Params
 
 SPACE = Space.of({"lr": loguniform(1e-5, 1e-1), "width": randint(16, 512), "dropout": uniform(0.0, 0.5)})
 SAMPLES = 2_000
+SIZES = (1_000, 10_000, 100_000, 1_000_000)
+OPTUNA_SIZES = (1_000, 100_000)
+
+METHODS: dict[str, Scheduler] = {
+    "ASHA": ASHA(max_resource=81),
+    "ASHA, stopping": ASHA(max_resource=81, variant="stopping"),
+    "SHA": SHA(max_resource=81, bracket_size=81),
+    "ASHA, endless": ASHA(max_resource=None),
+    "Hyperband": Hyperband(max_resource=81),
+    "Hyperband, synchronous": Hyperband(max_resource=81, variant="synchronous"),
+    "median stopping": MedianStopping(max_resource=9),
+    "FIFO": FIFO(max_resource=1),
+}
 
 
 class Drawn(SearcherState):
@@ -54,44 +79,78 @@ class Drawn(SearcherState):
 class Search:
     """One worker that is told what to do and whose trials report random values."""
 
-    def __init__(self) -> None:
+    def __init__(self, scheduler: Scheduler) -> None:
         config = EngineConfig(study="bench", metric="loss", mode="min", share=False)
-        scheduler = ASHA(max_resource=81)
         self.state = StudyState(config, Drawn(), scheduler.begin(), scheduler.max_resource)
         self.random = generator(0, "bench", 0)
         self.now = 0.0
         self.report_us: list[float] = []
-        self.rung_us: list[float] = []
+        self.decide_us: list[float] = []
         for event in (DriverStarted("bench"), RunRequested(None, 1), WorkerAttached(WorkerId(0), 1)):
             self.state.handle(event, 0.0)
 
-    def tell(self, event: AnyEvent) -> float:
+    def tell(self, event: AnyEvent) -> tuple[float, list[AnyAction]]:
         self.now += 1.0
         began = time.perf_counter_ns()
-        self.state.handle(event, self.now)
-        return (time.perf_counter_ns() - began) / 1e3
+        actions = self.state.handle(event, self.now)
+        return (time.perf_counter_ns() - began) / 1e3, actions
 
     def train(self) -> None:
-        """Let the worker train what it holds to its target."""
+        """Let the worker train what it holds to its target, or until it is stopped."""
         lease_number = self.state.pool.slots[WorkerId(0)].lease
         assert lease_number is not None
         attempt = self.state.attempts[lease_number]
-        node = attempt.batch.stages[-1].node
-        for resource in range(attempt.resource + 1, attempt.stop + 1):
-            self.report_us.append(self.tell(Reported(attempt.lease, resource, {"loss": float(self.random.random())})))
-        end = Outcome.RETURNED if attempt.stop == 81 else Outcome.REACHED
-        at_rung = self.report_us.pop()
-        at_rung += self.tell(CheckpointCommitted(attempt.lease, CheckpointRef(node, attempt.stop)))
-        at_rung += self.tell(TrainingEnded(attempt.lease, end, attempt.stop, attempt.stop))
-        self.rung_us.append(at_rung)
+        lease, stage = attempt.lease, attempt.batch.stages[-1]
+        for resource in range(attempt.resource + 1, stage.stop + 1):
+            taken, actions = self.tell(Reported(lease, resource, {"loss": float(self.random.random())}))
+            if any(isinstance(action, StopTraining) for action in actions):
+                self.decide_us.append(taken + self.tell(TrainingEnded(lease, Outcome.STOPPED, resource))[0])
+                return
+            self.report_us.append(taken)
+        taken = self.report_us.pop()
+        is_end = stage.stop in (self.state.max_resource, UNBOUNDED)
+        taken += self.tell(CheckpointCommitted(lease, CheckpointRef(stage.node, stage.stop)))[0]
+        outcome = Outcome.RETURNED if is_end else Outcome.REACHED
+        taken += self.tell(TrainingEnded(lease, outcome, stage.stop, stage.stop))[0]
+        self.decide_us.append(taken)
 
     def grow(self, trials: int) -> None:
+        """Search until there are that many trials; without pauses of the collector, which would find nothing."""
+        gc.disable()
         while len(self.state.trials) < trials:
             self.train()
+            if len(self.decide_us) > SAMPLES:
+                self.decide_us.clear()
+                self.report_us.clear()
+        gc.enable()
+        gc.collect()
+        gc.freeze()
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Medians in microseconds, at each size."""
+
+    decide_us: list[float]
+    report_us: list[float]
+
+
+def measure(scheduler: Scheduler, sizes: list[int]) -> Measured:
+    search = Search(scheduler)
+    decide_us, report_us = [], []
+    for size in sizes:
+        search.grow(size)
+        search.decide_us, search.report_us = [], []
+        while len(search.decide_us) < SAMPLES:
+            search.train()
+        decide_us.append(statistics.median(search.decide_us))
+        report_us.append(statistics.median(search.report_us) if search.report_us else 0.0)
+    gc.unfreeze()
+    return Measured(decide_us, report_us)
 
 
 def sorting_us(size: int) -> float:
-    """The baseline: one sort of all values of a rung for each report."""
+    """The baseline without Optuna: one sort of all values of a rung for each report."""
     random = generator(1, "bench", size)
     values = [float(value) for value in random.random(size)]
     taken = []
@@ -102,25 +161,42 @@ def sorting_us(size: int) -> float:
     return statistics.median(taken)
 
 
-def decide_us(size: int) -> tuple[float, float]:
-    """Return the medians at a rung and between rungs."""
-    search = Search()
-    search.grow(size)
-    gc.collect()
-    search.report_us.clear()
-    search.rung_us.clear()
-    while len(search.rung_us) < SAMPLES:
-        search.train()
-    return statistics.median(search.rung_us), statistics.median(search.report_us)
+def optuna_us(size: int) -> float | None:
+    """The baseline: what Optuna's pruner takes for a report at the lowest rung that ``size`` trials have reached."""
+    try:
+        import optuna
+    except ImportError:
+        return None
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    pruner = optuna.pruners.SuccessiveHalvingPruner(min_resource=1, reduction_factor=3)
+    study = optuna.create_study(pruner=pruner)
+    random = generator(2, "bench", size)
+    rung = "completed_rung_0"
+    for value in random.random(size):
+        trial = optuna.trial.create_trial(
+            state=optuna.trial.TrialState.PRUNED,
+            value=float(value),
+            intermediate_values={1: float(value)},
+            system_attrs={rung: float(value)},
+        )
+        study._storage.create_new_trial(study._study_id, template_trial=trial)
+    taken = []
+    for value in random.random(15):
+        asked = study.ask()
+        asked.report(float(value), 1)
+        began = time.perf_counter_ns()
+        asked.should_prune()
+        taken.append((time.perf_counter_ns() - began) / 1e3)
+        study.tell(asked, state=optuna.trial.TrialState.PRUNED)
+    return statistics.median(taken)
 
 
 def bytes_per_trial() -> float:
-    search = Search()
+    search = Search(METHODS["ASHA"])
     search.grow(1_000)
-    gc.collect()
     tracemalloc.start()
     search.grow(11_000)
-    search.report_us, search.rung_us = [], []
+    search.report_us, search.decide_us = [], []
     gc.collect()
     grown = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
@@ -128,16 +204,31 @@ def bytes_per_trial() -> float:
 
 
 def main() -> None:
-    (small, _), (large, between) = decide_us(1_000), decide_us(100_000)
-    show(
-        "Decisions of ASHA: a report, and what its end leads to",
-        [
-            Figure("decide_us_1e3", small, "us", sorting_us(1_000)),
-            Figure("decide_us_1e5", large, "us", sorting_us(100_000)),
-            Figure("report_us_1e5", between, "us", sorting_us(100_000)),
-            Figure("bytes_per_trial", bytes_per_trial(), "bytes", 1024.0),
-        ],
-    )
+    parser = argparse.ArgumentParser(description="Measure decisions.")
+    parser.add_argument("--largest", type=int, default=SIZES[-1], help="leave larger searches out")
+    parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
+    arguments = parser.parse_args()
+    sizes = [size for size in SIZES if size <= arguments.largest]
+    found = {}
+    print(f"{'decide_us at':<24}{''.join(f'{size:>12,}' for size in sizes)}", flush=True)
+    for name in arguments.methods:
+        found[name] = measure(METHODS[name], sizes)
+        print(f"{name:<24}{''.join(f'{taken:>12.1f}' for taken in found[name].decide_us)}", flush=True)
+    slowest = max(found.values(), key=lambda measured: measured.decide_us[-1])
+    growth = max(measured.decide_us[-1] / measured.decide_us[0] for measured in found.values())
+    figures = [Figure(f"decide_us_1e{len(str(sizes[-1])) - 1}", slowest.decide_us[-1], "us", sorting_us(sizes[-1]))]
+    figures.append(Figure("decide_growth", growth, "", 1.0))
+    asha = found.get("ASHA")
+    if asha is not None:
+        for size in [size for size in OPTUNA_SIZES if size <= sizes[-1]]:
+            name = f"decide_us_1e{len(str(size)) - 1}"
+            optuna = optuna_us(size)
+            baseline = sorting_us(size) if optuna is None else optuna
+            figures.append(Figure(name, asha.decide_us[sizes.index(size)], "us", baseline))
+            if size == 100_000:
+                figures.append(Figure("report_us_1e5", asha.report_us[sizes.index(size)], "us", baseline))
+        figures.append(Figure("bytes_per_trial", bytes_per_trial(), "bytes", 1024.0))
+    show("Decisions: a report, and what its end leads to", figures)
 
 
 if __name__ == "__main__":

@@ -54,7 +54,7 @@ def test_help_has_examples_and_exit_codes(capsys: pytest.CaptureFixture[str]) ->
     assert "exit codes:" in out
 
 
-@pytest.mark.parametrize("command", ["show", "trials", "logs", "explain", "resume", "preview", "check"])
+@pytest.mark.parametrize("command", ["show", "trials", "logs", "explain", "resume", "preview", "simulate", "check"])
 def test_every_command_explains_itself(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stopped:
         cli.main([command, "--help"])
@@ -198,6 +198,8 @@ def test_a_study_is_resumed_from_the_shell_with_the_code_in_its_store(tmp_path: 
     assert again.returncode == 0, again.stderr
     assert "6 trials" in again.stdout
     assert len(Study.open(tmp_path / "study").trials) == 6
+    what_if = run_shell("simulate", "study", "--workers", "1,3", cwd=tmp_path)
+    assert [line.split()[0] for line in what_if.stdout.splitlines()] == ["workers", "1", "3"]
     logs = run_shell("logs", "study", "trial-5", "--follow", cwd=tmp_path)
     assert "epoch 1" in logs.stdout, "the log of a run that is over, and then it ends"
 

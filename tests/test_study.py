@@ -277,6 +277,17 @@ def test_the_same_seed_proposes_the_same_trials(tmp_path: Path) -> None:
     assert [trial.params for trial in one.trials] == [trial.params for trial in two.trials]
 
 
+def test_a_preview_takes_the_cost_of_a_unit_from_an_earlier_study(tmp_path: Path) -> None:
+    earlier = run(study(tmp_path / "earlier", scheduler=ASHA(max_resource=9)), 9)
+    made = study(tmp_path / "s", scheduler=ASHA(max_resource=9))
+    assert made.preview(9).seconds is None
+    for like in (earlier, tmp_path / "earlier"):
+        assert (made.preview(9, like=like).seconds or 0.0) > 0
+        assert "as measured in 'earlier'" in str(made.preview(9, like=like))
+    assert (earlier.preview(18).seconds or 0.0) > 0, "a study that has run knows its own cost"
+    assert "at 2 s a unit" in str(made.preview(9, seconds_per_unit=2.0, like=earlier))
+
+
 def test_a_preview_says_what_a_search_will_cost_before_it_runs(tmp_path: Path) -> None:
     made = study(tmp_path / "s", scheduler=ASHA(max_resource=9))
     assert "9" in str(made.preview(27))

@@ -37,18 +37,21 @@ if TYPE_CHECKING:
 def apply(state: StudyState, action: AnyAction, now: float) -> None:
     """Apply a decision, new or recorded."""
     match action:
+        case MoveTrial():
+            _apply_move(state, action, now)
+        case Assign():
+            _apply_assign(state, action, now)
         case CreateTrial():
             _apply_create(state, action)
         case Promote():
             _apply_promote(state, action, now)
         case Branch():
             _apply_branch(state, action, now)
+        case DeleteCheckpoint():
+            state.unreachable.pop(action.checkpoint, None)
+            state.plan.remove_checkpoint(action.checkpoint)
         case Inherit():
             _apply_inherit(state, action)
-        case MoveTrial():
-            _apply_move(state, action, now)
-        case Assign():
-            _apply_assign(state, action, now)
         case StopTraining():
             _apply_stop(state, action)
         case SaveAt():
@@ -68,9 +71,6 @@ def apply(state: StudyState, action: AnyAction, now: float) -> None:
             state.unblock_all()
         case StopRun():
             state.stopping, state.stopping_kind = action.reason, action.error_kind
-        case DeleteCheckpoint():
-            state.unreachable.pop(action.checkpoint, None)
-            state.plan.remove_checkpoint(action.checkpoint)
 
 
 def _apply_create(state: StudyState, action: CreateTrial) -> None:
@@ -81,6 +81,8 @@ def _apply_create(state: StudyState, action: CreateTrial) -> None:
     _request(state, trial)
     state.scheduler.created(action.trial)
     state.searcher.created(action.trial, action.params)
+    if action.notes:
+        state.searcher.noted(action.trial, action.notes)
 
 
 def _apply_promote(state: StudyState, action: Promote, now: float) -> None:
@@ -90,6 +92,7 @@ def _apply_promote(state: StudyState, action: Promote, now: float) -> None:
     trial.is_begun = True
     _request(state, trial)
     state.scheduler.promoted(action.trial, action.from_resource, action.to_resource)
+    state.searcher.promoted(action.trial, action.from_resource, action.to_resource)
 
 
 def _apply_branch(state: StudyState, action: Branch, now: float) -> None:
@@ -172,13 +175,17 @@ def _apply_move(state: StudyState, action: MoveTrial, now: float) -> None:
     match action.to:
         case TrialState.PAUSED:
             state.scheduler.paused(trial.id, trial.target or trial.resource, score)
+            state.searcher.paused(trial.id, trial.target or trial.resource, score)
         case TrialState.COMPLETED:
             state.scheduler.completed(trial.id, trial.resource, score)
+            state.searcher.completed(trial.id, trial.resource, score)
         case TrialState.STOPPED:
             state.scheduler.stopped(trial.id, trial.resource)
+            state.searcher.stopped(trial.id, trial.resource, score)
         case TrialState.FAILED:
             score = None
             state.scheduler.failed(trial.id, trial.target)
+            state.searcher.failed(trial.id, trial.resource)
         case TrialState.WAITING:
             _request(state, trial)
         case TrialState.RUNNING:
@@ -188,7 +195,6 @@ def _apply_move(state: StudyState, action: MoveTrial, now: float) -> None:
             state.touched[lease] = action.reason
         state.plan.withdraw(trial.id)
     if action.to.is_finished:
-        state.searcher.ended(trial.id, trial.resource, score)
         _retire_checkpoint(state, trial, score)
 
 

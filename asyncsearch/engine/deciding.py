@@ -56,6 +56,15 @@ if TYPE_CHECKING:
 def respond(state: StudyState, event: AnyEvent, emit: Emit) -> None:
     """Emit what a fact means for the trials and workers that it concerns."""
     match event:
+        case Reported():
+            if state.scheduler.judges:
+                _judge(state, event, emit)
+        case CheckpointCommitted():
+            _respond_to_commit(state, event, emit)
+        case TrainingEnded():
+            attempt_or_none = state.attempts.get(event.lease.number)
+            if attempt_or_none is not None:
+                _respond_to_end(state, attempt_or_none, event, emit)
         case WorkerAttached():
             pass
         case DriverStarted():
@@ -66,14 +75,6 @@ def respond(state: StudyState, event: AnyEvent, emit: Emit) -> None:
                 _launch(state, event.parallelism, emit)
         case WorkerLost():
             _respond_to_loss(state, event, emit)
-        case Reported():
-            _judge(state, event, emit)
-        case TrainingEnded():
-            attempt_or_none = state.attempts.get(event.lease.number)
-            if attempt_or_none is not None:
-                _respond_to_end(state, attempt_or_none, event, emit)
-        case CheckpointCommitted():
-            _respond_to_commit(state, event, emit)
         case CheckpointFailed():
             _respond_to_failed_commit(state, event, emit)
         case TrialTimedOut():

@@ -132,7 +132,9 @@ def _create(state: StudyState, emit: Emit) -> None:
     steps = path(state.root, named, state.max_resource or UNBOUNDED, "" if state.config.share else str(trial))
     if not state.config.share:
         steps = steps[:1]  # a trial that shares nothing trains in one node, whatever changes on its way
-    emit(CreateTrial(trial, params, steps[-1].node, target, state.proposals, steps if len(steps) > 1 else ()))
+    branching = steps if len(steps) > 1 else ()
+    notes = state.searcher.notes(state.proposals)
+    emit(CreateTrial(trial, params, steps[-1].node, target, state.proposals, branching, notes))
     answer(state, state.trials[trial], emit)
 
 

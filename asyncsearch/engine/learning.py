@@ -34,6 +34,12 @@ if TYPE_CHECKING:
 def learn(state: StudyState, event: AnyEvent, now: float) -> None:
     """Take in a fact that is not stale."""
     match event:
+        case Reported():
+            _learn_report(state, event, now)
+        case CheckpointCommitted():
+            _learn_commit(state, event)
+        case TrainingEnded():
+            _learn_end(state, event)
         case DriverStarted():
             state.pool.clear()
             state.run, state.stopping, state.stopping_kind = None, "", ""
@@ -55,12 +61,6 @@ def learn(state: StudyState, event: AnyEvent, now: float) -> None:
                     state.trials[number].losses += 1
                     if state.trials[number].losses > state.config.max_losses:
                         state.pool.slots[event.worker].fruitless = 0  # that trial is to blame, not the worker
-        case Reported():
-            _learn_report(state, event, now)
-        case TrainingEnded():
-            _learn_end(state, event)
-        case CheckpointCommitted():
-            _learn_commit(state, event)
         case CheckpointFailed():
             _learn_failed_commit(state, event)
         case TrialTimedOut():

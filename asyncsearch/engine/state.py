@@ -185,8 +185,12 @@ class StudyState:
 
     def readers(self, attempt: Attempt, resource: int) -> list[Trial]:
         """Return the trials that need the unit of an attempt's training that ends at ``resource``, by id."""
-        trials = [self.trials[number] for number in self.plan.readers_at(attempt.node_at(resource), resource)]
-        return [trial for trial in trials if trial.checkpoint is None or trial.checkpoint.resource < resource]
+        readers = []
+        for number in self.plan.readers_at(attempt.node_at(resource), resource):
+            trial = self.trials[number]
+            if trial.checkpoint is None or trial.checkpoint.resource < resource:
+                readers.append(trial)
+        return readers
 
     def is_news(self, event: Learned) -> bool:
         """Return whether others say anything of a node that is not known, and of use."""

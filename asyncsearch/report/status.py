@@ -35,6 +35,16 @@ class TrialRow(msgspec.Struct, frozen=True):
     reason: str = ""
 
 
+class Seen(msgspec.Struct, frozen=True):
+    """The best value that any trial had at any resource, whatever became of the trial."""
+
+    name: str
+    """Of the trial."""
+    value: float
+    resource: int
+    """Units of training after which the trial had it."""
+
+
 class StudyStatus(msgspec.Struct, frozen=True, kw_only=True):
     """How a study stands. Small: a dozen trials at most."""
 
@@ -48,6 +58,8 @@ class StudyStatus(msgspec.Struct, frozen=True, kw_only=True):
     rows: tuple[TrialRow, ...] = ()
     """Running trials, then the best ones, then the last failed ones; each once."""
     best: TrialRow | None = None
+    """The trial with the best last value."""
+    incumbent: Seen | None = None
     workers_alive: int = 0
     workers_wanted: int = 0
     """0 between runs."""
@@ -105,10 +117,14 @@ def status_of(
     running: list[Trial] = []
     failed: deque[Trial] = deque(maxlen=_FAILED_ROWS)
     last_failed: Trial | None = None
+    incumbent: Trial | None = None
     for trial in state.trials:
         counts[trial.state] = counts.get(trial.state, 0) + 1
         trained += trial.trained
         failures += trial.failures
+        seen = trial.best
+        if seen is not None and (incumbent is None or sign * seen < sign * (incumbent.best or 0.0)):
+            incumbent = trial
         if trial.state is TrialState.FAILED:
             failed.append(trial)
         elif trial.value is not None and sign * trial.value <= worst:
@@ -128,6 +144,7 @@ def status_of(
         counts=counts,
         rows=tuple(_rows((*running, *best, *failed))),
         best=row_of(best[0]) if best else None,
+        incumbent=None if incumbent is None else _seen(incumbent),
         workers_alive=sum(slot.state is not SlotState.LAUNCHING for slot in state.pool.alive()),
         workers_wanted=state.run.parallelism if state.run is not None else 0,
         num_trials=state.run.num_trials if state.run is not None else None,
@@ -139,6 +156,10 @@ def status_of(
         elapsed_s=elapsed_s,
         store=store,
     )
+
+
+def _seen(trial: Trial) -> Seen | None:
+    return None if trial.best is None else Seen(trial.name, trial.best, trial.best_resource)
 
 
 def _rows(trials: Iterable[Trial]) -> Iterator[TrialRow]:

@@ -12,18 +12,20 @@ Li et al., "A System for Massively Parallel Hyperparameter Tuning", MLSys 2020, 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
 
 from asyncsearch.errors import ResourceError
 from asyncsearch.ids import TrialId
 from asyncsearch.schedulers import words
 from asyncsearch.schedulers.asha_stopping import StoppingState
 from asyncsearch.schedulers.base import Promotion, RungForecast, Scheduler, SchedulerState
-from asyncsearch.schedulers.ladder import Ladder
 from asyncsearch.schedulers.progress import Progress
-from asyncsearch.schedulers.rungs import rung_levels
-from asyncsearch.space import Space
+from asyncsearch.schedulers.race import Race
+from asyncsearch.schedulers.rungs import check_whole, levels_up_to, rung_levels
+
+if TYPE_CHECKING:
+    from asyncsearch.space import Space
 
 _VARIANTS = ("promotion", "stopping")
 
@@ -33,8 +35,10 @@ class ASHA(Scheduler):
     """Train many trials a little, and the best ⌊n/η⌋ of each rung η times as long.
 
     Args:
-        max_resource: Resource R at which a trial is complete.
-        min_resource: No rung lies below it. The rungs are R, R // η, R // η², ...
+        max_resource: Resource R at which a trial is complete; None: infinite horizon. Then the rungs go on without end,
+            and a trial is complete only when its function returns.
+        min_resource: No rung lies below it. The rungs are R, R // η, R // η², ...; without R they are counted from it:
+            r, r·η, r·η², ...
         reduction_factor: η, an integer from 2. 3 is the default as in Hyperband, HpBandSter and Syne Tune: the integer
             nearest to e, at which halving's guarantee is best; the paper's experiments, Ray and Determined use 4.
         variant: "promotion", the paper's Algorithm 2: trials pause at rungs, resume from there, and a
@@ -46,14 +50,17 @@ class ASHA(Scheduler):
         ResourceError: resources that are not positive integers, or that do not fit together.
     """
 
-    max_resource: int = field()
+    max_resource: int | None = None
     min_resource: int = 1
     reduction_factor: int = 3
     variant: Literal["promotion", "stopping"] = "promotion"
     finish_best: bool = False
 
     def __post_init__(self) -> None:
-        rung_levels(self.min_resource, self.max_resource, self.reduction_factor)
+        check_whole("min_resource", self.min_resource, 1)
+        check_whole("reduction_factor", self.reduction_factor, 2)
+        if self.max_resource is not None:
+            rung_levels(self.min_resource, self.max_resource, self.reduction_factor)
         if self.variant not in _VARIANTS:
             raise ResourceError(f"variant={self.variant!r} is unknown. Use variant='promotion' or variant='stopping'.")
         if not isinstance(self.finish_best, bool):
@@ -63,33 +70,54 @@ class ASHA(Scheduler):
                 "finish_best=True needs paused trials, and variant='stopping' pauses none (the first trial at each "
                 "rung goes on anyway). Leave finish_best out, or use variant='promotion'."
             )
+        if self.finish_best and self.max_resource is None:
+            raise ResourceError(
+                "finish_best=True takes the best trial to max_resource, and there is none. Leave finish_best out, or "
+                "set max_resource."
+            )
 
     @property
     def levels(self) -> tuple[int, ...]:
-        """Resources of the rungs, lowest first."""
+        """Resources of the rungs, lowest first; the lowest alone where they have no end."""
+        if self.max_resource is None:
+            return (self.min_resource,)
         return rung_levels(self.min_resource, self.max_resource, self.reduction_factor)
 
     @property
     def pauses(self) -> bool:
-        return self.variant == "promotion" and len(self.levels) > 1
+        return self.variant == "promotion" and (self.max_resource is None or len(self.levels) > 1)
 
     def begin(self, space: Space | None = None, seed: int = 0) -> SchedulerState:
+        is_endless = self.max_resource is None
         if self.variant == "stopping":
-            return StoppingState(self.levels, self.reduction_factor)
-        return PromotionState(self.levels, self.reduction_factor, self.finish_best)
+            return StoppingState(self.levels, self.reduction_factor, is_endless=is_endless)
+        return PromotionState(self.levels, self.reduction_factor, self.finish_best, is_endless=is_endless)
 
     def describe(self) -> str:
-        options = [f"max_resource={self.max_resource}", f"reduction_factor={self.reduction_factor}"]
+        if self.max_resource is None:
+            options, rungs = (
+                [f"min_resource={self.min_resource}"],
+                words.endless_rungs(self._levels_for(self.reduction_factor**2)),
+            )
+        else:
+            options, rungs = [f"max_resource={self.max_resource}"], words.rungs(self.levels)
+        options.append(f"reduction_factor={self.reduction_factor}")
         if self.variant != "promotion":
             options.append(f"variant={self.variant!r}")
         if self.finish_best:
             options.append("finish_best=True")
-        return f"ASHA({', '.join(options)}): {words.rungs(self.levels)}"
+        return f"ASHA({', '.join(options)}): {rungs}"
 
     def forecast(self, num_trials: int) -> list[RungForecast]:
-        return words.ideal(self.levels, [(1, num_trials)], self.reduction_factor)
+        lines = words.ideal(self._levels_for(num_trials), [(1, num_trials)], self.reduction_factor)
+        if self.max_resource is None and self.variant == "stopping":
+            last = lines[-1]
+            lines.append(RungForecast(last.to_resource or 0, None, min(num_trials, 1)))
+        return lines
 
     def warnings(self, num_trials: int | None) -> list[str]:
+        if self.max_resource is None:
+            return [] if self.variant == "stopping" else words.none_promoted(num_trials, self.reduction_factor)
         notes = words.one_rung(self.levels, self.min_resource, self.reduction_factor)
         # The stopping variant trains the first trial to the end, finish_best the best one.
         if num_trials is None or self.variant == "stopping" or self.finish_best:
@@ -99,16 +127,29 @@ class ASHA(Scheduler):
         what = "1 trial is" if num_trials == 1 else f"{num_trials} trials are"
         return notes + words.too_few(num_trials, what, self.levels, self.min_resource, self.reduction_factor, remedies)
 
+    def _levels_for(self, num_trials: int) -> tuple[int, ...]:
+        """Return the rungs that an ideal search of so many trials reaches."""
+        levels = self.levels
+        if self.max_resource is None:
+            while num_trials >= self.reduction_factor:
+                num_trials //= self.reduction_factor
+                levels = levels_up_to(levels, levels[-1], self.reduction_factor)
+        return levels
+
 
 class PromotionState(SchedulerState):
     """The rungs of Algorithm 2, and where each trial stands."""
 
-    def __init__(self, levels: tuple[int, ...], reduction_factor: int, finish_best: bool) -> None:
+    judges = False
+
+    def __init__(
+        self, levels: tuple[int, ...], reduction_factor: int, finish_best: bool, *, is_endless: bool = False
+    ) -> None:
         self._levels = levels
-        self._reduction_factor = reduction_factor
         self._finish_best = finish_best
+        self._is_endless = is_endless
         self._progress = Progress()
-        self._ladder = Ladder(levels, self._progress)
+        self._race = Race(levels, reduction_factor, self._progress, is_endless=is_endless)
         self._finishers = 0  # trials that reached max_resource, or are on their way to it
 
     def first_target(self, trial: TrialId) -> int:
@@ -118,37 +159,34 @@ class PromotionState(SchedulerState):
         return None
 
     def next_promotion(self) -> Promotion | None:
-        for index in range(self._ladder.top - 1, -1, -1):
-            candidate = self._ladder.rungs[index].candidate
-            if candidate is not None:
-                return self._ladder.promotion(index, candidate)
-        return None
+        return self._race.next_promotion()
 
     def closing_promotion(self) -> Promotion | None:
         if not self._finish_best or self._finishers:
             return None
-        for index in range(self._ladder.top - 1, -1, -1):
-            best = self._ladder.rungs[index].best_waiting()
+        rungs = self._race.ladder.rungs
+        for index in range(len(rungs) - 2, -1, -1):
+            best = rungs[index].best_waiting()
             if best is not None:
                 here, above = self._levels[index], self._levels[index + 1]
                 return Promotion(best[1], here, above, words.closing(here, above, self._levels[-1]))
         return None
 
     def standing(self, trial: TrialId) -> str:
-        return self._ladder.standing(trial)
+        return self._race.ladder.standing(trial)
 
     def created(self, trial: TrialId) -> None:
         self._progress.begin(trial)
 
     def paused(self, trial: TrialId, resource: int, score: float | None) -> None:
-        self._update(self._ladder.arrive(trial, resource, score))
+        self._race.arrive(trial, resource, score)
 
     def promoted(self, trial: TrialId, from_resource: int, to_resource: int) -> None:
-        self._ladder.promote(trial, from_resource)
-        self._finishers += to_resource == self._levels[-1]
+        self._race.ladder.promote(trial, from_resource)
+        self._finishers += not self._is_endless and to_resource == self._levels[-1]
 
     def completed(self, trial: TrialId, resource: int, score: float | None) -> None:
-        self._update(self._ladder.end(trial, score))
+        self._race.end(trial, score)
 
     def stopped(self, trial: TrialId, resource: int) -> None:
         self._give_up(trial)
@@ -157,24 +195,19 @@ class PromotionState(SchedulerState):
         self._give_up(trial)
 
     def _give_up(self, trial: TrialId) -> None:
-        if self._ladder.top > 0 and self._ladder.is_bound_for_top(trial):
+        ladder = self._race.ladder
+        if not self._is_endless and ladder.top > 0 and ladder.is_bound_for_top(trial):
             self._finishers -= 1
-        self._update(self._ladder.end(trial, None))
-
-    def _update(self, index: int | None) -> None:
-        """Set the quota of a rung that somebody reached: the top ⌊n/η⌋ of Algorithm 2."""
-        if index is not None:
-            rung = self._ladder.rungs[index]
-            rung.allow(rung.size // self._reduction_factor)
+        self._race.end(trial, None)
 
     def snapshot(self) -> dict[str, Any]:
         return {
             "progress": self._progress.snapshot(),
-            "rungs": self._ladder.snapshot(),
+            "rungs": self._race.snapshot(),
             "finishers": self._finishers,
         }
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         self._progress = Progress.restored(snapshot["progress"])
-        self._ladder = Ladder.restored(self._levels, self._progress, snapshot["rungs"])
+        self._race.restore(self._progress, snapshot["rungs"])
         self._finishers = snapshot["finishers"]

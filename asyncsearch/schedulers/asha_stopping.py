@@ -18,7 +18,7 @@ from asyncsearch.nonfinite import finite
 from asyncsearch.schedulers import words
 from asyncsearch.schedulers.base import Promotion, SchedulerState
 from asyncsearch.schedulers.progress import Progress
-from asyncsearch.schedulers.rungs import Rung
+from asyncsearch.schedulers.rungs import Rung, levels_up_to
 
 
 class Crossing(msgspec.Struct, frozen=True):
@@ -39,17 +39,24 @@ class Crossing(msgspec.Struct, frozen=True):
 
 
 class StoppingState(SchedulerState):
-    """The rungs, the last value of each trial, and the report to judge."""
+    """The rungs, the last value of each trial, and the report to judge.
 
-    def __init__(self, levels: tuple[int, ...], reduction_factor: int) -> None:
+    Args:
+        levels: Resources of the rungs, lowest first.
+        reduction_factor: η.
+        is_endless: Whether there are rungs r·ηᵏ beyond the last level too; they are added as reports come near.
+    """
+
+    def __init__(self, levels: tuple[int, ...], reduction_factor: int, *, is_endless: bool = False) -> None:
         self._levels = levels
         self._reduction_factor = reduction_factor
+        self._is_endless = is_endless
         self._progress = Progress()
         self._rungs = [Rung() for _ in levels]
         self._crossings: dict[TrialId, Crossing] = {}
 
-    def first_target(self, trial: TrialId) -> int:
-        return self._levels[-1]
+    def first_target(self, trial: TrialId) -> int | None:
+        return None if self._is_endless else self._levels[-1]
 
     def judge(self, trial: TrialId, resource: int) -> str | None:
         crossing = self._crossings.get(trial)
@@ -82,6 +89,8 @@ class StoppingState(SchedulerState):
         before = self._progress.value(trial)
         self._progress.note(trial, score)
         self._crossings.pop(trial, None)
+        if self._is_endless:
+            self._grow(resource)
         index = bisect_right(self._levels, resource) - 1
         # A rung that was jumped over is never filled in later: a late value there would be unfair to those in time.
         if index >= self._progress.heading(trial):
@@ -117,6 +126,11 @@ class StoppingState(SchedulerState):
         self._progress.pass_rung(trial, index)
         return rank
 
+    def _grow(self, resource: int) -> None:
+        """Add rungs until the last one lies beyond a resource: that one is nobody's end."""
+        self._levels = levels_up_to(self._levels, resource, self._reduction_factor)
+        self._rungs += [Rung() for _ in self._levels[len(self._rungs) :]]
+
     @property
     def _top(self) -> int:
         return len(self._levels) - 1
@@ -134,5 +148,7 @@ class StoppingState(SchedulerState):
     def restore(self, snapshot: dict[str, Any]) -> None:
         self._progress = Progress.restored(snapshot["progress"])
         self._rungs = [Rung.restored(rung) for rung in snapshot["rungs"]]
+        while len(self._levels) < len(self._rungs):
+            self._levels = levels_up_to(self._levels, self._levels[-1], self._reduction_factor)
         crossings = msgspec.convert(snapshot.get("crossings", []), list[Crossing])
         self._crossings = {crossing.trial: crossing for crossing in crossings}

@@ -57,6 +57,9 @@ class RungForecast(msgspec.Struct, frozen=True):
 class SchedulerState(abc.ABC):
     """The living half of a scheduler. ``ask_*``/``next_*``/``judge`` ask; the other methods state facts."""
 
+    judges = True
+    """Whether ``judge`` may ever say anything but None; else nobody asks it, which saves a tenth of a decision."""
+
     promotes_in_groups = False
     """Whether what ``next_promotion`` says does not depend on when it is asked: then all may be promoted before workers
     are free for them, so that the plan sees where their ways part."""

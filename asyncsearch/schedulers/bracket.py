@@ -86,5 +86,5 @@ class Bracket:
         bracket = cls(levels, reduction_factor, progress, snapshot["start"], snapshot["size"])
         bracket.created = snapshot["created"]
         bracket._stage = snapshot["stage"]
-        bracket.ladder = Ladder.restored(levels, progress, snapshot["rungs"])
+        bracket.ladder.restore(progress, snapshot["rungs"])
         return bracket

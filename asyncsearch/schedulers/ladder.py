@@ -13,22 +13,31 @@ from asyncsearch.ids import TrialId, trial_name
 from asyncsearch.schedulers import words
 from asyncsearch.schedulers.base import Promotion
 from asyncsearch.schedulers.progress import Progress
-from asyncsearch.schedulers.rungs import Entry, Rung
+from asyncsearch.schedulers.rungs import Rung, levels_up_to
+from asyncsearch.schedulers.standings import Entry
 
 
 class Ladder:
-    """Moves trials: on their way to a rung, waiting there, gone on, ended."""
+    """Moves trials: on their way to a rung, waiting there, gone on, ended.
 
-    __slots__ = ("_progress", "levels", "rungs")
+    Args:
+        levels: Resources of the rungs, lowest first.
+        progress: Where the trials stand; the owner's.
+        growth: None: the last level is ``max_resource``. Else the ladder is endless: as soon as somebody is counted at
+            the last rung, there is one more, this many times as high. So the last one is empty, and nobody ends there.
+    """
 
-    def __init__(self, levels: tuple[int, ...], progress: Progress) -> None:
+    __slots__ = ("_growth", "_progress", "levels", "rungs")
+
+    def __init__(self, levels: tuple[int, ...], progress: Progress, growth: int | None = None) -> None:
         self.levels = levels
         self.rungs = [Rung() for _ in levels]
         self._progress = progress
+        self._growth = growth
 
     @property
     def top(self) -> int:
-        """Index of the rung at ``max_resource``, from which nothing goes on."""
+        """Index of the last rung, from which nothing goes on."""
         return len(self.levels) - 1
 
     def arrive(self, trial: TrialId, resource: int, score: float | None) -> int | None:
@@ -36,8 +45,7 @@ class Ladder:
         index = self._index(trial, resource)
         if index < self._progress.heading(trial) or self._progress.has_ended(trial):
             return None
-        self.rungs[index].insert(trial, score)
-        self._progress.arrive(trial, index, score)
+        self._count(trial, index, score)
         return index
 
     def promote(self, trial: TrialId, resource: int) -> int:
@@ -56,8 +64,7 @@ class Ladder:
             return None
         if self._is_on_its_way(trial):
             index = self._progress.heading(trial)
-            self.rungs[index].insert(trial, score)
-            self._progress.arrive(trial, index, score)
+            self._count(trial, index, score)
         self._progress.end(trial)
         index = self._progress.heading(trial) - 1
         value = self._progress.value(trial)
@@ -100,12 +107,20 @@ class Ladder:
         """Return the rungs as JSON values; the progress belongs to the owner."""
         return [rung.snapshot() for rung in self.rungs]
 
-    @classmethod
-    def restored(cls, levels: tuple[int, ...], progress: Progress, snapshot: list[dict[str, Any]]) -> Ladder:
-        """Return the ladder that ``snapshot`` described."""
-        ladder = cls(levels, progress)
-        ladder.rungs = [Rung.restored(rung) for rung in snapshot]
-        return ladder
+    def restore(self, progress: Progress, snapshot: list[dict[str, Any]]) -> None:
+        """Become the ladder that ``snapshot`` described, of trials that stand where ``progress`` says."""
+        self._progress = progress
+        self.rungs = [Rung.restored(rung) for rung in snapshot]
+        while self._growth is not None and len(self.levels) < len(self.rungs):
+            self.levels = levels_up_to(self.levels, self.levels[-1], self._growth)
+
+    def _count(self, trial: TrialId, index: int, score: float | None) -> None:
+        """Count a trial at a rung; an endless ladder grows before somebody could stand at its end."""
+        self.rungs[index].insert(trial, score)
+        self._progress.arrive(trial, index, score)
+        if index == self.top and self._growth is not None:
+            self.levels = levels_up_to(self.levels, self.levels[-1], self._growth)
+            self.rungs += [Rung() for _ in self.levels[len(self.rungs) :]]
 
     def _is_on_its_way(self, trial: TrialId) -> bool:
         """Return whether the trial is between rungs: new, or promoted. One without a finite value stays where it is."""

@@ -10,16 +10,12 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-from sortedcontainers import SortedList
-
 from asyncsearch.errors import InternalError, ResourceError
 from asyncsearch.ids import TrialId, trial_name
+from asyncsearch.schedulers.standings import Entry, Standings
 
-Entry = tuple[float, TrialId]
-"""A trial at a rung. Equal scores are ordered by trial id, so that a tie never passes more than the quota."""
-
-_BEFORE_ALL = TrialId(-1)
-_AFTER_ALL = TrialId(2**63)
+HIGHEST = 2**62 - 1
+"""Resource beyond which no rung of an endless ladder lies: plans count to there."""
 
 
 def rung_levels(min_resource: int, max_resource: int, reduction_factor: int) -> tuple[int, ...]:
@@ -45,6 +41,13 @@ def rung_levels(min_resource: int, max_resource: int, reduction_factor: int) -> 
         levels.append(level)
         level //= reduction_factor
     return tuple(reversed(levels))
+
+
+def levels_up_to(levels: tuple[int, ...], resource: int, reduction_factor: int) -> tuple[int, ...]:
+    """Return levels continued by r·ηᵏ to the first beyond ``resource``, but none beyond ``HIGHEST``."""
+    while levels[-1] <= min(resource, HIGHEST // reduction_factor):
+        levels = (*levels, levels[-1] * reduction_factor)
+    return levels
 
 
 def check_whole(name: str, value: object, low: int) -> None:
@@ -81,8 +84,8 @@ class Rung:
         """How many went on."""
         self.candidate: Entry | None = None
         """The best waiting trial, if its rank among all, gone ones included, is within the quota."""
-        self._waiting: SortedList[Entry] = SortedList()
-        self._gone: SortedList[Entry] = SortedList()
+        self._waiting = Standings()
+        self._gone = Standings()
 
     def insert(self, trial: TrialId, score: float | None) -> None:
         """Count a trial that reached the rung; None is worst."""
@@ -90,9 +93,7 @@ class Rung:
         # A NaN compares false with everything and would silently break the order of all others.
         if score is None or not math.isfinite(score):
             return
-        entry = (score, trial)
-        self._waiting.add(entry)
-        if self._waiting[0] is entry:
+        if self._waiting.add(score, trial):
             self._settle()
 
     def allow(self, quota: int) -> None:
@@ -116,32 +117,27 @@ class Rung:
 
     def best_waiting(self) -> Entry | None:
         """Return the best trial that has not gone on, whatever its rank."""
-        return self._waiting[0] if self._waiting else None
+        return self._waiting.first()
 
     def rank(self, trial: TrialId, score: float) -> int:
         """Return the place of a trial, from 1, among all that reached the rung."""
-        entry = (score, trial)
-        return 1 + self._waiting.bisect_left(entry) + self._gone.bisect_left(entry)
+        ahead = 0 if (score, trial) == self.candidate else self._waiting.before(score, trial)
+        return 1 + ahead + self._gone.before(score, trial)
 
     def rank_of_newcomer(self, score: float) -> int:
         """Return the place of a trial that arrives now, if only those that went on are ahead of it in a tie."""
-        return 1 + self._waiting.bisect_left((score, _BEFORE_ALL)) + self._gone.bisect_right((score, _AFTER_ALL))
+        return 1 + self._waiting.below(score) + self._gone.up_to(score)
 
     def _leave(self, trial: TrialId, score: float | None) -> None:
-        try:
-            entry = (math.nan if score is None else score, trial)
-            self._waiting.remove(entry)
-        except ValueError:
-            raise InternalError(
-                f"{trial_name(trial)} does not wait at this rung; its last score was {score}."
-            ) from None
-        self._gone.add(entry)
+        if score is None or not self._waiting.remove(score, trial):
+            raise InternalError(f"{trial_name(trial)} does not wait at this rung; its last score was {score}.")
+        self._gone.add(score, trial)
         self._settle()
 
     def _settle(self) -> None:
         """Find the candidate. All that are better than the best waiting one are gone, so those are its rank."""
         best = self.best_waiting()
-        if best is not None and len(self._gone) >= self.quota and self._gone.bisect_left(best) >= self.quota:
+        if best is not None and len(self._gone) >= self.quota and self._gone.before(*best) >= self.quota:
             best = None
         self.candidate = best
 
@@ -160,8 +156,8 @@ class Rung:
         """Return the rung that ``snapshot`` described."""
         rung = cls()
         rung.size, rung.quota, rung.promoted = snapshot["size"], snapshot["quota"], snapshot["promoted"]
-        rung._waiting = SortedList(_rows(snapshot["waiting"]))
-        rung._gone = SortedList(_rows(snapshot["gone"]))
+        rung._waiting = Standings(_rows(snapshot["waiting"]))
+        rung._gone = Standings(_rows(snapshot["gone"]))
         rung._settle()
         return rung
 

@@ -13,8 +13,9 @@ While a bracket waits for its slowest trial, idle workers begin the trials of th
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from asyncsearch.ids import TrialId
 from asyncsearch.schedulers import words
@@ -22,7 +23,9 @@ from asyncsearch.schedulers.base import Promotion, RungForecast, Scheduler, Sche
 from asyncsearch.schedulers.bracket import Bracket
 from asyncsearch.schedulers.progress import Progress
 from asyncsearch.schedulers.rungs import check_whole, rung_levels
-from asyncsearch.space import Space
+
+if TYPE_CHECKING:
+    from asyncsearch.space import Space
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,7 +63,7 @@ class SHA(Scheduler):
         return len(self.levels) > 1
 
     def begin(self, space: Space | None = None, seed: int = 0) -> SHAState:
-        return SHAState(self.levels, self.reduction_factor, self.bracket_size)
+        return SHAState([Shape(self.levels, self.bracket_size)], self.reduction_factor)
 
     def describe(self) -> str:
         size = "" if self.bracket_size is None else f", bracket_size={self.bracket_size}"
@@ -93,15 +96,28 @@ class SHA(Scheduler):
         return [group for group in ((num_trials // size, size), (1, num_trials % size)) if min(group) > 0]
 
 
-class SHAState(SchedulerState):
-    """Brackets in the order in which they were opened. Only the last one may still take trials."""
+class Shape(NamedTuple):
+    """What a bracket is before it is opened."""
 
+    levels: tuple[int, ...]
+    size: int | None
+    """How many trials compete with each other; None: all that there will be."""
+
+
+class SHAState(SchedulerState):
+    """Brackets in the order in which they were opened. Only the last one may still take trials.
+
+    Args:
+        shapes: Of the brackets; after the last one comes the first one again.
+        reduction_factor: η.
+    """
+
+    judges = False
     promotes_in_groups = True
 
-    def __init__(self, levels: tuple[int, ...], reduction_factor: int, bracket_size: int | None) -> None:
-        self._levels = levels
+    def __init__(self, shapes: Sequence[Shape], reduction_factor: int) -> None:
+        self._shapes = tuple(shapes)
         self._reduction_factor = reduction_factor
-        self._bracket_size = bracket_size
         self._progress = Progress()
         self._created = 0
         self._brackets: list[Bracket] = []
@@ -130,7 +146,8 @@ class SHAState(SchedulerState):
         return self._filling() is not None or self._is_endless or self._created < self._totals[-1]
 
     def first_target(self, trial: TrialId) -> int:
-        return self._levels[0]
+        bracket = self._filling()
+        return self._shape(len(self._brackets)).levels[0] if bracket is None else bracket.ladder.levels[0]
 
     def judge(self, trial: TrialId, resource: int) -> str | None:
         return None
@@ -179,14 +196,17 @@ class SHAState(SchedulerState):
 
     def _open(self, trial: TrialId) -> Bracket:
         next_total = bisect_right(self._totals, self._created)
-        size = self._bracket_size
+        levels, size = self._shape(len(self._brackets))
         if next_total < len(self._totals):
             room = self._totals[next_total] - self._created
             size = room if size is None else min(size, room)
-        bracket = Bracket(self._levels, self._reduction_factor, self._progress, self._created, size)
+        bracket = Bracket(levels, self._reduction_factor, self._progress, self._created, size)
         self._brackets.append(bracket)
         self._first_trials.append(trial)
         return bracket
+
+    def _shape(self, number: int) -> Shape:
+        return self._shapes[number % len(self._shapes)]
 
     def _close(self, size: int) -> None:
         self._brackets[-1].close(size)
@@ -220,8 +240,8 @@ class SHAState(SchedulerState):
         self._progress = Progress.restored(snapshot["progress"])
         self._created = snapshot["created"]
         self._brackets = [
-            Bracket.restored(self._levels, self._reduction_factor, self._progress, bracket)
-            for bracket in snapshot["brackets"]
+            Bracket.restored(self._shape(number).levels, self._reduction_factor, self._progress, bracket)
+            for number, bracket in enumerate(snapshot["brackets"])
         ]
         self._first_trials = list(snapshot["first_trials"])
         self._totals = list(snapshot["totals"])

@@ -58,6 +58,20 @@ def rungs(levels: Sequence[int]) -> str:
     return ("rungs at " if len(levels) > 1 else "one rung at ") + ", ".join(str(level) for level in levels)
 
 
+def endless_rungs(levels: Sequence[int]) -> str:
+    """Return rungs that have no end for a description; ``levels`` are the first of them."""
+    return f"rungs at {', '.join(str(level) for level in levels)}, ... without end"
+
+
+def none_promoted(num_trials: int | None, reduction_factor: int) -> list[str]:
+    """Warn if an endless search is so small that no trial is ever promoted."""
+    if num_trials is None or num_trials >= reduction_factor:
+        return []
+    trials = "1 trial is" if num_trials == 1 else f"{num_trials} trials are"
+    note = f"No trial will go on from the first rung: each rung passes one of {reduction_factor}, and {trials} fewer."
+    return [f"{note} Use num_trials >= {reduction_factor}."]
+
+
 def one_rung(levels: Sequence[int], min_resource: int, reduction_factor: int) -> list[str]:
     """Warn if nothing can ever be stopped early."""
     if len(levels) > 1:
@@ -127,3 +141,89 @@ def ideal(levels: Sequence[int], groups: Sequence[tuple[int, int]], reduction_fa
         forecasts.append(RungForecast(start, level, trials))
         start = level
     return forecasts
+
+
+def judged_at(points: Sequence[int]) -> str:
+    """Return where trials are compared for a description; ``points`` are the first of them."""
+    return f"trials are judged at {', '.join(str(point) for point in points)}, ..."
+
+
+def worse_than_median(resource: int, point: int, others: int) -> str:
+    """Return why a trial is stopped by the median rule."""
+    where = "there" if point == resource else f"at {point}"
+    return (
+        f"stopped at resource {resource}: its best value is worse than the median of the averages of {others} other "
+        f"trials {where}"
+    )
+
+
+def worst_of_all(resource: int, point: int, others: int) -> str:
+    """Return why a trial without a finite value is stopped by the median rule."""
+    where = "there" if point == resource else f"at or before {point}"
+    return (
+        f"stopped at resource {resource}: its last value {where} is missing or not finite, which counts as worse than "
+        f"the median of {others} other trials"
+    )
+
+
+def compared(point: int, others: int) -> str:
+    """Return where a trial was compared with others last."""
+    return f"last compared with others at resource {point}, where {others} had been before"
+
+
+def not_compared(point: int) -> str:
+    """Return that a trial was not compared with others yet."""
+    return f"not compared with others before resource {point}"
+
+
+def never_judged(max_resource: int) -> str:
+    """Warn that the grace lasts to the end."""
+    return (
+        f"No trial is ever judged: min_resource is max_resource={max_resource}, where trials are complete. "
+        f"Use a lower min_resource."
+    )
+
+
+def too_few_to_compare(num_trials: int, min_trials: int) -> str:
+    """Warn that there are never enough others to compare with."""
+    trials = "is 1 trial" if num_trials == 1 else f"are {num_trials} trials"
+    return (
+        f"No trial is ever stopped: a trial is compared with {min_trials} others or more, and there {trials}. "
+        f"Use num_trials > {min_trials} or a smaller min_trials."
+    )
+
+
+def brackets(levels: Sequence[Sequence[int]]) -> str:
+    """Return brackets for a description, by where each begins."""
+    starts = ", ".join(str(rungs[0]) for rungs in levels)
+    return f"{'brackets' if len(levels) > 1 else 'one bracket'} from {starts} to {levels[0][-1]}"
+
+
+def nobody_stops(max_resource: int) -> str:
+    """Warn if all brackets have one rung by the user's wish."""
+    return (
+        f"The only bracket has one rung, at max_resource={max_resource}, so that no trial is stopped early. "
+        "Use brackets with more rungs, or FIFO."
+    )
+
+
+def small_brackets(
+    small: Sequence[tuple[int, int]], reduction_factor: int, max_resource: int, enough: str
+) -> list[str]:
+    """Warn of brackets with too few trials for one of them to come to the last rung.
+
+    Args:
+        small: (rungs, trials) of each such bracket.
+        reduction_factor: η.
+        max_resource: Where the last rung is.
+        enough: Which number of trials helps, e.g. "num_trials >= 90".
+    """
+    if not small:
+        return []
+    parts = [
+        f"{'1 rung takes' if rungs == 1 else f'{rungs} rungs take'} {reduction_factor ** (rungs - 1)} and get {trials}"
+        for rungs, trials in small
+    ]
+    what = "1 bracket has" if len(small) == 1 else f"{len(small)} brackets have"
+    note = f"{what} too few trials to bring one to max_resource={max_resource}: {', '.join(parts)}."
+    return [f"{note} Use {enough}, or other brackets."]

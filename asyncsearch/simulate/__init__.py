@@ -11,6 +11,8 @@ Everything here is pure: no clock, thread, file or network.
 
 from asyncsearch.simulate.chance import Chance
 from asyncsearch.simulate.cluster import Delays, Loss, Simulation
+from asyncsearch.simulate.quadratic import NoisyQuadratic
+from asyncsearch.simulate.recorded import RecordedWorkload
 from asyncsearch.simulate.result import Arrival, Incumbent, SimulationResult
 from asyncsearch.simulate.searching import simulate
 from asyncsearch.simulate.workloads import Curves, Workload
@@ -22,6 +24,8 @@ __all__ = [
     "Delays",
     "Incumbent",
     "Loss",
+    "NoisyQuadratic",
+    "RecordedWorkload",
     "Simulation",
     "SimulationResult",
     "Workload",

@@ -31,7 +31,9 @@ class Chance(msgspec.Struct, frozen=True, kw_only=True):
         if not 0 <= self.spread < math.inf:
             raise UsageError(f"spread={self.spread!r} is a standard deviation: write a number from 0, e.g. 0.5.")
         if not 0 <= self.drop < 1:
-            raise UsageError(f"drop={self.drop!r} is a probability a second: write a number from 0 to below 1, e.g. 0.01.")
+            raise UsageError(
+                f"drop={self.drop!r} is a probability a second: write a number from 0 to below 1, e.g. 0.01."
+            )
 
 
 class Draws:

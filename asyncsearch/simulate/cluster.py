@@ -111,8 +111,8 @@ class Simulation:
         losses: which workers die when.
         failures: which trials raise, at which resource, once.
         chance: by how much work is slowed down, and how often it is lost.
-        restarts: what begins at a checkpoint is trained again from 0, as by a trainable that cannot load; the units up to
-            the checkpoint take their time, and nothing is reported of them.
+        restarts: what begins at a checkpoint is trained again from 0, as by a trainable that cannot load; the units up
+            to the checkpoint take their time, and nothing is reported of them.
         report_every: units between two reports; None: reports come where work is to be saved or ends, and nowhere else.
         watch: called with (time, event, actions) of every step.
     """

@@ -38,6 +38,7 @@ def simulate(
     num_trials: int | None = None,
     until: float = math.inf,
     target: float | None = None,
+    until_completed: int | None = None,
     seed: int = 0,
     delays: Delays = _NO_DELAYS,
     losses: Sequence[Loss] = (),
@@ -66,6 +67,7 @@ def simulate(
         num_trials: as in ``Study.run``; None: until the searcher, the time or the target ends it.
         until: virtual seconds after which the simulation is over.
         target: a value of the metric; the simulation is over when one as good is reported.
+        until_completed: the simulation is over when so many trials are trained to ``max_resource``.
         seed: of the proposals; ``chance`` and workloads have their own.
         delays: how long messages, launches and commits take.
         losses: which workers die when, and for how long they are away.
@@ -101,9 +103,10 @@ def simulate(
     chosen = scheduler or FIFO()
     proposals = (searcher or RandomSearch()).begin(declared, seed)
     is_bounded = num_trials is not None or proposals.length() is not None
-    if not is_bounded and until == math.inf and target is None:
-        raise UsageError("Nothing would end this search: give num_trials=, until= or target=.")
+    if not is_bounded and until == math.inf and target is None and until_completed is None:
+        raise UsageError("Nothing would end this search: give num_trials=, until=, target= or until_completed=.")
     state = StudyState(config, proposals, chosen.begin(declared, seed), chosen.max_resource)
+    watch = Watch(state, target, until_completed)
     simulation = Simulation(
         state,
         workload,
@@ -114,26 +117,22 @@ def simulate(
         chance=chance,
         restarts=restarts,
         report_every=report_every,
-        watch=lambda now, event, actions: watch(now, event, actions),
+        watch=watch,
     )
-    watch = Watch(state, target, simulation.clock.halt)
+    watch.halt = simulation.clock.halt
     simulation.run(num_trials, until)
     return _result(simulation, watch, workers)
 
 
 def _result(simulation: Simulation, watch: Watch, workers: int) -> SimulationResult:
     state, end = simulation.state, simulation.end
-    if end is not None:
-        reason = end.reason
-    else:
-        reason = "the target was met" if watch.is_met else "time was up"
     return SimulationResult(
         workers=workers,
         wall_s=simulation.clock.now if simulation.ended_s is None else simulation.ended_s,
         busy_s=simulation.busy_s,
         trained=sum(trial.trained for trial in state.trials),
         is_complete=end is not None and end.is_complete,
-        reason=reason,
+        reason=watch.reason or ("time was up" if end is None else end.reason),
         incumbents=tuple(watch.incumbents),
         arrivals=tuple(watch.arrivals),
         promotions=watch.promotions,

@@ -8,6 +8,7 @@ from typing import Any
 from asyncsearch.actions import AnyAction, MoveTrial, Promote
 from asyncsearch.engine.state import StudyState
 from asyncsearch.events import AnyEvent, Reported
+from asyncsearch.ids import TrialId
 from asyncsearch.simulate.result import Arrival, Incumbent
 from asyncsearch.trial import TrialState
 
@@ -18,16 +19,19 @@ class Watch:
     Args:
         state: as the simulation leaves it after each step.
         target: a value of the metric; ``halt`` is called once one as good was reported.
-        halt: ends the simulation.
+        until_completed: ``halt`` is called once so many trials are trained to the end; None: never for that.
     """
 
-    def __init__(self, state: StudyState, target: float | None, halt: Callable[[], None]) -> None:
+    def __init__(self, state: StudyState, target: float | None = None, until_completed: int | None = None) -> None:
         self.incumbents: list[Incumbent] = []
         self.arrivals: list[Arrival] = []
         self.promotions = 0
-        self.is_met = False
-        """Whether the target was met."""
-        self._state, self._target, self._halt = state, state.score(target), halt
+        self.reason = ""
+        """Why the simulation was halted, in words; empty: it was not."""
+        self.halt: Callable[[], None] = lambda: None
+        """Ends the simulation; its owner sets it."""
+        self._state, self._target = state, state.score(target)
+        self._until_completed, self._completed = until_completed, 0
         self._best: float | None = None
 
     def __call__(self, now: float, event: AnyEvent, actions: Sequence[AnyAction]) -> None:
@@ -36,10 +40,17 @@ class Watch:
         for action in actions:
             if type(action) is MoveTrial:
                 if action.to is TrialState.PAUSED or action.to is TrialState.COMPLETED:
-                    resource = self._state.trials[action.trial].resource
-                    self.arrivals.append(Arrival(now, action.trial, resource))
+                    self._arrive(now, action.trial)
             elif type(action) is Promote:
                 self.promotions += 1
+
+    def _arrive(self, now: float, trial: TrialId) -> None:
+        resource = self._state.trials[trial].resource
+        self.arrivals.append(Arrival(now, trial, resource))
+        if resource == self._state.max_resource:
+            self._completed += 1
+            if self._completed == self._until_completed:
+                self._stop(f"{self._completed:,} trained to the end")
 
     def _hear(self, now: float, event: Reported) -> None:
         attempt = self._state.attempts.get(event.lease.number)
@@ -50,5 +61,8 @@ class Watch:
         self._best = score
         self.incumbents.append(Incumbent(now, attempt.stage_at(event.resource).trials[0], event.resource, value))
         if self._target is not None and score <= self._target:
-            self.is_met = True
-            self._halt()
+            self._stop("the target was met")
+
+    def _stop(self, reason: str) -> None:
+        self.reason = reason
+        self.halt()

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from asyncsearch.actions import AnyAction, Assign, DismissWorker, EndRun, LaunchWorker, StopTraining
 from asyncsearch.engine import snapshot
@@ -85,8 +85,12 @@ class World:
         if is_stale:
             assert not actions
             assert snapshot.encode(self.state, 0) == before
+        self.decided(actions)
         for action in actions:
             self.carry_out(action)
+
+    def decided(self, actions: Sequence[AnyAction]) -> None:
+        """Look at what was decided, before it is carried out."""
 
     def carry_out(self, action: AnyAction) -> None:
         match action:

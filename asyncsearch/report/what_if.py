@@ -1,0 +1,251 @@
+"""How long an earlier study would have taken on other numbers of workers: ``print(what_if(study))``.
+
+The engine runs as it is on a virtual clock. The configurations, their values and the times of units, launches, starts
+and commits are those of the study's journal.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+import msgspec
+
+from asyncsearch.actions import Assign, CreateTrial, EndRun, LaunchWorker
+from asyncsearch.driver.opening import read_records
+from asyncsearch.engine.config import EngineConfig
+from asyncsearch.engine.journal import Record
+from asyncsearch.errors import UsageError
+from asyncsearch.events import CheckpointCommitted, Reported, RunRequested, TrainingEnded, WorkerAttached
+from asyncsearch.ids import TrialId
+from asyncsearch.nonfinite import finite
+from asyncsearch.report.history import reports
+from asyncsearch.report.words import duration, number
+from asyncsearch.schedulers.base import Scheduler
+from asyncsearch.simulate.chance import Chance
+from asyncsearch.simulate.cluster import Delays
+from asyncsearch.simulate.recorded import RecordedWorkload
+from asyncsearch.simulate.searching import simulate
+from asyncsearch.space import Space
+from asyncsearch.store.base import Store
+
+WORKERS = (1, 2, 4, 8, 16)
+_NO_CHANCE = Chance()
+
+
+class Planned(Protocol):
+    """What is needed of a ``Study``."""
+
+    config: EngineConfig
+    store: Store
+    space: Space
+    scheduler: Scheduler
+
+
+class Case(msgspec.Struct, frozen=True, kw_only=True):
+    """The study on one number of workers."""
+
+    workers: int
+    wall_s: float
+    """Seconds from the request to the end of the run."""
+    busy_share: float
+    """Which share of the workers' time was training, from 0 to 1."""
+    best: float | None
+    """The best value that would have been reported."""
+    guessed: float
+    """Share of reports, from 0 to 1, of units to which a trial was never trained: its last value stands in for them."""
+
+    @property
+    def worker_s(self) -> float:
+        """What is paid for: the time of all workers together, idle or not."""
+        return self.workers * self.wall_s
+
+
+class WhatIf(msgspec.Struct, frozen=True):
+    """A study on several numbers of workers; ``str()`` of it is for people."""
+
+    cases: tuple[Case, ...]
+    recorded: tuple[int, float] | None
+    """How many workers the study really had and how many seconds it took; None: it did not end in one run."""
+
+    def __str__(self) -> str:
+        head = ("workers", "time", "speed-up", "worker time", "busy", "best", "guessed")
+        rows = [head, *(self._row(case) for case in self.cases)]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
+        if self.recorded is not None:
+            workers, wall_s = self.recorded
+            lines.append(f"The study itself took {_time(wall_s)} on {workers}.")
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+    def _row(self, case: Case) -> tuple[str, ...]:
+        first = self.cases[0]
+        return (
+            f"{case.workers:,}",
+            _time(case.wall_s),
+            f"{first.wall_s / case.wall_s:.2f}" if case.wall_s else "-",
+            _time(case.worker_s),
+            f"{case.busy_share:.0%}",
+            "-" if case.best is None else number(case.best),
+            f"{case.guessed:.0%}",
+        )
+
+
+def what_if(
+    study: Planned,
+    workers: Sequence[int] = WORKERS,
+    *,
+    scheduler: Scheduler | None = None,
+    chance: Chance = _NO_CHANCE,
+) -> WhatIf:
+    """Say how long a study would have taken on other numbers of workers, and what would have been found.
+
+    Every trial of the study is proposed again, in the same order. With other workers other trials may be promoted; of
+    units to which a trial was never trained nobody knows the values, and its last one is taken: ``guessed`` says how
+    often. Another scheduler guesses more.
+
+    Args:
+        study: a study with trials, as its script describes it or as ``Study.resume(store)`` returns it.
+        workers: the numbers of workers.
+        scheduler: another one than the study's.
+        chance: stragglers and lost work to add.
+
+    Raises:
+        UsageError: the study has reported nothing yet, was only opened for reading, or its scheduler makes new
+            configurations while it runs.
+    """
+    decided = scheduler or getattr(study, "scheduler", None)
+    if decided is None:
+        raise UsageError(
+            "A study that was opened for reading does not know its scheduler: use Study.resume(store), which unpickles "
+            "it, or say scheduler=."
+        )
+    if getattr(decided, "branches", False):
+        raise UsageError(f"{decided.describe()} makes new configurations while it runs: nobody knows their values.")
+    if not workers or min(workers) < 1:
+        raise UsageError(f"workers={tuple(workers)!r} must be numbers of workers, from 1, e.g. (1, 2, 4).")
+    records = list(read_records(study.store))
+    cases = tuple(_case(study, decided, count, records, chance) for count in workers)
+    return WhatIf(cases, _as_it_was(records))
+
+
+def recorded(records: Sequence[Record], metric: str) -> RecordedWorkload:
+    """Return what a journal says of a study as a workload.
+
+    Raises:
+        UsageError: nothing was reported.
+    """
+    values: dict[TrialId, list[tuple[int, float]]] = defaultdict(list)
+    for report in reports(records):
+        if metric in report.metrics:
+            value = finite(report.metrics[metric])
+            values[report.trial].append((report.resource, math.nan if value is None else value))
+    params = [action.params for record in records for action in record.actions if isinstance(action, CreateTrial)]
+    unit_s, setup_s = _training_times(records)
+    delays = Delays(start_s=_launch_time(records), setup_s=setup_s, commit_s=_commit_time(records))
+    return RecordedWorkload(params, values, unit_s, delays)
+
+
+def _case(study: Planned, scheduler: Scheduler, workers: int, records: Sequence[Record], chance: Chance) -> Case:
+    workload = recorded(records, study.config.metric)
+    result = simulate(
+        workload,
+        scheduler=scheduler,
+        searcher=workload.searcher,
+        space=getattr(study, "space", None),
+        metric=study.config.metric,
+        mode=study.config.mode,
+        workers=workers,
+        seed=study.config.seed,
+        delays=workload.delays,
+        chance=chance,
+        share=study.config.share,
+    )
+    return Case(
+        workers=workers,
+        wall_s=result.wall_s,
+        busy_share=result.busy_share,
+        best=None if result.best is None else result.best.value,
+        guessed=workload.guessed / workload.reports if workload.reports else 0.0,
+    )
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds:.1f} s" if seconds < 100 else duration(seconds)
+
+
+def _training_times(records: Iterable[Record]) -> tuple[dict[TrialId, float], float]:
+    """Return the seconds of a unit of each trial, and those between work's coming to a worker and its first unit."""
+    owners: dict[int, tuple[TrialId, int, float]] = {}
+    last: dict[int, tuple[int, float]] = {}
+    between: dict[TrialId, list[float]] = defaultdict(lambda: [0.0, 0.0])
+    firsts: list[tuple[TrialId, int, float]] = []
+    for record in records:
+        event = record.event
+        if isinstance(event, Reported) and event.lease.number in owners:
+            trial, start, since_s = owners[event.lease.number]
+            resource, then = last.get(event.lease.number, (start, since_s))
+            if event.resource > resource:
+                if event.lease.number not in last:
+                    firsts.append((trial, event.resource - start, record.t - since_s))
+                else:
+                    between[trial][0] += record.t - then
+                    between[trial][1] += event.resource - resource
+                last[event.lease.number] = (event.resource, record.t)
+        for action in record.actions:
+            if isinstance(action, Assign):
+                stage = action.work.lanes[0].stages[0]
+                owners[action.work.lease.number] = (stage.trials[0], stage.start, record.t)
+    unit_s = {trial: seconds / units for trial, (seconds, units) in between.items()}
+    setup_s = statistics.median([max(0.0, s - n * unit_s[trial]) for trial, n, s in firsts if trial in unit_s] or [0.0])
+    for trial, units, seconds in firsts:
+        # With one report of each lease nothing tells starting from training, but that of trials with more.
+        unit_s.setdefault(trial, max(0.0, seconds - setup_s) / units)
+    return unit_s, setup_s
+
+
+def _launch_time(records: Iterable[Record]) -> float:
+    """Return the median seconds from a launch to the worker's first message."""
+    asked: dict[tuple[int, int], float] = {}
+    taken = []
+    for record in records:
+        event = record.event
+        if isinstance(event, WorkerAttached) and (event.worker, event.epoch) in asked:
+            taken.append(record.t - asked[event.worker, event.epoch])
+        for action in record.actions:
+            if isinstance(action, LaunchWorker):
+                asked[action.worker, action.epoch] = record.t
+    return statistics.median(taken) if taken else 0.0
+
+
+def _commit_time(records: Iterable[Record]) -> float:
+    """Return the median seconds from the end of training to its last checkpoint's being durable."""
+    ended: dict[int, tuple[int, float]] = {}
+    taken = []
+    for record in records:
+        event = record.event
+        if isinstance(event, TrainingEnded) and event.checkpoint_resource is not None:
+            ended[event.lease.number] = (event.checkpoint_resource, record.t)
+        elif isinstance(event, CheckpointCommitted):
+            resource, then = ended.get(event.lease.number, (-1, 0.0))
+            if event.checkpoint.resource == resource:
+                taken.append(record.t - then)
+    return statistics.median(taken) if taken else 0.0
+
+
+def _as_it_was(records: Iterable[Record]) -> tuple[int, float] | None:
+    """Return workers and seconds of a study that was searched in one run to its end."""
+    began: list[tuple[int, float]] = []
+    took = None
+    for record in records:
+        if isinstance(record.event, RunRequested):
+            began.append((record.event.parallelism, record.t))
+        for action in record.actions:
+            if isinstance(action, EndRun) and action.is_complete and began:
+                took = (began[-1][0], record.t - began[-1][1])
+    return took if len(began) == 1 else None

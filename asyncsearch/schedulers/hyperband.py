@@ -1,0 +1,195 @@
+"""Hyperband: brackets of halving side by side, from early stopping to none.
+
+Li et al., "Hyperband", JMLR 2018, Algorithm 1, and its asynchronous forms in Li et al., "A System for Massively
+Parallel Hyperparameter Tuning", MLSys 2020::
+
+    for s = s_max, ..., 0:
+        n = ⌈(s_max + 1)/(s + 1) · ηˢ⌉ trials run halving from R·η⁻ˢ
+
+How early a trial may be judged is not known beforehand. So brackets that judge early, and try many configurations, get
+as much training as those that judge late.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from asyncsearch.errors import ResourceError
+from asyncsearch.schedulers import words
+from asyncsearch.schedulers.allotment import Allotment, Rounds, Shares, bracket_sizes
+from asyncsearch.schedulers.base import RungForecast, Scheduler, SchedulerState
+from asyncsearch.schedulers.races import RacesState
+from asyncsearch.schedulers.rungs import check_whole, rung_levels
+from asyncsearch.schedulers.sha import Shape, SHAState
+
+if TYPE_CHECKING:
+    from asyncsearch.space import Space
+
+_VARIANTS = ("shares", "rounds", "synchronous")
+_NAMED = {"aggressive": 1, "standard": 3}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Hyperband(Scheduler):
+    """Halve in several brackets, each with its own first rung and about the same budget.
+
+    Args:
+        max_resource: Resource R at which a trial is complete.
+        min_resource: No rung lies below it. A bracket of k rungs has R and the k - 1 below: R // η, R // η², ...
+        reduction_factor: η, an integer from 2; 3 for the reason given at ``ASHA``.
+        brackets: Which brackets there are: how many, those with the most rungs first; or the rungs of each, such as
+            ``(5, 4, 3)``; or ``"aggressive"``, the one with the most rungs; ``"standard"``, the three with the most;
+            ``"conservative"`` or None, all of them, down to the one that stops nobody.
+        variant: "shares": brackets of ASHA, among which trials are split by the inverse of what they cost on average,
+            at every moment of the search. "rounds": brackets of ASHA that get the standard number of trials in turn,
+            over and over. "synchronous": the original, in which every turn opens a new bracket that waits at its rungs.
+
+    Raises:
+        ResourceError: resources that are not positive integers or do not fit together, or brackets that cannot be.
+    """
+
+    max_resource: int = field()
+    min_resource: int = 1
+    reduction_factor: int = 3
+    brackets: int | str | Sequence[int] | None = None
+    variant: Literal["shares", "rounds", "synchronous"] = "shares"
+
+    def __post_init__(self) -> None:
+        rung_levels(self.min_resource, self.max_resource, self.reduction_factor)
+        if self.variant not in _VARIANTS:
+            names = ", ".join(f"variant={name!r}" for name in _VARIANTS)
+            raise ResourceError(f"variant={self.variant!r} is unknown. Use one of {names}.")
+        if isinstance(self.brackets, list):
+            object.__setattr__(self, "brackets", tuple(self.brackets))
+        self._check_brackets()
+
+    def _check_brackets(self) -> None:
+        brackets, most = self.brackets, self._most_rungs
+        if brackets is None or (isinstance(brackets, str) and brackets in (*_NAMED, "conservative")):
+            return
+        if isinstance(brackets, str):
+            raise ResourceError(
+                f"brackets={brackets!r} is unknown. Use 'aggressive', 'standard' or 'conservative', a number of "
+                f"brackets from 1 to {most}, or the rungs of each, e.g. brackets={tuple(range(most, 0, -1))[:3]}."
+            )
+        if isinstance(brackets, tuple):
+            for rungs in brackets:
+                check_whole("brackets", rungs, 1)
+            if not brackets or len(set(brackets)) < len(brackets):
+                near = tuple(sorted(set(brackets), reverse=True)) or (most,)
+                what = "names a bracket twice" if brackets else "names no bracket"
+                raise ResourceError(f"brackets={brackets} {what}. Use brackets={near}.")
+            if max(brackets) > most:
+                near = tuple(sorted({min(rungs, most) for rungs in brackets}, reverse=True))
+                raise ResourceError(self._impossible(max(brackets), near))
+            return
+        check_whole("brackets", brackets, 1)
+        if isinstance(brackets, int) and brackets > most:
+            raise ResourceError(self._impossible(brackets, most))
+
+    def _impossible(self, rungs: int, near: int | tuple[int, ...]) -> str:
+        ways = [f"brackets={near}", f"max_resource >= {self.min_resource * self.reduction_factor ** (rungs - 1)}"]
+        lower = self.max_resource // self.reduction_factor ** (rungs - 1)
+        if lower >= 1:
+            ways.append(f"min_resource <= {lower}")
+        return (
+            f"brackets={self.brackets} cannot be: they take {rungs} rungs, and from "
+            f"min_resource={self.min_resource} to max_resource={self.max_resource} there are {self._most_rungs}, each "
+            f"reduction_factor={self.reduction_factor} times the one below. Use {' or '.join(ways)}."
+        )
+
+    @property
+    def _most_rungs(self) -> int:
+        return len(rung_levels(self.min_resource, self.max_resource, self.reduction_factor))
+
+    @property
+    def rung_counts(self) -> tuple[int, ...]:
+        """How many rungs each bracket has, descending: bracket 0 has the most."""
+        most, brackets = self._most_rungs, self.brackets
+        if isinstance(brackets, tuple):
+            return tuple(sorted(brackets, reverse=True))
+        count = _NAMED.get(brackets, most) if isinstance(brackets, str) else brackets
+        return tuple(range(most, 0, -1))[: count if isinstance(count, int) else most]
+
+    @property
+    def levels(self) -> tuple[tuple[int, ...], ...]:
+        """Resources of the rungs of each bracket, lowest first."""
+        levels = rung_levels(self.min_resource, self.max_resource, self.reduction_factor)
+        return tuple(levels[-rungs:] for rungs in self.rung_counts)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """How many trials each bracket gets in its turn, in rounds."""
+        return bracket_sizes(self.rung_counts, self.reduction_factor)
+
+    @property
+    def pauses(self) -> bool:
+        return max(self.rung_counts) > 1
+
+    def begin(self, space: Space | None = None, seed: int = 0) -> SchedulerState:
+        if self.variant == "synchronous":
+            shapes = [Shape(levels, size) for levels, size in zip(self.levels, self.sizes, strict=True)]
+            return SHAState(shapes, self.reduction_factor)
+        return RacesState(self.levels, self.reduction_factor, self._allotment())
+
+    def _allotment(self) -> Allotment:
+        if self.variant == "shares":
+            return Shares(self.rung_counts, self.reduction_factor)
+        return Rounds(self.sizes)
+
+    def describe(self) -> str:
+        options = [f"max_resource={self.max_resource}", f"reduction_factor={self.reduction_factor}"]
+        if self.min_resource > 1:
+            options.insert(1, f"min_resource={self.min_resource}")
+        if self.brackets is not None:
+            options.append(f"brackets={self.brackets!r}")
+        if self.variant != "shares":
+            options.append(f"variant={self.variant!r}")
+        return f"Hyperband({', '.join(options)}): {words.brackets(self.levels)}"
+
+    def forecast(self, num_trials: int) -> list[RungForecast]:
+        return [
+            RungForecast(line.from_resource, line.to_resource, line.trials, bracket)
+            for bracket, (levels, groups) in enumerate(zip(self.levels, self._groups(num_trials), strict=True))
+            for line in words.ideal(levels, groups, self.reduction_factor)
+        ]
+
+    def warnings(self, num_trials: int | None) -> list[str]:
+        levels = self.levels[0]
+        if len(levels) == 1:
+            if self._most_rungs == 1:
+                return words.one_rung(levels, self.min_resource, self.reduction_factor)
+            return [words.nobody_stops(self.max_resource)]
+        if num_trials is None:
+            return []
+        small = [
+            (rungs, size)
+            for rungs, groups in zip(self.rung_counts, self._groups(num_trials), strict=True)
+            for size in [min((size for _, size in groups), default=0)]
+            if size < self.reduction_factor ** (rungs - 1)
+        ]
+        return words.small_brackets(small, self.reduction_factor, self.max_resource, self._enough())
+
+    def _groups(self, num_trials: int) -> list[list[tuple[int, int]]]:
+        """Return for each bracket (how many groups of trials that compete with each other, their size)."""
+        counts = self._allotment().split(num_trials)
+        if self.variant != "synchronous":
+            return [[(1, count)] for count in counts]
+        groups = []
+        for count, size in zip(counts, self.sizes, strict=True):
+            full, rest = divmod(count, size)
+            groups.append([group for group in ((full, size), (1, rest)) if min(group) > 0])
+        return groups
+
+    def _enough(self) -> str:
+        """Return for which number of trials every bracket is expected to bring one to its end."""
+        if self.variant != "shares":
+            whole = sum(self.sizes)
+            return f"num_trials as a multiple of {whole}" if self.variant == "synchronous" else f"num_trials >= {whole}"
+        shares = Shares(self.rung_counts, self.reduction_factor)
+        late = len(self.rung_counts).bit_length()  # trials by which a bracket may be behind its share, and more
+        needs = [self.reduction_factor ** (rungs - 1) + late for rungs in self.rung_counts]
+        pairs = zip(needs, shares.weights, strict=True)
+        return f"num_trials >= {max(-(-need * shares.total // weight) for need, weight in pairs)}"

@@ -1,0 +1,231 @@
+"""Median stopping: a trial that is worse than the median of the others is stopped.
+
+Golovin et al., "Google Vizier: A Service for Black-Box Optimization", KDD 2017, section 3.2::
+
+    stop a trial at resource t if its best value up to t is strictly worse than the median of the
+    running averages, over the reports up to t, of the other trials that reached t
+
+The rule is aligned on resource: trials are compared where each had trained for t units, however many reports they made.
+Of a finished trial one number is kept for each point that it passed: where points double, about 8 log₂(R/r) bytes.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from asyncsearch.errors import ResourceError
+from asyncsearch.ids import TrialId
+from asyncsearch.schedulers import words
+from asyncsearch.schedulers.base import Promotion, RungForecast, Scheduler, SchedulerState
+from asyncsearch.schedulers.middle import Middle
+from asyncsearch.schedulers.rungs import check_whole
+
+if TYPE_CHECKING:
+    from asyncsearch.space import Space
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MedianStopping(Scheduler):
+    """Stop a trial whose best value is worse than the median of the averages of the others. Never pauses one.
+
+    Args:
+        max_resource: Resource at which a trial is complete; None: when its function returns.
+        min_resource: Grace: no trial is judged below it.
+        min_trials: How many other trials must have reached a resource before anybody is judged there.
+        interval: Trials are judged at ``min_resource`` and at every ``interval`` units after it; 1 is the paper's rule.
+            None: each time that they have trained twice as long, so that memory and zeal stay bounded.
+
+    Raises:
+        ResourceError: values that are not positive integers, or that do not fit together.
+    """
+
+    max_resource: int | None = None
+    min_resource: int = 1
+    min_trials: int = 5
+    interval: int | None = None
+
+    def __post_init__(self) -> None:
+        check_whole("min_resource", self.min_resource, 1)
+        check_whole("min_trials", self.min_trials, 1)
+        if self.interval is not None:
+            check_whole("interval", self.interval, 1)
+        if self.max_resource is None:
+            return
+        check_whole("max_resource", self.max_resource, 1)
+        if self.min_resource > self.max_resource:
+            raise ResourceError(
+                f"min_resource={self.min_resource} is above max_resource={self.max_resource}: no trial would ever be "
+                f"judged. Use min_resource < {self.max_resource} or max_resource > {self.min_resource}."
+            )
+
+    @property
+    def pauses(self) -> bool:
+        return False
+
+    def begin(self, space: Space | None = None, seed: int = 0) -> MedianState:
+        return MedianState(self)
+
+    def describe(self) -> str:
+        names = ("max_resource", "min_resource", "min_trials", "interval")
+        given = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+        options = ", ".join(f"{name}={value}" for name, value in given.items())
+        return f"MedianStopping({options}): {words.judged_at([self.point(index) for index in range(3)])}"
+
+    def forecast(self, num_trials: int) -> list[RungForecast]:
+        return [RungForecast(0, self.max_resource, num_trials)]
+
+    def warnings(self, num_trials: int | None) -> list[str]:
+        notes = []
+        if self.max_resource is not None and self.min_resource >= self.max_resource:
+            notes.append(words.never_judged(self.max_resource))
+        if num_trials is not None and num_trials <= self.min_trials:
+            notes.append(words.too_few_to_compare(num_trials, self.min_trials))
+        return notes
+
+    def index(self, resource: int) -> int:
+        """Return the index of the last point at or before a resource; -1 if there is none."""
+        if resource < self.min_resource:
+            return -1
+        if self.interval is not None:
+            return (resource - self.min_resource) // self.interval
+        return (resource // self.min_resource).bit_length() - 1
+
+    def point(self, index: int) -> int:
+        """Return the resource of a point where trials are judged, counted from 0."""
+        if self.interval is not None:
+            return self.min_resource + index * self.interval
+        return self.min_resource << index
+
+
+class Comparison(msgspec.Struct, frozen=True):
+    """How a trial stood at the last point that it passed, among those that had passed it before."""
+
+    resource: int
+    """Where it reported, at the point or after it."""
+    point: int
+    others: int
+    is_worse: bool
+    """Whether it is to be stopped."""
+    has_value: bool
+    """Whether its last report at or before the point was finite."""
+
+
+class Course(msgspec.Struct):
+    """What a trial that has not ended reported so far."""
+
+    average: float = 0.0
+    """Mean of its finite reports."""
+    count: int = 0
+    """How many these are."""
+    best: float | None = None
+    is_finite: bool | None = None
+    """Whether its last report was; None: there is none."""
+    index: int = -1
+    """The last point that it passed."""
+    comparison: Comparison | None = None
+
+    def take(self, score: float | None) -> None:
+        """Take a report in; one that is not finite leaves average and best as they are."""
+        self.is_finite = score is not None and math.isfinite(score)
+        if score is None or not self.is_finite:
+            return
+        self.count += 1
+        # Not sum / count: the average of equal numbers must be that number, or rounding would decide ties.
+        step = (score - self.average) / self.count
+        self.average += step if math.isfinite(step) else score / self.count - self.average / self.count
+        self.best = score if self.best is None else min(self.best, score)
+        self.average = max(self.average, self.best)
+
+
+class MedianState(SchedulerState):
+    """The averages at each point, and what the trials that have not ended reported."""
+
+    def __init__(self, scheduler: MedianStopping) -> None:
+        self._scheduler = scheduler
+        self._averages: dict[int, Middle] = {}
+        """By the resource of the point; worst is infinite."""
+        self._courses: dict[TrialId, Course] = {}
+
+    def first_target(self, trial: TrialId) -> int | None:
+        return self._scheduler.max_resource
+
+    def judge(self, trial: TrialId, resource: int) -> str | None:
+        course = self._courses.get(trial)
+        comparison = None if course is None else course.comparison
+        if comparison is None or comparison.resource != resource or not comparison.is_worse:
+            return None
+        if not comparison.has_value:
+            return words.worst_of_all(resource, comparison.point, comparison.others)
+        return words.worse_than_median(resource, comparison.point, comparison.others)
+
+    def next_promotion(self) -> Promotion | None:
+        return None
+
+    def standing(self, trial: TrialId) -> str:
+        course = self._courses.get(trial)
+        if course is None:
+            return ""
+        if course.comparison is None:
+            return words.not_compared(self._scheduler.point(course.index + 1))
+        return words.compared(course.comparison.point, course.comparison.others)
+
+    def created(self, trial: TrialId) -> None:
+        self._courses.setdefault(trial, Course())
+
+    def reported(self, trial: TrialId, resource: int, score: float | None) -> None:
+        # A report that was under way when the trial was stopped must not count.
+        course = self._courses.get(trial)
+        if course is None:
+            return
+        index = self._scheduler.index(resource)
+        if index <= course.index:
+            course.take(score)
+            return
+        course.index, point = index, self._scheduler.point(index)
+        # Of points that were jumped over, the last one counts: what was reported beyond it is not known there.
+        if resource == point:
+            course.take(score)
+            self._compare(course, resource, point)
+        else:
+            if course.is_finite is not None:
+                self._compare(course, resource, point)
+            course.take(score)
+
+    def _compare(self, course: Course, resource: int, point: int) -> None:
+        if point == self._scheduler.max_resource:
+            return
+        averages = self._averages.setdefault(point, Middle())
+        others = len(averages)
+        best = course.best if course.is_finite and course.best is not None else math.inf
+        is_judged = others >= self._scheduler.min_trials and resource != self._scheduler.max_resource
+        is_worse = is_judged and best > averages.median()
+        averages.add(course.average if course.is_finite else math.inf)
+        course.comparison = Comparison(resource, point, others, is_worse, bool(course.is_finite))
+
+    def completed(self, trial: TrialId, resource: int, score: float | None) -> None:
+        self._courses.pop(trial, None)
+
+    def stopped(self, trial: TrialId, resource: int) -> None:
+        self._courses.pop(trial, None)
+
+    def failed(self, trial: TrialId, target: int | None) -> None:
+        self._courses.pop(trial, None)
+
+    def snapshot(self) -> dict[str, Any]:
+        averages = [
+            {"point": point, "values": [value if math.isfinite(value) else None for value in middle.numbers()]}
+            for point, middle in sorted(self._averages.items())
+        ]
+        courses = [{"trial": trial, **msgspec.to_builtins(course)} for trial, course in sorted(self._courses.items())]
+        return {"averages": averages, "courses": courses}
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        self._averages = {
+            at["point"]: Middle(math.inf if value is None else value for value in at["values"])
+            for at in snapshot["averages"]
+        }
+        self._courses = {TrialId(course["trial"]): msgspec.convert(course, Course) for course in snapshot["courses"]}

@@ -1,0 +1,252 @@
+"""The laws of every scheduler, for those who write their own.
+
+class TestMine(SchedulerConformance):
+    def make(self) -> Scheduler:
+        return Mine(max_resource=9)
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import cloudpickle
+
+from asyncsearch.actions import AnyAction
+from asyncsearch.engine.config import EngineConfig
+from asyncsearch.engine.journal import SegmentReader
+from asyncsearch.engine.state import StudyState
+from asyncsearch.errors import ResourceError
+from asyncsearch.events import DriverStarted
+from asyncsearch.ids import TrialId, WorkerId
+from asyncsearch.nonfinite import spell
+from asyncsearch.schedulers.base import Scheduler, SchedulerState
+from asyncsearch.searchers.random import RandomSearch
+from asyncsearch.simulate.cluster import Delays, Loss, Simulation
+from asyncsearch.space import Space
+from asyncsearch.testing.asking import CheckedScheduler, text_of
+from asyncsearch.testing.batches import HISTORIES, BatchWorld
+from asyncsearch.testing.effort import decision
+from asyncsearch.testing.forecasts import check_forecast
+from asyncsearch.testing.legal import Lawbook
+from asyncsearch.testing.recording import SPACE, Recorded, replayed, restored
+from asyncsearch.testing.suite import Suite
+from asyncsearch.testing.workloads import Steps
+from asyncsearch.testing.worlds import VALUES
+from asyncsearch.trial import TrialState
+
+_STEPS = (40, 150)
+"""Fewest and most events of a random order, before all goes well."""
+_SIZES = (150, 2_400)
+_GROWTH = 2.5
+"""How much more a decision may take at the larger of these sizes; log n grows by 1.6."""
+
+
+class SchedulerConformance(Suite):
+    """Laws that hold for any scheduler; ``make`` gives the one to try.
+
+    Give it few and near rungs: a ``max_resource`` of about 10 keeps each law within a second or two.
+    """
+
+    orders = 12
+    """How many random orders of events are tried."""
+    num_trials = 14
+    """How many trials a simulated search has."""
+    promotes_without_value = False
+    """Whether trials go on whose last value is NaN or infinite, as in a method that never gives one up."""
+
+    def make(self) -> Scheduler:
+        """Return the scheduler to try, each time the same."""
+        raise NotImplementedError(f"{type(self).__name__} must have a method make(self) that returns your scheduler.")
+
+    def space(self) -> Space:
+        """Return the space to search with it; one that no two trials of which have in common anything."""
+        return SPACE
+
+    def test_it_describes_itself_in_one_line(self) -> None:
+        words = self.make().describe()
+        assert words.strip(), "describe() is empty"
+        assert words.isprintable(), f"describe() is more than one line: {words!r}"
+
+    def test_it_can_be_stored_with_the_study(self) -> None:
+        scheduler = self.make()
+        copy = cloudpickle.loads(cloudpickle.dumps(scheduler))
+        assert copy.describe() == scheduler.describe(), "a pickled copy describes itself otherwise"
+
+    def test_warnings_are_sentences_or_an_error_that_says_why(self) -> None:
+        scheduler = self.make()
+        for num_trials in (None, 1, 2, 3, 10, 1_000):
+            try:
+                notes = scheduler.warnings(num_trials)
+            except ResourceError as error:
+                notes = [str(error)]
+            for note in notes:
+                assert len(note.split()) >= 3, f"warnings({num_trials}) says {note!r}, which is no sentence"
+
+    def test_forecast_begins_every_trial_and_trains_upwards(self) -> None:
+        for num_trials in (1, 2, 3, 10, 64, 1_000):
+            check_forecast(self.make(), num_trials)
+
+    def test_two_studies_share_nothing(self) -> None:
+        scheduler = self.make()
+        one, other = self.begin(scheduler), self.begin(scheduler)
+        before = text_of(other)
+        one.budget(3)
+        one.created(TrialId(0))
+        target = one.first_target(TrialId(0))
+        one.reported(TrialId(0), 1, 0.5)
+        one.failed(TrialId(0), target)
+        assert text_of(other) == before, "what one study's scheduler was told, that of another knows"
+
+    def test_whatever_happens_in_whatever_order_its_answers_and_its_memory_are_sound(self) -> None:
+        for seed in range(self.orders):
+            world = self._happened(seed)
+            world.require_memory()
+            world.drain()
+            world.require_memory()
+            self._require_ends(world)
+
+    def test_it_sees_no_difference_between_min_and_max(self) -> None:
+        for seed in range(self.orders // 2):
+            low, high = (self._happened(seed, mode=mode) for mode in ("min", "max"))
+            low.drain()
+            high.drain()
+            assert _courses(low.state) == _courses(high.state), f"order {seed}: mode decides what is trained"
+
+    def test_the_same_seed_gives_the_same_search(self) -> None:
+        first, second = self._searched(), self._searched()
+        assert first.lines == second.lines, "the same search again was another one"
+
+    def test_no_trial_is_lost_and_none_ends_in_between(self) -> None:
+        for workers in (1, 3):
+            state = self._searched(workers=workers).state
+            assert len(state.trials) == self.num_trials, f"{len(state.trials)} trials of {self.num_trials} began"
+            for trial in state.trials:
+                is_settled = trial.state.is_finished or trial.state is TrialState.PAUSED
+                assert is_settled, f"at the end of the search {trial.name} is {trial.state.value}: {trial.reason}"
+
+    def test_lost_workers_and_failures_end_no_search(self) -> None:
+        for lost in range(3):
+            recorded = self._searched(
+                max_failures=lost % 2,
+                losses=[Loss(WorkerId(worker), 1.4 + 3.0 * worker + lost, 1.0) for worker in range(3)],
+                failures={TrialId(lost): 1, TrialId(4): 1},
+                delays=Delays(start_s=0.5, message_s=0.3, commit_s=0.7, detect_s=0.9),
+            )
+            assert len(recorded.state.trials) == self.num_trials
+
+    def test_a_finished_search_goes_on_with_more_trials(self) -> None:
+        recorded = self._searched()
+        once = [trial.target for trial in recorded.state.trials]
+        self._search(recorded.state, recorded, 3 * self.num_trials)
+        trials = recorded.state.trials
+        assert len(trials) == 3 * self.num_trials, f"{len(trials)} trials began when {3 * self.num_trials} were wanted"
+        for before, trial in zip(once, trials, strict=False):
+            went_back = before is not None and trial.target is not None and trial.target < before
+            assert not went_back, f"{trial.name} went back from {before} to {trial.target}"
+
+    def test_it_goes_on_after_a_restart_as_without(self) -> None:
+        first = self._searched()
+        states = [first.state, replayed(self._state(), first.lines), restored(first.state, self._state())]
+        goings = [Recorded(state) for state in states]
+        for going in goings:
+            self._search(going.state, going, 2 * self.num_trials)
+        assert goings[1].lines == goings[0].lines, "after a replay the search goes on otherwise"
+        assert goings[2].lines == goings[0].lines, "after a restore the search goes on otherwise"
+
+    def test_deciding_again_over_the_journal_gives_the_same_promotions_in_the_same_order(self) -> None:
+        recorded = self._searched()
+        again = self._state()
+        for record in SegmentReader().read("000001.jsonl", recorded.lines):
+            decided = tuple(again.handle(record.event, record.t))
+            assert decided == record.actions, f"record {record.n}: {decided} was decided, {record.actions} before"
+
+    def test_a_decision_does_not_grow_with_the_number_of_trials(self) -> None:
+        scheduler = self.make()
+        small, large = (decision(lambda: self.begin(scheduler), scheduler, size) for size in _SIZES)
+        assert large <= _GROWTH * small, (
+            f"a decision takes {small:.0f} instructions with {_SIZES[0]} trials and {large:.0f} with {_SIZES[1]}: "
+            "keep what you need in order instead of looking through all trials"
+        )
+
+    def begin(self, scheduler: Scheduler) -> SchedulerState:
+        """Return a fresh living half."""
+        return scheduler.begin()
+
+    def _state(self, *, is_checked: bool = False, mode: str = "min", **config: Any) -> StudyState:
+        scheduler, space = self.make(), self.space()
+        settings = EngineConfig(study="test", metric="loss", mode=mode, seed=3, **config)
+        living = CheckedScheduler(lambda: self.begin(scheduler)) if is_checked else self.begin(scheduler)
+        return StudyState(settings, RandomSearch().begin(space, 3), living, scheduler.max_resource)
+
+    def _happened(self, seed: int, mode: str = "min") -> _LawfulWorld:
+        """Return a world in which much has happened, of which ``seed`` decides what."""
+        chance = random.Random(seed)
+        world = _LawfulWorld(self, chance, mode, own_ends=self._own_ends(seed), max_failures=seed % 3)
+        world.tell(DriverStarted("test"))
+        for _ in range(chance.randint(*_STEPS)):
+            world.step()
+        return world
+
+    def _own_ends(self, seed: int) -> float:
+        """A function that is not told where to end must return by itself."""
+        if self.make().max_resource is None:
+            return 0.2
+        return 0.06 if seed % 2 else 0.0
+
+    def _require_ends(self, world: _LawfulWorld) -> None:
+        top = self.make().max_resource
+        for trial in world.state.trials:
+            told = f"{trial.name} is {trial.state.value} at {trial.resource}"
+            assert trial.state.is_finished or trial.state is TrialState.PAUSED, f"{told}: {trial.reason}"
+            if trial.state is TrialState.COMPLETED:
+                loss = HISTORIES.value(trial.id, trial.params, trial.resource)
+                assert trial.resource == top or loss < world.own_ends, f"{told}, and max_resource is {top}"
+            if trial.state is TrialState.PAUSED:
+                assert trial.resource == trial.target, f"{told}, and its target is {trial.target}"
+
+    def _searched(self, workers: int = 3, max_failures: int = 0, **options: Any) -> Recorded:
+        recorded = Recorded(self._state(max_failures=max_failures))
+        self._search(recorded.state, recorded, self.num_trials, workers, **options)
+        return recorded
+
+    def _search(self, state: StudyState, recorded: Recorded, num_trials: int, workers: int = 3, **options: Any) -> None:
+        end = Simulation(state, Steps(), workers=workers, watch=recorded, **options).run(num_trials)
+        assert end is not None, "the search never ends: nothing more happens, and it is not over"
+        assert end.is_complete, f"the search ended early: {end.reason}"
+
+    def lawbook(self) -> Lawbook:
+        """Return the laws that what is decided must obey."""
+        scheduler = self.make()
+        return Lawbook(
+            pauses=scheduler.pauses,
+            max_resource=scheduler.max_resource,
+            promotes_without_value=self.promotes_without_value,
+        )
+
+
+class _LawfulWorld(BatchWorld):
+    """A world that looks every decision up in the laws."""
+
+    def __init__(
+        self, suite: SchedulerConformance, chance: random.Random, mode: str, *, own_ends: float, max_failures: int
+    ) -> None:
+        sign = 1.0 if mode == "min" else -1.0
+
+        def make() -> StudyState:
+            return suite._state(is_checked=True, mode=mode, max_failures=max_failures)
+
+        def report(loss: float) -> float | str:
+            return spell(sign * float(VALUES[int(loss * 7919) % len(VALUES)]))
+
+        super().__init__(make, chance, own_ends=own_ends, report=report)
+        self._lawbook = suite.lawbook()
+
+    def decided(self, actions: Sequence[AnyAction]) -> None:
+        self._lawbook.check(self.state, actions)
+
+
+def _courses(state: StudyState) -> list[tuple[Any, ...]]:
+    """Return what became of each trial, without its values."""
+    return [(t.id, t.state, t.target, t.resource, t.value_resource, t.reason) for t in state.trials]

@@ -1,0 +1,24 @@
+"""Every searcher of ours keeps the laws that one written by somebody else must keep."""
+
+from __future__ import annotations
+
+from asyncsearch.searchers import GridSearch, RandomSearch, SobolSearch
+from asyncsearch.searchers.base import Searcher
+from asyncsearch.testing import SearcherConformance
+
+
+class TestRandomSearch(SearcherConformance):
+    def make(self) -> Searcher:
+        return RandomSearch()
+
+
+class TestGridSearch(SearcherConformance):
+    draws = False
+
+    def make(self) -> Searcher:
+        return GridSearch(points=2)
+
+
+class TestSobolSearch(SearcherConformance):
+    def make(self) -> Searcher:
+        return SobolSearch()

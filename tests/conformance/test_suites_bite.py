@@ -1,0 +1,85 @@
+"""A suite is worth what it finds: each fault is found, and told in words that name it."""
+
+from __future__ import annotations
+
+import pytest
+
+from asyncsearch.schedulers import Scheduler
+from asyncsearch.schedulers.base import RungForecast
+from asyncsearch.searchers.base import Searcher
+from asyncsearch.testing import SchedulerConformance, SearcherConformance
+from tests.conformance import broken
+from tests.conformance.broken import Around, Outer, Proposing
+
+SCHEDULERS = [
+    (Around(broken.ChangesWhenAsked), r"next_promotion\(\) changed the state, but it only asks"),
+    (Around(broken.ForgetsAtRestore), "the copy's snapshot is"),
+    (Around(broken.KeepsAsideWhatItDecidesBy), "after a restore"),
+    (Around(broken.IsNotJSON), "JSON changes the snapshot"),
+    (Around(broken.ThrowsDice), "the second time"),
+    (Around(broken.PromotesTooFar), "lies beyond max_resource=9"),
+    (Around(broken.PromotesDown), "is not above 1"),
+    (Around(broken.PromotesWithoutAWord), "the reason of the promotion"),
+    (Around(broken.StopsWithoutAWord), r"the reason of judge\(2, 1\)"),
+    (Around(broken.TakesNaNForGood), "its last value is None, which counts as the worst"),
+    (Around(broken.BeginsNoMore), "5 trials of 14 began"),
+    (Around(broken.LooksThroughAll), "keep what you need in order"),
+    (Around(broken.SharesBetweenStudies), "what one study's scheduler was told"),
+    (Around(Outer, pauses=False), "pauses is False"),
+    (Around(Outer, lines=[RungForecast(0, 9, 3)]), "3 trials begin"),
+    (Around(Outer, lines=[RungForecast(0, 3, 1), RungForecast(1, 9, 1)]), "the line before ends at 3"),
+]
+SEARCHERS = [
+    (broken.LeavesTheSpace, "proposal 0 lies outside the space"),
+    (broken.ForgetsConstraints, "proposal 0 breaks a constraint"),
+    (broken.ForgetsInitialPoints, "not the point"),
+    (broken.Counts, "depends on what was asked before"),
+    (broken.GivesItselfAway, "give out copies"),
+    (broken.EndsEarly, "there is a proposal 5"),
+    (broken.LearnsAndForgets, "after a re"),
+]
+
+
+def faults(suite: SchedulerConformance | SearcherConformance) -> list[str]:
+    found = []
+    for name in dir(suite):
+        if name.startswith("test_"):
+            try:
+                getattr(suite, name)()
+            except Exception as error:
+                found.append(str(error))
+    return found
+
+
+@pytest.mark.parametrize(("scheduler", "words"), SCHEDULERS)
+def test_a_scheduler_with_a_fault_is_refused_in_words_that_name_it(scheduler: Scheduler, words: str) -> None:
+    class Suite(SchedulerConformance):
+        orders = 8
+
+        def make(self) -> Scheduler:
+            return scheduler
+
+    with pytest.raises(AssertionError, match=words):
+        raise AssertionError("\n".join(faults(Suite())))
+
+
+@pytest.mark.parametrize(("half", "words"), SEARCHERS)
+def test_a_searcher_with_a_fault_is_refused_in_words_that_name_it(half: type[broken.Proposer], words: str) -> None:
+    class Suite(SearcherConformance):
+        orders = 3
+
+        def make(self) -> Searcher:
+            return Proposing(half)
+
+    with pytest.raises(AssertionError, match=words):
+        raise AssertionError("\n".join(faults(Suite())))
+
+
+def test_one_without_a_fault_passes_with_no_test_runner() -> None:
+    class Whole(SchedulerConformance):
+        orders = 2
+
+        def make(self) -> Scheduler:
+            return Around(Outer)
+
+    assert "test_the_same_seed_gives_the_same_search" in Whole().run()

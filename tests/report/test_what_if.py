@@ -1,0 +1,127 @@
+"""An earlier study on other numbers of workers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from asyncsearch.engine.config import EngineConfig
+from asyncsearch.errors import UsageError
+from asyncsearch.ids import TrialId
+from asyncsearch.report.what_if import recorded, what_if
+from asyncsearch.schedulers import ASHA, FIFO
+from asyncsearch.simulate import Delays
+from asyncsearch.simulate.workloads import Curves
+from asyncsearch.space import Space
+from asyncsearch.store import open_store
+from asyncsearch.store.base import Store
+from tests.engine.tools import Recorded
+from tests.report.tools import SCHEDULER, SPACE, records_of, simulated, store_of
+
+DELAYS = Delays(start_s=3.0, setup_s=0.5, commit_s=0.25)
+
+
+class Planned:
+    """A study as its script describes it."""
+
+    def __init__(self, made: Recorded, folder: Path) -> None:
+        self.config: EngineConfig = made.state.config
+        self.store: Store = open_store(store_of(made, folder / "study"))
+        self.space: Space = SPACE
+        self.scheduler: Any = SCHEDULER
+
+
+def quiet(**options: Any) -> Recorded:
+    settings: dict[str, Any] = {"losses": [], "failures": {}, "delays": DELAYS} | options
+    return simulated(**settings)
+
+
+def test_on_as_many_workers_it_takes_as_long_as_it_took(tmp_path: Path) -> None:
+    made = quiet(workload=Curves(seed=1))
+    found = what_if(Planned(made, tmp_path), workers=[3])
+    assert found.recorded is not None
+    workers, wall_s = found.recorded
+    assert workers == 3
+    assert found.cases[0].wall_s == pytest.approx(wall_s, rel=1e-6)
+    assert found.cases[0].guessed == 0
+    assert found.cases[0].best == min(trial.best for trial in made.state.trials if trial.best is not None)
+
+
+def test_more_workers_take_less_time_and_the_table_says_how_much(tmp_path: Path) -> None:
+    found = what_if(Planned(quiet(), tmp_path), workers=[1, 2, 8])
+    times = [case.wall_s for case in found.cases]
+    assert times[0] > 1.5 * times[1] > 1.5 * times[2]
+    shares = [case.busy_share for case in found.cases]
+    assert shares == sorted(shares, reverse=True)
+    assert found.cases[0].worker_s == times[0]
+    text = str(found)
+    assert text.splitlines()[0].split()[:2] == ["workers", "time"]
+    assert f"{times[0] / times[1]:.2f}" in text
+    assert "The study itself took" in text
+
+
+def test_units_that_were_never_trained_are_counted_as_guessed(tmp_path: Path) -> None:
+    found = what_if(Planned(quiet(), tmp_path), workers=[3], scheduler=FIFO(max_resource=9))
+    assert 0.3 < found.cases[0].guessed < 0.9
+
+
+def test_times_are_measured_in_the_journal() -> None:
+    made = quiet(workload=Curves(seed=1, spread=0.5), num_trials=30)
+    workload = recorded(records_of(made), "loss")
+    assert workload.delays.start_s == 3.0
+    assert workload.delays.commit_s == pytest.approx(0.25)
+    assert workload.delays.setup_s == pytest.approx(0.5)
+    true = Curves(seed=1, spread=0.5)
+    for trial in made.state.trials:
+        assert workload.seconds(trial.id, {}) == pytest.approx(true.seconds(trial.id, {}))
+
+
+def test_beyond_what_is_known_the_last_value_is_repeated() -> None:
+    made = quiet()
+    workload = recorded(records_of(made), "loss")
+    trial = next(trial for trial in made.state.trials if trial.resource == 1)
+    assert workload.value(trial.id, {}, 1) == trial.value
+    assert workload.guessed == 0
+    assert workload.value(trial.id, {}, 9) == trial.value
+    assert (workload.guessed, workload.reports) == (1, 2)
+
+
+def test_lost_workers_and_failures_in_the_journal_do_not_disturb(tmp_path: Path) -> None:
+    made = simulated()
+    found = what_if(Planned(made, tmp_path), workers=[1, 3])
+    assert all(case.wall_s > 0 for case in found.cases)
+
+
+def test_a_study_without_reports_cannot_be_asked(tmp_path: Path) -> None:
+    made = quiet()
+    folder = store_of(made, tmp_path / "empty", lines=3)
+    planned = Planned(made, tmp_path)
+    planned.store = open_store(folder)
+    with pytest.raises(UsageError, match="nothing to simulate"):
+        what_if(planned)
+
+
+def test_a_study_that_was_only_opened_for_reading_is_refused(tmp_path: Path) -> None:
+    planned = Planned(quiet(), tmp_path)
+    planned.scheduler = None
+    with pytest.raises(UsageError, match=r"Study\.resume"):
+        what_if(planned)
+    assert what_if(planned, workers=[1], scheduler=ASHA(max_resource=9)).cases
+
+
+@pytest.mark.parametrize("workers", [[], [0], [2, -1]])
+def test_numbers_of_workers_that_cannot_be_are_refused(tmp_path: Path, workers: list[int]) -> None:
+    with pytest.raises(UsageError, match="workers="):
+        what_if(Planned(quiet(), tmp_path), workers=workers)
+
+
+def test_trials_are_those_of_the_study_in_their_order() -> None:
+    made = quiet()
+    workload = recorded(records_of(made), "loss")
+    assert list(workload.params) == [trial.params for trial in made.state.trials]
+    state = workload.searcher.begin(SPACE, 0)
+    assert state.length() == len(made.state.trials)
+    assert state.propose(3) == made.state.trials[TrialId(3)].params
+    assert state.propose(10**6) is None

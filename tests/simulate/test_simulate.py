@@ -1,0 +1,158 @@
+"""``simulate``: a whole search in one call, and what its result says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from asyncsearch.engine.check import check
+from asyncsearch.errors import UsageError
+from asyncsearch.ids import TrialId, WorkerId
+from asyncsearch.schedulers import ASHA, FIFO, SHA
+from asyncsearch.searchers import GridSearch
+from asyncsearch.sequences import multistep
+from asyncsearch.simulate import Chance, Curves, Delays, Loss, SimulationResult, simulate
+from asyncsearch.space import choice
+from asyncsearch.trial import Params, Trial, TrialState
+from tests.simulate.workloads import Histories
+
+
+def search(**options: Any) -> SimulationResult:
+    settings: dict[str, Any] = {"scheduler": ASHA(max_resource=27), "workers": 4, "num_trials": 60} | options
+    return simulate(settings.pop("workload", Curves(seed=1)), **settings)
+
+
+def ends(trial: Trial) -> tuple[Any, ...]:
+    """What is the same however often is reported: a trial that fails was not heard of since its last report."""
+    is_failed = trial.state is TrialState.FAILED
+    return trial.id, trial.state, trial.target, None if is_failed else (trial.resource, trial.value)
+
+
+def outcome(result: SimulationResult) -> list[tuple[Any, ...]]:
+    return [(t.id, t.state, t.target, t.resource, t.value, t.started_s, t.ended_s) for t in result.trials]
+
+
+def test_the_result_says_what_happened() -> None:
+    result = search()
+    assert result.is_complete
+    assert result.promotions == len(result.arrivals) - 60
+    assert [arrival.trial for arrival in result.completed] == [
+        trial.id for trial in sorted(result.trials, key=lambda t: t.ended_s or 0) if trial.resource == 27
+    ]
+    assert result.trained == sum(trial.resource for trial in result.trials)
+    best = min(trial.best for trial in result.trials if trial.best is not None)
+    assert result.best is not None
+    assert result.best.value == best
+    assert result.value_at(result.wall_s) == best
+    assert "60 trials on 4 workers" in str(result)
+
+
+def test_incumbents_only_get_better_and_the_time_to_a_value_is_the_first_of_them() -> None:
+    result = search()
+    values = [incumbent.value for incumbent in result.incumbents]
+    assert values == sorted(values, reverse=True)
+    assert len(set(values)) == len(values) > 2
+    middle = result.incumbents[len(values) // 2]
+    assert result.time_to(middle.value) == middle.at_s
+    assert result.time_to(values[-1] - 1e-9) is None
+    assert result.value_at(middle.at_s) == middle.value
+    assert result.value_at(-1.0) is None
+
+
+def test_mode_max_sees_the_mirrored_search() -> None:
+    class Mirrored(Curves):
+        def value(self, trial: TrialId, params: Params, resource: int) -> float:
+            return -super().value(trial, params, resource)
+
+    low, high = search(), search(workload=Mirrored(seed=1), mode="max", metric="accuracy")
+    assert [(i.at_s, i.trial, -i.value) for i in low.incumbents] == [
+        (i.at_s, i.trial, i.value) for i in high.incumbents
+    ]
+    assert low.wall_s == high.wall_s
+
+
+def test_workers_that_always_have_work_are_busy_all_the_time() -> None:
+    result = search(num_trials=None, until=100.0)
+    assert result.wall_s == 100.0
+    assert result.busy_share == pytest.approx(1.0)
+    assert result.reason == "time was up"
+    assert not result.is_complete
+
+
+def test_the_time_of_one_worker_is_the_sum_of_all_training() -> None:
+    result = search(workers=1)
+    assert result.wall_s == result.busy_s == result.trained
+
+
+def test_the_simulation_ends_when_the_target_is_met() -> None:
+    whole = search()
+    target = whole.incumbents[2].value
+    result = search(target=target)
+    assert result.wall_s == whole.time_to(target)
+    assert result.reason == "the target was met"
+
+
+def test_the_simulation_ends_when_enough_trials_are_trained_to_the_end() -> None:
+    result = search(num_trials=None, until_completed=2)
+    assert len(result.completed) == 2
+    assert result.wall_s == result.completed[-1].at_s
+
+
+@pytest.mark.parametrize("scheduler", [ASHA(max_resource=27), SHA(max_resource=27), FIFO(max_resource=5)])
+@pytest.mark.parametrize("report_every", [None, 2, 4])
+def test_fewer_reports_change_nothing_but_the_reports(scheduler: Any, report_every: int | None) -> None:
+    options: dict[str, Any] = {
+        "scheduler": scheduler,
+        "workload": Curves(seed=4, spread=0.5),
+        "chance": Chance(spread=0.4, drop=0.01),
+        "losses": [Loss(WorkerId(1), 7.3, 2.0)],
+        "failures": {TrialId(3): 2},
+        "delays": Delays(message_s=0.01, setup_s=0.2),
+    }
+    fine, coarse = search(**options), search(report_every=report_every, **options)
+    assert [ends(trial) for trial in fine.trials] == [ends(trial) for trial in coarse.trials]
+    assert coarse.wall_s == pytest.approx(fine.wall_s)
+    assert coarse.busy_s == pytest.approx(fine.busy_s)
+
+
+@pytest.mark.parametrize("report_every", [None, 7])
+def test_a_split_on_the_way_between_two_reports_is_saved_there(report_every: int | None) -> None:
+    space = {"lr": multistep(0.1, milestones=choice([3], [5], [11]), gamma=choice(0.1, 0.5))}
+    options: dict[str, Any] = {"scheduler": FIFO(max_resource=16), "searcher": GridSearch(), "num_trials": None}
+    fine = search(workload=Histories(), space=space, **options)
+    coarse = search(workload=Histories(), space=space, report_every=report_every, **options)
+    check(coarse.state)
+    assert fine.busy_s == coarse.busy_s < 6 * 16
+    assert [trial.value for trial in fine.trials] == [trial.value for trial in coarse.trials]
+
+
+def test_a_promoted_trial_that_restarts_trains_again_what_it_had() -> None:
+    resumed, restarted = search(workers=1), search(workers=1, restarts=True)
+    again = sum(arrival.resource // 3 for arrival in restarted.arrivals if arrival.resource > 1)
+    assert restarted.busy_s == resumed.busy_s + again
+    assert [trial.value for trial in restarted.trials] == [trial.value for trial in resumed.trials]
+
+
+def test_setting_up_is_paid_for_each_piece_of_work() -> None:
+    quick, slow = search(workers=1), search(workers=1, delays=Delays(setup_s=2.0))
+    assert slow.wall_s == quick.wall_s + 2.0 * len(quick.arrivals)
+
+
+def test_the_same_seed_gives_the_same_search() -> None:
+    options = {"chance": Chance(spread=0.5, drop=0.02), "workers": 7}
+    assert outcome(search(**options)) == outcome(search(**options))
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"workers": 0}, "workers=0"),
+        ({"num_trials": None}, "Nothing would end"),
+        ({"report_every": 0}, "report_every=0"),
+        ({"mode": "most"}, "mode='most'"),
+    ],
+)
+def test_what_cannot_be_simulated_is_refused(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        search(**options)
