@@ -113,8 +113,8 @@ class PBT(Scheduler):
 
     def describe(self) -> str:
         options = [f"max_resource={self.max_resource}", f"perturbation_interval={self.perturbation_interval}"]
-        defaults = {"perturb": None, "population": None, "quantile": 0.25, "resample_probability": 0.25}
-        defaults |= {"factors": (0.8, 1.2), "synchronous": False}
+        defaults: dict[str, Any] = {"perturb": None, "population": None, "quantile": 0.25}
+        defaults |= {"resample_probability": 0.25, "factors": (0.8, 1.2), "synchronous": False}
         for name, default in defaults.items():
             value = getattr(self, name)
             if value != default:

@@ -16,7 +16,7 @@ from sortedcontainers import SortedList
 from asyncsearch.errors import InternalError
 from asyncsearch.ids import TrialId, trial_name
 from asyncsearch.randomness import below
-from asyncsearch.schedulers.rungs import Entry
+from asyncsearch.schedulers.standings import Entry
 
 
 class Rules(NamedTuple):

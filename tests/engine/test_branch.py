@@ -117,7 +117,7 @@ def test_a_branch_that_changes_nothing_reads_what_its_donor_has_trained() -> Non
     twins = branches(recorded)
     assert twins
     assert all("keeps its values" in twin.reason for twin in twins)
-    by_params = {}
+    by_params: dict[int, float | None] = {}
     for trial in recorded.state.trials:
         assert by_params.setdefault(trial.params["x"], trial.value) == trial.value
 

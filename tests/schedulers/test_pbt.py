@@ -249,11 +249,14 @@ def test_a_later_run_opens_a_population_of_its_own() -> None:
 
 
 def test_a_run_for_fewer_trials_and_the_end_of_the_searcher_close_a_population() -> None:
-    for close in (lambda state: state.budget(4), lambda state: state.no_more_trials()):
+    for is_exhausted in (False, True):
         state = requested(6)
         pause_new(state, [0.0, 1.0, 2.0, 3.0])
         assert go_on(state) == []
-        close(state)
+        if is_exhausted:
+            state.no_more_trials()
+        else:
+            state.budget(4)
         assert exploits(go_on(state)) == {3: 0}
         state.no_more_trials()
         assert state.next_promotion() is None
@@ -292,7 +295,7 @@ def test_what_is_drawn_depends_on_seed_trial_and_boundary_and_on_nothing_else() 
             state.created(TrialId(trial))
         for trial in order:
             state.paused(TrialId(trial), 4, float(trial))
-        found = {}
+        found: dict[int, Any] = {}
         while (promotion := state.next_promotion()) is not None:
             if promotion.donor is not None:
                 found[promotion.trial] = (promotion.donor, state.branch(promotion, PARAMS, 4))
