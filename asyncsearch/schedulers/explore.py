@@ -16,7 +16,6 @@ import numpy as np
 from asyncsearch.errors import SpaceError
 from asyncsearch.randomness import below
 from asyncsearch.sequences import has_sequences, is_sequence
-from asyncsearch.sequences import values as values_sequence
 from asyncsearch.sequences.exact import scaled
 from asyncsearch.space import MAX_CANDIDATES, Choice, Domain, QUniform, RandInt, Space
 from asyncsearch.space.floats import LogUniform, Uniform
@@ -84,7 +83,10 @@ def continued(value: Any, resource: int, new: Any) -> Any:
     values, milestones = values[: kept + 1], milestones[:kept]
     if identity(values[-1]) != identity(new):
         values, milestones = [*values, new], [*milestones, resource]
-    return values_sequence(values, milestones).to_json() if milestones else copy_plain(values[0])
+    if not milestones:
+        return copy_plain(values[0])
+    # As ``sequences.values(...).to_json()`` writes it, which would look at every value again.
+    return {"sequence": "values", "values": copy_plain(values), "milestones": milestones}
 
 
 class Explorer:

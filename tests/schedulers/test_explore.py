@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from asyncsearch.errors import SpaceError
 from asyncsearch.randomness import generator
 from asyncsearch.schedulers.explore import Explorer, continued, current, explored, moves, perturbed_domains
-from asyncsearch.sequences import exponential, from_json, multistep
+from asyncsearch.sequences import exponential, from_json, multistep, values
 from asyncsearch.space import (
     Domain,
     Space,
@@ -106,6 +106,8 @@ def test_the_share_that_is_drawn_anew_is_the_one_that_was_asked_for() -> None:
 def test_a_course_keeps_what_was_and_forgets_what_the_donor_had_not_come_to() -> None:
     once = continued(0.1, 20, 0.12)
     assert from_json(once).pieces(100)[1].start == 20
+    assert once == values([0.1, 0.12], milestones=[20]).to_json()
+    assert list(once) == list(values([0.1, 0.12], milestones=[20]).to_json())
     assert (current(once, 19), current(once, 20)) == (0.1, 0.12)
     twice = continued(once, 40, 0.144)
     assert (twice["values"], twice["milestones"]) == ([0.1, 0.12, 0.144], [20, 40])
