@@ -37,3 +37,7 @@ class TestOptunaSearch(SearcherConformance):
 
 class TestOptunaCmaEs(TestOptunaSearch):
     sampler = "cmaes"
+
+
+class TestOptunaNSGAII(TestOptunaSearch):
+    sampler = "nsgaii"
