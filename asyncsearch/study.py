@@ -122,8 +122,9 @@ class Study(Results):
                 study's store; False: nothing is shared with other studies, whatever the version.
             defaults: name -> JSON value of parameters that this space lacks and that other studies of the version
                 have: what the trainable takes when it is not told.
-            quota_bytes: at the end of a run, checkpoints that no study needs are removed from the shared folder until
-                it is within so many bytes; None: they stay.
+            quota_bytes: bytes that checkpoints may take together; None: without limit. Of the ``keep_checkpoints`` best
+                finished trials the worst give theirs up as soon as it is exceeded; the best one and trials that may
+                go on never do. In a shared folder, at the end of a run, what no study needs is removed.
             share: train once what trials have in common; False: each trial trains for itself.
             max_failures: how many failed attempts of a trial are tried again.
             trial_timeout: seconds that an attempt may take.
@@ -159,6 +160,7 @@ class Study(Results):
             version=version,
             max_failures=max_failures,
             keep_checkpoints=keep_checkpoints,
+            quota_bytes=self._quota_bytes if self.shared is None else None,
             save_every=save_every,
             share=bool(share) and (self.shared is not None or can_share(self.space) or self.scheduler.branches),
             shared_as="" if self.shared is None else self._trainable_name,

@@ -48,8 +48,7 @@ def apply(state: StudyState, action: AnyAction, now: float) -> None:
         case Branch():
             _apply_branch(state, action, now)
         case DeleteCheckpoint():
-            state.unreachable.pop(action.checkpoint, None)
-            state.plan.remove_checkpoint(action.checkpoint)
+            _apply_delete(state, action.checkpoint)
         case Inherit():
             _apply_inherit(state, action)
         case StopTraining():
@@ -71,6 +70,17 @@ def apply(state: StudyState, action: AnyAction, now: float) -> None:
             state.unblock_all()
         case StopRun():
             state.stopping, state.stopping_kind = action.reason, action.error_kind
+
+
+def _apply_delete(state: StudyState, checkpoint: CheckpointRef) -> None:
+    if checkpoint in state.references:  # it was kept for finished trials only, and was too large for the quota
+        given = {number for number in state.podium.trials() if state.trials[number].checkpoint == checkpoint}
+        state.podium.remove(given)
+        for number in given:
+            state.repoint(state.trials[number], None)
+    state.unreachable.pop(checkpoint, None)
+    state.plan.remove_checkpoint(checkpoint)
+    state.stock.take(checkpoint)
 
 
 def _apply_create(state: StudyState, action: CreateTrial) -> None:
