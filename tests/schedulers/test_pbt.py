@@ -303,6 +303,9 @@ def test_what_is_drawn_depends_on_seed_trial_and_boundary_and_on_nothing_else() 
         return found
 
     assert drawn(1, list(range(16))) == drawn(1, list(reversed(range(16)))) != drawn(2, list(range(16)))
+    donors = {donor for seed in range(3) for donor, _ in drawn(seed, list(range(16))).values()}
+    assert donors == {0, 1, 2, 3}
+    assert any(len({donor for donor, _ in drawn(seed, list(range(16))).values()}) > 1 for seed in range(3))
 
 
 def test_a_trial_that_pauses_where_it_was_not_sent_is_our_own_bug() -> None:
@@ -325,6 +328,29 @@ def test_what_nobody_can_come_to_any_more_takes_no_memory() -> None:
                     state.paused(TrialId(trial), to, float(trial))
         sizes.append(len(msgspec.json.encode(state.snapshot())))
     assert sizes[-1] - sizes[0] < 100
+
+
+def test_boundaries_that_all_have_passed_take_no_memory() -> None:
+    state = requested(4, PBT(max_resource=1000, perturbation_interval=4))
+    pause_new(state, [0.0, 1.0, 2.0, 3.0])
+    sizes = []
+    for _ in range(50):
+        for trial, _, to, _ in go_on(state):
+            state.paused(TrialId(trial), to, float(trial))
+        sizes.append(len(msgspec.json.encode(state.snapshot())))
+    assert max(sizes) - sizes[0] < 100
+
+
+def test_one_that_ends_where_it_waits_keeps_its_rank_there_and_counts_once() -> None:
+    state = requested(5)
+    pause_new(state, [0.0, 1.0, 2.0, 3.0])
+    state.created(TrialId(4))
+    state.failed(TrialId(3), 4)
+    state.paused(TrialId(4), 4, 2.5)
+    promotion = state.next_promotion()
+    assert promotion is not None
+    assert promotion.reason == "rank 1 of 5 at resource 4, goes on to 8"
+    assert go_on(state)[-1] == (4, 4, 8, None), "the worst is the one that failed"
 
 
 def test_description_is_plain_data() -> None:
