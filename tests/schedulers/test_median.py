@@ -110,6 +110,17 @@ def test_nobody_is_judged_in_the_grace_before_enough_others_or_at_the_end() -> N
     assert stops(EACH, [1.0] * 10, [9.0] * 10) == [None, None]
     late = MedianStopping(max_resource=3, min_resource=3, min_trials=1, interval=1)
     assert stops(late, [1.0] * 3, [9.0] * 3) == [None, None]
+    state = late.begin()
+    assert report(state, 0, 3, 1.0) is None
+    assert state.snapshot()["averages"] == [], "nobody is ever compared with it there"
+
+
+def test_a_trial_that_jumps_over_the_last_point_to_its_end_is_complete_and_counts_there() -> None:
+    state = DOUBLING.begin()
+    for trial, score in ((0, 1.0), (1, 9.0)):
+        for resource in (33, 100):
+            assert report(state, trial, resource, score) is None
+    assert state.snapshot()["averages"] == [{"point": 64, "values": [1.0, 9.0]}]
 
 
 def test_points_double_unless_an_interval_is_given() -> None:
