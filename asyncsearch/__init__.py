@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from asyncsearch.report.plots import plot_history, plot_rungs
     from asyncsearch.report.what_if import what_if
     from asyncsearch.schedulers import ASHA, FIFO, SHA, Hyperband, MedianStopping
-    from asyncsearch.searchers import GridSearch, RandomSearch, SobolSearch
+    from asyncsearch.searchers import GridSearch, OptunaSearch, RandomSearch, SobolSearch
     from asyncsearch.space import (
         Space,
         choice,
@@ -44,6 +44,7 @@ _HOMES = {
     "Hyperband": "asyncsearch.schedulers",
     "KerasTrainer": "asyncsearch.trainers.keras",
     "MedianStopping": "asyncsearch.schedulers",
+    "OptunaSearch": "asyncsearch.searchers",
     "RandomSearch": "asyncsearch.searchers",
     "SHA": "asyncsearch.schedulers",
     "SobolSearch": "asyncsearch.searchers",
@@ -81,6 +82,7 @@ __all__ = [
     "Hyperband",
     "KerasTrainer",
     "MedianStopping",
+    "OptunaSearch",
     "RandomSearch",
     "SobolSearch",
     "Space",

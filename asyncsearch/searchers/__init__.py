@@ -2,7 +2,8 @@
 
 from asyncsearch.searchers.base import Searcher, SearcherState
 from asyncsearch.searchers.grid import GridSearch
+from asyncsearch.searchers.optuna import OptunaSearch
 from asyncsearch.searchers.random import RandomSearch
 from asyncsearch.searchers.sobol import SobolSearch
 
-__all__ = ["GridSearch", "RandomSearch", "Searcher", "SearcherState", "SobolSearch"]
+__all__ = ["GridSearch", "OptunaSearch", "RandomSearch", "Searcher", "SearcherState", "SobolSearch"]

@@ -134,8 +134,7 @@ class QUniform(_Floats):
 
     def accept(self, value: Any) -> float:
         result = super().accept(value)
-        nearest = round((decimal(result) - decimal(self.low)) / decimal(self.step))
-        step = self.at(min(nearest, self.size - 1))
+        step = self.nearest(result)
         if step != result:
             raise SpaceError(f"{show(value)} is not a step of {self.call()}: write {step}, the nearest one.")
         return result
@@ -151,6 +150,11 @@ class QUniform(_Floats):
     def at(self, index: int) -> float:
         """Return the value at an index from 0 to ``size - 1``."""
         return float(decimal(self.low) + index * decimal(self.step))
+
+    def nearest(self, value: float) -> float:
+        """Return the value that is nearest to a number."""
+        index = round((decimal(value) - decimal(self.low)) / decimal(self.step))
+        return self.at(max(0, min(index, self.size - 1)))
 
 
 def uniform(low: float, high: float) -> Uniform:

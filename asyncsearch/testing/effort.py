@@ -15,7 +15,7 @@ from typing import Any
 from asyncsearch.ids import TrialId
 from asyncsearch.schedulers.base import Scheduler, SchedulerState
 
-_SAMPLES = 60
+_SAMPLES = 150
 _OWN_END = 3
 """Resource at which a function returns that is not told where to end."""
 
@@ -40,15 +40,21 @@ def instructions(function: Callable[[], object]) -> int:
 
 
 def decision(make: Callable[[], SchedulerState], scheduler: Scheduler, num_trials: int) -> float:
-    """Return the median instructions from one free worker to the next one, in the second half of a search."""
+    """Return the instructions for a unit of training, from one free worker to the next, in the second half of a search.
+
+    It is the mean of what is left without the dearest tenth: work that is put off and done at once counts little.
+    """
     worker = _Worker(make(), scheduler.max_resource, num_trials)
     every = max(1, num_trials // _SAMPLES)
     counted = []
     while not worker.is_over:
-        counted.append(instructions(worker.step))
+        units = worker.units
+        executed = instructions(worker.step)
+        counted.append(executed / max(1, worker.units - units))
         for _ in range(every - 1):
             worker.step()
-    return statistics.median(counted[len(counted) // 2 :])
+    late = sorted(counted[len(counted) // 2 :])
+    return statistics.fmean(late[: len(late) - len(late) // 10])
 
 
 class _Worker:
@@ -57,7 +63,7 @@ class _Worker:
     def __init__(self, state: SchedulerState, max_resource: int | None, num_trials: int) -> None:
         self._state, self._max_resource, self._num_trials = state, max_resource, num_trials
         self._chance = random.Random(0)
-        self._created = 0
+        self._created = self.units = 0
         self.is_over = False
         state.budget(num_trials)
 
@@ -79,6 +85,7 @@ class _Worker:
     def _train(self, trial: TrialId, start: int, target: int | None) -> None:
         end, score = _OWN_END if target is None else target, 0.0
         for resource in range(start + 1, end + 1):
+            self.units += 1
             score = self._chance.random()
             self._state.reported(trial, resource, score)
             if self._state.judge(trial, resource) is not None:

@@ -39,7 +39,7 @@ from asyncsearch.trial import TrialState
 _STEPS = (40, 150)
 """Fewest and most events of a random order, before all goes well."""
 _SIZES = (150, 2_400)
-_GROWTH = 2.5
+_GROWTH = 2.0
 """How much more a decision may take at the larger of these sizes; log n grows by 1.6."""
 
 
@@ -166,7 +166,7 @@ class SchedulerConformance(Suite):
         scheduler = self.make()
         small, large = (decision(lambda: self.begin(scheduler), scheduler, size) for size in _SIZES)
         assert large <= _GROWTH * small, (
-            f"a decision takes {small:.0f} instructions with {_SIZES[0]} trials and {large:.0f} with {_SIZES[1]}: "
+            f"a unit takes {small:.0f} instructions with {_SIZES[0]} trials and {large:.0f} with {_SIZES[1]}: "
             "keep what you need in order instead of looking through all trials"
         )
 

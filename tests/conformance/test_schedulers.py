@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from asyncsearch.schedulers import ASHA, FIFO, SHA
+from asyncsearch.schedulers import ASHA, FIFO, SHA, Hyperband, MedianStopping
 from asyncsearch.schedulers.base import Scheduler
 from asyncsearch.testing import SchedulerConformance
 
@@ -40,3 +40,48 @@ class TestSHA(SchedulerConformance):
 class TestSHAInBrackets(SchedulerConformance):
     def make(self) -> Scheduler:
         return SHA(max_resource=9, bracket_size=4)
+
+
+class TestASHAWithoutEnd(SchedulerConformance):
+    def make(self) -> Scheduler:
+        return ASHA()
+
+
+class TestASHAByStoppingWithoutEnd(SchedulerConformance):
+    def make(self) -> Scheduler:
+        return ASHA(variant="stopping")
+
+
+class TestHyperbandByShares(SchedulerConformance):
+    def make(self) -> Scheduler:
+        return Hyperband(max_resource=9)
+
+
+class TestHyperbandInRounds(SchedulerConformance):
+    def make(self) -> Scheduler:
+        return Hyperband(max_resource=9, variant="rounds")
+
+
+class TestSynchronousHyperband(SchedulerConformance):
+    def make(self) -> Scheduler:
+        return Hyperband(max_resource=9, variant="synchronous")
+
+
+class TestHyperbandWithBracketsOfOnesOwn(SchedulerConformance):
+    def make(self) -> Scheduler:
+        return Hyperband(max_resource=16, reduction_factor=2, brackets=(4, 2))
+
+
+class TestMedianStopping(SchedulerConformance):
+    def make(self) -> Scheduler:
+        return MedianStopping(max_resource=9, min_trials=2)
+
+
+class TestMedianStoppingAtEveryUnit(SchedulerConformance):
+    def make(self) -> Scheduler:
+        return MedianStopping(max_resource=9, min_trials=2, interval=1)
+
+
+class TestMedianStoppingWithoutEnd(SchedulerConformance):
+    def make(self) -> Scheduler:
+        return MedianStopping(min_trials=2)

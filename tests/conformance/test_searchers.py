@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from asyncsearch.searchers import GridSearch, RandomSearch, SobolSearch
+import pytest
+
+from asyncsearch.searchers import GridSearch, OptunaSearch, RandomSearch, SobolSearch
 from asyncsearch.searchers.base import Searcher
 from asyncsearch.testing import SearcherConformance
 
@@ -22,3 +24,20 @@ class TestGridSearch(SearcherConformance):
 class TestSobolSearch(SearcherConformance):
     def make(self) -> Searcher:
         return SobolSearch()
+
+
+class TestOptunaSearch(SearcherConformance):
+    learns = True
+    sampler = "tpe"
+
+    def make(self) -> Searcher:
+        pytest.importorskip("optuna")
+        return OptunaSearch(self.sampler, min_observations=3)
+
+
+class TestOptunaCmaEs(TestOptunaSearch):
+    sampler = "cmaes"
+
+
+class TestOptunaNSGAII(TestOptunaSearch):
+    sampler = "nsgaii"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from asyncsearch.engine.config import EngineConfig
 from asyncsearch.engine.state import StudyState
 from asyncsearch.events import DriverStarted
-from asyncsearch.schedulers import ASHA, FIFO, SHA
+from asyncsearch.schedulers import ASHA, FIFO, SHA, Hyperband, MedianStopping
 from asyncsearch.schedulers.base import Scheduler
 from asyncsearch.searchers.base import Searcher
 from asyncsearch.searchers.grid import GridSearch
@@ -30,6 +30,11 @@ SCHEDULERS = [
     pytest.param(ASHA(max_resource=9), id="asha"),
     pytest.param(ASHA(max_resource=9, finish_best=True), id="asha that finishes its best"),
     pytest.param(ASHA(max_resource=9, variant="stopping"), id="asha by stopping"),
+    pytest.param(ASHA(reduction_factor=2), id="asha without end"),
+    pytest.param(Hyperband(max_resource=9), id="hyperband by shares"),
+    pytest.param(Hyperband(max_resource=4, reduction_factor=2, variant="rounds"), id="hyperband in rounds"),
+    pytest.param(Hyperband(max_resource=4, reduction_factor=2, variant="synchronous"), id="hyperband in step"),
+    pytest.param(MedianStopping(max_resource=5, min_trials=2, interval=1), id="median"),
 ]
 
 
@@ -68,6 +73,9 @@ SHARING_SCHEDULERS = [
     pytest.param(SHA(max_resource=9), id="sha"),
     pytest.param(ASHA(max_resource=9), id="asha"),
     pytest.param(ASHA(max_resource=9, variant="stopping"), id="asha by stopping"),
+    pytest.param(Hyperband(max_resource=9, brackets=2), id="hyperband by shares"),
+    pytest.param(Hyperband(max_resource=9, brackets=2, variant="synchronous"), id="hyperband in step"),
+    pytest.param(MedianStopping(max_resource=9, min_trials=2, interval=1), id="median"),
 ]
 OWN_ENDS = 0.06
 """Share of the units after which the user's function returns by itself."""

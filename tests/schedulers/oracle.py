@@ -2,6 +2,7 @@
 
 Li et al. 2020, Algorithm 2: from the top rung down, the best of the top ⌊n/η⌋ that was not promoted yet. Facts::
 
+    ("created", trial)                      it begins
     ("paused", trial, resource, score)      it stands at a rung; score None is worst
     ("promoted", trial, from, to)           it goes on
     ("failed", trial, target)               it counts as worst of the rung that it headed for
@@ -14,6 +15,7 @@ Others check a whole journal with ``check_promotions(facts, levels, eta)``.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from fractions import Fraction
 from itertools import pairwise
 from typing import Any
 
@@ -35,6 +37,8 @@ class Oracle:
     def tell(self, fact: Fact) -> None:
         """Take in a fact, without judging it."""
         match fact:
+            case ("created", _):
+                pass
             case ("paused", trial, resource, score):
                 self.reached[resource].setdefault(trial, score)
             case ("promoted", trial, start, _):
@@ -73,6 +77,48 @@ class Oracle:
     def waiting(self, level: int) -> list[int]:
         """Return who waits at a rung, best first."""
         return [trial for trial in self.ranked(level) if self.may_go_on(trial, level)]
+
+
+class BracketsOracle:
+    """Hyperband's brackets of ASHA: an oracle for each, and the rules between them in exact fractions.
+
+    Args:
+        brackets: The levels of each.
+        eta: The reduction factor.
+        turns: How many trials in a row each bracket gets; None: the bracket furthest behind its share is next, shares
+            being in inverse proportion to what a trial costs on average.
+    """
+
+    def __init__(self, brackets: Sequence[Sequence[int]], eta: int, turns: Sequence[int] | None = None) -> None:
+        self.oracles = [Oracle(levels, eta) for levels in brackets]
+        self.turns = turns
+        costs = [Fraction(len(levels), eta ** (len(levels) - 1)) for levels in brackets]
+        self.shares = [1 / cost / sum(1 / each for each in costs) for cost in costs]
+        self.homes: dict[int, int] = {}
+        self.units = [0 for _ in brackets]
+
+    def next_home(self) -> int:
+        """Return the bracket of the next trial."""
+        created = list(self.homes.values())
+        if self.turns is not None:
+            order = [home for home, turn in enumerate(self.turns) for _ in range(turn)]
+            return order[len(created) % len(order)]
+        behind = [share * (len(created) + 1) - created.count(home) for home, share in enumerate(self.shares)]
+        return behind.index(max(behind))
+
+    def tell(self, fact: Fact) -> None:
+        """Take in a fact, without judging it."""
+        if fact[0] == "created":
+            self.homes[fact[1]] = self.next_home()
+            self.units[self.homes[fact[1]]] += self.oracles[self.homes[fact[1]]].levels[0]
+        if fact[0] == "promoted":
+            self.units[self.homes[fact[1]]] += fact[3] - fact[2]
+        self.oracles[self.homes[fact[1]]].tell(fact)
+
+    def legal(self) -> list[Move]:
+        """Return the promotions that are due, those of the bracket with the fewest units first."""
+        order = sorted(range(len(self.oracles)), key=lambda home: (self.units[home], home))
+        return [move for home in order for move in self.oracles[home].legal()]
 
 
 def legal_promotions(facts: Iterable[Fact], levels: Sequence[int], eta: int) -> list[Move]:

@@ -12,7 +12,8 @@ from asyncsearch.errors import InternalError
 from asyncsearch.ids import TrialId
 from asyncsearch.schedulers import ASHA, Promotion, SchedulerState
 from tests.schedulers.oracle import Fact, Oracle, check_promotions, legal_promotions
-from tests.schedulers.tools import Move, drain, pause_new, restored
+from tests.schedulers.play import COMMANDS, Command, Play
+from tests.schedulers.tools import Move, drain, pause_new
 
 NINE = ASHA(max_resource=9)
 """Rungs 1, 3, 9."""
@@ -355,91 +356,14 @@ def test_without_finish_best_nothing_closes() -> None:
     assert begun(NINE, [1.0, 2.0]).closing_promotion() is None
 
 
-Command = tuple[str, int, float | None]
-SCORES = st.one_of(st.none(), st.sampled_from([0.0, 1.0, 2.0]), st.floats(-10, 10))
-COMMANDS = st.lists(
-    st.tuples(
-        st.sampled_from(
-            ["new", "new", "pause", "pause", "pause", "again", "fail", "stop", "end", "promote", "promote"]
-        ),
-        st.integers(0, 1000),
-        SCORES,
-    ),
-    max_size=60,
-)
-
-
-class Play:
-    """Turns random commands into facts that an engine could state, for a scheduler and for the oracle."""
-
-    def __init__(self, scheduler: ASHA) -> None:
-        self.scheduler = scheduler
-        self.state = scheduler.begin()
-        self.oracle = Oracle(scheduler.levels, scheduler.reduction_factor)
-        self.facts: list[Fact] = []
-        self.training: dict[int, int] = {}
-        self.paused: dict[int, int] = {}
-        self.created = 0
-
-    def tell(self, *fact: Any) -> None:
-        self.facts.append(fact)
-        self.oracle.tell(fact)
-        getattr(self.state, fact[0])(*fact[1:])
-
-    def act(self, command: Command) -> None:
-        kind, choice, score = command
-        top = self.scheduler.max_resource
-        training = sorted(self.training)
-        trial = training[choice % len(training)] if training else -1
-        if kind == "new":
-            self.state.created(TrialId(self.created))
-            self.training[self.created] = self.scheduler.levels[0]
-            self.created += 1
-        elif kind == "pause" and training and self.training[trial] < top:
-            self.paused[trial] = self.training.pop(trial)
-            self.tell("paused", trial, self.paused[trial], score)
-        elif kind in ("pause", "end") and training:
-            self.tell("completed", trial, self.training.pop(trial), score)
-        elif kind == "fail" and training:
-            self.tell("failed", trial, self.training.pop(trial))
-        elif kind == "stop" and self.paused:
-            trial = sorted(self.paused)[choice % len(self.paused)]
-            self.tell("stopped", trial, self.paused.pop(trial))
-        elif kind == "again" and self.paused:
-            trial = sorted(self.paused)[choice % len(self.paused)]
-            self.tell("paused", trial, self.paused[trial], score)
-        elif kind == "promote":
-            self.promote()
-
-    def promote(self) -> bool:
-        promotion = self.state.next_promotion()
-        if promotion is None:
-            return False
-        self.tell("promoted", promotion.trial, promotion.from_resource, promotion.to_resource)
-        del self.paused[promotion.trial]
-        self.training[promotion.trial] = promotion.to_resource
-        return True
-
-    def check(self) -> None:
-        promotion = self.state.next_promotion()
-        due = self.oracle.legal()
-        found = None if promotion is None else (promotion.trial, promotion.from_resource, promotion.to_resource)
-        assert found == (due[0] if due else None)
-
-
 @settings(max_examples=150, deadline=None)
 @given(COMMANDS, st.sampled_from([(9, 1, 3), (8, 1, 2), (27, 2, 3), (4, 1, 4), (5, 5, 2)]))
 def test_every_promotion_is_the_one_that_brute_force_finds(commands: list[Command], form: tuple[int, int, int]) -> None:
     """asha.md 1.1, 1.5, 1.6, 1.11, 1.12, 1.14, and 1.19: the state is put through its snapshot after every fact."""
     max_resource, min_resource, eta = form
     scheduler = ASHA(max_resource=max_resource, min_resource=min_resource, reduction_factor=eta)
-    play = Play(scheduler)
-    for command in commands:
-        play.act(command)
-        play.check()
-        play.state = restored(scheduler, play.state)
-    while play.promote():
-        play.check()
+    play = Play(scheduler, Oracle(scheduler.levels, eta))
+    play.go(commands)
     assert legal_promotions(play.facts, scheduler.levels, eta) == []
     assert check_promotions(play.facts, scheduler.levels, eta) == sum(fact[0] == "promoted" for fact in play.facts)
 

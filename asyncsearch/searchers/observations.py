@@ -1,0 +1,130 @@
+"""What a searcher that learns knows of trials, and at which resource it compares them.
+
+Values at different resources are not alike, so all are compared at one: the *level*, the highest resource at which
+enough trials have a result. It only ever rises. A trial that completed below it (its function returned) keeps its last
+result at every level above. This is BOHB's choice of a budget (Falkner et al. 2018, section 3.2), at any time.
+
+Rule 1: pure, and told facts only. Rule 2: scores as the engine gives them: smaller is better, None is no result.
+"""
+
+from __future__ import annotations
+
+import bisect
+import enum
+from typing import Any
+
+import msgspec
+
+from asyncsearch.trial import Params
+
+
+class Stand(enum.Enum):
+    """Where a trial stands, as far as a searcher cares."""
+
+    RUNNING = "running"
+    """It trains, or waits for a worker."""
+    PAUSED = "paused"
+    COMPLETED = "completed"
+    STOPPED = "stopped"
+    FAILED = "failed"
+
+
+class Observed(msgspec.Struct):
+    """What is known of one trial."""
+
+    params: Params
+    notes: dict[str, Any] = {}
+    """What the searcher wanted to be told again."""
+    values: dict[int, float | None] = {}
+    """Resource -> score, of every report."""
+    stand: Stand = Stand.RUNNING
+    resource: int = 0
+    """Where it ended; 0 while it has not."""
+    score: float | None = None
+    """Its last one, once it has ended."""
+
+
+class Observations:
+    """Trials in the order in which they began, and the level at which they are compared.
+
+    Args:
+        enough: how many results make a resource the level, at least 1.
+    """
+
+    def __init__(self, enough: int) -> None:
+        self._enough = enough
+        self.trials: list[Observed] = []
+        self.level = 0
+        """Resource at which trials are compared; 0 while there are not enough results at any."""
+        self._counts: dict[int, int] = {}
+        """Resource -> how many trials have reported a result there."""
+        self._ends: list[int] = []
+        """Where trials completed with a result, ascending."""
+
+    def add(self, params: Params) -> None:
+        """A trial began."""
+        self.trials.append(Observed(params))
+
+    def report(self, number: int, resource: int, score: float | None) -> bool:
+        """A trial reported; return whether the level has risen."""
+        self.trials[number].values[resource] = score
+        if score is None:
+            return False
+        self._counts[resource] = self._counts.get(resource, 0) + 1
+        return self._raise_to(resource)
+
+    def end(self, number: int, stand: Stand, resource: int, score: float | None) -> bool:
+        """A trial ended; return whether the level has risen."""
+        trial = self.trials[number]
+        trial.stand, trial.resource, trial.score = stand, resource, score
+        if stand is not Stand.COMPLETED or score is None:
+            return False
+        bisect.insort(self._ends, resource)
+        before = self.level
+        for reported in sorted(other for other in self._counts if other > max(resource, before)):
+            self._raise_to(reported)
+        return self.level > before
+
+    def result(self, number: int) -> float | None:
+        """Return the score of a trial at the level; None: it has none."""
+        trial = self.trials[number]
+        if trial.stand is Stand.FAILED:
+            return None
+        if trial.stand is Stand.COMPLETED and trial.resource <= self.level:
+            return trial.score
+        return trial.values.get(self.level)
+
+    def snapshot(self) -> list[Any]:
+        """Return everything as JSON values."""
+        return [
+            [
+                trial.params,
+                trial.notes,
+                list(map(list, trial.values.items())),
+                trial.stand.value,
+                trial.resource,
+                trial.score,
+            ]
+            for trial in self.trials
+        ]
+
+    def restore(self, snapshot: list[Any]) -> None:
+        """Take in what ``snapshot`` said; the level does not depend on the order of facts."""
+        for number, (params, notes, values, stand, resource, score) in enumerate(snapshot):
+            self.add(params)
+            self.trials[number].notes = notes
+            for reported, value in values:
+                self.report(number, reported, value)
+            if resource:
+                self.end(number, Stand(stand), resource, score)
+            else:
+                self.trials[number].stand = Stand(stand)
+
+    def _raise_to(self, resource: int) -> bool:
+        """Make a resource the level if it is higher and has enough results; return whether it was done."""
+        if resource <= self.level:
+            return False
+        if self._counts[resource] + bisect.bisect_left(self._ends, resource) < self._enough:
+            return False
+        self.level = resource
+        return True

@@ -1,0 +1,151 @@
+"""Any sampler of Optuna as a searcher, through ask and tell: what the user writes.
+
+Rule 1: pure. Rule 2: optuna is imported only when a study begins with this searcher; ``optuna_state.py`` and what that
+imports need it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from asyncsearch.errors import UsageError
+from asyncsearch.searchers.base import Searcher
+from asyncsearch.space import Space
+
+if TYPE_CHECKING:
+    from asyncsearch.searchers.optuna_state import OptunaState
+
+_STARTUP = 10
+"""Results before which Optuna's model-based samplers draw by chance, unless they are told otherwise."""
+
+_NAMES: Mapping[str, tuple[str, dict[str, Any]]] = {
+    "cmaes": ("CmaEsSampler", {"warn_independent_sampling": False}),
+    "gp": ("GPSampler", {}),
+    "nsgaii": ("NSGAIISampler", {}),
+    "random": ("RandomSampler", {}),
+    "tpe": ("TPESampler", {"constant_liar": True, "group": True, "multivariate": True}),
+}
+"""Name -> class in ``optuna.samplers``, and the options that we set."""
+
+
+@dataclass(frozen=True)
+class OptunaSearch(Searcher):
+    """Proposes the initial points of the space, then what a sampler of Optuna proposes, without end.
+
+    All trials are compared at one resource, the highest at which enough of them have a result; so with ASHA and TPE
+    this is an asynchronous BOHB. docs/searchers.md says what a sampler is told of which trial. Needs optuna.
+
+    Example::
+
+        OptunaSearch()  # TPE
+        OptunaSearch("cmaes", options={"n_startup_trials": 20})
+        OptunaSearch(lambda seed: TPESampler(seed=seed, multivariate=False))
+    """
+
+    sampler: str | Callable[[int], Any] = "tpe"
+    """``"cmaes"``, ``"gp"``, ``"nsgaii"``, ``"random"`` or ``"tpe"``; or a function of a seed, below 2**32, that gives
+    a sampler. It is called for each proposal, and what it returns must depend on the seed only."""
+    options: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
+    """Arguments of the named sampler, but for its seed."""
+    min_observations: int | None = field(default=None, kw_only=True)
+    """How many trials must have a result at a resource for trials to be compared there, at least 1. None: 10 or what
+    the option ``n_startup_trials`` says, and at least 3 more than there are parameters, as in BOHB."""
+
+    def __post_init__(self) -> None:
+        if isinstance(self.sampler, str) and self.sampler not in _NAMES:
+            hint = " Quasi-random points are SobolSearch()." if self.sampler == "qmc" else ""
+            raise UsageError(
+                f"OptunaSearch({self.sampler!r}): there is no sampler of this name; the names are "
+                f"{', '.join(map(repr, _NAMES))}. Any other: a function of a seed that returns it.{hint}"
+            )
+        if not isinstance(self.sampler, str) and not callable(self.sampler):
+            raise UsageError(
+                f"OptunaSearch({self.sampler!r}): write a name such as 'tpe', or a function of a seed that returns a "
+                "sampler, lambda seed: TPESampler(seed=seed); one sampler for all proposals could not be resumed."
+            )
+        if self.options and not isinstance(self.sampler, str):
+            raise UsageError("OptunaSearch(options=...) are for a named sampler: give them inside your function.")
+        if "seed" in self.options:
+            raise UsageError("OptunaSearch(options={'seed': ...}): seeds come from Study(seed=...): leave it out.")
+        enough: Any = self.min_observations
+        if enough is not None and (isinstance(enough, bool) or not isinstance(enough, int) or enough < 1):
+            raise UsageError(f"OptunaSearch(min_observations={enough!r}): write a number of trials from 1 on, or None.")
+
+    def begin(self, space: Space, seed: int) -> OptunaState:
+        """Return a fresh state for one study.
+
+        Raises:
+            UsageError: optuna or what the sampler needs is not installed, or the sampler cannot be made.
+            SpaceError: the sampler cannot search this space, or the constraints reject everything.
+        """
+        _require_optuna()
+        from asyncsearch.searchers.optuna_state import OptunaState
+
+        state = OptunaState(self, space, seed)
+        # What a sampler cannot do is an error before a worker starts, not in the middle of a search.
+        state.propose(len(space.initial))
+        return state
+
+    def describe(self) -> str:
+        name = repr(self.sampler) if isinstance(self.sampler, str) else _name(self.sampler)
+        options = f", options={_without_addresses(dict(self.options))}" if self.options else ""
+        enough = f", min_observations={self.min_observations}" if self.min_observations is not None else ""
+        return f"OptunaSearch({name}{options}{enough})"
+
+    def make(self, seed: int) -> Any:
+        """Return a fresh sampler.
+
+        Raises:
+            UsageError: it cannot be made, or is none of Optuna's.
+        """
+        import optuna
+
+        try:
+            sampler = self._made(seed)
+        except ImportError as error:
+            raise UsageError(
+                f"{self.describe()} needs a package that is not installed: {error}. pip install 'asyncsearch[optuna]' "
+                "brings those of all samplers but 'gp', which needs torch too: 'asyncsearch[optuna,torch]'."
+            ) from error
+        except Exception as error:
+            raise UsageError(f"{self.describe()}: the sampler cannot be made: {error}") from error
+        if not isinstance(sampler, optuna.samplers.BaseSampler):
+            raise UsageError(f"{self.describe()}: the function returned {sampler!r}, which is no sampler of Optuna.")
+        return sampler
+
+    def _made(self, seed: int) -> Any:
+        import optuna
+
+        if not isinstance(self.sampler, str):
+            return self.sampler(seed)
+        kind, ours = _NAMES[self.sampler]
+        return getattr(optuna.samplers, kind)(seed=seed, **{**ours, **self.options})
+
+    def enough(self, space: Space) -> int:
+        """Return how many results make a resource the one at which trials are compared."""
+        if self.min_observations is not None:
+            return self.min_observations
+        parameters = sum(domain.size != 1 for domain in space.parameters.values())
+        startup = self.options.get("n_startup_trials", _STARTUP)
+        return max(_STARTUP, startup if isinstance(startup, int) else 0, parameters + 3)
+
+
+def _require_optuna() -> None:
+    try:
+        import optuna  # noqa: F401
+    except ImportError as error:
+        raise UsageError(
+            "OptunaSearch() needs optuna, which is not installed: pip install 'asyncsearch[optuna]'."
+        ) from error
+
+
+def _name(function: Callable[[int], Any]) -> str:
+    return getattr(function, "__qualname__", type(function).__name__)
+
+
+def _without_addresses(value: Any) -> str:
+    """Return a repr that is the same in every process."""
+    return re.sub(r" at 0x[0-9a-f]+", "", repr(value))

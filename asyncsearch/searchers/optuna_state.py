@@ -1,0 +1,180 @@
+"""Any sampler of Optuna as a searcher, through ask and tell: what one study owns.
+
+Rule 1: pure. A proposal is a function of (space, seed, number, facts so far): each is made by a fresh sampler whose
+seed is drawn for its number, so no sampler's own state is lost in a restart. Rule 2: asking leaves nothing behind;
+what a sampler writes down goes into the journal as the proposal's notes.
+
+    facts ──> Observations (level) ──> Storage ──> sampler ──> Dimensions ──> params
+
+Imports optuna, so it is imported only when a study begins with ``OptunaSearch``.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import optuna
+from optuna.trial import TrialState
+
+from asyncsearch.errors import SpaceError
+from asyncsearch.ids import TrialId
+from asyncsearch.randomness import below, generator
+from asyncsearch.searchers.base import SearcherState
+from asyncsearch.searchers.observations import Observations, Stand
+from asyncsearch.searchers.optuna import OptunaSearch
+from asyncsearch.searchers.optuna_space import Dimensions
+from asyncsearch.searchers.optuna_storage import NAME, Storage
+from asyncsearch.space import Space
+from asyncsearch.trial import Params
+
+MAX_ASKED = 20
+"""How many proposals of a sampler the constraints may reject before a configuration is drawn from the space."""
+
+_PURPOSE = "searchers.optuna"
+
+
+class OptunaState(SearcherState):
+    """What the sampler is to know: observations, and the same in Optuna's storage, which is made from them."""
+
+    def __init__(self, searcher: OptunaSearch, space: Space, seed: int) -> None:
+        self._searcher = searcher
+        self._space = space
+        self._seed = seed
+        self._initial = space.initial
+        self._dimensions = Dimensions(space)
+        self._observations = Observations(searcher.enough(space))
+        self._storage = Storage()
+        with _quiet():
+            self._study = optuna.load_study(study_name=NAME, storage=self._storage, sampler=searcher.make(0))
+        self._asked: tuple[int, Params, dict[str, Any]] | None = None
+        """The last answer: number, params and notes; None: a fact has come since."""
+
+    def propose(self, number: int) -> Params:
+        return self._space.nest(self._space.flatten(self._answer(number)[1]))
+
+    def notes(self, number: int) -> dict[str, Any]:
+        return self._answer(number)[2]
+
+    def created(self, trial: TrialId, params: Params) -> None:
+        self._asked = None
+        self._observations.add(params)
+        self._add_to_storage(params)
+
+    def noted(self, trial: TrialId, notes: dict[str, Any]) -> None:
+        self._observations.trials[trial].notes = notes
+        self._storage.note(trial, notes)
+
+    def reported(self, trial: TrialId, resource: int, score: float | None) -> None:
+        self._storage.trials[trial].intermediate_values[resource] = math.nan if score is None else score
+        self._refresh(trial, self._observations.report(trial, resource, score))
+
+    def paused(self, trial: TrialId, resource: int, score: float | None) -> None:
+        self._observations.trials[trial].stand = Stand.PAUSED
+        self._refresh(trial, False)
+
+    def promoted(self, trial: TrialId, from_resource: int, to_resource: int) -> None:
+        self._observations.trials[trial].stand = Stand.RUNNING
+        self._refresh(trial, False)
+
+    def completed(self, trial: TrialId, resource: int, score: float | None) -> None:
+        self._refresh(trial, self._observations.end(trial, Stand.COMPLETED, resource, score))
+
+    def stopped(self, trial: TrialId, resource: int, score: float | None) -> None:
+        self._refresh(trial, self._observations.end(trial, Stand.STOPPED, resource, score))
+
+    def failed(self, trial: TrialId, resource: int) -> None:
+        self._refresh(trial, self._observations.end(trial, Stand.FAILED, resource, None))
+
+    def ended(self, trial: TrialId, resource: int, score: float | None) -> None:
+        if score is None:
+            self.failed(trial, resource)
+        else:
+            self.completed(trial, resource, score)
+
+    def snapshot(self) -> dict[str, Any]:
+        return {"trials": self._observations.snapshot()}
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        self._observations.restore(snapshot["trials"])
+        for number, trial in enumerate(self._observations.trials):
+            self._add_to_storage(trial.params)
+            self._storage.note(number, trial.notes)
+            for resource, score in trial.values.items():
+                self._storage.trials[number].intermediate_values[resource] = math.nan if score is None else score
+        self._refresh(0, True)
+
+    def _add_to_storage(self, params: Params) -> None:
+        told, distributions = self._dimensions.told(self._space.flatten(params))
+        self._storage.add(told, distributions, {})
+
+    def _refresh(self, number: int, has_level_risen: bool) -> None:
+        """Say in the storage what is known of a trial now, or of all if they are compared elsewhere than before."""
+        self._asked = None
+        for other in range(len(self._observations.trials)) if has_level_risen else (number,):
+            self._tell(other)
+
+    def _tell(self, number: int) -> None:
+        told, stand = self._storage.trials[number], self._observations.trials[number].stand
+        result = self._observations.result(number)
+        told.values = None if result is None else [result]
+        if stand is Stand.FAILED:
+            told.state = TrialState.FAIL
+        elif result is not None:
+            told.state = TrialState.COMPLETE
+        elif stand is Stand.RUNNING:
+            told.state = TrialState.RUNNING
+        else:
+            told.state = TrialState.PRUNED
+
+    def _answer(self, number: int) -> tuple[int, Params, dict[str, Any]]:
+        if self._asked is None or self._asked[0] != number:
+            self._asked = (number, *self._make(number))
+        return self._asked
+
+    def _make(self, number: int) -> tuple[Params, dict[str, Any]]:
+        source = generator(self._seed, _PURPOSE, number)
+        if number < len(self._initial):
+            return self._space.complete(self._initial[number], source), {}
+        for _ in range(MAX_ASKED):
+            flat, notes = self._ask(below(source, 1 << 32))
+            if self._space.allows(flat):
+                return self._space.nest(flat), notes
+        return self._space.sample(source), {}
+
+    def _ask(self, seed: int) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the flat configuration that a fresh sampler proposes, and its notes."""
+        with _quiet():
+            self._study.sampler = self._searcher.make(seed)
+            try:
+                flat = self._dimensions.suggest(self._study.ask())
+            except Exception as error:
+                raise self._refusal(error) from error
+            finally:
+                notes = self._storage.withdraw()
+        return flat, notes
+
+    def _refusal(self, error: Exception) -> SpaceError:
+        sampler = type(self._study.sampler).__name__
+        what = f"{self._searcher.describe()}: {sampler}"
+        if isinstance(error, SpaceError):
+            return SpaceError(f"{what} proposes what the space does not have. {error} Is it made for another space?")
+        return SpaceError(
+            f"{what} raised {type(error).__name__}: {error}. Give it other options, or take another sampler."
+        )
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep Optuna from writing lines and warnings about what we set on purpose."""
+    verbosity = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        optuna.logging.set_verbosity(verbosity)

@@ -1,0 +1,98 @@
+"""What learning searchers know of trials, and the resource at which they compare them."""
+
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from asyncsearch.searchers.observations import Observations, Stand
+
+SCORES = st.one_of(st.none(), st.floats(-5, 5))
+TRIALS = st.lists(
+    st.tuples(
+        st.lists(SCORES, max_size=5),  # at 1, 2, 3, ...
+        st.sampled_from(Stand),
+    ),
+    max_size=8,
+)
+
+
+def told(trials: list[tuple[list[float | None], Stand]], enough: int) -> Observations:
+    found = Observations(enough)
+    for number, (scores, stand) in enumerate(trials):
+        found.add({"x": number})
+        for resource, score in enumerate(scores, 1):
+            found.report(number, resource, score)
+        if stand in (Stand.COMPLETED, Stand.STOPPED, Stand.FAILED) and scores:
+            found.end(number, stand, len(scores), scores[-1])
+        elif stand is Stand.PAUSED:
+            found.trials[number].stand = stand
+    return found
+
+
+def level_by_force(trials: list[tuple[list[float | None], Stand]], enough: int) -> int:
+    def has_result(scores: list[float | None], stand: Stand, resource: int) -> bool:
+        if resource <= len(scores):
+            return scores[resource - 1] is not None
+        return stand is Stand.COMPLETED and bool(scores) and scores[-1] is not None
+
+    reported = {r for scores, _ in trials for r, score in enumerate(scores, 1) if score is not None}
+    fitting = [r for r in reported if sum(has_result(*trial, r) for trial in trials) >= enough]
+    return max(fitting, default=0)
+
+
+@given(TRIALS, st.integers(1, 4))
+def test_level_is_the_highest_resource_with_enough_results(
+    trials: list[tuple[list[float | None], Stand]], enough: int
+) -> None:
+    assert told(trials, enough).level == level_by_force(trials, enough)
+
+
+@given(TRIALS, st.integers(1, 4))
+def test_restored_observations_are_those_of_the_snapshot(
+    trials: list[tuple[list[float | None], Stand]], enough: int
+) -> None:
+    in_order = told(trials, enough)
+    restored = Observations(enough)
+    restored.restore(json.loads(json.dumps(in_order.snapshot())))
+    assert restored.snapshot() == in_order.snapshot()
+    numbers = range(len(trials))
+    assert [restored.result(n) for n in numbers] == [in_order.result(n) for n in numbers]
+    assert restored.level == in_order.level
+
+
+def test_every_rise_of_the_level_is_said_once() -> None:
+    found = Observations(2)
+    for number in range(3):
+        found.add({"x": number})
+    assert not found.report(0, 1, 0.5)
+    assert found.report(1, 1, 0.4)
+    assert not found.report(2, 1, 0.3)
+    assert not found.report(0, 2, 0.5)
+    assert not found.report(1, 2, None)
+    assert found.report(2, 2, 0.1)
+    assert [found.result(number) for number in range(3)] == [0.5, None, 0.1]
+
+
+def test_trial_that_ended_by_itself_keeps_its_result_at_higher_levels() -> None:
+    found = Observations(2)
+    for number in range(2):
+        found.add({"x": number})
+    found.report(0, 1, 0.9)
+    found.report(0, 2, 0.8)
+    found.report(1, 1, 0.7)
+    assert found.level == 1
+    assert found.end(1, Stand.COMPLETED, 1, 0.7)
+    assert (found.level, found.result(0), found.result(1)) == (2, 0.8, 0.7)
+
+
+def test_stopped_and_failed_trials_have_no_result_where_they_did_not_come() -> None:
+    found = Observations(1)
+    for number in range(3):
+        found.add({"x": number})
+        found.report(number, 1, 0.5)
+    found.end(0, Stand.STOPPED, 1, 0.5)
+    found.end(1, Stand.FAILED, 1, None)
+    assert [found.result(number) for number in range(3)] == [0.5, None, 0.5]
+    found.report(2, 2, 0.4)
+    assert [found.result(number) for number in range(3)] == [None, None, 0.4]
