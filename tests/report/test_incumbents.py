@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -33,11 +34,11 @@ class Curves:
         return 1.0
 
 
-def found(*curves: list[float], mode: str = "min", workers: int = 1, **options: object) -> list[Incumbent]:
+def found(*curves: list[float], mode: str = "min", workers: int = 1, **options: Any) -> list[Incumbent]:
     return incumbents(records_of(searched(*curves, mode=mode, workers=workers, **options)), metric="loss", mode=mode)
 
 
-def searched(*curves: list[float], mode: str = "min", workers: int = 1, **options: object) -> Recorded:
+def searched(*curves: list[float], mode: str = "min", workers: int = 1, **options: Any) -> Recorded:
     state = make_state(FIFO(max_resource=len(curves[0])), mode=mode)
     return record(state, len(curves), workers, workload=Curves(*curves), **options)
 
