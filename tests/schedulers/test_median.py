@@ -7,6 +7,7 @@ import pickle
 import random
 import statistics
 import tracemalloc
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -37,10 +38,10 @@ def report(state: SchedulerState, trial: int, resource: int, score: float | None
     return reason
 
 
-def stops(scheduler: MedianStopping, *courses: list[float | None]) -> list[int | None]:
+def stops(scheduler: MedianStopping, *courses: Sequence[float | None]) -> list[int | None]:
     """Train one trial after the other, each reporting at every unit; return where each is stopped."""
     state = scheduler.begin()
-    ends = []
+    ends: list[int | None] = []
     for trial, scores in enumerate(courses):
         for resource, score in enumerate(scores, start=1):
             if report(state, trial, resource, score) is not None:
@@ -287,7 +288,7 @@ def test_every_stop_is_the_one_that_brute_force_finds(
         if at.get(trial, 0) < 8:
             at[trial] = min(8, at.get(trial, 0) + units)
             reports.append((trial, at[trial], score))
-    state = scheduler.begin()
+    state: SchedulerState = scheduler.begin()
     verdicts = []
     over: set[int] = set()
     for trial, resource, score in reports:
