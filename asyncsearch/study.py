@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Literal
@@ -35,7 +35,7 @@ from asyncsearch.errors import (
     UsageError,
 )
 from asyncsearch.evaluating import One, UpTo, Way
-from asyncsearch.ids import WorkerId
+from asyncsearch.ids import TrialId, WorkerId
 from asyncsearch.launch import choose
 from asyncsearch.launch.base import Launcher
 from asyncsearch.launch.bundle import pack
@@ -49,7 +49,7 @@ from asyncsearch.rpc.messages import Endpoint
 from asyncsearch.running import Presses, Search, run_search
 from asyncsearch.schedulers.base import Scheduler
 from asyncsearch.schedulers.fifo import FIFO
-from asyncsearch.searchers.base import Searcher
+from asyncsearch.searchers.base import Searcher, SearcherState
 from asyncsearch.searchers.random import RandomSearch
 from asyncsearch.sharing import default_names, open_folder, read_defaults
 from asyncsearch.space import Space
@@ -58,6 +58,7 @@ from asyncsearch.store.base import Store
 from asyncsearch.store.shared import SharedPlan, inside
 from asyncsearch.store.shared_names import compare_names
 from asyncsearch.trainable import Trainable, WithFunctions, as_function
+from asyncsearch.warming import WarmStart, begin_searcher, keep, kept, warm_start_of
 from asyncsearch.worker.config import WorkerConfig
 
 LOOK_AHEAD = 10_000
@@ -88,6 +89,7 @@ class Study(Results):
         name: str | None = None,
         seed: int = 0,
         resume: bool = False,
+        warm_start: Sequence[str | Path | Results] = (),
         version: str = "",
         shared: str | Path | Literal[False] | None = None,
         defaults: Mapping[str, Any] | None = None,
@@ -116,6 +118,8 @@ class Study(Results):
             name: what people call it; by default the last part of the store, else the trainable's name.
             seed: of the proposals and of every trial; 0 <= seed < 2**63.
             resume: go on where the store's study stands, if there is one.
+            warm_start: earlier studies, or their stores, of the same space and metric. A searcher that learns knows
+                their trials from the beginning, any other begins with the best of them; docs/searchers.md.
             version: your name for this version of code and data. Studies of one version, seed and trainable train once
                 what they have in common, as docs/sharing.md says; empty: nothing is shared with other studies.
             shared: folder or URL in which studies of one version share what they train; None: ``plan`` beside the
@@ -183,7 +187,8 @@ class Study(Results):
         self._state: StudyState | None = None
         self._is_read_only = False
         self._fingerprint = source_hash(trainable)
-        self.searcher.begin(self.space, seed)
+        self._warm = warm_start_of(self.store, warm_start, space=self.space, config=self.config, resume=resume)
+        self._begin_searcher()
         self.scheduler.begin(self.space, seed)
         require_pausable(trainable, self.scheduler)
         require_sequences(trainable, self.space, self.scheduler, share=self.config.share)
@@ -203,6 +208,7 @@ class Study(Results):
         study._bundle, study._backend = plan.trainable, backend or plan.backend
         study.shared, study._quota_bytes = plan.shared, plan.quota_bytes
         study._resume, study._is_read_only = True, False
+        study._warm = kept(study.store)
         return study
 
     @classmethod
@@ -327,7 +333,7 @@ class Study(Results):
             seconds_per_unit: what a unit of training costs, if you know.
             like: an earlier study, or its store, in which the cost was measured; None: this one, if it has run.
         """
-        proposals = self.searcher.begin(self.space, self.config.seed).length()
+        proposals = self._begin_searcher().length()
         total = num_trials if num_trials is not None else proposals
         if total is None:
             raise UsageError("preview(num_trials=None) of a searcher without an end: say how many trials.")
@@ -380,7 +386,7 @@ class Study(Results):
             self._require_runnable()
             one = copy.copy(self)
             one.searcher, one.scheduler, one.store = One(plain), UpTo(resource, end or resource), home
-            one._resume, one._state = True, None
+            one._resume, one._state, one._warm = True, None, WarmStart()
             one._run(1, 1, None, open_display("none"))
             known = self._known(way, home)
             if known is None:
@@ -403,9 +409,19 @@ class Study(Results):
         )
 
     def _fresh_state(self) -> StudyState:
-        searcher = self.searcher.begin(self.space, self.config.seed)
         scheduler = self.scheduler.begin(self.space, self.config.seed)
-        return StudyState(self.config, searcher, scheduler, self.scheduler.max_resource)
+        return StudyState(self.config, self._begin_searcher(), scheduler, self.scheduler.max_resource)
+
+    def _begin_searcher(self) -> SearcherState:
+        return begin_searcher(self.searcher, self.space, self.config, self._warm)
+
+    def _standing(self, trial: TrialId) -> str:
+        words = super()._standing(trial)
+        if words or self._is_read_only:
+            return words
+        state = self._fresh_state()
+        replay(self.store, state)
+        return state.scheduler.standing(trial)
 
     def _require_runnable(self) -> None:
         if self._is_read_only:
@@ -414,7 +430,7 @@ class Study(Results):
             )
 
     def _require_bounded(self, num_trials: int | None) -> None:
-        if num_trials is None and self.searcher.begin(self.space, self.config.seed).length() is None:
+        if num_trials is None and self._begin_searcher().length() is None:
             raise UsageError(
                 f"run(num_trials=None) of {self.searcher.describe()}, whose number of proposals is not known: "
                 "say how many trials, e.g. run(num_trials=64)."
@@ -461,6 +477,7 @@ class Study(Results):
 
     def _create(self, bundle: bytes) -> None:
         self.store.write(BUNDLE_FILE, self._plan_bytes(bundle))
+        keep(self.store, self._warm)
         write_study_file(self.store, self._file(None))
 
     def _plan_bytes(self, bundle: bytes) -> bytes:

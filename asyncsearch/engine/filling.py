@@ -25,10 +25,15 @@ from asyncsearch.ids import Lease, TrialId, WorkerId
 from asyncsearch.plan.keys import UNBOUNDED, path
 from asyncsearch.plan.plan import Batch
 from asyncsearch.schedulers.base import Promotion
+from asyncsearch.trial import TrialState
 from asyncsearch.work import Lane, Stage, Work
 
 if TYPE_CHECKING:
     from asyncsearch.engine.state import StudyState
+
+
+_REPEATS = 1_000
+"""After so many new trials in a row that leave nothing to train, a search without ``num_trials`` ends."""
 
 
 def adjust(state: StudyState, emit: Emit) -> None:
@@ -53,6 +58,7 @@ def adjust(state: StudyState, emit: Emit) -> None:
 def fill(state: StudyState, emit: Emit) -> None:
     """Give work to idle workers while there are both."""
     while state.run is not None and not state.stopping:
+        state.repeats = 0
         worker = state.pool.first_idle()
         if worker is None:
             return
@@ -93,6 +99,8 @@ def _look_ahead(state: StudyState, emit: Emit) -> None:
     """Create trials before a worker is free for them, so that the plan knows where their ways part."""
     while len(state.waiting) < state.config.look_ahead and _may_create(state) and not state.stopping:
         _create(state, emit)
+        if state.trials[-1].state is TrialState.WAITING:
+            state.repeats = 0
     while state.scheduler.promotes_in_groups and not state.stopping and _promote_next(state, emit):
         pass
 
@@ -136,6 +144,10 @@ def _create(state: StudyState, emit: Emit) -> None:
     notes = state.searcher.notes(state.proposals)
     emit(CreateTrial(trial, params, steps[-1].node, target, state.proposals, branching, notes))
     answer(state, state.trials[trial], emit)
+    state.repeats += 1
+    if state.repeats >= _REPEATS and state.run is not None and state.run.num_trials is None:
+        # A searcher that repeats itself has no end, and nobody else would be heard while it proposes.
+        emit(EndProposals(f"the last {_REPEATS:,} proposals left nothing to train: give num_trials to go on"))
 
 
 def _work_for(state: StudyState, batch: Batch, worker: WorkerId) -> Work:

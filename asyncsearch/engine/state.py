@@ -91,6 +91,8 @@ class StudyState:
         self.proposals = 0
         """How many proposals of the searcher became trials."""
         self.is_exhausted = False
+        self.repeats = 0
+        """How many trials in a row were created for a free worker and left nothing to train."""
         self.metric_names: set[str] = set()
         """Every name under which anything was ever reported."""
         self.podium = Podium(config.keep_checkpoints)

@@ -11,7 +11,13 @@ from asyncsearch.report.words import cut, many
 
 WIDTH = 100
 _DEEPEST = 12
-_STATES = {Kind.SHARED: "trained", Kind.TRAINED: "trained", Kind.RUNNING: "running", Kind.WAITING: "waiting"}
+_STATES = {
+    Kind.SHARED: "trained",
+    Kind.TRAINED: "trained",
+    Kind.ELSEWHERE: "trained by another study",
+    Kind.RUNNING: "running",
+    Kind.WAITING: "waiting",
+}
 
 
 def text_tree(tree: StageTree, lines: int = 30) -> str:

@@ -40,6 +40,8 @@ def test_two_studies_one_after_another_train_each_unit_once(tmp_path: Path, alon
     assert results(second) == alone
     assert set(units(tmp_path).values()) == {1}
     assert len(second.trials) == TRIALS
+    taken = f"0 trained and {DISTINCT} taken from other studies: each unit serves 2.00 trials"
+    assert taken in second.tree().summary
 
 
 def start(folder: Path, name: str, stop_at: int | None = None) -> subprocess.Popen[str]:
