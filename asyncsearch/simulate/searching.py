@@ -74,7 +74,8 @@ def simulate(
         failures: which trials raise, at which resource, once.
         chance: stragglers and dropped work.
         restarts: what is promoted trains again from 0.
-        report_every: units between two reports; None: only where work is saved or ends.
+        report_every: units between two reports; None: only where work is saved or ends, so that a scheduler which stops
+            trials on their way never hears of them.
         share: train once what trials have in common; None: where the space has sequences, or the scheduler needs it.
         max_failures: as of a ``Study``.
         max_losses: attempts of a trial that may be lost before it counts as failed.

@@ -44,7 +44,7 @@ def p_value(better: list[float], worse: list[float]) -> float:
     observed = sum(differences)
     signs = itertools.product((1, -1), repeat=len(differences))
     as_large = sum(sum(s * d for s, d in zip(sign, differences, strict=True)) >= observed - 1e-12 for sign in signs)
-    return as_large / 2 ** len(differences)
+    return as_large / (1 << len(differences))
 
 
 def test_the_test_itself_says_no_where_there_is_no_difference() -> None:

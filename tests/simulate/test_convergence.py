@@ -28,11 +28,11 @@ class Method(NamedTuple):
     scheduler: Callable[[], Scheduler]
     searcher: Callable[[], Searcher] = RandomSearch
     workload: NoisyQuadratic = EARLY_IS_RIGHT
-    trainings: int = 10
+    trainings: int = 6
     """How many whole trainings each worker has the time for."""
     seeds: int = SEEDS
     report_every: int | None = None
-    """Stopping by the median judges each unit; the others judge where trials pause."""
+    """What stops trials must hear of them on their way; what pauses them hears of them there."""
 
 
 def public(name: str, **options: Any) -> Any:
@@ -41,7 +41,7 @@ def public(name: str, **options: Any) -> Any:
 
 METHODS = {
     "ASHA": Method(lambda: ASHA(max_resource=R, reduction_factor=4)),
-    "ASHA, stopping": Method(lambda: ASHA(max_resource=R, reduction_factor=4, variant="stopping")),
+    "ASHA, stopping": Method(lambda: ASHA(max_resource=R, reduction_factor=4, variant="stopping"), report_every=1),
     "SHA": Method(lambda: SHA(max_resource=R, reduction_factor=4, bracket_size=64)),
     "Hyperband": Method(lambda: public("Hyperband", max_resource=R, reduction_factor=4)),
     "Hyperband, synchronous": Method(
