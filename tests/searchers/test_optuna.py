@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from asyncsearch.actions import CreateTrial
 from asyncsearch.errors import SpaceError, UsageError
 from asyncsearch.ids import TrialId, WorkerId
 from asyncsearch.schedulers import ASHA, FIFO
@@ -349,6 +350,15 @@ class TestRestarts:
             return [trial.params for trial in state.trials]
 
         assert searched(cut=True) == searched(cut=False)
+
+    def test_notes_of_a_proposal_come_back_through_the_engine(self) -> None:
+        state = make_state(FIFO(), OptunaSearch("cmaes"), make_space())
+        recorded = Recorded(state)
+        Simulation(state, Steps(), workers=1, watch=recorded).run(40)
+        created = [action for step in recorded.steps for action in step[2] if isinstance(action, CreateTrial)]
+        kept = [trial[1] for trial in state.searcher.snapshot()["trials"]]
+        assert [action.notes for action in created] == kept
+        assert any(kept)
 
     def test_what_cma_es_keeps_is_in_the_notes(self) -> None:
         space = Space({"x": uniform(0, 1), "y": uniform(0, 1)})
