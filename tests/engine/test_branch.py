@@ -269,6 +269,9 @@ def test_a_trial_that_takes_over_from_one_that_is_further_stands_there() -> None
                 after = replayed(fresh(), recorded.lines[: cut + 1]).trials[action.trial]
                 jumps += before.resource < action.resource
                 assert after.resource == action.resource == (after.checkpoint.resource if after.checkpoint else None)
+                assert (after.value, after.value_resource) == (before.value, before.value_resource), (
+                    "it reported nothing"
+                )
     assert jumps
 
 
