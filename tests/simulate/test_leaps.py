@@ -7,15 +7,17 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from asyncsearch.actions import AnyAction, CutWork, SaveAt
+from asyncsearch.actions import AnyAction, Assign, CutWork, SaveAt
 from asyncsearch.engine.check import check
 from asyncsearch.engine.state import StudyState
 from asyncsearch.events import AnyEvent, CheckpointCommitted, StopRequested, TrainingEnded
+from asyncsearch.ids import TrialId
 from asyncsearch.schedulers import FIFO
 from asyncsearch.searchers import GridSearch
 from asyncsearch.sequences import multistep
 from asyncsearch.simulate import Simulation
 from asyncsearch.space import Space, choice
+from asyncsearch.trial import Params
 from tests.engine.tools import make_state
 from tests.simulate.workloads import Histories
 
@@ -62,15 +64,15 @@ def test_a_save_that_is_asked_for_on_the_way_is_made_in_its_unit(report_every: i
 
 
 @pytest.mark.parametrize("report_every", EVERY)
-@pytest.mark.parametrize(("wish", "end"), [(9, 9), (3, 7)])
+@pytest.mark.parametrize(("at_s", "wish", "end"), [(3.3, 9, 9), (3.3, 3, 7), (15.0, 40, 30)])
 def test_work_that_is_cut_on_the_way_ends_there_or_after_its_present_unit(
-    report_every: int | None, wish: int, end: int
+    report_every: int | None, at_s: float, wish: int, end: int
 ) -> None:
     def cut(simulation: Simulation) -> None:
         lease = simulation.state.attempts[0].lease
         simulation._carry_out(CutWork(lease, wish))
 
-    _, seen = run(report_every, at_s=3.3, then=cut)
+    _, seen = run(report_every, at_s=at_s, then=cut)
     assert seen.ends[0] == (end * 0.5, end)
 
 
@@ -83,3 +85,23 @@ def test_a_worker_that_is_stopped_on_the_way_has_done_its_whole_units(report_eve
     assert (6.3, 12) in each.ends
     assert sorted(seldom.ends) == sorted(each.ends)
     assert coarse.busy_s == fine.busy_s
+
+
+@pytest.mark.parametrize("report_every", EVERY)
+def test_each_stage_of_a_batch_takes_what_its_own_units_take(report_every: int | None) -> None:
+    class Slower(Histories):
+        def seconds(self, trial: TrialId, params: Params) -> float:
+            return 1.0 + trial
+
+    expected = []
+
+    def watch(now: float, event: AnyEvent, actions: Sequence[AnyAction]) -> None:
+        for action in actions:
+            if isinstance(action, Assign):
+                stages = action.work.lanes[0].stages
+                expected.append(sum(((stage.stop or 0) - stage.start) * (1.0 + stage.trials[0]) for stage in stages))
+
+    state = make_state(FIFO(max_resource=30), GridSearch(), SPACE, look_ahead=100)
+    simulation = Simulation(state, Slower(), workers=2, report_every=report_every, watch=watch)
+    simulation.run(None)
+    assert simulation.busy_s == pytest.approx(sum(expected))
