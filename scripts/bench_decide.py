@@ -8,7 +8,8 @@ median microseconds at each.
 
 Figures: ``decide_us_1e3`` and ``decide_us_1e5`` are ASHA's, ``decide_us_1e6`` that of the slowest method;
 ``decide_growth`` is the largest ratio of any method's last size to its first. ``report_us_1e5`` is a report of ASHA
-between rungs; ``bytes_per_trial`` is what the driver's memory grows by for each trial of ASHA. The baseline of the
+between rungs; ``bytes_per_trial`` is what the driver's memory grows by for each trial of ASHA, and
+``bytes_per_trial_most`` for each of the method that keeps most. The baseline of the
 times is Optuna's pruner for successive halving with as many trials or, at 10^6 and where Optuna is missing, a rung
 that sorts its entries at each report; that of the memory is the goal, 1 KB.
 
@@ -204,16 +205,18 @@ def optuna_us(size: int) -> float | None:
     return statistics.median(taken)
 
 
-def bytes_per_trial() -> float:
-    search = Search(METHODS["ASHA"])
+def bytes_per_trial(scheduler: Scheduler) -> float:
+    search = Search(scheduler)
     search.grow(1_000)
+    gc.unfreeze()
     tracemalloc.start()
-    search.grow(11_000)
+    search.grow(6_000)
     search.report_us, search.decide_us = [], []
+    gc.unfreeze()
     gc.collect()
     grown = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
-    return grown / 10_000
+    return grown / 5_000
 
 
 def main() -> None:
@@ -222,15 +225,18 @@ def main() -> None:
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
     arguments = parser.parse_args()
     sizes = [size for size in SIZES if size <= arguments.largest]
-    found = {}
-    print(f"{'decide_us at':<24}{''.join(f'{size:>12,}' for size in sizes)}", flush=True)
+    found, memory = {}, {}
+    print(f"{'decide_us at':<24}{''.join(f'{size:>12,}' for size in sizes)}{'bytes a trial':>16}", flush=True)
     for name in arguments.methods:
         found[name] = measure(METHODS[name], sizes)
-        print(f"{name:<24}{''.join(f'{taken:>12.1f}' for taken in found[name].decide_us)}", flush=True)
+        memory[name] = bytes_per_trial(METHODS[name])
+        taken = "".join(f"{median:>12.1f}" for median in found[name].decide_us)
+        print(f"{name:<24}{taken}{memory[name]:>16.0f}", flush=True)
     slowest = max(found.values(), key=lambda measured: measured.decide_us[-1])
     growth = max(measured.decide_us[-1] / measured.decide_us[0] for measured in found.values())
     figures = [Figure(f"decide_us_1e{len(str(sizes[-1])) - 1}", slowest.decide_us[-1], "us", sorting_us(sizes[-1]))]
     figures.append(Figure("decide_growth", growth, "", 1.0))
+    figures.append(Figure("bytes_per_trial_most", max(memory.values()), "bytes", 1024.0))
     asha = found.get("ASHA")
     if asha is not None:
         for size in [size for size in OPTUNA_SIZES if size <= sizes[-1]]:
@@ -240,7 +246,7 @@ def main() -> None:
             figures.append(Figure(name, asha.decide_us[sizes.index(size)], "us", baseline))
             if size == 100_000:
                 figures.append(Figure("report_us_1e5", asha.report_us[sizes.index(size)], "us", baseline))
-        figures.append(Figure("bytes_per_trial", bytes_per_trial(), "bytes", 1024.0))
+        figures.append(Figure("bytes_per_trial", memory["ASHA"], "bytes", 1024.0))
     show("Decisions: a report, and what its end leads to", figures)
 
 
