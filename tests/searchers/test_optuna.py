@@ -144,6 +144,20 @@ class TestTold:
 
         assert self.seen(facts)[0] == ("RUNNING", None, {1: 0.5})
 
+    def test_trial_with_the_weights_of_another_counts_as_far_as_its_own_params_led(self) -> None:
+        def facts(state: SearcherState) -> None:
+            for number in range(3):
+                state.reported(TrialId(number), 1, 0.5)
+                state.paused(TrialId(number), 1, 0.5)
+            state.branched(TrialId(0), {"x": 0.9}, 1)
+            state.reported(TrialId(0), 2, 0.1)
+            state.paused(TrialId(0), 2, 0.1)
+            state.promoted(TrialId(0), 2, 3)
+            state.completed(TrialId(0), 3, 0.1)
+            state.reported(TrialId(1), 2, 0.4)
+
+        assert self.seen(facts, enough=1)[:2] == [("PRUNED", None, {1: 0.5}), ("COMPLETE", [0.4], {1: 0.5, 2: 0.4})]
+
     def test_failed_trials_failed_whatever_they_reported(self) -> None:
         def facts(state: SearcherState) -> None:
             state.reported(TrialId(0), 1, 0.5)
