@@ -30,7 +30,7 @@ from asyncsearch.searchers import RandomSearch, Searcher
 from asyncsearch.simulate import NoisyQuadratic, simulate
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
-WORKERS, SEEDS = (1, 25, 100, 500), 5
+WORKERS, SEEDS = (1, 25, 100, 500), 10
 R, FACTOR, BRACKET, POPULATION = 64, 4, 256, 40
 EXCESS = 1e-4
 MOST_TRIALS, MOST_PROPOSALS = 100_000, 1_000
@@ -176,7 +176,8 @@ def main() -> None:
     print(f"{len(jobs)} searches in {time.monotonic() - began:.0f} s with {options.processes} processes")
     if options.seeds == SEEDS and names == list(METHODS):
         panel = Panel("", curves(found, names))
-        draw("Time to the target", [panel], DOCS / "scale.svg", x="workers", y="time units", x_log=True, y_log=True)
+        picture = DOCS / "scale.svg"
+        draw("Time to the target", [panel], picture, x="workers", y="time units", width=860, x_log=True, y_log=True)
         text = TEXT.format(
             seeds=SEEDS, excess=EXCESS, r=R, factor=FACTOR, bracket=BRACKET, population=POPULATION, table=table
         )
