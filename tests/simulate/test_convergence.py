@@ -58,6 +58,12 @@ METHODS = {
 }
 LEARNING = {
     "TPE": Method(lambda: FIFO(max_resource=R), lambda: public("OptunaSearch", sampler="tpe"), seeds=12),
+    "ASHA with TPE": Method(
+        lambda: ASHA(max_resource=R, reduction_factor=4),
+        lambda: public("OptunaSearch", sampler="tpe"),
+        trainings=2,
+        seeds=12,
+    ),
 }
 
 
