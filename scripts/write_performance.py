@@ -37,6 +37,7 @@ GOALS: dict[str, tuple[str, float]] = {
     "decide_us_1e3": ("<=", 50.0),
     "decide_us_1e5": ("<=", 50.0),
     "decide_us_1e6": ("<=", 50.0),
+    "decide_us_pbt": ("<=", 50.0),
     "decide_growth": ("<=", 2.0),
     "bytes_per_trial": ("<=", 1024.0),
     "bytes_per_trial_most": ("<=", 1024.0),
