@@ -41,6 +41,7 @@ GOALS: dict[str, tuple[str, float]] = {
     "decide_growth": ("<=", 2.0),
     "bytes_per_trial": ("<=", 1024.0),
     "bytes_per_trial_most": ("<=", 1024.0),
+    "bytes_per_trial_pbt": ("<=", 1024.0),
     "plan_decision_ms_1e3": ("<=", 2.0),
     "plan_decision_ms_1e5": ("<=", 2.0),
     "bytes_per_node": ("<=", 2048.0),
