@@ -10,9 +10,9 @@ Figures: ``decide_us_1e3`` and ``decide_us_1e5`` are ASHA's, ``decide_us_1e6`` t
 stands over the plan and has ``decide_us_pbt`` at 10^5; ``decide_growth`` is the largest ratio of any method's last size
 to its first. ``report_us_1e5`` is a report of ASHA between rungs; ``bytes_per_trial`` is what the driver's memory grows
 by for each trial of ASHA, ``bytes_per_trial_most`` for each of the method but PBT that keeps most, and
-``bytes_per_trial_pbt`` for each of PBT. The baseline of the times is Optuna's pruner for successive halving with as many
-trials or, at 10^6 and where Optuna is missing, a rung that sorts its entries at each report; that of the memory is the
-goal, 1 KB.
+``bytes_per_trial_pbt`` for each of PBT. The baseline of the times is Optuna's pruner for successive halving with as
+many trials or, at 10^6 and where Optuna is missing, a rung that sorts its entries at each report; that of the
+memory is the goal, 1 KB.
 
     python scripts/bench_decide.py [--largest 1000000] [--methods ASHA SHA]
 """
