@@ -155,9 +155,9 @@ trained for some rungs, one after the other, on one worker. For ASHA with easier
 `tests/simulate/test_scale.py` holds it above 90 % with 25 workers and between 4 and 5 configurations for each.
 
 TPE needs a hundredth of the configurations on this smooth valley, and so has few for many workers: with 500 of them it
-proposes half of its {proposals:,} before the first result. Where the target was not always met within these, no time is given.
-The mean of a few searches that end by luck is rough: methods that differ by less than a factor of two are not told
-apart.
+proposes half of its {proposals:,} before the first result. Where the target was not always met within these, no time is
+given. The mean of a few searches that end by luck is rough: methods that differ by less than a factor of two are not
+told apart.
 """
 
 
