@@ -5,8 +5,9 @@ A study reads earlier ones once, when it is created; resumed, it reads what it k
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -18,14 +19,14 @@ from asyncsearch.engine.config import EngineConfig
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import StudyNotFoundError, UsageError
 from asyncsearch.ids import TrialId, trial_name
-from asyncsearch.report.history import reports
+from asyncsearch.report.history import branched, reports
 from asyncsearch.searchers.base import Searcher, SearcherState
 from asyncsearch.searchers.earlier import differences
 from asyncsearch.searchers.observations import Observed, Stand
 from asyncsearch.space import Space
 from asyncsearch.store import open_store
 from asyncsearch.store.base import Store
-from asyncsearch.trial import Trial, TrialState
+from asyncsearch.trial import Params, Trial, TrialState
 
 WARM_START_FILE = "warm_start.json"
 
@@ -68,8 +69,11 @@ def warm_start_of(
             or the study was created with other earlier ones.
         StudyNotFoundError: there is no earlier study.
     """
-    if isinstance(earlier, str | Path) or hasattr(earlier, "store"):
+    if isinstance(earlier, str | Path) or not isinstance(earlier, Sequence):
         raise UsageError(f"warm_start={earlier!r}: write a list of studies or of their stores, [...].")
+    for study in earlier:
+        if not isinstance(study, str | Path) and not hasattr(study, "store"):
+            raise UsageError(f"warm_start=[{study!r}]: that is neither a study nor a store, such as 'studies/digits'.")
     sources = tuple(open_store(study) if isinstance(study, str | Path) else study.store for study in earlier)
     urls = tuple(source.url for source in sources)
     if resume and read_study_file(store) is not None:
@@ -109,9 +113,10 @@ def _read(source: Store, space: Space, config: EngineConfig) -> list[Observed]:
             f"metric={config.metric!r}, mode={config.mode!r}: their values do not compare. Leave it out."
         )
     state = read_state(source, file)
-    _require_fitting(space, source, state.trials)
+    begun = branched(read_records(source))
+    _require_fitting(space, source, {trial.id: _own(trial, begun)[0] for trial in state.trials})
     values = _values(source, state)
-    found = [_observed(state, trial, values.get(trial.id, {})) for trial in state.trials]
+    found = [_observed(state, trial, _own(trial, begun), values.get(trial.id, {})) for trial in state.trials]
     if not any(score is not None for trial in found for score in trial.values.values()):
         raise UsageError(f"warm_start: no trial of {source.url} has a result, so there is nothing to begin with.")
     return found
@@ -126,23 +131,32 @@ def _values(source: Store, state: StudyState) -> dict[TrialId, dict[int, float |
     return found
 
 
-def _observed(state: StudyState, trial: Trial, values: dict[int, float | None]) -> Observed:
+def _own(trial: Trial, begun: Mapping[TrialId, tuple[Params, int]]) -> tuple[Params, float]:
+    """Return what a trial began as, and up to where its reports are those of it."""
+    return begun.get(trial.id, (trial.params, math.inf))
+
+
+def _observed(state: StudyState, trial: Trial, own: tuple[Params, float], values: dict[int, float | None]) -> Observed:
+    params, end = own
+    if end < math.inf:
+        own_values = {resource: score for resource, score in values.items() if resource <= end}
+        return Observed(params, {}, own_values, Stand.BRANCHED)
     stand = _STANDS.get(trial.state, Stand.STOPPED)
     score = None if stand is Stand.FAILED else state.score(trial.value)
     return Observed(trial.params, {}, values, stand, trial.resource, score)
 
 
-def _require_fitting(space: Space, source: Store, trials: Iterable[Trial]) -> None:
+def _require_fitting(space: Space, source: Store, trials: Mapping[TrialId, Params]) -> None:
     counts: Counter[str] = Counter()
     words: dict[str, str] = {}
-    for trial in trials:
-        found = list(differences(space, trial.params))
-        if not found and not space.contains(trial.params):
+    for trial, params in trials.items():
+        found = list(differences(space, params))
+        if not found and not space.contains(params):
             found = [("a constraint", "of this space rejects it")]
         for name, matter in found:
             key = f"{name} {matter.partition(':')[0]}"
             counts[key] += 1
-            words.setdefault(key, f"{name} {matter} ({trial_name(trial.id)}")
+            words.setdefault(key, f"{name} {matter} ({trial_name(trial)}")
     if counts:
         shown = [_with_others(words[key], counts[key]) for key in list(words)[:_SHOWN]]
         more = f"; and {len(words) - _SHOWN} more differences" if len(words) > _SHOWN else ""

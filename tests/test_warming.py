@@ -11,6 +11,7 @@ import pytest
 
 from asyncsearch import (
     ASHA,
+    PBT,
     GridSearch,
     OptunaSearch,
     RandomSearch,
@@ -27,6 +28,7 @@ from asyncsearch.searchers.base import Searcher
 from asyncsearch.searchers.earlier import BEST, beginning_with_best, differences
 from asyncsearch.searchers.observations import Observed, Stand
 from asyncsearch.sequences import exponential
+from asyncsearch.store import open_store
 from asyncsearch.trial import TrialState
 from asyncsearch.warming import kept
 
@@ -42,7 +44,7 @@ def train(trial: Any) -> None:
 
 def study(store: Path, **options: Any) -> Study:
     settings: dict[str, Any] = {"space": SPACE, "metric": "loss", "mode": "min", "backend": "inline"}
-    return Study(train, store=store, scheduler=ASHA(max_resource=9), **(settings | options))
+    return Study(train, store=store, **({"scheduler": ASHA(max_resource=9)} | settings | options))
 
 
 @pytest.fixture(scope="module")
@@ -124,6 +126,22 @@ def test_trials_that_were_cut_off_are_known_as_stopped(earlier: Path, tmp_path: 
     assert {TrialState.WAITING, TrialState.RUNNING} & found
 
 
+def test_trials_that_took_over_weights_are_known_as_what_they_began_as(tmp_path: Path) -> None:
+    space, pbt = {"x": uniform(0, 0.8)}, PBT(max_resource=9, perturbation_interval=3)
+    first = study(tmp_path / "pbt", space=space, scheduler=pbt).run(8, display="none")
+    moved = [trial for trial in first.trials if isinstance(trial.params["x"], dict)]
+    assert moved
+    study(tmp_path / "s", space=space, warm_start=[first]).run(1, display="none")
+    known = kept(open_store(tmp_path / "s")).trials
+    assert all(isinstance(trial.params["x"], float) for trial in known)
+    for trial in moved:
+        one = known[trial.id]
+        assert one.stand is Stand.BRANCHED
+        x = one.params["x"]
+        assert one.values == {resource: pytest.approx(x + 1 / resource) for resource in one.values}
+        assert one.values
+
+
 def test_several_studies_are_taken_in_order_and_may_be_open_ones(earlier: Path, tmp_path: Path) -> None:
     more = study(tmp_path / "more", seed=9).run(3, display="none")
     warm = study(tmp_path / "s", warm_start=[Study.open(earlier), more])
@@ -179,6 +197,10 @@ class TestBadInput:
     def test_one_study_is_no_list(self, earlier: Path, tmp_path: Path) -> None:
         self.refused(tmp_path, r"write a list", warm_start=earlier)
         self.refused(tmp_path, r"write a list", warm_start=Study.open(earlier))
+        self.refused(tmp_path, r"write a list", warm_start=3)
+
+    def test_what_is_no_study_is_refused(self, tmp_path: Path) -> None:
+        self.refused(tmp_path, r"warm_start=\[3\]: that is neither a study nor a store", warm_start=[3])
 
     def test_study_cannot_be_resumed_with_other_earlier_ones(self, earlier: Path, tmp_path: Path) -> None:
         study(tmp_path / "s").run(1, display="none")

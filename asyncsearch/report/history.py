@@ -11,7 +11,7 @@ from asyncsearch.actions import AnyAction, Assign, Branch, CreateTrial, Inherit,
 from asyncsearch.engine.journal import Record
 from asyncsearch.events import Learned, Reported
 from asyncsearch.ids import NodeKey, PathStep, TrialId
-from asyncsearch.trial import Metrics
+from asyncsearch.trial import Metrics, Params
 from asyncsearch.work import Stage
 
 
@@ -137,6 +137,22 @@ def reports(records: Iterable[Record]) -> Iterator[Report]:
     readers = Readers()
     for record in records:
         yield from readers.add(record)
+
+
+def branched(records: Iterable[Record]) -> dict[TrialId, tuple[Params, int]]:
+    """Return the trials that took over another's weights: what each began as, and up to where its reports are its own.
+
+    What it reports beyond that resource is not what the params with which it began lead to.
+    """
+    begun: dict[TrialId, Params] = {}
+    found: dict[TrialId, tuple[Params, int]] = {}
+    for record in records:
+        for action in record.actions:
+            if isinstance(action, CreateTrial):
+                begun[action.trial] = action.params
+            elif isinstance(action, Branch):
+                found.setdefault(action.trial, (begun[action.trial], action.resource))
+    return found
 
 
 def history(records: Iterable[Record], trial: TrialId) -> list[tuple[int, Metrics]]:

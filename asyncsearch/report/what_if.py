@@ -10,7 +10,7 @@ import math
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -22,7 +22,7 @@ from asyncsearch.errors import UsageError
 from asyncsearch.events import CheckpointCommitted, Reported, RunRequested, TrainingEnded, WorkerAttached
 from asyncsearch.ids import TrialId
 from asyncsearch.nonfinite import finite
-from asyncsearch.report.history import reports
+from asyncsearch.report.history import branched, reports
 from asyncsearch.report.words import duration, number
 from asyncsearch.schedulers.base import Scheduler
 from asyncsearch.simulate.chance import Chance
@@ -127,22 +127,24 @@ def what_if(
         )
     if getattr(decided, "branches", False):
         raise UsageError(f"{decided.describe()} makes new configurations while it runs: nobody knows their values.")
-    if not workers or min(workers) < 1:
-        raise UsageError(f"workers={tuple(workers)!r} must be numbers of workers, from 1, e.g. (1, 2, 4).")
+    counts: Any = workers
+    if not isinstance(counts, Sequence) or not counts or min(counts) < 1:
+        raise UsageError(f"workers={workers!r} must be numbers of workers, from 1, e.g. (1, 2, 4).")
     records = list(read_records(study.store))
     cases = tuple(_case(study, decided, count, records, chance) for count in workers)
     return WhatIf(cases, _as_it_was(records))
 
 
 def recorded(records: Sequence[Record], metric: str) -> RecordedWorkload:
-    """Return what a journal says of a study as a workload.
+    """Return what a journal says of a study as a workload: of each trial, what the params with which it began led to.
 
     Raises:
         UsageError: nothing was reported.
     """
     values: dict[TrialId, list[tuple[int, float]]] = defaultdict(list)
+    ends = {trial: resource for trial, (_, resource) in branched(records).items()}
     for report in reports(records):
-        if metric in report.metrics:
+        if metric in report.metrics and report.resource <= ends.get(report.trial, math.inf):
             value = finite(report.metrics[metric])
             values[report.trial].append((report.resource, math.nan if value is None else value))
     params = [action.params for record in records for action in record.actions if isinstance(action, CreateTrial)]

@@ -10,14 +10,15 @@ import pytest
 from asyncsearch.engine.config import EngineConfig
 from asyncsearch.errors import UsageError
 from asyncsearch.ids import TrialId
+from asyncsearch.report.history import branched
 from asyncsearch.report.what_if import recorded, what_if
-from asyncsearch.schedulers import ASHA, FIFO
-from asyncsearch.simulate import Delays
+from asyncsearch.schedulers import ASHA, FIFO, PBT
+from asyncsearch.simulate import Delays, NoisyQuadratic
 from asyncsearch.simulate.workloads import Curves
 from asyncsearch.space import Space
 from asyncsearch.store import open_store
 from asyncsearch.store.base import Store
-from tests.engine.tools import Recorded
+from tests.engine.tools import Recorded, make_state, record
 from tests.report.tools import SCHEDULER, SPACE, records_of, simulated, store_of
 
 DELAYS = Delays(start_s=3.0, setup_s=0.5, commit_s=0.25)
@@ -111,10 +112,23 @@ def test_a_study_that_was_only_opened_for_reading_is_refused(tmp_path: Path) -> 
     assert what_if(planned, workers=[1], scheduler=ASHA(max_resource=9)).cases
 
 
-@pytest.mark.parametrize("workers", [[], [0], [2, -1]])
-def test_numbers_of_workers_that_cannot_be_are_refused(tmp_path: Path, workers: list[int]) -> None:
+@pytest.mark.parametrize("workers", [[], [0], [2, -1], 3])
+def test_numbers_of_workers_that_cannot_be_are_refused(tmp_path: Path, workers: Any) -> None:
     with pytest.raises(UsageError, match="workers="):
         what_if(Planned(quiet(), tmp_path), workers=workers)
+
+
+def test_values_of_borrowed_weights_are_not_those_of_what_a_trial_began_as() -> None:
+    quadratic = NoisyQuadratic()
+    state = make_state(PBT(max_resource=9, perturbation_interval=3), space=quadratic.space, share=True)
+    records = records_of(record(state, 8, workers=2, workload=quadratic))
+    took_over = branched(records)
+    assert took_over
+    workload = recorded(records, "loss")
+    for trial, (params, resource) in took_over.items():
+        assert workload.params[trial] == params
+        assert workload.value(trial, params, 3) == quadratic.value(trial, params, 3)
+        assert workload.value(trial, params, 9) == workload.value(trial, params, resource)
 
 
 def test_trials_are_those_of_the_study_in_their_order() -> None:
