@@ -77,12 +77,11 @@ class Hyperband(Scheduler):
         if isinstance(brackets, tuple):
             for rungs in brackets:
                 check_whole("brackets", rungs, 1)
+            near = tuple(sorted({min(rungs, most) for rungs in brackets}, reverse=True)) or (most,)
             if not brackets or len(set(brackets)) < len(brackets):
-                near = tuple(sorted(set(brackets), reverse=True)) or (most,)
                 what = "names a bracket twice" if brackets else "names no bracket"
                 raise ResourceError(f"brackets={brackets} {what}. Use brackets={near}.")
             if max(brackets) > most:
-                near = tuple(sorted({min(rungs, most) for rungs in brackets}, reverse=True))
                 raise ResourceError(self._impossible(max(brackets), near))
             return
         check_whole("brackets", brackets, 1)

@@ -221,7 +221,9 @@ def small_brackets(
     if not small:
         return []
     parts = [
-        f"{'1 rung takes' if rungs == 1 else f'{rungs} rungs take'} {reduction_factor ** (rungs - 1)} and get {trials}"
+        f"1 rung takes 1 and gets {trials}"
+        if rungs == 1
+        else f"{rungs} rungs take {reduction_factor ** (rungs - 1)} and get {trials}"
         for rungs, trials in small
     ]
     what = "1 bracket has" if len(small) == 1 else f"{len(small)} brackets have"

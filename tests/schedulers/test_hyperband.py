@@ -318,6 +318,7 @@ def test_brackets_are_named_counted_or_listed(brackets: Any, rung_counts: tuple[
         ({"brackets": (7, 6, 2)}, r"Use brackets=\(5, 2\) or max_resource >= 729\.$"),
         ({"brackets": 5, "min_resource": 4}, r"Use brackets=3 or max_resource >= 324 or min_resource <= 1\.$"),
         ({"brackets": (3, 3)}, r"brackets=\(3, 3\) names a bracket twice. Use brackets=\(3,\)"),
+        ({"brackets": (6, 6)}, r"names a bracket twice. Use brackets=\(5,\)"),
         ({"brackets": ()}, r"names no bracket. Use brackets=\(5,\)"),
         ({"brackets": 0}, "brackets=0 is too small"),
         ({"brackets": (2, 0)}, "brackets=0 is too small"),
