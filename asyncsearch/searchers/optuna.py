@@ -110,15 +110,19 @@ class OptunaSearch(Searcher):
         try:
             sampler = self._made(seed)
         except ImportError as error:
-            raise UsageError(
-                f"{self.describe()} needs a package that is not installed: {error}. pip install 'asyncsearch[optuna]' "
-                "brings those of all samplers but 'gp', which needs torch too: 'asyncsearch[optuna,torch]'."
-            ) from error
+            raise self.missing(error) from error
         except Exception as error:
             raise UsageError(f"{self.describe()}: the sampler cannot be made: {error}") from error
         if not isinstance(sampler, optuna.samplers.BaseSampler):
             raise UsageError(f"{self.describe()}: the function returned {sampler!r}, which is no sampler of Optuna.")
         return sampler
+
+    def missing(self, error: ImportError) -> UsageError:
+        """Return the error that says what to install."""
+        return UsageError(
+            f"{self.describe()} needs a package that is not installed: {error}. pip install 'asyncsearch[optuna]' "
+            "brings those of all samplers but 'gp', which needs torch and scipy too: 'asyncsearch[optuna,sobol,torch]'."
+        )
 
     def _made(self, seed: int) -> Any:
         import optuna

@@ -20,7 +20,7 @@ from typing import Any
 import optuna
 from optuna.trial import TrialState
 
-from asyncsearch.errors import SpaceError
+from asyncsearch.errors import AsyncSearchError, SpaceError
 from asyncsearch.ids import TrialId
 from asyncsearch.randomness import below, generator
 from asyncsearch.searchers.base import SearcherState
@@ -181,9 +181,11 @@ class OptunaState(SearcherState):
                 notes = self._storage.withdraw()
         return flat, notes
 
-    def _refusal(self, error: Exception) -> SpaceError:
+    def _refusal(self, error: Exception) -> AsyncSearchError:
         sampler = type(self._study.sampler).__name__
         what = f"{self._searcher.describe()}: {sampler}"
+        if isinstance(error, ImportError):  # some samplers import what they need when they are asked
+            return self._searcher.missing(error)
         if isinstance(error, SpaceError):
             return SpaceError(f"{what} proposes what the space does not have. {error} Is it made for another space?")
         return SpaceError(

@@ -421,6 +421,14 @@ class TestBadInput:
         with pytest.raises(SpaceError, match="Fixed raised KeyError: 'x'"):
             OptunaSearch(lambda seed: Fixed({})).begin(LINE, 0)
 
+    def test_sampler_that_misses_a_package_says_what_installs_it(self) -> None:
+        class Bare(optuna.samplers.RandomSampler):  # type: ignore[name-defined, misc]
+            def infer_relative_search_space(self, study: Any, trial: Any) -> Any:
+                raise ModuleNotFoundError("No module named 'torch'")
+
+        with pytest.raises(UsageError, match=r"not installed: No module named 'torch'\. pip install"):
+            OptunaSearch(lambda seed: Bare()).begin(LINE, 0)
+
     def test_sampler_that_fails_in_the_middle_leaves_nothing_behind(self) -> None:
         values = {"x": 0.5}
         state = OptunaSearch(lambda seed: Fixed(values)).begin(LINE, 0)
@@ -465,7 +473,7 @@ class TestBadInput:
         def sampler(seed: int) -> Any:
             raise ImportError("Tried to import 'cmaes' but failed.")
 
-        with pytest.raises(UsageError, match=r"Tried to import 'cmaes' but failed.*asyncsearch\[optuna,torch\]"):
+        with pytest.raises(UsageError, match=r"Tried to import 'cmaes' but failed.*asyncsearch\[optuna,sobol,torch\]"):
             OptunaSearch(sampler).begin(LINE, 0)
 
 
