@@ -32,6 +32,7 @@ from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import (
     AsyncSearchError,
     StudyExistsError,
+    StudyNotFoundError,
     UsageError,
 )
 from asyncsearch.evaluating import One, UpTo, Way
@@ -332,6 +333,10 @@ class Study(Results):
             parallelism: workers to share the training.
             seconds_per_unit: what a unit of training costs, if you know.
             like: an earlier study, or its store, in which the cost was measured; None: this one, if it has run.
+
+        Raises:
+            UsageError: a number that cannot be, or no number of trials for a searcher without an end.
+            StudyNotFoundError: ``like`` names no study.
         """
         proposals = self._begin_searcher().length()
         total = num_trials if num_trials is not None else proposals
@@ -341,9 +346,10 @@ class Study(Results):
         if seconds_per_unit is not None:
             cost: Cost | None = Cost(seconds_of("seconds_per_unit", seconds_per_unit))
         else:
-            cost = measured(
-                self.store if like is None else like.store if isinstance(like, Results) else open_store(like)
-            )
+            home = self.store if like is None else like.store if isinstance(like, Results) else open_store(like)
+            if like is not None and read_study_file(home) is None:
+                raise StudyNotFoundError(f"like: {home.url} holds no study: there is no study.json in it.")
+            cost = measured(home)
         is_special = self.space.has_sequences or getattr(self.scheduler, "branches", False)
         simulated = expected(
             self.scheduler,

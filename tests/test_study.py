@@ -286,6 +286,8 @@ def test_a_preview_takes_the_cost_of_a_unit_from_an_earlier_study(tmp_path: Path
         assert "as measured in 'earlier'" in str(made.preview(9, like=like))
     assert (earlier.preview(18).seconds or 0.0) > 0, "a study that has run knows its own cost"
     assert "at 2 s a unit" in str(made.preview(9, seconds_per_unit=2.0, like=earlier))
+    with pytest.raises(StudyNotFoundError, match=r"like: .*nowhere holds no study"):
+        made.preview(9, like=tmp_path / "nowhere")
 
 
 def test_a_preview_says_what_a_search_will_cost_before_it_runs(tmp_path: Path) -> None:
