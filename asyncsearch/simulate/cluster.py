@@ -8,6 +8,7 @@ search.state.best(), search.clock.now
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import assert_never
 
@@ -32,6 +33,7 @@ from asyncsearch.actions import (
     StopTraining,
 )
 from asyncsearch.engine.state import StudyState
+from asyncsearch.errors import UsageError
 from asyncsearch.events import (
     AnyEvent,
     CheckpointCommitted,
@@ -52,15 +54,28 @@ from asyncsearch.work import Stage, Work
 
 
 class Loss(msgspec.Struct, frozen=True):
-    """A worker dies at a point in time; launched again, it needs ``down_s`` seconds more to attach."""
+    """A worker dies at a point in time; launched again, it needs ``down_s`` seconds more to attach.
+
+    Raises:
+        UsageError: a time is negative or NaN.
+    """
 
     worker: WorkerId
     at_s: float
     down_s: float = 0.0
+    """Infinity: it never comes back."""
+
+    def __post_init__(self) -> None:
+        _check_seconds("at_s", self.at_s, math.inf)
+        _check_seconds("down_s", self.down_s, math.inf)
 
 
 class Delays(msgspec.Struct, frozen=True, kw_only=True):
-    """How long things take, in virtual seconds."""
+    """How long things take, in virtual seconds.
+
+    Raises:
+        UsageError: a time is negative or not finite.
+    """
 
     start_s: float = 0.0
     """From a launch to the worker's first message."""
@@ -72,6 +87,15 @@ class Delays(msgspec.Struct, frozen=True, kw_only=True):
     """From the end of training to a durable checkpoint."""
     detect_s: float = 0.0
     """From the death of a worker to the driver's knowing it."""
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            _check_seconds(name, getattr(self, name), sys.float_info.max)
+
+
+def _check_seconds(name: str, value: float, most: float) -> None:
+    if not 0 <= value <= most:
+        raise UsageError(f"{name}={value!r} is no time: write seconds from 0, e.g. {name}=1.0.")
 
 
 _NO_DELAYS, _NO_CHANCE = Delays(), Chance()
@@ -117,6 +141,9 @@ class Simulation:
             to the checkpoint take their time, and nothing is reported of them.
         report_every: units between two reports; None: reports come where work is to be saved or ends, and nowhere else.
         watch: called with (time, event, actions) of every step.
+
+    Raises:
+        UsageError: a worker that the cluster does not have is to die.
     """
 
     def __init__(
@@ -146,6 +173,8 @@ class Simulation:
         self._workers: dict[WorkerId, _Worker] = {}
         self._down_until: dict[WorkerId, float] = {}
         for loss in losses:
+            if not 0 <= loss.worker < workers:
+                raise UsageError(f"{loss!r}: of {workers} workers the numbers are 0 to {workers - 1}.")
             self.clock.after(loss.at_s, lambda loss=loss: self._die(loss))  # type: ignore[misc]
 
     def run(self, num_trials: int | None, until: float = float("inf")) -> EndRun | None:
@@ -201,6 +230,8 @@ class Simulation:
 
     def _launch(self, action: LaunchWorker) -> None:
         delay = self._delays.start_s + max(0.0, self._down_until.get(action.worker, 0.0) - self.clock.now)
+        if delay == math.inf:
+            return
 
         def attach() -> None:
             if self.state.pool.is_current(action.worker, action.epoch):

@@ -122,18 +122,19 @@ def simulate(
     )
     watch.halt = simulation.clock.halt
     simulation.run(num_trials, until)
-    return _result(simulation, watch, workers)
+    return _result(simulation, watch, workers, until)
 
 
-def _result(simulation: Simulation, watch: Watch, workers: int) -> SimulationResult:
+def _result(simulation: Simulation, watch: Watch, workers: int, until: float) -> SimulationResult:
     state, end = simulation.state, simulation.end
+    cut = "time was up" if simulation.clock.now >= until else "no worker was left"
     return SimulationResult(
         workers=workers,
         wall_s=simulation.clock.now if simulation.ended_s is None else simulation.ended_s,
         busy_s=simulation.busy_s,
         trained=sum(trial.trained for trial in state.trials),
         is_complete=end is not None and end.is_complete,
-        reason=watch.reason or ("time was up" if end is None else end.reason),
+        reason=watch.reason or (cut if end is None else end.reason),
         incumbents=tuple(watch.incumbents),
         arrivals=tuple(watch.arrivals),
         promotions=watch.promotions,

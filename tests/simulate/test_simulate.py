@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -142,6 +144,30 @@ def test_setting_up_is_paid_for_each_piece_of_work() -> None:
 def test_the_same_seed_gives_the_same_search() -> None:
     options = {"chance": Chance(spread=0.5, drop=0.02), "workers": 7}
     assert outcome(search(**options)) == outcome(search(**options))
+
+
+def test_without_workers_the_simulation_ends_where_the_last_one_died() -> None:
+    losses = [Loss(WorkerId(number), 5.0 + number, math.inf) for number in range(2)]
+    result = simulate(Curves(), scheduler=ASHA(max_resource=9), workers=2, num_trials=30, losses=losses)
+    assert (result.wall_s, result.reason, result.is_complete) == (6.0, "no worker was left", False)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: Delays(commit_s=-1), "commit_s=-1 is no time"),
+        (lambda: Delays(start_s=math.inf), "start_s=inf is no time"),
+        (lambda: Loss(WorkerId(0), -1), "at_s=-1 is no time"),
+        (lambda: Loss(WorkerId(0), 1, math.nan), "down_s=nan is no time"),
+        (
+            lambda: simulate(Curves(), num_trials=1, losses=[Loss(WorkerId(1), 1)]),
+            "of 1 workers the numbers are 0 to 0",
+        ),
+    ],
+)
+def test_what_cannot_happen_is_refused(make: Callable[[], Any], words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        make()
 
 
 def test_what_a_dead_worker_said_and_nobody_heard_is_no_incumbent() -> None:
