@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from asyncsearch.actions import Assign, CreateTrial, EndRun, LaunchWorker
+from asyncsearch.actions import Assign, CreateTrial, EndRun, LaunchWorker, MoveTrial
 from asyncsearch.driver.opening import read_records
 from asyncsearch.engine.config import EngineConfig
 from asyncsearch.engine.journal import Record
@@ -31,6 +31,7 @@ from asyncsearch.simulate.recorded import RecordedWorkload
 from asyncsearch.simulate.searching import simulate
 from asyncsearch.space import Space
 from asyncsearch.store.base import Store
+from asyncsearch.trial import TrialState
 
 WORKERS = (1, 2, 4, 8, 16)
 _NO_CHANCE = Chance()
@@ -150,7 +151,9 @@ def recorded(records: Sequence[Record], metric: str) -> RecordedWorkload:
     params = [action.params for record in records for action in record.actions if isinstance(action, CreateTrial)]
     unit_s, setup_s = _training_times(records)
     delays = Delays(start_s=_launch_time(records), setup_s=setup_s, commit_s=_commit_time(records))
-    return RecordedWorkload(params, values, unit_s, delays)
+    moves = [action for record in records for action in record.actions if isinstance(action, MoveTrial)]
+    ended = [move.trial for move in moves if move.to is TrialState.COMPLETED]
+    return RecordedWorkload(params, values, unit_s, delays, ended)
 
 
 def _case(study: Planned, scheduler: Scheduler, workers: int, records: Sequence[Record], chance: Chance) -> Case:

@@ -131,7 +131,8 @@ class Simulation:
 
     Args:
         state: of a study with a metric that the workload gives.
-        workload: what trials cost and are worth.
+        workload: what trials cost and are worth. Where a scheduler says no ``max_resource``, a trial ends after
+            ``workload.units(trial)`` units, or after one if the workload has no such function.
         workers: how many slots the cluster has.
         delays: how long things take.
         losses: which workers die when.
@@ -167,6 +168,7 @@ class Simulation:
         """When the run ended, in virtual seconds."""
         self._busy_s = 0.0
         self._workload, self._size, self._delays = workload, workers, delays
+        self._units: Callable[[TrialId], int] = getattr(workload, "units", lambda trial: 1)
         self._failures = dict(failures or {})
         self._draws, self._restarts, self._report_every = Draws(chance), restarts, report_every
         self._watch = watch
@@ -282,7 +284,11 @@ class Simulation:
 
     def _longest_s(self, worker: _Worker, stages: Sequence[Stage]) -> float:
         """Return how long the stages take if nothing happens: what would be lost later is not lost."""
-        return sum(((stage.stop or stage.start + 1) - stage.start) * self._unit_s(worker, stage) for stage in stages)
+        return sum((self._stop_of(stage) - stage.start) * self._unit_s(worker, stage) for stage in stages)
+
+    def _stop_of(self, stage: Stage) -> int:
+        """Return where a stage ends, beyond its start; one without an end where its trial's function returns."""
+        return max(self._units(stage.trials[0]), stage.start + 1) if stage.stop is None else stage.stop
 
     def _holder(self, work: Work) -> _Worker | None:
         worker = self._workers.get(work.lease.worker)
@@ -304,7 +310,7 @@ class Simulation:
     def _goal(self, worker: _Worker, stage: Stage) -> int:
         """Return the resource, beyond the present one, at which there is next something to report or to do."""
         here, every = worker.resource, self._report_every
-        goals = [here + 1 if stage.stop is None else stage.stop, *worker.saves]
+        goals = [self._stop_of(stage), *worker.saves]
         if every is not None:
             goals.append(here - here % every + every)
         if worker.stop is not None:
@@ -343,7 +349,7 @@ class Simulation:
             self._train_on(worker, work)
 
     def _pass_boundary(self, worker: _Worker, work: Work, stage: Stage) -> None:
-        stop = stage.stop or 1
+        stop = self._stop_of(stage)
         is_last = stage is work.lanes[0].stages[-1]
         if worker.resource >= (worker.stop or stop) and (is_last or worker.stop is not None):
             at_end = stage.stop is None or worker.resource == stage.max_resource

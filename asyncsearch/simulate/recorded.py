@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from asyncsearch.errors import UsageError
@@ -26,6 +26,8 @@ class RecordedWorkload:
         values: of each trial, (resource, value) by resource; trials that reported nothing may be missing.
         unit_s: measured seconds of a unit of each trial; those that are missing take what the others take on average.
         delays: measured times besides training.
+        ended: trials whose function returned. The others were stopped, paused or failed: where there is no
+            ``max_resource`` they are taken to be as long as the longest of all.
 
     Raises:
         UsageError: no trial reported anything, or no time was measured.
@@ -37,6 +39,7 @@ class RecordedWorkload:
         values: Mapping[TrialId, Sequence[tuple[int, float]]],
         unit_s: Mapping[TrialId, float],
         delays: Delays,
+        ended: Iterable[TrialId] = (),
     ) -> None:
         if not any(values.values()) or not unit_s:
             raise UsageError("The study has no trial with a report and a measured time: there is nothing to simulate.")
@@ -50,6 +53,8 @@ class RecordedWorkload:
         self._resources = {trial: [resource for resource, _ in curve] for trial, curve in values.items()}
         self._values = {trial: [value for _, value in curve] for trial, curve in values.items()}
         self._unit_s = dict(unit_s)
+        self._ended = frozenset(ended)
+        self._longest = max((resources[-1] for resources in self._resources.values() if resources), default=1)
 
     @property
     def searcher(self) -> Proposals:
@@ -66,6 +71,11 @@ class RecordedWorkload:
         self.guessed += resource > resources[-1]
         at = bisect_right(resources, resource)
         return self._values[trial][at - 1] if at else float("nan")
+
+    def units(self, trial: TrialId) -> int:
+        """Return after how many units the function of a trial returns, where nothing else ends it."""
+        resources = self._resources.get(trial)
+        return resources[-1] if resources and trial in self._ended else self._longest
 
     def seconds(self, trial: TrialId, params: Params) -> float:
         """Return the measured cost of a unit of this trial."""

@@ -12,12 +12,13 @@ from asyncsearch.errors import UsageError
 from asyncsearch.ids import TrialId
 from asyncsearch.report.history import branched
 from asyncsearch.report.what_if import recorded, what_if
-from asyncsearch.schedulers import ASHA, FIFO, PBT
-from asyncsearch.simulate import Delays, NoisyQuadratic
+from asyncsearch.schedulers import ASHA, FIFO, PBT, MedianStopping
+from asyncsearch.simulate import Delays, NoisyQuadratic, simulate
 from asyncsearch.simulate.workloads import Curves
 from asyncsearch.space import Space
 from asyncsearch.store import open_store
 from asyncsearch.store.base import Store
+from asyncsearch.trial import TrialState
 from tests.engine.tools import Recorded, make_state, record
 from tests.report.tools import SCHEDULER, SPACE, records_of, simulated, store_of
 
@@ -129,6 +130,25 @@ def test_values_of_borrowed_weights_are_not_those_of_what_a_trial_began_as() -> 
         assert workload.params[trial] == params
         assert workload.value(trial, params, 3) == quadratic.value(trial, params, 3)
         assert workload.value(trial, params, 9) == workload.value(trial, params, resource)
+
+
+def test_trials_that_end_by_themselves_are_as_long_as_they_were() -> None:
+    class Returning(Curves):
+        def units(self, trial: TrialId) -> int:
+            return 3 + trial % 4
+
+    for scheduler in (FIFO(), MedianStopping(min_trials=2), ASHA(variant="stopping")):
+        recorder = record(make_state(scheduler), 12, workers=1, workload=Returning(seed=1))
+        trials = recorder.state.trials
+        records = records_of(recorder)
+        workload = recorded(records, "loss")
+        longest = max(trial.resource for trial in trials)
+        for trial in trials:
+            is_known = trial.state is TrialState.COMPLETED
+            assert workload.units(trial.id) == (trial.resource if is_known else longest)
+        again = simulate(workload, scheduler=scheduler, searcher=workload.searcher, seed=3)
+        assert [trial.resource for trial in again.trials] == [trial.resource for trial in trials]
+        assert again.wall_s == pytest.approx(sum(trial.resource for trial in trials))
 
 
 def test_trials_are_those_of_the_study_in_their_order() -> None:
