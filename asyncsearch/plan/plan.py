@@ -27,7 +27,7 @@ Path = tuple[PathStep, ...]
 
 
 class PlannedStage(msgspec.Struct, frozen=True):
-    """An interval of one node that a worker trains, to save at its end."""
+    """An interval of one node that a worker trains, to save at its end; one of no units is an evaluation."""
 
     node: NodeKey
     start: int
@@ -60,6 +60,8 @@ class SearchPlan:
         self._tree = StageTree()
         self._requests: dict[TrialId, Request] = {}
         self._runs: dict[int, list[Span]] = {}
+        self._goals: dict[int, CheckpointRef] = {}
+        """Where each lease is to end."""
 
     def request(self, trial: TrialId, path: Path, target: int, *, is_urgent: bool = False) -> None:
         """Let a trial ask for ``target`` on its path, in place of what it asked for before.
@@ -126,6 +128,22 @@ class SearchPlan:
         """Count a checkpoint as lost; what needs it is trained again."""
         self._tree.lose(ref)
 
+    def expect_metric(self, ref: CheckpointRef) -> None:
+        """Know that nobody reported the metric at a checkpoint, so that it is evaluated where somebody asks for it."""
+        if ref.resource in self._tree.saved.get(ref.node, ()):
+            self._tree.evaluations.unmeasured.add(ref)
+            self._tree.reweigh(ref)
+
+    def add_metric(self, ref: CheckpointRef) -> None:
+        """Know that the metric was reported at a position."""
+        if ref in self._tree.evaluations.unmeasured:
+            self._tree.evaluations.unmeasured.remove(ref)
+            self._tree.reweigh(ref)
+
+    def lacks_metric(self, ref: CheckpointRef) -> bool:
+        """Return whether a durable checkpoint is one of those to be evaluated where somebody asks for it."""
+        return ref in self._tree.evaluations.unmeasured
+
     def block(self, node: NodeKey) -> None:
         """Let all wait that is not durable in a node, and what follows it: somebody else trains there."""
         self._tree.block(node)
@@ -152,7 +170,9 @@ class SearchPlan:
         if lease in self._runs:
             raise InternalError(f"work-{lease} trains a batch already; end it before it begins another one.")
         for stage in batch.stages:
-            point = self._tree.find(CheckpointRef(stage.node, stage.stop))
+            end = CheckpointRef(stage.node, stage.stop)
+            find = self._tree.evaluations.find if stage.start == stage.stop else self._tree.find
+            point = find(end)
             if point is None or point.host is None or point.host.resource != stage.start:
                 raise InternalError(
                     f"work-{lease} begins units {stage.start} to {stage.stop} of node {stage.node}, which are no "
@@ -176,6 +196,7 @@ class SearchPlan:
             else:
                 spans.append(Span(lease, node, stage.start, stage.stop))
         self._runs[lease] = spans
+        self._aim(lease, CheckpointRef(batch.stages[-1].node, batch.stages[-1].stop))
         for span in spans:
             self._tree.start(span)
 
@@ -183,6 +204,7 @@ class SearchPlan:
         """Let nothing run under a lease any more; what it did not commit is to be trained again."""
         for span in reversed(self._runs.pop(lease, [])):
             self._tree.shorten(span, span.position)
+        self._aim(lease, None)
 
     def cut(self, lease: int, stop: int) -> None:
         """Let a running batch end at ``stop``, where its worker saves; the rest is handed back."""
@@ -190,6 +212,10 @@ class SearchPlan:
             if stop < span.stop:
                 self._tree.shorten(span, stop)
                 span.boundaries.add(span.stop)
+        for span in reversed(self._runs.get(lease, [])):
+            if span.begin < stop:
+                self._aim(lease, CheckpointRef(span.node.key, min(stop, span.stop)))
+                return
 
     def add_save_point(self, lease: int, node: NodeKey, resource: int) -> None:
         """Know that the worker was told to save there on its way."""
@@ -197,20 +223,14 @@ class SearchPlan:
             if span.node.key == node and span.begin < resource <= span.stop:
                 span.boundaries.add(resource)
 
-    def readers(self, lease: int, resource: int) -> list[TrialId]:
-        """Return the trials that wait for the unit ending at ``resource``, which the lease trains, in order."""
-        run = self._runs.get(lease, [])
-        ends: list[Point] = []
-        for span in run if run and run[0].begin < resource else ():
-            ends += points_in(span.node, max(span.begin, resource - 1), span.stop)
-        return sorted(_trials_after(ends))
-
     def wanted_stop(self, lease: int) -> int:
         """Return the last resource of a running batch that a request still needs; 0: none."""
         for span in reversed(self._runs.get(lease, [])):
             wanted = points_in(span.node, span.position, span.stop)
             if wanted:
                 return wanted[-1].resource
+            if span.begin == span.stop and self.targets_at(span.node.key, span.stop):
+                return span.stop
         return 0
 
     def splits(self, lease: int) -> list[tuple[NodeKey, int]]:
@@ -290,6 +310,9 @@ class SearchPlan:
             for point in node.points:
                 if point.host is not None:
                     yield _pending_stage(point, point.host)
+        for evaluation in self._tree.evaluations.stages():
+            assert evaluation.host is not None
+            yield _pending_stage(evaluation, evaluation.host)
 
     def facts(self) -> Facts:
         """Return all that the stages follow from, for ``plan.algorithm``."""
@@ -297,10 +320,24 @@ class SearchPlan:
         return Facts(
             nodes={n.key: NodeFacts(_parent_key(n), n.start, n.cost) for n in nodes},
             saved={key: list(resources) for key, resources in self._tree.saved.items() if key != ORIGIN},
-            running=[SpanFacts(s.lease, n.key, s.position, s.stop) for n in nodes for s in n.spans],
+            running=[SpanFacts(s.lease, n.key, s.position, s.stop) for n in nodes for s in n.spans if s.begin < s.stop],
             requests={t: RequestFacts(r.node.key, r.target, r.is_urgent) for t, r in self._requests.items()},
             blocked=self.blocked,
+            unmeasured=frozenset(self._tree.evaluations.unmeasured - self._tree.evaluations.awaited.keys()),
         )
+
+    def _aim(self, lease: int, goal: CheckpointRef | None) -> None:
+        """Know where a lease is to end, and may still report; None: nowhere, it is over."""
+        awaited, former = self._tree.evaluations.awaited, self._goals.pop(lease, None)
+        if goal is not None:
+            self._goals[lease] = goal
+            awaited[goal] += 1
+            self._tree.reweigh(goal)
+        if former is not None:
+            awaited[former] -= 1
+            if not awaited[former]:
+                del awaited[former]
+            self._tree.reweigh(former)
 
 
 def _parent_key(node: Node) -> NodeKey | None:

@@ -18,6 +18,8 @@ Key = tuple[int, int, int]
 """What is chosen first is smallest: minus the height, the total, the smallest trial of a stage and what follows it."""
 
 NO_TRIAL = 2**63
+FIRST = 2**62
+"""Height of an evaluation, which therefore comes before all that is trained."""
 _SLACK = 8
 
 
@@ -148,10 +150,10 @@ class Point:
         return host
 
     def price(self) -> None:
-        """Find out how long its stage takes; one without an end counts as one unit."""
+        """Find out how long its stage takes; one without an end counts as one unit, one of no units comes first."""
         assert self.host is not None
         units = 1 if self.resource == UNBOUNDED else self.resource - self.host.resource
-        self.length = units * self.node.cost
+        self.length = units * self.node.cost or FIRST
 
     def refresh(self) -> bool:
         """Take its place among the stages of its host anew; return whether that changed."""

@@ -246,10 +246,10 @@ class TestChoice:
         batch = begin(plan, 1)
         assert words(batch) == ["fresh", "0a 0-2", "0a 2-4", "0a/4b 4-10"]
         assert [stage.trials for stage in batch.stages] == [(1, 2, 3), (1, 3), (3,)]
-        assert plan.readers(1, 2) == [1, 2, 3]
-        assert plan.readers(1, 3) == [1, 3]
-        assert plan.readers(1, 5) == [3]
-        assert plan.readers(1, 11) == []
+        assert plan.readers_at(NodeKey("0a"), 2) == [0, 1, 2, 3]
+        assert plan.readers_at(NodeKey("0a"), 3) == [0, 1, 3]
+        assert plan.readers_at(NodeKey("0a/4b"), 5) == [3]
+        assert plan.readers_at(NodeKey("0a/4b"), 11) == []
 
 
 class TestCosts:

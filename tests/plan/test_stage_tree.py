@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from asyncsearch.ids import CheckpointRef, NodeKey, TrialId
 from asyncsearch.plan.algorithm import SpanFacts
 from asyncsearch.plan.keys import UNBOUNDED
-from asyncsearch.plan.plan import Path, SearchPlan
+from asyncsearch.plan.plan import Batch, Path, SearchPlan
 from tests.plan.tools import check, paths
 
 TRIALS = st.integers(0, 7).map(TrialId)
@@ -29,6 +29,8 @@ class PlanBesideAlgorithm(RuleBasedStateMachine):
         """What each lease has still to train: node, position, stop."""
         self.marks: dict[int, set[tuple[NodeKey, int]]] = {}
         """Where each lease saves."""
+        self.unmeasured: set[tuple[NodeKey, int]] = set()
+        self.evaluating: dict[int, tuple[NodeKey, int]] = {}
         self.leases = 0
 
     @rule(trial=TRIALS, path=paths(), stop=TARGETS, is_urgent=st.sampled_from([False, False, False, True]))
@@ -58,6 +60,9 @@ class PlanBesideAlgorithm(RuleBasedStateMachine):
                     assert node != stage.node or stage.stop <= position or stop <= stage.start, "trained twice at once"
         self.leases += 1
         self.plan.begin(self.leases, batch)
+        if batch.stages[0].start == batch.stages[0].stop:
+            self.begin_evaluation(batch)
+            return
         self.marks[self.leases] = {(stage.node, stage.stop) for stage in batch.stages}
         run = self.runs[self.leases] = []
         for stage in batch.stages:
@@ -89,12 +94,46 @@ class PlanBesideAlgorithm(RuleBasedStateMachine):
         """A checkpoint turns up that this plan did not order."""
         self.save([key for start, key in path if start < resource][-1], resource)
 
+    def begin_evaluation(self, batch: Batch) -> None:
+        (stage,) = batch.stages
+        position = (stage.node, stage.stop)
+        assert batch.load == CheckpointRef(*position)
+        assert position in self.unmeasured
+        assert position not in self.evaluating.values(), "evaluated twice at once"
+        assert list(stage.trials) == [t for t, wish in sorted(self.requests.items()) if wish[:2] == position]
+        assert self.plan.wanted_stop(self.leases) == stage.stop
+        self.evaluating[self.leases] = position
+
+    @rule(data=st.data())
+    def miss_metric(self, data: st.DataObject) -> None:
+        """Nobody reported at a checkpoint."""
+        if self.saved:
+            position = data.draw(st.sampled_from(sorted(self.saved)))
+            self.plan.expect_metric(CheckpointRef(*position))
+            self.unmeasured.add(position)
+            assert self.plan.lacks_metric(CheckpointRef(*position))
+
+    @rule(data=st.data())
+    def report_metric(self, data: st.DataObject) -> None:
+        if self.unmeasured:
+            position = data.draw(st.sampled_from(sorted(self.unmeasured)))
+            self.plan.add_metric(CheckpointRef(*position))
+            self.unmeasured.remove(position)
+
+    @rule(data=st.data())
+    def end_evaluation(self, data: st.DataObject) -> None:
+        if self.evaluating:
+            lease = data.draw(st.sampled_from(sorted(self.evaluating)))
+            self.plan.end(lease)
+            del self.evaluating[lease]
+
     @rule(data=st.data())
     def lose(self, data: st.DataObject) -> None:
         if self.saved:
             node, resource = data.draw(st.sampled_from(sorted(self.saved)))
             self.plan.remove_checkpoint(CheckpointRef(node, resource))
             self.saved.remove((node, resource))
+            self.unmeasured.discard((node, resource))
 
     @rule(data=st.data())
     def end(self, data: st.DataObject) -> None:
@@ -153,8 +192,18 @@ class PlanBesideAlgorithm(RuleBasedStateMachine):
         running = {SpanFacts(lease, *span) for lease, run in self.runs.items() for span in run}
         assert set(facts.running) == running
         needed = {node for node, _, _ in self.requests.values()} | {span.node for span in running}
+        needed |= {node for node, _ in self.evaluating.values()}
         for key in facts.nodes:
             assert any(other == key or other.startswith(f"{key}/") for other in needed), "a node that nobody needs"
+
+    @invariant()
+    def evaluates_what_is_asked_for_and_was_neither_reported_nor_will_be(self) -> None:
+        """Trap f: a checkpoint without its metric is a stage of no units, once, and for nobody else's sake."""
+        asked = {wish[:2] for wish in self.requests.values()}
+        ends = {run[-1][::2] for run in self.runs.values() if run}
+        due = {p for p in self.unmeasured & asked if p[0] not in self.plan.blocked and p not in ends}
+        due -= set(self.evaluating.values())
+        assert {(s.node, s.stop) for s in self.plan.stages() if s.start == s.stop} == due
 
     @invariant()
     def says_what_running_batches_are_for(self) -> None:
@@ -163,10 +212,10 @@ class PlanBesideAlgorithm(RuleBasedStateMachine):
             wanted = self.plan.wanted_stop(lease)
             assert wanted == 0 or any(position < wanted <= stop for _, position, stop in run)
             assert wanted == 0 or max(asked) >= wanted
-            readers = self.plan.readers(lease, wanted) if wanted else []
-            assert bool(readers) == bool(wanted)
+            nodes = [node for node, position, stop in run if position < wanted <= stop]
+            assert bool(wanted) == bool(nodes and self.plan.readers_at(nodes[0], wanted))
             if wanted and wanted < run[-1][2] != UNBOUNDED:
-                assert self.plan.readers(lease, run[-1][2]) == []
+                assert self.plan.readers_at(run[-1][0], run[-1][2]) == []
 
     def save(self, node: NodeKey, resource: int) -> None:
         self.plan.add_checkpoint(CheckpointRef(node, resource))
