@@ -125,7 +125,8 @@ def _apply_assign(state: StudyState, action: Assign, now: float) -> None:
     state.plan.begin(lease.number, batch)
     state.hold(batch.load)
     state.next_lease = lease.number + 1
-    attempt = Attempt(lease, batch, sorted(running), resource=stages[0].start, since_s=now)
+    is_evaluation = stages[0].start == stages[0].stop
+    attempt = Attempt(lease, batch, sorted(running), resource=stages[0].start - is_evaluation, since_s=now)
     state.attempts[lease.number] = attempt
     state.pool.occupy(lease.worker, lease.number)
     for number in attempt.trials:

@@ -24,7 +24,7 @@ class Attempt(msgspec.Struct):
     trials: list[TrialId]
     """The RUNNING trials that it is to bring to their targets, by id."""
     resource: int = 0
-    """Units of training done, as last reported under this lease."""
+    """Units of training done, as last reported under this lease; before an evaluation one less than it evaluates."""
     since_s: float = 0.0
     """Driver's clock when the lease was given."""
     last_s: float | None = None
@@ -50,6 +50,11 @@ class Attempt(msgspec.Struct):
     def trial(self) -> TrialId:
         """The trial that names its log: the first one that reads from the stage in training."""
         return self.stage_at(self.next_unit).trials[0]
+
+    @property
+    def is_evaluation(self) -> bool:
+        """Whether it trains nothing and reports of what it loads."""
+        return self.batch.stages[0].start == self.batch.stages[0].stop
 
     @property
     def stop(self) -> int:

@@ -147,7 +147,7 @@ def _work_for(state: StudyState, batch: Batch, worker: WorkerId) -> Work:
             start=planned.start,
             stop=None if planned.stop == UNBOUNDED else planned.stop,
             max_resource=state.max_resource,
-            save=planned.stop != UNBOUNDED,
+            save=planned.start < planned.stop < UNBOUNDED,
             save_every=state.config.save_every,
         )
         for planned in batch.stages

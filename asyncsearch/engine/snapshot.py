@@ -112,7 +112,7 @@ def _restore_plan(state: StudyState, snapshot: Snapshot) -> None:
             for point in attempt.save_points:
                 state.plan.add_save_point(attempt.lease.number, point.node, point.resource)
     for checkpoint in state.references:
-        state.plan.add_checkpoint(checkpoint, -1)
+        state.add_checkpoint(checkpoint)
     for attempt in snapshot.attempts:
         if attempt.is_planned and attempt.committed is not None:
             state.plan.advance(attempt.lease.number, attempt.committed)

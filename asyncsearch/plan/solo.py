@@ -26,6 +26,7 @@ class SoloPlan:
         self._leases: dict[NodeKey, int] = {}
         self._queue: list[tuple[bool, TrialId, NodeKey]] = []
         """Urgent trials first, then by id; entries that are outdated stay until they come up."""
+        self._unmeasured: set[CheckpointRef] = set()
 
     def request(self, trial: TrialId, path: tuple[PathStep, ...], target: int, *, is_urgent: bool = False) -> None:
         """Let a trial ask for ``target``, in place of what it asked for before."""
@@ -58,6 +59,19 @@ class SoloPlan:
             saved.remove(ref.resource)
         if not saved:
             self._saved.pop(ref.node, None)
+        self._unmeasured.discard(ref)
+
+    def expect_metric(self, ref: CheckpointRef) -> None:
+        """Know that the metric was not reported at a checkpoint: its trial stays there until it is evaluated."""
+        self._unmeasured.add(ref)
+
+    def add_metric(self, ref: CheckpointRef) -> None:
+        """Know that the metric was reported."""
+        self._unmeasured.discard(ref)
+
+    def lacks_metric(self, ref: CheckpointRef) -> bool:
+        """Return whether a durable checkpoint is to be evaluated, should its trial ask for it."""
+        return ref in self._unmeasured
 
     def block(self, node: NodeKey) -> None:
         """What others train concerns nobody here."""
