@@ -39,7 +39,7 @@ from asyncsearch.ids import WorkerId
 from asyncsearch.launch import choose
 from asyncsearch.launch.base import Launcher
 from asyncsearch.launch.bundle import pack
-from asyncsearch.pausing import can_share, require_pausable, require_sequences
+from asyncsearch.pausing import can_evaluate, can_share, require_pausable, require_sequences
 from asyncsearch.plan.keys import canonical, digest, path
 from asyncsearch.report.display import Display, open_display
 from asyncsearch.report.expected import Cost, expected, measured
@@ -163,6 +163,7 @@ class Study(Results):
             share=bool(share) and (self.shared is not None or can_share(self.space)),
             shared_as="" if self.shared is None else self._trainable_name,
             defaults=read_defaults(defaults),
+            can_evaluate=can_evaluate(trainable),
             look_ahead=LOOK_AHEAD if share and self.space.has_sequences else 0,
         )
         self._settings = DriverSettings(
@@ -487,6 +488,7 @@ class Study(Results):
             scheduler=self.scheduler.describe(),
             max_resource=self.scheduler.max_resource,
             trainable=self._trainable_name,
+            can_evaluate=self.config.can_evaluate,
             fingerprint=self._fingerprint,
             shared="" if self.shared is None else self.shared.url,
             defaults=self.config.defaults,
