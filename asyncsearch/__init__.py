@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from asyncsearch.errors import AsyncSearchError
     from asyncsearch.report.plots import plot_history, plot_rungs
     from asyncsearch.report.what_if import what_if
-    from asyncsearch.schedulers import ASHA, FIFO, SHA, Hyperband, MedianStopping
+    from asyncsearch.schedulers import ASHA, FIFO, PBT, SHA, Hyperband, MedianStopping
     from asyncsearch.searchers import GridSearch, OptunaSearch, RandomSearch, SobolSearch
     from asyncsearch.space import (
         Space,
@@ -45,6 +45,7 @@ _HOMES = {
     "KerasTrainer": "asyncsearch.trainers.keras",
     "MedianStopping": "asyncsearch.schedulers",
     "OptunaSearch": "asyncsearch.searchers",
+    "PBT": "asyncsearch.schedulers",
     "RandomSearch": "asyncsearch.searchers",
     "SHA": "asyncsearch.schedulers",
     "SobolSearch": "asyncsearch.searchers",
@@ -76,6 +77,7 @@ _HOMES = {
 __all__ = [
     "ASHA",
     "FIFO",
+    "PBT",
     "SHA",
     "AsyncSearchError",
     "GridSearch",

@@ -54,6 +54,23 @@ class Promote(Action, frozen=True, tag="promote"):
     reason: str
 
 
+class Branch(Action, frozen=True, tag="branch"):
+    """Let a paused trial go on from another one's checkpoint, with values of its own from there."""
+
+    trial: TrialId
+    donor: TrialId
+    """Whose checkpoint it takes over."""
+    resource: int
+    """Where that stands: the trial goes on as if it had been trained so far, as the donor was."""
+    to_resource: int
+    params: Params
+    """Its new configuration: the donor's up to ``resource``."""
+    node: NodeKey
+    reason: str
+    path: tuple[PathStep, ...] = ()
+    """The plan nodes on its new way; empty: ``node`` alone."""
+
+
 class MoveTrial(Action, frozen=True, tag="move_trial"):
     """Change a trial's state along an edge of the transition table, for a reason that a person can read."""
 
@@ -150,6 +167,7 @@ AnyAction = (
     CreateTrial
     | Inherit
     | Promote
+    | Branch
     | MoveTrial
     | Assign
     | StopTraining

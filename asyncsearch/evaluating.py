@@ -129,7 +129,7 @@ class UpTo(Scheduler):
     def max_resource(self) -> int:
         return self.end
 
-    def begin(self) -> SchedulerState:
+    def begin(self, space: Space | None = None, seed: int = 0) -> SchedulerState:
         return FIFOState(self.resource)
 
     def describe(self) -> str:

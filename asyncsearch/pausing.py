@@ -46,13 +46,19 @@ def require_pausable(trainable: Trainable, scheduler: Scheduler) -> None:
 
 
 def require_sequences(trainable: Trainable, space: Space, scheduler: Scheduler, *, share: bool) -> None:
-    """Check that values may change during training, where the space says that they do.
+    """Check that values may change during training, where the space or the scheduler says that they do.
 
     Raises:
-        UsageError: nothing says how long trials train, or a ``Trainer`` class has no ``update``.
+        UsageError: nothing says how long trials train, a ``Trainer`` class has no ``update``, or the scheduler needs
+            what ``share=False`` forbids.
         CannotPauseError: trials are to share what is equal, and the trainable cannot be resumed where they part.
     """
-    if not space.has_sequences:
+    if scheduler.branches and not share:
+        raise UsageError(
+            f"{scheduler.describe()} lets trials go on from each other's checkpoints, and share=False lets each train "
+            "for itself: leave share= out."
+        )
+    if not space.has_sequences and not scheduler.branches:
         return
     if scheduler.max_resource is None:
         raise UsageError(
@@ -62,9 +68,10 @@ def require_sequences(trainable: Trainable, space: Space, scheduler: Scheduler, 
     name = getattr(trainable, "__name__", repr(trainable))
     if isinstance(trainable, type) and issubclass(trainable, Trainer):
         if not trainable.can_update():
+            why = "The space has sequences" if space.has_sequences else f"{scheduler.describe()} changes values"
             raise UsageError(
-                f"The space has sequences and {name} has no update(hp): write it; it gets the values that change, "
-                "before the next train()."
+                f"{why} and {name} has no update(hp): write it; it gets the values that change, before the next "
+                "train()."
             )
         cannot, wish = not trainable.can_pause(), "save(path) and load(path)"
     else:

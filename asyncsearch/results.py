@@ -106,8 +106,13 @@ class Results:
 
     def explain(self, trial: int | str | Trial) -> str:
         """Say in sentences what happened to a trial, and why."""
+        number = self._trial_id(trial)
         return explain(
-            read_records(self.store), self._trial_id(trial), metric=self.config.metric, mode=self.config.mode
+            read_records(self.store),
+            number,
+            metric=self.config.metric,
+            mode=self.config.mode,
+            standing=self._standing(number),
         )
 
     def tree(self) -> Tree:
@@ -145,7 +150,8 @@ class Results:
         if chosen.checkpoint is None:
             raise NoTrialsError(
                 f"{chosen.name} has no checkpoint. Those of unfinished trials and of the "
-                f"{self.config.keep_checkpoints} best finished ones are kept; raise keep_checkpoints=."
+                f"{self.config.keep_checkpoints} best finished ones are kept, as far as quota_bytes= allows; raise "
+                "keep_checkpoints= or quota_bytes=."
             )
         with (self.shared or self.store).fetch(chosen.checkpoint) as folder:
             yield folder / "checkpoint"
@@ -168,6 +174,10 @@ class Results:
         if self._state is None:
             self._state = read_state(self.store, self._require_file())
         return self._state
+
+    def _standing(self, trial: TrialId) -> str:
+        """Return where a trial stands in its scheduler's words; empty where the scheduler is not at hand."""
+        return self._read_state().scheduler.standing(trial)
 
     def _nothing_reported(self) -> NoTrialsError:
         failed = [trial for trial in self._read_state().trials if trial.failures]

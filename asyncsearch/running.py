@@ -48,6 +48,10 @@ _STOP_GRACE_S = 15.0
 class Watcher(Protocol):
     """What shows a run to people; called from the calling thread only."""
 
+    def warn(self, sentences: Sequence[str]) -> None:
+        """Show what the user should know."""
+        ...
+
     def update(self, status: StudyStatus) -> None:
         """Show how the study stands."""
         ...
@@ -118,7 +122,7 @@ def _conduct(search: Search, watcher: Watcher, presses: Presses) -> EndRun:
         presses.bell = None
         _elsewhere(run.finish, presses)
     _show_lines(run, watcher)
-    watcher.update(run.status(search.state))
+    _show_status(run, watcher, run.status(search.state))
     if run.driver.failure is not None:
         raise run.driver.failure
     if presses.count:
@@ -159,6 +163,8 @@ class _Run:
         """The newest status that was asked for, for the calling thread to show."""
         self.status_due_s = 0.0
         """When the next one may be asked for, monotonic seconds."""
+        self.is_quota_told = False
+        """Whether it was said that checkpoints take more than the quota."""
         self._search = search
         self._started_s = time.monotonic()
         self._server: SearchServer | None = None
@@ -276,9 +282,16 @@ def _show(run: _Run, watcher: Watcher) -> None:
     """Show the status that came, and ask for the next one."""
     _show_lines(run, watcher)
     if run.statuses:
-        watcher.update(run.statuses.pop())
+        _show_status(run, watcher, run.statuses.pop())
     elif time.monotonic() >= run.status_due_s:
         run.ask_status()
+
+
+def _show_status(run: _Run, watcher: Watcher, status: StudyStatus) -> None:
+    watcher.update(status)
+    if status.beyond_quota and not run.is_quota_told:
+        run.is_quota_told = True
+        watcher.warn([status.beyond_quota])
 
 
 def _show_lines(run: _Run, watcher: Watcher) -> None:

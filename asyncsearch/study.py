@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Literal
@@ -35,7 +35,7 @@ from asyncsearch.errors import (
     UsageError,
 )
 from asyncsearch.evaluating import One, UpTo, Way
-from asyncsearch.ids import WorkerId
+from asyncsearch.ids import TrialId, WorkerId
 from asyncsearch.launch import choose
 from asyncsearch.launch.base import Launcher
 from asyncsearch.launch.bundle import pack
@@ -49,7 +49,7 @@ from asyncsearch.rpc.messages import Endpoint
 from asyncsearch.running import Presses, Search, run_search
 from asyncsearch.schedulers.base import Scheduler
 from asyncsearch.schedulers.fifo import FIFO
-from asyncsearch.searchers.base import Searcher
+from asyncsearch.searchers.base import Searcher, SearcherState
 from asyncsearch.searchers.random import RandomSearch
 from asyncsearch.sharing import default_names, open_folder, read_defaults
 from asyncsearch.space import Space
@@ -58,6 +58,7 @@ from asyncsearch.store.base import Store
 from asyncsearch.store.shared import SharedPlan, inside
 from asyncsearch.store.shared_names import compare_names
 from asyncsearch.trainable import Trainable, WithFunctions, as_function
+from asyncsearch.warming import WarmStart, begin_searcher, keep, kept, warm_start_of
 from asyncsearch.worker.config import WorkerConfig
 
 LOOK_AHEAD = 10_000
@@ -88,6 +89,7 @@ class Study(Results):
         name: str | None = None,
         seed: int = 0,
         resume: bool = False,
+        warm_start: Sequence[str | Path | Results] = (),
         version: str = "",
         shared: str | Path | Literal[False] | None = None,
         defaults: Mapping[str, Any] | None = None,
@@ -116,14 +118,17 @@ class Study(Results):
             name: what people call it; by default the last part of the store, else the trainable's name.
             seed: of the proposals and of every trial; 0 <= seed < 2**63.
             resume: go on where the store's study stands, if there is one.
+            warm_start: earlier studies, or their stores, of the same space and metric. A searcher that learns knows
+                their trials from the beginning, any other begins with the best of them; docs/searchers.md.
             version: your name for this version of code and data. Studies of one version, seed and trainable train once
                 what they have in common, as docs/sharing.md says; empty: nothing is shared with other studies.
             shared: folder or URL in which studies of one version share what they train; None: ``plan`` beside the
                 study's store; False: nothing is shared with other studies, whatever the version.
             defaults: name -> JSON value of parameters that this space lacks and that other studies of the version
                 have: what the trainable takes when it is not told.
-            quota_bytes: at the end of a run, checkpoints that no study needs are removed from the shared folder until
-                it is within so many bytes; None: they stay.
+            quota_bytes: bytes that checkpoints may take together; None: without limit. Of the ``keep_checkpoints`` best
+                finished trials the worst give theirs up as soon as it is exceeded; the best one and trials that may
+                go on never do. In a shared folder, at the end of a run, what no study needs is removed.
             share: train once what trials have in common; False: each trial trains for itself.
             max_failures: how many failed attempts of a trial are tried again.
             trial_timeout: seconds that an attempt may take.
@@ -159,12 +164,13 @@ class Study(Results):
             version=version,
             max_failures=max_failures,
             keep_checkpoints=keep_checkpoints,
+            quota_bytes=self._quota_bytes if self.shared is None else None,
             save_every=save_every,
-            share=bool(share) and (self.shared is not None or can_share(self.space)),
+            share=bool(share) and (self.shared is not None or can_share(self.space) or self.scheduler.branches),
             shared_as="" if self.shared is None else self._trainable_name,
             defaults=read_defaults(defaults),
             can_evaluate=can_evaluate(trainable),
-            look_ahead=LOOK_AHEAD if share and self.space.has_sequences else 0,
+            look_ahead=LOOK_AHEAD if share and self.space.has_sequences and not self.scheduler.branches else 0,
         )
         self._settings = DriverSettings(
             lease_timeout_s=seconds_of("lease_timeout", lease_timeout),
@@ -182,7 +188,9 @@ class Study(Results):
         self._state: StudyState | None = None
         self._is_read_only = False
         self._fingerprint = source_hash(trainable)
-        self.searcher.begin(self.space, seed)
+        self._warm = warm_start_of(self.store, warm_start, space=self.space, config=self.config, resume=resume)
+        self._begin_searcher()
+        self.scheduler.begin(self.space, seed)
         require_pausable(trainable, self.scheduler)
         require_sequences(trainable, self.space, self.scheduler, share=self.config.share)
         self._bundle: bytes | None = None
@@ -201,6 +209,7 @@ class Study(Results):
         study._bundle, study._backend = plan.trainable, backend or plan.backend
         study.shared, study._quota_bytes = plan.shared, plan.quota_bytes
         study._resume, study._is_read_only = True, False
+        study._warm = kept(study.store)
         return study
 
     @classmethod
@@ -325,7 +334,7 @@ class Study(Results):
             seconds_per_unit: what a unit of training costs, if you know.
             like: an earlier study, or its store, in which the cost was measured; None: this one, if it has run.
         """
-        proposals = self.searcher.begin(self.space, self.config.seed).length()
+        proposals = self._begin_searcher().length()
         total = num_trials if num_trials is not None else proposals
         if total is None:
             raise UsageError("preview(num_trials=None) of a searcher without an end: say how many trials.")
@@ -378,7 +387,7 @@ class Study(Results):
             self._require_runnable()
             one = copy.copy(self)
             one.searcher, one.scheduler, one.store = One(plain), UpTo(resource, end or resource), home
-            one._resume, one._state = True, None
+            one._resume, one._state, one._warm = True, None, WarmStart()
             one._run(1, 1, None, open_display("none"))
             known = self._known(way, home)
             if known is None:
@@ -401,8 +410,19 @@ class Study(Results):
         )
 
     def _fresh_state(self) -> StudyState:
-        searcher = self.searcher.begin(self.space, self.config.seed)
-        return StudyState(self.config, searcher, self.scheduler.begin(), self.scheduler.max_resource)
+        scheduler = self.scheduler.begin(self.space, self.config.seed)
+        return StudyState(self.config, self._begin_searcher(), scheduler, self.scheduler.max_resource)
+
+    def _begin_searcher(self) -> SearcherState:
+        return begin_searcher(self.searcher, self.space, self.config, self._warm)
+
+    def _standing(self, trial: TrialId) -> str:
+        words = super()._standing(trial)
+        if words or self._is_read_only:
+            return words
+        state = self._fresh_state()
+        replay(self.store, state)
+        return state.scheduler.standing(trial)
 
     def _require_runnable(self) -> None:
         if self._is_read_only:
@@ -411,7 +431,7 @@ class Study(Results):
             )
 
     def _require_bounded(self, num_trials: int | None) -> None:
-        if num_trials is None and self.searcher.begin(self.space, self.config.seed).length() is None:
+        if num_trials is None and self._begin_searcher().length() is None:
             raise UsageError(
                 f"run(num_trials=None) of {self.searcher.describe()}, whose number of proposals is not known: "
                 "say how many trials, e.g. run(num_trials=64)."
@@ -458,6 +478,7 @@ class Study(Results):
 
     def _create(self, bundle: bytes) -> None:
         self.store.write(BUNDLE_FILE, self._plan_bytes(bundle))
+        keep(self.store, self._warm)
         write_study_file(self.store, self._file(None))
 
     def _plan_bytes(self, bundle: bytes) -> bytes:

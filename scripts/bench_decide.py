@@ -8,9 +8,9 @@ median microseconds at each.
 
 Figures: ``decide_us_1e3`` and ``decide_us_1e5`` are ASHA's, ``decide_us_1e6`` that of the slowest method;
 ``decide_growth`` is the largest ratio of any method's last size to its first. ``report_us_1e5`` is a report of ASHA
-between rungs; ``bytes_per_trial`` is what the driver's memory grows by for each trial of ASHA. The baseline of the times
-is Optuna's pruner for successive halving with as many trials or, at 10^6 and where Optuna is missing, a rung that sorts
-its entries at each report; that of the memory is the goal, 1 KB.
+between rungs; ``bytes_per_trial`` is what the driver's memory grows by for each trial of ASHA. The baseline of the
+times is Optuna's pruner for successive halving with as many trials or, at 10^6 and where Optuna is missing, a rung
+that sorts its entries at each report; that of the memory is the goal, 1 KB.
 
     python scripts/bench_decide.py [--largest 1000000] [--methods ASHA SHA]
 """
@@ -26,7 +26,19 @@ from dataclasses import dataclass
 
 from _bench import Figure, show
 
-from asyncsearch import ASHA, FIFO, SHA, Hyperband, MedianStopping, RandomSearch, Space, loguniform, randint, uniform
+from asyncsearch import (
+    ASHA,
+    FIFO,
+    PBT,
+    SHA,
+    Hyperband,
+    MedianStopping,
+    RandomSearch,
+    Space,
+    loguniform,
+    randint,
+    uniform,
+)
 from asyncsearch.actions import AnyAction, StopTraining
 from asyncsearch.engine.config import EngineConfig
 from asyncsearch.engine.state import StudyState
@@ -60,12 +72,13 @@ METHODS: dict[str, Scheduler] = {
     "Hyperband": Hyperband(max_resource=81),
     "Hyperband, synchronous": Hyperband(max_resource=81, variant="synchronous"),
     "median stopping": MedianStopping(max_resource=9),
+    "PBT": PBT(max_resource=12, perturbation_interval=3, population=16),
     "FIFO": FIFO(max_resource=1),
 }
 
 
 class Drawn(SearcherState):
-    """Proposals that were drawn beforehand, over and over."""
+    """Proposals that were drawn beforehand, over and over, and no two quite equal: equal ones would share."""
 
     def __init__(self) -> None:
         source = RandomSearch().begin(SPACE, 0)
@@ -73,15 +86,15 @@ class Drawn(SearcherState):
 
     def propose(self, number: int) -> Params | None:
         params = self.proposals[number % len(self.proposals)]
-        return None if params is None else dict(params)
+        return None if params is None else {**params, "lr": params["lr"] * (1 - number * 1e-9)}
 
 
 class Search:
     """One worker that is told what to do and whose trials report random values."""
 
     def __init__(self, scheduler: Scheduler) -> None:
-        config = EngineConfig(study="bench", metric="loss", mode="min", share=False)
-        self.state = StudyState(config, Drawn(), scheduler.begin(), scheduler.max_resource)
+        config = EngineConfig(study="bench", metric="loss", mode="min", share=scheduler.branches)
+        self.state = StudyState(config, Drawn(), scheduler.begin(SPACE, 0), scheduler.max_resource)
         self.random = generator(0, "bench", 0)
         self.now = 0.0
         self.report_us: list[float] = []

@@ -28,6 +28,7 @@ from asyncsearch.actions import Assign, StopTraining
 from asyncsearch.driver.opening import read_records
 from asyncsearch.ids import TrialId, trial_name
 from asyncsearch.schedulers.fifo import FIFOState
+from asyncsearch.space import Space
 
 WORKERS = 2
 REPORTS = 50
@@ -36,12 +37,14 @@ REPORTS = 50
 class StopEach(FIFO):
     """Stops every trial at the same report."""
 
-    def begin(self) -> FIFOState:
+    def begin(self, space: Space | None = None, seed: int = 0) -> FIFOState:
         return StopEachState(None)
 
 
 class StopEachState(FIFOState):
     """Decides by the number of the report alone."""
+
+    judges = True
 
     def judge(self, trial: TrialId, resource: int) -> str | None:
         del trial

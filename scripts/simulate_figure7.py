@@ -185,6 +185,43 @@ def picture(panel: str, curves: Curves, path: Path) -> None:
     draw(f"Figure 7{panel}: {Y[panel]}", panels, path, x="drop probability", y="")
 
 
+TEXT = """# Figure 7 of the ASHA paper, simulated
+
+`scripts/simulate_figure7.py` wrote this page: appendix A.1 of Li et al., "A System for Massively Parallel
+Hyperparameter Tuning" (MLSys 2020), with the engine as it is on a [virtual clock](simulate.md).
+
+25 workers, `reduction_factor` 4, r = 1, R = 256, brackets of n = 256. Training takes `1 + |z|` times as long as its
+units say, with z normal of standard deviation *sd*, drawn for each piece of work. In each time unit work is lost with
+probability *drop*. Each point is the mean of {runs} runs, with one standard deviation.
+
+What that leaves open, and what was done here: lost work is trained again, from the last checkpoint where trials resume
+and from zero where they restart. While a bracket of synchronous SHA waits, idle workers begin the next one. ASHA begins
+new configurations without end. Trials are ranked by one value that is drawn for each, so only time matters.
+
+## {a}
+
+![panel a](figure7a.svg)
+
+{table_a}
+
+## {b}
+
+![panel b](figure7b.svg)
+
+{table_b}
+
+{reading}
+"""
+
+READING = ""
+
+
+def page(tables: dict[str, str], runs: int) -> str:
+    """Return the page that shows both panels."""
+    heads = {panel: f"{words[0].upper()}{words[1:]}" for panel, words in Y.items()}
+    return TEXT.format(runs=runs, a=heads["a"], b=heads["b"], table_a=tables["a"], table_b=tables["b"], reading=READING)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="Simulate figure 7 of the ASHA paper.")
     parser.add_argument("--runs", type=int, default=RUNS, help=f"a point (default: {RUNS}, as in the paper)")
@@ -199,12 +236,14 @@ def main() -> None:
     curves = collect(todo, values)
     minutes = (time.monotonic() - began) / 60
     output = options.output or (DOCS if options.runs == RUNS else None)
+    tables = {panel: table(panel, curves) for panel in options.panels}
     for panel in options.panels:
-        print(f"\n{Y[panel]}; mean and standard deviation of {options.runs} runs\n\n{table(panel, curves)}")
+        print(f"\n{Y[panel]}; mean and standard deviation of {options.runs} runs\n\n{tables[panel]}")
         if output is not None:
             output.mkdir(exist_ok=True)
             picture(panel, curves, output / f"figure7{panel}.svg")
-            (output / f"figure7{panel}.md").write_text(table(panel, curves) + "\n", encoding="utf-8")
+    if output is not None and len(tables) == len(PANELS):
+        (output / "figure7.md").write_text(page(tables, options.runs), encoding="utf-8")
     print(f"\n{len(todo):,} searches in {minutes:.1f} minutes with {options.processes} processes")
 
 

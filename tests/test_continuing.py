@@ -16,19 +16,21 @@ from asyncsearch.simulate import Curves, Simulation
 from asyncsearch.trial import TrialState
 from tests.engine.tools import Recorded, make_state
 
-SCHEDULERS = [
-    pytest.param(FIFO(max_resource=3), id="fifo"),
-    pytest.param(MedianStopping(max_resource=9), id="median"),
-    pytest.param(ASHA(max_resource=9), id="asha"),
-    pytest.param(ASHA(), id="asha without end"),
-    pytest.param(ASHA(max_resource=9, variant="stopping"), id="asha by stopping"),
-    pytest.param(SHA(max_resource=9), id="sha"),
-    pytest.param(SHA(max_resource=9, bracket_size=9), id="sha in brackets"),
-    pytest.param(Hyperband(max_resource=9), id="hyperband by shares"),
-    pytest.param(Hyperband(max_resource=9, variant="rounds"), id="hyperband in rounds"),
-    pytest.param(Hyperband(max_resource=9, variant="synchronous"), id="hyperband in step"),
-]
-PAUSING = [param for param in SCHEDULERS if param.values[0].pauses]  # type: ignore[attr-defined]
+SCHEDULERS: dict[str, Scheduler] = {
+    "fifo": FIFO(max_resource=3),
+    "median": MedianStopping(max_resource=9),
+    "asha": ASHA(max_resource=9),
+    "asha without end": ASHA(),
+    "asha by stopping": ASHA(max_resource=9, variant="stopping"),
+    "sha": SHA(max_resource=9),
+    "sha in brackets": SHA(max_resource=9, bracket_size=9),
+    "hyperband by shares": Hyperband(max_resource=9),
+    "hyperband in rounds": Hyperband(max_resource=9, variant="rounds"),
+    "hyperband in step": Hyperband(max_resource=9, variant="synchronous"),
+}
+PAUSING = [name for name, scheduler in SCHEDULERS.items() if scheduler.pauses]
+ENDLESSLY_WIDER = [name for name in PAUSING if "asha" in name]
+BRACKETED = [name for name in PAUSING if "hyperband" in name or "brackets" in name]
 
 
 def train(trial: Any) -> None:
@@ -45,9 +47,9 @@ def promotions(records: list[Record]) -> list[Promote]:
     return [action for record in records for action in record.actions if isinstance(action, Promote)]
 
 
-@pytest.mark.parametrize("scheduler", SCHEDULERS)
-def test_a_finished_study_goes_on_with_more_trials(scheduler: Scheduler, tmp_path: Path) -> None:
-    before = study(tmp_path / "s", scheduler).run(9, display="none").trials
+@pytest.mark.parametrize("name", SCHEDULERS)
+def test_a_finished_study_goes_on_with_more_trials(name: str, tmp_path: Path) -> None:
+    before = study(tmp_path / "s", SCHEDULERS[name]).run(9, display="none").trials
     after = Study.resume(tmp_path / "s").run(27, display="none").trials
     assert (len(before), len(after)) == (9, 27)
     for old, new in zip(before, after, strict=False):
@@ -59,23 +61,21 @@ def test_a_finished_study_goes_on_with_more_trials(scheduler: Scheduler, tmp_pat
     assert ends[0] < ends[1] or reached[0] < reached[1], "more trials come to the end, or one comes farther"
 
 
-@pytest.mark.parametrize("scheduler", SCHEDULERS)
-def test_deciding_again_over_a_journal_promotes_the_same_trials_in_the_same_order(
-    scheduler: Scheduler, tmp_path: Path
-) -> None:
-    made = study(tmp_path / "s", scheduler)
+@pytest.mark.parametrize("name", SCHEDULERS)
+def test_deciding_again_over_a_journal_promotes_the_same_trials_in_the_same_order(name: str, tmp_path: Path) -> None:
+    made = study(tmp_path / "s", SCHEDULERS[name])
     made.run(9, display="none")
     made.run(27, display="none")
     records = list(read_records(made.store))
     again = made._fresh_state()
     for record in records:
         assert tuple(again.handle(record.event, record.t)) == record.actions
-    assert bool(promotions(records)) is scheduler.pauses
+    assert bool(promotions(records)) is SCHEDULERS[name].pauses
 
 
-@pytest.mark.parametrize("scheduler", [param for param in PAUSING if "asha" in str(param.id)])
-def test_with_more_trials_rungs_are_wider_and_older_trials_go_on(scheduler: Scheduler) -> None:
-    recorded = Recorded(make_state(scheduler))
+@pytest.mark.parametrize("name", ENDLESSLY_WIDER)
+def test_with_more_trials_rungs_are_wider_and_older_trials_go_on(name: str) -> None:
+    recorded = Recorded(make_state(SCHEDULERS[name]))
     workload = Curves(seed=1)
     Simulation(recorded.state, workload, workers=4, watch=recorded).run(81)
     first = len(recorded.steps)
@@ -86,9 +86,9 @@ def test_with_more_trials_rungs_are_wider_and_older_trials_go_on(scheduler: Sche
     assert max(trial.resource for trial in recorded.state.trials) >= completed
 
 
-@pytest.mark.parametrize("scheduler", PAUSING)
-def test_two_runs_promote_at_least_what_the_first_one_did_and_never_again(scheduler: Scheduler) -> None:
-    recorded = Recorded(make_state(scheduler))
+@pytest.mark.parametrize("name", PAUSING)
+def test_two_runs_promote_at_least_what_the_first_one_did_and_never_again(name: str) -> None:
+    recorded = Recorded(make_state(SCHEDULERS[name]))
     for num_trials in (27, 81):
         Simulation(recorded.state, Curves(seed=1), workers=4, watch=recorded).run(num_trials)
     moves = [
@@ -98,3 +98,13 @@ def test_two_runs_promote_at_least_what_the_first_one_did_and_never_again(schedu
         if isinstance(action, Promote)
     ]
     assert len(moves) == len(set(moves))
+
+
+@pytest.mark.parametrize("name", BRACKETED)
+def test_a_story_names_the_bracket_wherever_the_scheduler_is_at_hand(name: str, tmp_path: Path) -> None:
+    made = study(tmp_path / "s", SCHEDULERS[name]).run(27, display="none")
+    paused = next(trial for trial in made.trials if trial.state is TrialState.PAUSED)
+    told = made.explain(paused)
+    assert "Where it stands: bracket " in told
+    assert Study.resume(tmp_path / "s").explain(paused) == told
+    assert "Where it stands" not in Study.open(tmp_path / "s").explain(paused)

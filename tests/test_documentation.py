@@ -26,7 +26,7 @@ def blocks(page: Path, *, fragments: bool) -> list[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, fragments=False)], ids=lambda page: page.name)
 def test_code_runs_as_it_stands_in_the_page(page: Path, tmp_path: Path) -> None:
-    for package in ("keras", "sklearn", "torch"):
+    for package in ("keras", "optuna", "sklearn", "torch"):
         if re.search(rf"^(import|from) {package}\b", page.read_text(encoding="utf-8"), flags=re.MULTILINE):
             pytest.importorskip(package)
     script = tmp_path / "page.py"

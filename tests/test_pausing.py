@@ -9,7 +9,7 @@ import pytest
 
 from asyncsearch.errors import CannotPauseError, UsageError
 from asyncsearch.pausing import can_share
-from asyncsearch.schedulers import FIFO
+from asyncsearch.schedulers import ASHA, FIFO, MedianStopping
 from asyncsearch.sequences import multistep
 from asyncsearch.space import Space, choice, randint, uniform
 from asyncsearch.study import Study
@@ -26,6 +26,14 @@ class Plain(Trainer):
 
     def evaluate(self) -> dict[str, float]:
         return {"loss": 1.0}
+
+
+class Pausing(Plain):
+    def save(self, path: Path) -> None:
+        pass
+
+    def load(self, path: Path) -> None:
+        pass
 
 
 class Updating(Plain):
@@ -45,6 +53,17 @@ def make(trainable: Any, tmp_path: Path, space: Any = None, **options: Any) -> S
 def test_a_trainer_needs_to_know_how_many_units_there_are(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"Plain trains unit by unit .* write FIFO\(max_resource="):
         make(Plain, tmp_path, {"x": uniform(0, 1)}, scheduler=FIFO())
+
+
+def test_without_an_end_a_trainer_needs_rungs_at_which_it_is_paused(tmp_path: Path) -> None:
+    space = {"x": uniform(0, 1)}
+    assert make(Pausing, tmp_path / "paused", space, scheduler=ASHA()).scheduler.max_resource is None
+    with pytest.raises(UsageError, match=r"write ASHA\(max_resource="):
+        make(Pausing, tmp_path, space, scheduler=ASHA(variant="stopping"))
+    with pytest.raises(UsageError, match=r"write MedianStopping\(max_resource="):
+        make(Pausing, tmp_path, space, scheduler=MedianStopping())
+    with pytest.raises(CannotPauseError, match="pauses trials, and Plain has no save"):
+        make(Plain, tmp_path, space, scheduler=ASHA())
 
 
 def test_sequences_need_an_end(tmp_path: Path) -> None:

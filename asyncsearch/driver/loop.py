@@ -23,6 +23,7 @@ import msgspec
 from asyncsearch.actions import (
     AnyAction,
     Assign,
+    Branch,
     CreateTrial,
     CutWork,
     DeleteCheckpoint,
@@ -358,7 +359,7 @@ class Driver:
             case EndRun():
                 self.outcome = action
                 self.ended.set()
-            case CreateTrial() | Inherit() | Promote() | MoveTrial() | EndProposals() | StopRun():
+            case CreateTrial() | Inherit() | Promote() | Branch() | MoveTrial() | EndProposals() | StopRun():
                 pass
             case _:
                 assert_never(action)

@@ -99,7 +99,7 @@ def replay(store: Store, state: StudyState) -> Replayed:
     Raises:
         JournalDamagedError: the journal is damaged elsewhere than at the end of a segment.
     """
-    snapshot = _newest_snapshot(store)
+    snapshot = _newest_snapshot(store, sizes=state.config.quota_bytes is not None)
     reader = SegmentReader(skip=snapshot.record if snapshot is not None else 0)
     if snapshot is not None:
         snapshots.restore(state, snapshot)
@@ -133,10 +133,11 @@ def _records(store: Store, reader: SegmentReader) -> Iterator[Record]:
         yield from reader.read(name, store.read_segment(name))
 
 
-def _newest_snapshot(store: Store) -> snapshots.Snapshot | None:
+def _newest_snapshot(store: Store, *, sizes: bool) -> snapshots.Snapshot | None:
+    """Return the newest good snapshot, with the sizes of checkpoints if these are wanted."""
     for name in reversed(store.list("snapshots")):
         data = store.read(f"snapshots/{name}")
         snapshot = snapshots.decode(data) if data is not None else None
-        if snapshot is not None:
+        if snapshot is not None and not (sizes and snapshot.sizes is None):
             return snapshot
     return None

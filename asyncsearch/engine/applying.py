@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from asyncsearch.actions import (
     AnyAction,
     Assign,
+    Branch,
     CreateTrial,
     CutWork,
     DeleteCheckpoint,
@@ -44,9 +45,10 @@ def apply(state: StudyState, action: AnyAction, now: float) -> None:
             _apply_create(state, action)
         case Promote():
             _apply_promote(state, action, now)
+        case Branch():
+            _apply_branch(state, action, now)
         case DeleteCheckpoint():
-            state.unreachable.pop(action.checkpoint, None)
-            state.plan.remove_checkpoint(action.checkpoint)
+            _apply_delete(state, action.checkpoint)
         case Inherit():
             _apply_inherit(state, action)
         case StopTraining():
@@ -70,6 +72,17 @@ def apply(state: StudyState, action: AnyAction, now: float) -> None:
             state.stopping, state.stopping_kind = action.reason, action.error_kind
 
 
+def _apply_delete(state: StudyState, checkpoint: CheckpointRef) -> None:
+    if checkpoint in state.references:  # it was kept for finished trials only, and was too large for the quota
+        given = {number for number in state.podium.trials() if state.trials[number].checkpoint == checkpoint}
+        state.podium.remove(given)
+        for number in given:
+            state.repoint(state.trials[number], None)
+    state.unreachable.pop(checkpoint, None)
+    state.plan.remove_checkpoint(checkpoint)
+    state.stock.take(checkpoint)
+
+
 def _apply_create(state: StudyState, action: CreateTrial) -> None:
     trial = Trial(action.trial, action.params, action.node, target=action.target, path=action.path)
     state.trials.append(trial)
@@ -90,6 +103,19 @@ def _apply_promote(state: StudyState, action: Promote, now: float) -> None:
     _request(state, trial)
     state.scheduler.promoted(action.trial, action.from_resource, action.to_resource)
     state.searcher.promoted(action.trial, action.from_resource, action.to_resource)
+
+
+def _apply_branch(state: StudyState, action: Branch, now: float) -> None:
+    trial = state.trials[action.trial]
+    trial.params, trial.node, trial.path = action.params, action.node, action.path
+    trial.resource, trial.target = action.resource, action.to_resource
+    _move(state, trial, TrialState.WAITING, action.reason, now)
+    trial.is_begun = True
+    # Its own checkpoint is not on its new way; the donor's is, and the plan finds it there.
+    state.repoint(trial, None)
+    _request(state, trial)
+    state.scheduler.branched(action.trial, action.donor, action.resource, action.to_resource)
+    state.searcher.branched(action.trial, action.params, action.resource)
 
 
 def _apply_inherit(state: StudyState, action: Inherit) -> None:

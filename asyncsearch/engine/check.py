@@ -41,6 +41,10 @@ def check(state: StudyState) -> None:
     counted = Counter(checkpoint for checkpoint in holders if checkpoint is not None)
     _hold(counted == state.references, "the references to checkpoints")
     _hold(not state.references.keys() & state.unreachable.keys(), "a checkpoint that a trial needs is to be deleted")
+    if state.config.quota_bytes is not None:
+        durable = state.references.keys() | state.unreachable.keys()
+        _hold(state.stock.sizes.keys() == durable, "the checkpoints that a quota counts")
+        _hold(state.stock.total_bytes == sum(state.stock.sizes.values()), "the bytes that a quota counts")
     _hold(state.busy.keys() == state.plan.blocked, "the nodes in which others train")
     _hold(not state.touched, "a lease was left without its news")
 

@@ -30,6 +30,8 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     """How many times in a row a worker may be lost without having finished any training."""
     keep_checkpoints: int = 1
     """Checkpoints of how many of the best finished trials are kept; those of unfinished trials are always kept."""
+    quota_bytes: int | None = None
+    """Bytes beyond which finished trials give theirs up, the worst first and the best never; None: without limit."""
     save_every: int | None = None
     """Interval in units of resource at which running trials are saved; None: only where they pause or end."""
 
@@ -64,6 +66,8 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
                 raise UsageError(f"{name}={getattr(self, name)!r} must be an integer, 0 or more.")
         if self.save_every is not None and not (_is_count(self.save_every) and self.save_every > 0):
             raise UsageError(f"save_every={self.save_every!r} must be a positive number of units of resource, or None.")
+        if self.quota_bytes is not None and not (_is_count(self.quota_bytes) and self.quota_bytes > 0):
+            raise UsageError(f"quota_bytes={self.quota_bytes!r} must be a positive number of bytes, or None.")
 
 
 def _is_name(value: object) -> bool:

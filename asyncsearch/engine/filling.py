@@ -18,16 +18,22 @@ from asyncsearch.actions import (
     SaveAt,
     StopTraining,
 )
+from asyncsearch.engine.branching import branch
 from asyncsearch.engine.moving import Emit, answer, stop_run
 from asyncsearch.errors import SpaceError
 from asyncsearch.ids import Lease, TrialId, WorkerId
 from asyncsearch.plan.keys import UNBOUNDED, path
 from asyncsearch.plan.plan import Batch
 from asyncsearch.schedulers.base import Promotion
+from asyncsearch.trial import TrialState
 from asyncsearch.work import Lane, Stage, Work
 
 if TYPE_CHECKING:
     from asyncsearch.engine.state import StudyState
+
+
+_REPEATS = 1_000
+"""After so many new trials in a row that leave nothing to train, a search without ``num_trials`` ends."""
 
 
 def adjust(state: StudyState, emit: Emit) -> None:
@@ -52,6 +58,7 @@ def adjust(state: StudyState, emit: Emit) -> None:
 def fill(state: StudyState, emit: Emit) -> None:
     """Give work to idle workers while there are both."""
     while state.run is not None and not state.stopping:
+        state.repeats = 0
         worker = state.pool.first_idle()
         if worker is None:
             return
@@ -67,7 +74,7 @@ def _next_batch(state: StudyState, emit: Emit) -> Batch | None:
         _look_ahead(state, emit)
     while not state.stopping:
         batch = state.plan.next_batch()
-        if batch is not None and _is_begun(state, batch):
+        if batch is not None and (state.scheduler.begins_all_first or _is_begun(state, batch)):
             return batch
         if _promote_next(state, emit):
             continue
@@ -92,6 +99,8 @@ def _look_ahead(state: StudyState, emit: Emit) -> None:
     """Create trials before a worker is free for them, so that the plan knows where their ways part."""
     while len(state.waiting) < state.config.look_ahead and _may_create(state) and not state.stopping:
         _create(state, emit)
+        if state.trials[-1].state is TrialState.WAITING:
+            state.repeats = 0
     while state.scheduler.promotes_in_groups and not state.stopping and _promote_next(state, emit):
         pass
 
@@ -104,7 +113,8 @@ def _promote_next(state: StudyState, emit: Emit) -> bool:
 
 
 def _promote(state: StudyState, promotion: Promotion, emit: Emit) -> None:
-    emit(Promote(promotion.trial, promotion.from_resource, promotion.to_resource, promotion.reason))
+    plain = Promote(promotion.trial, promotion.from_resource, promotion.to_resource, promotion.reason)
+    emit(branch(state, promotion) or plain)
     answer(state, state.trials[promotion.trial], emit)
 
 
@@ -134,6 +144,10 @@ def _create(state: StudyState, emit: Emit) -> None:
     notes = state.searcher.notes(state.proposals)
     emit(CreateTrial(trial, params, steps[-1].node, target, state.proposals, branching, notes))
     answer(state, state.trials[trial], emit)
+    state.repeats += 1
+    if state.repeats >= _REPEATS and state.run is not None and state.run.num_trials is None:
+        # A searcher that repeats itself has no end, and nobody else would be heard while it proposes.
+        emit(EndProposals(f"the last {_REPEATS:,} proposals left nothing to train: give num_trials to go on"))
 
 
 def _work_for(state: StudyState, batch: Batch, worker: WorkerId) -> Work:

@@ -158,6 +158,7 @@ def _learn_commit(state: StudyState, event: CheckpointCommitted) -> None:
     attempt.committed = max(checkpoint.resource, attempt.committed or 0)
     attempt.settled = max(checkpoint.resource, attempt.settled or 0)
     state.add_checkpoint(checkpoint, event.lease.number)
+    state.stock.put(checkpoint, event.size_bytes)
     if checkpoint not in state.references:
         state.unreachable[checkpoint] = None
     for trial in state.readers(attempt, checkpoint.resource):

@@ -10,7 +10,7 @@ from asyncsearch.engine.attempts import Attempt
 from asyncsearch.engine.pool import Slot
 from asyncsearch.engine.state import StudyState
 from asyncsearch.events import RunRequested
-from asyncsearch.ids import NodeKey, TrialId
+from asyncsearch.ids import CheckpointRef, NodeKey, TrialId
 from asyncsearch.plan.keys import UNBOUNDED
 from asyncsearch.plan.known import NodeReports
 from asyncsearch.trial import Trial, TrialState
@@ -40,6 +40,8 @@ class Snapshot(msgspec.Struct, frozen=True):
     scheduler: dict[str, Any]
     searcher: dict[str, Any]
     busy: list[NodeKey] = []
+    sizes: list[tuple[CheckpointRef, int]] | None = None
+    """Bytes of each durable checkpoint; None: no quota counted them."""
 
 
 def encode(state: StudyState, record: int) -> bytes:
@@ -63,6 +65,7 @@ def encode(state: StudyState, record: int) -> bytes:
             scheduler=state.scheduler.snapshot(),
             searcher=state.searcher.snapshot(),
             busy=list(state.busy),
+            sizes=None if state.config.quota_bytes is None else state.stock.snapshot(),
         )
     )
 
@@ -90,6 +93,7 @@ def restore(state: StudyState, snapshot: Snapshot) -> None:
     state.is_exhausted = snapshot.is_exhausted
     state.metric_names = set(snapshot.metric_names)
     state.podium.restore(snapshot.podium)
+    state.stock.restore(dict(snapshot.sizes or ()))
     state.known.nodes = snapshot.known
     _restore_plan(state, snapshot)
     state.scheduler.restore(snapshot.scheduler)

@@ -46,7 +46,7 @@ from asyncsearch.nonfinite import finite
 from asyncsearch.plan.keys import UNBOUNDED
 from asyncsearch.plan.known import Known
 from asyncsearch.plan.plan import SearchPlan
-from asyncsearch.plan.retention import Podium
+from asyncsearch.plan.retention import Podium, Stock, spare
 from asyncsearch.plan.solo import SoloPlan
 from asyncsearch.schedulers.base import SchedulerState
 from asyncsearch.searchers.base import SearcherState
@@ -91,9 +91,12 @@ class StudyState:
         self.proposals = 0
         """How many proposals of the searcher became trials."""
         self.is_exhausted = False
+        self.repeats = 0
+        """How many trials in a row were created for a free worker and left nothing to train."""
         self.metric_names: set[str] = set()
         """Every name under which anything was ever reported."""
         self.podium = Podium(config.keep_checkpoints)
+        self.stock = Stock(config.quota_bytes)
         self.unreachable: dict[CheckpointRef, None] = {}
         """Checkpoints that nothing can reach any more and that are still to be deleted."""
 
@@ -125,6 +128,9 @@ class StudyState:
             adjust(self, emit)
         while self.unreachable:
             emit(DeleteCheckpoint(next(iter(self.unreachable))))
+        if actions or isinstance(event, CheckpointCommitted):
+            for given in iter(self._spare, None):
+                emit(DeleteCheckpoint(given))
         return actions
 
     def replay(self, event: AnyEvent, actions: Sequence[AnyAction], now: float) -> None:
@@ -250,6 +256,12 @@ class StudyState:
         return [
             trial for trial in trials if trial.checkpoint is None or trial.checkpoint.resource < checkpoint.resource
         ]
+
+    def _spare(self) -> CheckpointRef | None:
+        """Return the next checkpoint that is to be given up for the quota, or None."""
+        if not self.stock.is_over:
+            return None
+        return spare(self.podium.trials(), lambda number: self.trials[number].checkpoint, self.references)
 
     def open_attempt_of(self, trial: TrialId) -> Attempt | None:
         """Return the attempt under which a trial runs, or None."""

@@ -26,7 +26,7 @@ TRANSITIONS: dict[tuple[TrialState, TrialState], str] = {
     (TrialState.RUNNING, TrialState.STOPPED): "it was not worth finishing",
     (TrialState.RUNNING, TrialState.FAILED): "it failed and has no tries left",
     (TrialState.RUNNING, TrialState.WAITING): "the attempt was lost, failed or interrupted",
-    (TrialState.PAUSED, TrialState.WAITING): "it was promoted",
+    (TrialState.PAUSED, TrialState.WAITING): "it was promoted, or took over another's checkpoint",
 }
 
 

@@ -1,13 +1,15 @@
-"""Which checkpoints of finished trials are kept: those of the best. Pure.
+"""Which checkpoints of finished trials are kept: those of the best, as many as a quota of bytes allows. Pure.
 
-Checkpoints of unfinished trials are reachable, since the trial may go on from them, and are not this module's business.
+Checkpoints of unfinished trials are reachable, since the trial may go on from them: they count, and never go.
 """
 
 from __future__ import annotations
 
 import bisect
+from collections import Counter
+from collections.abc import Callable, Mapping
 
-from asyncsearch.ids import TrialId
+from asyncsearch.ids import CheckpointRef, TrialId
 
 
 class Podium:
@@ -24,6 +26,14 @@ class Podium:
         bisect.insort(self._entries, (score, trial))
         return self._entries.pop()[1] if len(self._entries) > self.size else None
 
+    def remove(self, trials: set[TrialId]) -> None:
+        """Take trials off whose checkpoint went all the same."""
+        self._entries = [entry for entry in self._entries if entry[1] not in trials]
+
+    def trials(self) -> list[TrialId]:
+        """Return the trials, best first."""
+        return [trial for _, trial in self._entries]
+
     def snapshot(self) -> list[tuple[float, TrialId]]:
         """Return the entries, best first."""
         return list(self._entries)
@@ -31,3 +41,57 @@ class Podium:
     def restore(self, entries: list[tuple[float, TrialId]]) -> None:
         """Become what a snapshot described."""
         self._entries = [(score, TrialId(trial)) for score, trial in entries]
+
+
+class Stock:
+    """The durable checkpoints of a study and their sizes, against a quota; without a quota it stays empty."""
+
+    def __init__(self, quota_bytes: int | None) -> None:
+        self.quota_bytes = quota_bytes
+        self.sizes: dict[CheckpointRef, int] = {}
+        """Bytes of each durable checkpoint."""
+        self.total_bytes = 0
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all together are beyond the quota."""
+        return self.quota_bytes is not None and self.total_bytes > self.quota_bytes
+
+    def put(self, checkpoint: CheckpointRef, size_bytes: int) -> None:
+        """Count a checkpoint; one that was stored again counts once."""
+        if self.quota_bytes is not None:
+            self.total_bytes += size_bytes - self.sizes.get(checkpoint, 0)
+            self.sizes[checkpoint] = size_bytes
+
+    def take(self, checkpoint: CheckpointRef) -> None:
+        """Count a checkpoint no more."""
+        self.total_bytes -= self.sizes.pop(checkpoint, 0)
+
+    def snapshot(self) -> list[tuple[CheckpointRef, int]]:
+        """Return the sizes, in an order that does not depend on what came first."""
+        return sorted(self.sizes.items(), key=lambda entry: (entry[0].node, entry[0].resource))
+
+    def restore(self, sizes: Mapping[CheckpointRef, int]) -> None:
+        """Become what a snapshot described."""
+        self.sizes = dict(sizes) if self.quota_bytes is not None else {}
+        self.total_bytes = sum(self.sizes.values())
+
+
+def spare(
+    podium: list[TrialId],
+    checkpoint_of: Callable[[TrialId], CheckpointRef | None],
+    references: Mapping[CheckpointRef, int],
+) -> CheckpointRef | None:
+    """Return the checkpoint to give up first: that of the worst trial on the podium which nobody else needs.
+
+    Args:
+        podium: trials that keep theirs, best first; the first one's is never given up.
+        checkpoint_of: the checkpoint that a trial keeps.
+        references: how many trials and attempts would go on from each checkpoint, or keep it.
+    """
+    kept = [checkpoint_of(trial) for trial in podium]
+    counts = Counter(kept)
+    for checkpoint in reversed(kept):
+        if checkpoint is not None and checkpoint != kept[0] and references[checkpoint] == counts[checkpoint]:
+            return checkpoint
+    return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable
 
-from asyncsearch.actions import AnyAction, Assign, CreateTrial, Inherit, MoveTrial, Promote, StopTraining
+from asyncsearch.actions import AnyAction, Assign, Branch, CreateTrial, Inherit, MoveTrial, Promote, StopTraining
 from asyncsearch.engine.journal import Record
 from asyncsearch.events import CheckpointFailed
 from asyncsearch.ids import Lease, TrialId, trial_name, worker_name
@@ -19,7 +19,9 @@ WIDTH = 100
 _LAST_LINES = 12
 
 
-def explain(records: Iterable[Record], trial: TrialId, *, metric: str, mode: str | None = None) -> str:
+def explain(
+    records: Iterable[Record], trial: TrialId, *, metric: str, mode: str | None = None, standing: str = ""
+) -> str:
     """Say what happened to a trial, and why; times count from the study's first record.
 
     Args:
@@ -27,11 +29,13 @@ def explain(records: Iterable[Record], trial: TrialId, *, metric: str, mode: str
         trial: which one.
         metric: the study's metric.
         mode: ``"min"`` or ``"max"``; with it, a trial that waits at a rung is told its rank there.
+        standing: where an unfinished trial stands by its scheduler's own words; it knows of brackets, the journal does
+            not. Empty: it is not at hand.
     """
     story = _Story(trial, metric)
     for record in records:
         story.add(record)
-    return story.text(mode)
+    return story.text(mode, standing)
 
 
 class _Story:
@@ -44,7 +48,9 @@ class _Story:
         self._readers = Readers()
         self._stages: dict[int, tuple[Stage, ...]] = {}
         self._values: dict[TrialId, tuple[int, float | None]] = {}  # the last report of each trial
-        self._rungs: dict[int, dict[TrialId, float | None]] = {}  # values of those that paused or ended at a resource
+        self._firsts: dict[TrialId, int | None] = {}  # the first target of each trial, by which brackets differ
+        self._rungs: dict[tuple[int | None, int], dict[TrialId, float | None]] = {}
+        """Values of those that paused or ended at a resource, by first target and resource."""
         self._state: TrialState | None = None
         self._target: int | None = None
 
@@ -59,6 +65,8 @@ class _Story:
         if isinstance(event, CheckpointFailed) and self._is_ours(event.lease):
             self._say(when, f"its checkpoint at {event.checkpoint.resource} could not be stored: {event.error}")
         for action in record.actions:
+            if isinstance(action, CreateTrial):
+                self._firsts[action.trial] = action.target
             self._note(action, when)
 
     def _is_ours(self, lease: Lease) -> bool:
@@ -77,6 +85,11 @@ class _Story:
             case Promote(trial=self._trial):
                 self._state, self._target = TrialState.WAITING, action.to_resource
                 self._say(when, f"promoted from {action.from_resource:,} to {action.to_resource:,}: {action.reason}")
+            case Branch(trial=self._trial):
+                self._state, self._target = TrialState.WAITING, action.to_resource
+                self._say(when, f"{action.reason}; it goes on to {action.to_resource:,}")
+            case Branch(donor=self._trial):
+                self._say(when, f"{trial_name(action.trial)} took over its weights at {action.resource:,}")
             case StopTraining() if self._is_ours(action.lease):
                 self._say(when, f"{worker_name(action.lease.worker)} was told to stop it: {action.reason}")
             case Inherit(trial=self._trial):
@@ -101,7 +114,7 @@ class _Story:
     def _move(self, action: MoveTrial, when: str) -> None:
         resource, value = self._values.get(action.trial, (0, None))
         if action.to in (TrialState.PAUSED, TrialState.COMPLETED):
-            self._rungs.setdefault(resource, {})[action.trial] = value
+            self._rungs.setdefault((self._firsts.get(action.trial), resource), {})[action.trial] = value
         if action.trial != self._trial:
             return
         self._state = action.to
@@ -125,18 +138,27 @@ class _Story:
             drop_whitespace=True,
         )
 
-    def text(self, mode: str | None) -> str:
+    def text(self, mode: str | None, standing: str) -> str:
         name = trial_name(self._trial)
         if not self._lines or self._state is None:
             return f"Nothing happened to {name}: the study has no such trial yet."
         return "\n".join(
-            [f"{name} {_STANDS[self._state]}. Times since the study began:", *self._lines, *self._rank(mode)]
+            [
+                f"{name} {_STANDS[self._state]}. Times since the study began:",
+                *self._lines,
+                *self._stands(mode, standing),
+            ]
         )
 
+    def _stands(self, mode: str | None, standing: str) -> list[str]:
+        if standing and self._state is not None and not self._state.is_finished:
+            return [f"{'':12}Where it stands: {standing}."]
+        return self._rank(mode)
+
     def _rank(self, mode: str | None) -> list[str]:
-        """Say where a paused trial stands among those that stood at the same resource so far."""
+        """Say where a paused trial stands among those that stood there so far, and set out for the same first rung."""
         resource, value = self._values.get(self._trial, (0, None))
-        rung = self._rungs.get(resource, {})
+        rung = self._rungs.get((self._firsts.get(self._trial), resource), {})
         if mode is None or self._state is not TrialState.PAUSED or self._trial not in rung:
             return []
         if value is None:

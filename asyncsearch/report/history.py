@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from asyncsearch.actions import AnyAction, Assign, CreateTrial, Inherit, MoveTrial, Promote
+from asyncsearch.actions import AnyAction, Assign, Branch, CreateTrial, Inherit, MoveTrial, Promote
 from asyncsearch.engine.journal import Record
 from asyncsearch.events import Learned, Reported
 from asyncsearch.ids import NodeKey, PathStep, TrialId
@@ -75,9 +75,14 @@ class Readers:
             case Promote():
                 self._targets[action.trial] = action.to_resource
                 self._join(action.trial)
+            case Branch():
+                self._leave(action.trial)
+                self._paths[action.trial] = action.path or (PathStep(0, action.node),)
+                self._targets[action.trial] = action.to_resource
+                self._reached[action.trial] = action.resource
+                self._join(action.trial)
             case MoveTrial() if action.to.is_finished:
-                for step in self._paths.get(action.trial, ()):
-                    self._readers.get(step.node, {}).pop(action.trial, None)
+                self._leave(action.trial)
             case Assign():
                 self._stages[action.work.lease.number] = action.work.lanes[0].stages
             case Inherit():
@@ -89,6 +94,10 @@ class Readers:
     def _join(self, trial: TrialId) -> None:
         for node, end in self._spans(trial):
             self._readers.setdefault(node, {})[trial] = end
+
+    def _leave(self, trial: TrialId) -> None:
+        for step in self._paths.get(trial, ()):
+            self._readers.get(step.node, {}).pop(trial, None)
 
     def _inherit(self, action: Inherit, t: float) -> list[Report]:
         found = []

@@ -52,7 +52,7 @@ class Preview(msgspec.Struct, frozen=True, kw_only=True):
     __repr__ = __str__
 
     def _rung_lines(self) -> list[str]:
-        rows = [("from", "to", "trials", "units")]
+        rows: list[tuple[str, ...]] = [("from", "to", "trials", "units")]
         for rung in self.rungs:
             to = "its end" if rung.to_resource is None else count(rung.to_resource)
             units = "?" if rung.to_resource is None else count(_units(rung))

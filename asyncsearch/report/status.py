@@ -78,6 +78,8 @@ class StudyStatus(msgspec.Struct, frozen=True, kw_only=True):
     elapsed_s: float | None = None
     """Seconds since the run began; None between runs."""
     store: str = ""
+    beyond_quota: str = ""
+    """Why checkpoints take more than ``quota_bytes``, in a sentence; empty while they do not."""
 
     @property
     def trials(self) -> int:
@@ -155,6 +157,17 @@ def status_of(
         stopping=state.stopping,
         elapsed_s=elapsed_s,
         store=store,
+        beyond_quota=_beyond_quota(state),
+    )
+
+
+def _beyond_quota(state: StudyState) -> str:
+    if not state.stock.is_over:
+        return ""
+    return (
+        f"{many(len(state.stock.sizes), 'checkpoint')} take {state.stock.total_bytes:,} bytes, more than "
+        f"quota_bytes={state.stock.quota_bytes:,}: all are of trials that may go on, or of the best one, and stay. "
+        "Raise quota_bytes=, or save less."
     )
 
 

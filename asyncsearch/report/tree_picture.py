@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from html import escape
 
 from asyncsearch.ids import NodeKey, trial_name
 from asyncsearch.report.svg import CARD, FAINT, GRID, INK, Axis, Plot, dot, line, text
 from asyncsearch.report.tree_layout import Layout, has_lane
 from asyncsearch.report.tree_reading import Interval, Kind, StageTree, TreeNode, Way
-from asyncsearch.report.tree_words import ending, fate, readers, saving, values
+from asyncsearch.report.tree_words import departures, ending, fate, readers, saving, values
 from asyncsearch.report.words import number
 from asyncsearch.trial import TrialState
 
-_COLOURS = {Kind.SHARED: "#1a5ba6", Kind.TRAINED: "#7fb5e8", Kind.RUNNING: "#e8710a", Kind.WAITING: "#c4cad1"}
+_COLOURS = {
+    Kind.SHARED: "#1a5ba6",
+    Kind.TRAINED: "#7fb5e8",
+    Kind.ELSEWHERE: "#2b8a57",
+    Kind.RUNNING: "#e8710a",
+    Kind.WAITING: "#c4cad1",
+}
 _RED = "#c92a2a"
 _WIDTH, _LEFT, _TOP = 900, 26, 92
+_LEGEND_ROW = 18
 _HEIGHT = 900
 _TALLEST_LANE, _FLATTEST_LANE = 24.0, 1.5
 
@@ -43,7 +50,8 @@ class _Picture:
         self._tree, self._metric, self._best = tree, metric, best
         self._layout = Layout(tree)
         self._lane = min(max(_HEIGHT / max(1, self._layout.size), _FLATTEST_LANE), _TALLEST_LANE)
-        self._bottom = _TOP + self._lane * max(1, self._layout.size)
+        self._top = _TOP + (_LEGEND_ROW if tree.elsewhere else 0)
+        self._bottom = self._top + self._lane * max(1, self._layout.size)
         self._is_labelled = self._lane >= 11
         self._x = Axis(0, tree.horizon, _LEFT, _WIDTH - (190 if self._is_labelled else 140))
 
@@ -60,27 +68,33 @@ class _Picture:
         return Plot(f"{name}: what is trained, and for whom", _WIDTH, round(self._bottom + 44), shapes)
 
     def _legend(self) -> Iterator[str]:
-        x = 20.0
-        for kind in (Kind.SHARED, Kind.TRAINED, Kind.RUNNING, Kind.WAITING):
-            width = 5.0 if kind is Kind.SHARED else 2.5
-            yield line([(x, 64), (x + 22, 64)], _COLOURS[kind], width=width)
-            yield text(x + 28, 68, kind.value, fill=FAINT)
-            x += 46 + 5.6 * len(kind.value)
+        x = yield from self._lines_of(64, Kind.SHARED, Kind.TRAINED, Kind.RUNNING, Kind.WAITING)
+        if self._tree.elsewhere:
+            yield from self._lines_of(64 + _LEGEND_ROW, Kind.ELSEWHERE)
         for label, hollow, colour in (("may go on", True, INK), ("ended", False, INK), ("failed", False, _RED)):
             yield dot(x + 4, 64, colour, label, is_hollow=hollow)
             yield text(x + 12, 68, label, fill=FAINT)
             x += 26 + 5.6 * len(label)
 
+    def _lines_of(self, y: float, *kinds: Kind) -> Generator[str, None, float]:
+        """Yield a row of the legend; return where it ends."""
+        x = 20.0
+        for kind in kinds:
+            yield line([(x, y), (x + 22, y)], _COLOURS[kind], width=5.0 if kind is Kind.SHARED else 2.5)
+            yield text(x + 28, y + 4, kind.value, fill=FAINT)
+            x += 46 + 5.6 * len(kind.value)
+        return x
+
     def _time(self) -> Iterator[str]:
         for value in self._x.ticks(8):
             if value == int(value):
                 x = self._x(value)
-                yield line([(x, _TOP - 6), (x, self._bottom + 4)], GRID)
+                yield line([(x, self._top - 6), (x, self._bottom + 4)], GRID)
                 yield text(x, self._bottom + 18, f"{value:,.0f}", fill=FAINT, at="middle")
         yield text((self._x.start + self._x.end) / 2, self._bottom + 35, "units of training of a trial", at="middle")
 
     def _y(self, key: NodeKey) -> float:
-        return _TOP + self._lane * (self._layout.at[key] + 0.5)
+        return self._top + self._lane * (self._layout.at[key] + 0.5)
 
     def _room(self, key: NodeKey, interval: Interval) -> float:
         """Return the height that belongs to an interval and to what its readers go on to."""
@@ -103,6 +117,8 @@ class _Picture:
                 f"{interval.start:,} to {interval.stop:,}: {fate(interval)}\n{readers(interval)}\n"
                 f"{values(node.params, interval.start, interval.stop)}"
             )
+            if node.left:
+                tip += f"\n{departures(node)}, who went on with the weights of others"
             ends = [way for way in node.ends if way.end == interval.stop]
             if ends:
                 tip += f"\n{ending(ends, self._metric)}"

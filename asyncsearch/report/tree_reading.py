@@ -11,9 +11,17 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from asyncsearch.actions import AnyAction, Assign, CreateTrial, CutWork, MoveTrial, Promote, StopTraining
+from asyncsearch.actions import AnyAction, Assign, Branch, CreateTrial, CutWork, MoveTrial, Promote, StopTraining
 from asyncsearch.engine.journal import Record
-from asyncsearch.events import CheckpointCommitted, DriverStarted, Reported, TrainingEnded, WorkerLost
+from asyncsearch.events import (
+    CheckpointCommitted,
+    DriverStarted,
+    Learned,
+    Reported,
+    TrainingEnded,
+    WorkerLost,
+    WorkRefused,
+)
 from asyncsearch.ids import Lease, NodeKey, PathStep, TrialId
 from asyncsearch.nonfinite import finite
 from asyncsearch.trial import Params, TrialState
@@ -29,6 +37,7 @@ class Kind(enum.Enum):
 
     TRAINED = "trained, for one trial"
     SHARED = "trained once, for several trials"
+    ELSEWHERE = "trained by another study"
     RUNNING = "running"
     WAITING = "waiting"
 
@@ -69,9 +78,13 @@ class TreeNode(msgspec.Struct):
     children: list[NodeKey] = []
     done: int = 0
     """Resource up to which it has been trained, by whomever."""
+    elsewhere: list[tuple[int, int]] = []
+    """The parts of that which only other studies have trained, ascending."""
     values: list[tuple[int, float]] = []
     ends: list[Way] = []
     """The trials that end in it."""
+    left: list[tuple[int, TrialId]] = []
+    """Where trials left it, to go on with the weights of others."""
     intervals: list[Interval] = []
     """From its start to its end, without gaps."""
 
@@ -86,7 +99,9 @@ class StageTree(msgspec.Struct, frozen=True):
     asked: int
     """Units that the trials would train, had each trained alone."""
     trained: int
-    """Units that were trained, repetitions after losses included."""
+    """Units that were trained here, repetitions after losses included."""
+    elsewhere: int
+    """Units that were not, since another study had trained them."""
     served: int
     """Units that trials have behind them, all trials added up."""
     horizon: int
@@ -123,6 +138,10 @@ class TreeReader:
                 gone = [n for n, r in self._running.items() if (r.lease.worker, r.lease.epoch) == (worker, epoch)]
                 for number in gone:
                     del self._running[number]
+            case WorkRefused(lease=lease):
+                self._running.pop(lease.number, None)
+            case Learned():
+                self._learn(record.event)
             case DriverStarted():
                 self._running.clear()
             case _:
@@ -138,6 +157,7 @@ class TreeReader:
         for stop, key in run.stops:
             node = self._nodes.get(key)
             if node is not None and node.start < resource and run.at <= stop:
+                node.elsewhere = list(_without(node.elsewhere, max(node.start, run.at), min(stop, resource)))
                 node.done = max(node.done, min(stop, resource))
                 is_new = resource > run.at and (not node.values or node.values[-1][0] < resource)
                 if value is not None and resource <= stop and is_new:
@@ -146,6 +166,19 @@ class TreeReader:
                 break
         run.at = resource
 
+    def _learn(self, event: Learned) -> None:
+        """Know what other studies have trained in a node."""
+        node = self._nodes.get(event.node)
+        if node is None:
+            return
+        reach = max([event.ended or 0, *(resource for resource, _ in event.reports)])
+        if reach > node.done:
+            node.elsewhere.append((node.done, reach))
+            node.done = reach
+        found = {resource: finite(metrics.get(self._metric)) for resource, metrics in event.reports}
+        new = {resource: value for resource, value in found.items() if value is not None}
+        node.values = sorted((new | dict(node.values)).items())
+
     def _follow(self, action: AnyAction) -> None:
         match action:
             case CreateTrial():
@@ -153,6 +186,8 @@ class TreeReader:
             case Promote():
                 way = self._ways[action.trial]
                 way.state, way.end = TrialState.WAITING, action.to_resource
+            case Branch():
+                self._branch(action)
             case MoveTrial():
                 way = self._ways[action.trial]
                 way.state = action.to
@@ -182,11 +217,22 @@ class TreeReader:
     def _create(self, action: CreateTrial) -> None:
         path = action.path or (PathStep(0, action.node),)
         end = _ENDLESS if action.target is None else action.target
-        self._ways[action.trial] = Way(action.trial, action.params, path, end)
+        way = self._ways[action.trial] = Way(action.trial, action.params, path, end)
+        self._grow(way)
+
+    def _branch(self, action: Branch) -> None:
+        way = self._ways[action.trial]
+        here = next(step.node for step in reversed(way.path) if step.start < way.end)
+        self._nodes[here].left.append((way.end, way.trial))
+        way.state, way.end, way.params = TrialState.WAITING, action.to_resource, action.params
+        way.path = action.path or (PathStep(0, action.node),)
+        self._grow(way)
+
+    def _grow(self, way: Way) -> None:
         parent = None
-        for step in path:
+        for step in way.path:
             if step.node not in self._nodes:
-                self._nodes[step.node] = TreeNode(step.start, action.params, parent, done=step.start)
+                self._nodes[step.node] = TreeNode(step.start, way.params, parent, done=step.start)
                 if parent is not None:
                     self._nodes[parent].children.append(step.node)
             parent = step.node
@@ -204,7 +250,8 @@ class TreeReader:
         ways = list(self._ways.values())
         for way in ways:
             way.reached = self._reached(way)
-        known = [way.end for way in ways if way.end < _ENDLESS] + [node.done for node in self._nodes.values()]
+        here = [node.elsewhere[0][0] if node.elsewhere else node.done for node in self._nodes.values()]
+        known = [way.end for way in ways if way.end < _ENDLESS] + here
         horizon = max([*known, 1])
         if any(way.end == _ENDLESS for way in ways):
             horizon += max(1, horizon // 10)
@@ -213,6 +260,8 @@ class TreeReader:
         for way in ways:
             way.end = min(way.end, horizon)
             self._leave(way, exits)
+        for key, node in self._nodes.items():
+            _forget_beyond(node, max([stop for stop, _ in exits[key]], default=node.start))
         busy = self._busy(horizon)
         for key, node in self._nodes.items():
             node.intervals = list(_intervals(node, exits[key], busy.get(key, [])))
@@ -220,7 +269,8 @@ class TreeReader:
             node.children = [key for key in node.children if self._nodes[key].intervals]
         nodes = {key: node for key, node in self._nodes.items() if node.intervals}
         roots = [key for key, node in nodes.items() if node.parent is None]
-        return StageTree(nodes, roots, ways, asked, self._trained, sum(way.reached for way in ways), horizon)
+        elsewhere = sum(stop - start for node in nodes.values() for start, stop in node.elsewhere)
+        return StageTree(nodes, roots, ways, asked, self._trained, elsewhere, sum(way.reached for way in ways), horizon)
 
     def _leave(self, way: Way, exits: dict[NodeKey, list[tuple[int, TrialId]]]) -> None:
         """Note where a trial leaves each node on its way, and its last value."""
@@ -255,8 +305,26 @@ def read_tree(records: Iterable[Record], metric: str) -> StageTree:
     return reader.tree()
 
 
+def _without(parts: list[tuple[int, int]], start: int, stop: int) -> Iterator[tuple[int, int]]:
+    """Yield ascending intervals without what lies in another one."""
+    for low, high in parts:
+        if low < min(high, start):
+            yield low, min(high, start)
+        if max(low, stop) < high:
+            yield max(low, stop), high
+
+
+def _forget_beyond(node: TreeNode, stop: int) -> None:
+    """Leave out what other studies have trained further than anybody wants it here."""
+    kept = list(_without(node.elsewhere, stop, _ENDLESS))
+    if kept != node.elsewhere:
+        node.done = min(node.done, max(stop, node.elsewhere[0][0]))
+        node.elsewhere = kept
+
+
 def _intervals(node: TreeNode, exits: list[tuple[int, TrialId]], busy: list[tuple[int, int]]) -> Iterator[Interval]:
-    cuts = {stop for stop, _ in exits} | {node.start, node.done} | {cut for interval in busy for cut in interval}
+    cuts = {stop for stop, _ in exits} | {node.start, node.done}
+    cuts |= {cut for interval in [*busy, *node.elsewhere] for cut in interval}
     ordered = sorted(cut for cut in cuts if cut >= node.start)
     leaving = sorted(exits)
     found: list[Interval] = []
@@ -270,6 +338,8 @@ def _intervals(node: TreeNode, exits: list[tuple[int, TrialId]], busy: list[tupl
             count += 1
         if any(low <= start and stop <= high for low, high in busy):
             kind = Kind.RUNNING
+        elif any(low <= start and stop <= high for low, high in node.elsewhere):
+            kind = Kind.ELSEWHERE
         elif stop <= node.done:
             kind = Kind.SHARED if count > 1 else Kind.TRAINED
         else:

@@ -6,12 +6,18 @@ from collections.abc import Iterator
 
 from asyncsearch.ids import NodeKey
 from asyncsearch.report.tree_reading import Kind, StageTree, TreeNode
-from asyncsearch.report.tree_words import readers, saving, values, varying
+from asyncsearch.report.tree_words import departures, readers, saving, values, varying
 from asyncsearch.report.words import cut, many
 
 WIDTH = 100
 _DEEPEST = 12
-_STATES = {Kind.SHARED: "trained", Kind.TRAINED: "trained", Kind.RUNNING: "running", Kind.WAITING: "waiting"}
+_STATES = {
+    Kind.SHARED: "trained",
+    Kind.TRAINED: "trained",
+    Kind.ELSEWHERE: "trained by another study",
+    Kind.RUNNING: "running",
+    Kind.WAITING: "waiting",
+}
 
 
 def text_tree(tree: StageTree, lines: int = 30) -> str:
@@ -49,6 +55,8 @@ def _line(node: TreeNode, only: set[str]) -> str:
     first, last = node.intervals[0], node.intervals[-1]
     states = ", ".join(dict.fromkeys(_STATES[interval.kind] for interval in node.intervals))
     who = readers(first) if first.count <= 3 else many(first.count, "trial")
+    gone = departures(node)
+    who += f", {gone}" if gone else ""
     return f"{first.start:,}-{last.stop:,} {states} for {who}: {values(node.params, first.start, last.stop, only)}"
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from asyncsearch.errors import SpaceError
 from asyncsearch.ids import trial_name
-from asyncsearch.report.tree_reading import Interval, Kind, StageTree, Way
+from asyncsearch.report.tree_reading import NAMED, Interval, Kind, StageTree, TreeNode, Way
 from asyncsearch.report.words import cut, flat, many, number, scalar
 from asyncsearch.report.words import params as as_words
 from asyncsearch.sequences import present
@@ -16,14 +16,19 @@ _LONGEST = 400
 
 
 def saving(tree: StageTree) -> str:
-    """Return "448 trials, 53,760 units asked for, 21,960 trained: each unit serves 2.45 trials"."""
+    """Return "448 trials, 53,760 units asked for, 21,960 trained: each unit serves 2.45 trials".
+
+    What another study has trained is counted apart: "1,960 trained and 20,000 taken from other studies".
+    """
     said = f"{many(len(tree.ways), 'trial')}, {many(tree.asked, 'unit')} of training asked for"
-    if not tree.trained:
+    distinct = tree.trained + tree.elsewhere
+    if not distinct:
         return f"{said}, none trained yet"
     so_far = " so far" if tree.served < tree.asked else ""
-    served = tree.served / tree.trained
+    taken = f" and {tree.elsewhere:,} taken from other studies" if tree.elsewhere else ""
+    served = tree.served / distinct
     noun = "trial" if f"{served:.2f}" == "1.00" else "trials"
-    return f"{said}, {tree.trained:,} trained{so_far}: each unit serves {served:.2f} {noun}"
+    return f"{said}, {tree.trained:,} trained{taken}{so_far}: each unit serves {served:.2f} {noun}"
 
 
 def readers(interval: Interval) -> str:
@@ -33,6 +38,13 @@ def readers(interval: Interval) -> str:
     return f"{names} and {more:,} more" if more else names or "nobody any more"
 
 
+def departures(node: TreeNode) -> str:
+    """Return "left by trial-3 at 5, trial-4 at 10", who went on with the weights of others; empty if none did."""
+    words = [f"{trial_name(trial)} at {at:,}" for at, trial in node.left[:NAMED]]
+    more = len(node.left) - len(words)
+    return f"left by {', '.join(words)}" + (f" and {more:,} more" if more else "") if words else ""
+
+
 def fate(interval: Interval) -> str:
     """Return "trained once, for 12 trials"."""
     match interval.kind:
@@ -40,6 +52,8 @@ def fate(interval: Interval) -> str:
             return f"trained once, for {many(interval.count, 'trial')}"
         case Kind.TRAINED:
             return "trained"
+        case Kind.ELSEWHERE:
+            return f"trained by another study, for {many(interval.count, 'trial')}"
         case Kind.RUNNING:
             return f"running, for {many(interval.count, 'trial')}"
         case Kind.WAITING:

@@ -19,6 +19,8 @@ from typing import Any
 import msgspec
 
 from asyncsearch.ids import TrialId
+from asyncsearch.space import Space
+from asyncsearch.trial import Params
 
 
 class Promotion(msgspec.Struct, frozen=True):
@@ -29,6 +31,18 @@ class Promotion(msgspec.Struct, frozen=True):
     to_resource: int
     reason: str
     """In words, e.g. "rank 2 of 12 at 3 epochs, 4 go on to 9"."""
+    donor: TrialId | None = None
+    """The trial whose weights it should go on with, if that one has a durable checkpoint; None: with its own."""
+
+
+class Offspring(msgspec.Struct, frozen=True):
+    """An answer of ``branch``: how a trial goes on with the weights of another one."""
+
+    params: Params
+    """The other's up to where its checkpoint stands, so that both have the same way up to there."""
+    to_resource: int
+    reason: str
+    """In words, e.g. "exploited trial-3 at resource 20: rank 15 of 16, takes its weights; lr 0.01 -> 0.012"."""
 
 
 class RungForecast(msgspec.Struct, frozen=True):
@@ -50,6 +64,9 @@ class SchedulerState(abc.ABC):
     """Whether what ``next_promotion`` says does not depend on when it is asked: then all may be promoted before workers
     are free for them, so that the plan sees where their ways part."""
 
+    begins_all_first = False
+    """Whether trials that have not begun come before promotions: of those that compete nobody is left behind."""
+
     @abc.abstractmethod
     def first_target(self, trial: TrialId) -> int | None:
         """Return the resource up to which a new trial should train first; None: until its function returns."""
@@ -68,6 +85,16 @@ class SchedulerState(abc.ABC):
 
     def closing_promotion(self) -> Promotion | None:
         """Like ``next_promotion``, asked only when nothing runs, nothing will be created and that one says None."""
+        return None
+
+    def branch(self, promotion: Promotion, params: Params, resource: int) -> Offspring | None:
+        """Return how a trial goes on from the checkpoint of its donor; None: it goes on from its own after all.
+
+        Args:
+            promotion: an answer of ``next_promotion`` that names a donor.
+            params: the donor's; sequences in their JSON form.
+            resource: where the donor's newest durable checkpoint stands, in units of training done.
+        """
         return None
 
     def standing(self, trial: TrialId) -> str:
@@ -91,6 +118,9 @@ class SchedulerState(abc.ABC):
 
     def promoted(self, trial: TrialId, from_resource: int, to_resource: int) -> None:
         """A promotion was decided and recorded."""
+
+    def branched(self, trial: TrialId, donor: TrialId, resource: int, to_resource: int) -> None:
+        """A paused trial took over the donor's checkpoint at ``resource`` and goes on from there: no ``promoted``."""
 
     def completed(self, trial: TrialId, resource: int, score: float | None) -> None:
         """A trial came to its end (of ``max_resource``, or by returning) with this last score."""
@@ -123,9 +153,22 @@ class Scheduler(abc.ABC):
     def max_resource(self) -> int | None:
         """Resource at which a trial is complete; None: when its function returns."""
 
+    @property
+    def branches(self) -> bool:
+        """Whether trials may go on from checkpoints of others with other values, so that their ways are shared."""
+        return False
+
     @abc.abstractmethod
-    def begin(self) -> SchedulerState:
-        """Return a fresh state for one study."""
+    def begin(self, space: Space | None = None, seed: int = 0) -> SchedulerState:
+        """Return a fresh state for one study.
+
+        Args:
+            space: of the study; a scheduler that changes parameters needs it.
+            seed: of the study, for schedulers that draw.
+
+        Raises:
+            SpaceError: the scheduler cannot work on this space.
+        """
 
     @abc.abstractmethod
     def describe(self) -> str:

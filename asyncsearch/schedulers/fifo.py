@@ -8,6 +8,7 @@ from typing import Any
 from asyncsearch.ids import TrialId
 from asyncsearch.schedulers.base import Promotion, RungForecast, Scheduler, SchedulerState
 from asyncsearch.schedulers.rungs import check_whole
+from asyncsearch.space import Space
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -31,7 +32,7 @@ class FIFO(Scheduler):
     def pauses(self) -> bool:
         return False
 
-    def begin(self) -> FIFOState:
+    def begin(self, space: Space | None = None, seed: int = 0) -> FIFOState:
         return FIFOState(self.max_resource)
 
     def describe(self) -> str:

@@ -138,7 +138,6 @@ class Course(msgspec.Struct):
         step = (score - self.average) / self.count
         self.average += step if math.isfinite(step) else score / self.count - self.average / self.count
         self.best = score if self.best is None else min(self.best, score)
-        self.average = max(self.average, self.best)
 
 
 class MedianState(SchedulerState):

@@ -8,9 +8,12 @@ unless the searcher learns.
 from __future__ import annotations
 
 import abc
+from collections.abc import Sequence
 from typing import Any
 
 from asyncsearch.ids import TrialId
+from asyncsearch.searchers.earlier import beginning_with_best
+from asyncsearch.searchers.observations import Observed
 from asyncsearch.space import Space
 from asyncsearch.trial import Params
 
@@ -56,6 +59,11 @@ class SearcherState(abc.ABC):
     def promoted(self, trial: TrialId, from_resource: int, to_resource: int) -> None:
         """A paused trial trains on."""
 
+    def branched(self, trial: TrialId, params: Params, resource: int) -> None:
+        """A paused trial goes on at ``resource`` from another one's checkpoint, with these params: what it reports from
+        now on is not what its proposal is worth.
+        """
+
     def completed(self, trial: TrialId, resource: int, score: float | None) -> None:
         """A trial came to its end with this last score."""
         self.ended(trial, resource, score)
@@ -89,6 +97,16 @@ class Searcher(abc.ABC):
         Raises:
             SpaceError: the searcher cannot search this space.
         """
+
+    def begin_with(self, space: Space, seed: int, earlier: Sequence[Observed]) -> SearcherState:
+        """Return a fresh state for one study that is warmed by the trials of earlier ones.
+
+        One that does not learn from them begins with the best, as if they were initial points of the space.
+
+        Raises:
+            SpaceError: the searcher cannot search this space.
+        """
+        return self.begin(beginning_with_best(space, earlier), seed)
 
     @abc.abstractmethod
     def describe(self) -> str:

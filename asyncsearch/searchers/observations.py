@@ -94,8 +94,8 @@ class Observations:
             return trial.score
         return trial.values.get(self.level)
 
-    def snapshot(self) -> list[Any]:
-        """Return everything as JSON values."""
+    def snapshot(self, start: int = 0) -> list[Any]:
+        """Return the trials from a number on as JSON values."""
         return [
             [
                 trial.params,
@@ -105,20 +105,25 @@ class Observations:
                 trial.resource,
                 trial.score,
             ]
-            for trial in self.trials
+            for trial in self.trials[start:]
         ]
 
     def restore(self, snapshot: list[Any]) -> None:
         """Take in what ``snapshot`` said; the level does not depend on the order of facts."""
-        for number, (params, notes, values, stand, resource, score) in enumerate(snapshot):
-            self.add(params)
-            self.trials[number].notes = notes
-            for reported, value in values:
-                self.report(number, reported, value)
-            if resource:
-                self.end(number, Stand(stand), resource, score)
-            else:
-                self.trials[number].stand = Stand(stand)
+        for params, notes, values, stand, resource, score in snapshot:
+            self.take_in(Observed(params, notes, dict(values), Stand(stand), resource, score))
+
+    def take_in(self, trial: Observed) -> None:
+        """Know all of a trial at once."""
+        number = len(self.trials)
+        self.add(trial.params)
+        self.trials[number].notes = trial.notes
+        for resource, score in trial.values.items():
+            self.report(number, resource, score)
+        if trial.resource:
+            self.end(number, trial.stand, trial.resource, trial.score)
+        else:
+            self.trials[number].stand = trial.stand
 
     def _raise_to(self, resource: int) -> bool:
         """Make a resource the level if it is higher and has enough results; return whether it was done."""

@@ -7,12 +7,13 @@ imports need it.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from asyncsearch.errors import UsageError
 from asyncsearch.searchers.base import Searcher
+from asyncsearch.searchers.observations import Observed
 from asyncsearch.space import Space
 
 if TYPE_CHECKING:
@@ -75,7 +76,10 @@ class OptunaSearch(Searcher):
             raise UsageError(f"OptunaSearch(min_observations={enough!r}): write a number of trials from 1 on, or None.")
 
     def begin(self, space: Space, seed: int) -> OptunaState:
-        """Return a fresh state for one study.
+        return self.begin_with(space, seed, ())
+
+    def begin_with(self, space: Space, seed: int, earlier: Sequence[Observed]) -> OptunaState:
+        """Return a fresh state for one study, to whose sampler the earlier trials came first.
 
         Raises:
             UsageError: optuna or what the sampler needs is not installed, or the sampler cannot be made.
@@ -84,7 +88,7 @@ class OptunaSearch(Searcher):
         _require_optuna()
         from asyncsearch.searchers.optuna_state import OptunaState
 
-        state = OptunaState(self, space, seed)
+        state = OptunaState(self, space, seed, earlier)
         # What a sampler cannot do is an error before a worker starts, not in the middle of a search.
         state.propose(len(space.initial))
         return state

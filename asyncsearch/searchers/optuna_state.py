@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -24,7 +24,7 @@ from asyncsearch.errors import SpaceError
 from asyncsearch.ids import TrialId
 from asyncsearch.randomness import below, generator
 from asyncsearch.searchers.base import SearcherState
-from asyncsearch.searchers.observations import Observations, Stand
+from asyncsearch.searchers.observations import Observations, Observed, Stand
 from asyncsearch.searchers.optuna import OptunaSearch
 from asyncsearch.searchers.optuna_space import Dimensions
 from asyncsearch.searchers.optuna_storage import NAME, Storage
@@ -40,18 +40,23 @@ _PURPOSE = "searchers.optuna"
 class OptunaState(SearcherState):
     """What the sampler is to know: observations, and the same in Optuna's storage, which is made from them."""
 
-    def __init__(self, searcher: OptunaSearch, space: Space, seed: int) -> None:
+    def __init__(self, searcher: OptunaSearch, space: Space, seed: int, earlier: Sequence[Observed]) -> None:
         self._searcher = searcher
         self._space = space
         self._seed = seed
         self._initial = space.initial
         self._dimensions = Dimensions(space)
         self._observations = Observations(searcher.enough(space))
+        for trial in earlier:
+            self._observations.take_in(trial)
+        self._first = len(earlier)
+        """Where the study's own trials begin among all that are known."""
         self._storage = Storage()
         with _quiet():
             self._study = optuna.load_study(study_name=NAME, storage=self._storage, sampler=searcher.make(0))
         self._asked: tuple[int, Params, dict[str, Any]] | None = None
         """The last answer: number, params and notes; None: a fact has come since."""
+        self._fill_storage(0)
 
     def propose(self, number: int) -> Params:
         return self._space.nest(self._space.flatten(self._answer(number)[1]))
@@ -60,56 +65,67 @@ class OptunaState(SearcherState):
         return self._answer(number)[2]
 
     def created(self, trial: TrialId, params: Params) -> None:
-        self._asked = None
         self._observations.add(params)
         self._add_to_storage(params)
+        self._refresh(self._at(trial), False)
 
     def noted(self, trial: TrialId, notes: dict[str, Any]) -> None:
-        self._observations.trials[trial].notes = notes
-        self._storage.note(trial, notes)
+        self._observations.trials[self._at(trial)].notes = notes
+        self._storage.note(self._at(trial), notes)
 
     def reported(self, trial: TrialId, resource: int, score: float | None) -> None:
-        self._storage.trials[trial].intermediate_values[resource] = math.nan if score is None else score
-        self._refresh(trial, self._observations.report(trial, resource, score))
+        number = self._at(trial)
+        self._add_value(number, resource, score)
+        self._refresh(number, self._observations.report(number, resource, score))
 
     def paused(self, trial: TrialId, resource: int, score: float | None) -> None:
-        self._observations.trials[trial].stand = Stand.PAUSED
-        self._refresh(trial, False)
+        self._stand(trial, Stand.PAUSED)
 
     def promoted(self, trial: TrialId, from_resource: int, to_resource: int) -> None:
-        self._observations.trials[trial].stand = Stand.RUNNING
-        self._refresh(trial, False)
+        self._stand(trial, Stand.RUNNING)
 
     def completed(self, trial: TrialId, resource: int, score: float | None) -> None:
-        self._refresh(trial, self._observations.end(trial, Stand.COMPLETED, resource, score))
+        self._end(trial, Stand.COMPLETED, resource, score)
 
     def stopped(self, trial: TrialId, resource: int, score: float | None) -> None:
-        self._refresh(trial, self._observations.end(trial, Stand.STOPPED, resource, score))
+        self._end(trial, Stand.STOPPED, resource, score)
 
     def failed(self, trial: TrialId, resource: int) -> None:
-        self._refresh(trial, self._observations.end(trial, Stand.FAILED, resource, None))
-
-    def ended(self, trial: TrialId, resource: int, score: float | None) -> None:
-        if score is None:
-            self.failed(trial, resource)
-        else:
-            self.completed(trial, resource, score)
+        self._end(trial, Stand.FAILED, resource, None)
 
     def snapshot(self) -> dict[str, Any]:
-        return {"trials": self._observations.snapshot()}
+        return {"trials": self._observations.snapshot(self._first)}
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         self._observations.restore(snapshot["trials"])
-        for number, trial in enumerate(self._observations.trials):
+        self._fill_storage(self._first)
+
+    def _at(self, trial: TrialId) -> int:
+        """Return where a trial is among all that are known."""
+        return self._first + trial
+
+    def _stand(self, trial: TrialId, stand: Stand) -> None:
+        self._observations.trials[self._at(trial)].stand = stand
+        self._refresh(self._at(trial), False)
+
+    def _end(self, trial: TrialId, stand: Stand, resource: int, score: float | None) -> None:
+        self._refresh(self._at(trial), self._observations.end(self._at(trial), stand, resource, score))
+
+    def _fill_storage(self, start: int) -> None:
+        """Bring the trials from a number on into the storage."""
+        for number, trial in enumerate(self._observations.trials[start:], start):
             self._add_to_storage(trial.params)
             self._storage.note(number, trial.notes)
             for resource, score in trial.values.items():
-                self._storage.trials[number].intermediate_values[resource] = math.nan if score is None else score
+                self._add_value(number, resource, score)
         self._refresh(0, True)
+
+    def _add_value(self, number: int, resource: int, score: float | None) -> None:
+        self._storage.trials[number].intermediate_values[resource] = math.nan if score is None else score
 
     def _add_to_storage(self, params: Params) -> None:
         told, distributions = self._dimensions.told(self._space.flatten(params))
-        self._storage.add(told, distributions, {})
+        self._storage.add(told, distributions)
 
     def _refresh(self, number: int, has_level_risen: bool) -> None:
         """Say in the storage what is known of a trial now, or of all if they are compared elsewhere than before."""

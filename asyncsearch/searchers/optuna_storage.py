@@ -35,8 +35,8 @@ class Storage(BaseStorage):  # type: ignore[misc]
         self._kept: dict[str, Any] | None = None
         """``attributes`` as they were before the draft; None: there is no draft."""
 
-    def add(self, params: dict[str, Any], distributions: dict[str, BaseDistribution], values: dict[int, float]) -> None:
-        """Take a trial in, which runs; ``values`` stays the caller's, who goes on writing to it."""
+    def add(self, params: dict[str, Any], distributions: dict[str, BaseDistribution]) -> None:
+        """Take a trial in, which runs and has reported nothing yet."""
         self.trials.append(
             FrozenTrial(
                 number=len(self.trials),
@@ -49,7 +49,7 @@ class Storage(BaseStorage):  # type: ignore[misc]
                 distributions=distributions,
                 user_attrs={},
                 system_attrs={},
-                intermediate_values=values,
+                intermediate_values={},
             )
         )
 
@@ -73,7 +73,7 @@ class Storage(BaseStorage):  # type: ignore[misc]
     def create_new_trial(self, study_id: int, template_trial: FrozenTrial | None = None) -> int:
         """Begin a draft."""
         self._kept = dict(self.attributes)
-        self.add({}, {}, {})
+        self.add({}, {})
         return len(self.trials) - 1
 
     def get_all_trials(

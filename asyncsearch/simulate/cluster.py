@@ -7,6 +7,7 @@ search.state.best(), search.clock.now
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import assert_never
 
@@ -15,6 +16,7 @@ import msgspec
 from asyncsearch.actions import (
     AnyAction,
     Assign,
+    Branch,
     CreateTrial,
     CutWork,
     DeleteCheckpoint,
@@ -87,8 +89,9 @@ class _Worker(msgspec.Struct):
     began_s: float = 0.0
     """When the work came."""
     since_s: float = 0.0
+    stage: Stage | None = None
     unit_s: float = 1.0
-    """What a unit takes."""
+    """What a unit of the stage takes."""
     slowness: float = 1.0
     stop: int | None = None
     """Where it was told to end."""
@@ -189,7 +192,9 @@ class Simulation:
                 self._let_go(action.worker)
             case EndRun():
                 self.end, self.ended_s = action, self.clock.now
-            case CreateTrial() | Inherit() | Promote() | MoveTrial() | DeleteCheckpoint() | EndProposals() | StopRun():
+            case CreateTrial() | Inherit() | Promote() | Branch() | MoveTrial():
+                pass
+            case DeleteCheckpoint() | EndProposals() | StopRun():
                 pass
             case _:
                 assert_never(action)
@@ -232,13 +237,13 @@ class Simulation:
         stages, now = work.lanes[0].stages, self.clock.now
         start = stages[0].start
         worker.work, worker.resource, worker.began_s = work, start, now
-        worker.stop, worker.saves = None, {}
+        worker.stop, worker.saves, worker.stage = None, {}, None
         worker.slowness = self._draws.slowness(work.lease.number)
         again_s = start * self._unit_s(worker, stages[0]) if self._restarts else 0.0
         worker.since_s = now + self._delays.setup_s + again_s
         self._train_on(worker, work)
         lost_after_s = self._draws.lost_after_s(work.lease.number)
-        if worker.work is work and lost_after_s < worker.since_s - now + self._longest_s(worker, stages):
+        if lost_after_s < math.inf and lost_after_s < worker.since_s - now + self._longest_s(worker, stages):
             self.clock.after(lost_after_s, lambda: self._drop(work))
 
     def _unit_s(self, worker: _Worker, stage: Stage) -> float:
@@ -258,8 +263,9 @@ class Simulation:
 
     def _train_on(self, worker: _Worker, work: Work) -> None:
         stage = _stage_after(work, worker.resource)
-        worker.unit_s = self._unit_s(worker, stage)
-        worker.goal = self._goal(worker, stage)
+        if stage is not worker.stage:
+            worker.stage, worker.unit_s = stage, self._unit_s(worker, stage)
+        worker.goal = worker.resource + 1 if self._report_every == 1 else self._goal(worker, stage)
         worker.turn += 1
         turn, ends_s = worker.turn, worker.since_s + (worker.goal - worker.resource) * worker.unit_s
         self.clock.at(ends_s, lambda: self._reach_goal(work, stage, turn, ends_s))
@@ -267,8 +273,6 @@ class Simulation:
     def _goal(self, worker: _Worker, stage: Stage) -> int:
         """Return the resource, beyond the present one, at which there is next something to report or to do."""
         here, every = worker.resource, self._report_every
-        if every == 1:
-            return here + 1
         goals = [here + 1 if stage.stop is None else stage.stop, *worker.saves]
         if every is not None:
             goals.append(here - here % every + every)
@@ -362,4 +366,7 @@ class Simulation:
 def _stage_after(work: Work, resource: int) -> Stage:
     """Return the stage in which the unit after ``resource`` lies, or the last one."""
     stages = work.lanes[0].stages
-    return next((stage for stage in stages if stage.stop is None or resource < stage.stop), stages[-1])
+    for stage in stages:
+        if stage.stop is None or resource < stage.stop:
+            return stage
+    return stages[-1]

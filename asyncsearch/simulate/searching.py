@@ -74,7 +74,8 @@ def simulate(
         failures: which trials raise, at which resource, once.
         chance: stragglers and dropped work.
         restarts: what is promoted trains again from 0.
-        report_every: units between two reports; None: only where work is saved or ends.
+        report_every: units between two reports; None: only where work is saved or ends, so that a scheduler which stops
+            trials on their way never hears of them.
         share: train once what trials have in common; None: where the space has sequences, or the scheduler needs it.
         max_failures: as of a ``Study``.
         max_losses: attempts of a trial that may be lost before it counts as failed.
@@ -105,7 +106,7 @@ def simulate(
     is_bounded = num_trials is not None or proposals.length() is not None
     if not is_bounded and until == math.inf and target is None and until_completed is None:
         raise UsageError("Nothing would end this search: give num_trials=, until=, target= or until_completed=.")
-    state = StudyState(config, proposals, chosen.begin(), chosen.max_resource)
+    state = StudyState(config, proposals, chosen.begin(declared, seed), chosen.max_resource)
     watch = Watch(state, target, until_completed)
     simulation = Simulation(
         state,

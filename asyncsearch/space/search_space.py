@@ -7,6 +7,7 @@ with domains in it is several flat values inside and one value, its JSON form, o
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -90,6 +91,16 @@ class Space:
             SpaceError: the mapping is no space.
         """
         return space if isinstance(space, Space) else cls(space)
+
+    def with_initial(self, points: Iterable[Mapping[str, Any]]) -> Space:
+        """Return a copy that proposes these points too, after its own initial ones.
+
+        Raises:
+            SpaceError: a point does not fit the space.
+        """
+        copied = copy.copy(self)
+        copied._initial = (*self._initial, *self._parse_initial(points))
+        return copied
 
     @property
     def parameters(self) -> Mapping[str, Domain]:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from asyncsearch.ids import TrialId
-from asyncsearch.schedulers.base import Promotion, SchedulerState
+from asyncsearch.schedulers.base import Offspring, Promotion, SchedulerState
 from asyncsearch.searchers.base import SearcherState
 from asyncsearch.trial import Params
 
@@ -107,6 +107,7 @@ class CheckedScheduler(SchedulerState):
     def __init__(self, make: Callable[[], SchedulerState]) -> None:
         self._double = Double(make)
         self.promotes_in_groups = make().promotes_in_groups
+        self.begins_all_first = make().begins_all_first
 
     def first_target(self, trial: TrialId) -> int | None:
         target: int | None = self._double.ask("first_target", trial)
@@ -128,6 +129,10 @@ class CheckedScheduler(SchedulerState):
     def closing_promotion(self) -> Promotion | None:
         promotion: Promotion | None = self._double.ask("closing_promotion")
         return promotion
+
+    def branch(self, promotion: Promotion, params: Params, resource: int) -> Offspring | None:
+        offspring: Offspring | None = self._double.ask("branch", promotion, params, resource)
+        return offspring
 
     def standing(self, trial: TrialId) -> str:
         words = self._double.ask("standing", trial)
@@ -153,6 +158,10 @@ class CheckedScheduler(SchedulerState):
 
     def promoted(self, trial: TrialId, from_resource: int, to_resource: int) -> None:
         self._double.tell("promoted", trial, from_resource, to_resource)
+        self.standing(trial)
+
+    def branched(self, trial: TrialId, donor: TrialId, resource: int, to_resource: int) -> None:
+        self._double.tell("branched", trial, donor, resource, to_resource)
         self.standing(trial)
 
     def completed(self, trial: TrialId, resource: int, score: float | None) -> None:
@@ -206,6 +215,9 @@ class CheckedSearcher(SearcherState):
 
     def promoted(self, trial: TrialId, from_resource: int, to_resource: int) -> None:
         self._double.tell("promoted", trial, from_resource, to_resource)
+
+    def branched(self, trial: TrialId, params: Params, resource: int) -> None:
+        self._double.tell("branched", trial, params, resource)
 
     def completed(self, trial: TrialId, resource: int, score: float | None) -> None:
         self._double.tell("completed", trial, resource, score)

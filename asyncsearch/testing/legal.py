@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from asyncsearch.actions import AnyAction, CreateTrial, MoveTrial, Promote
+from asyncsearch.actions import AnyAction, Branch, CreateTrial, MoveTrial, Promote
 from asyncsearch.engine.state import StudyState
 from asyncsearch.ids import TrialId
 from asyncsearch.nonfinite import finite
@@ -40,6 +40,9 @@ class Lawbook:
                 case Promote():
                     self._check_promotion(state, action)
                     self._targets[action.trial] = action.to_resource
+                case Branch():
+                    self._check_branch(state, action)
+                    self._targets[action.trial] = action.to_resource
                 case MoveTrial():
                     self._check_move(action)
                 case _:
@@ -63,6 +66,17 @@ class Lawbook:
         if not self._promotes_without_value:
             value = state.trials[action.trial].value
             assert finite(value) is not None, f"{whose}: its last value is {value}, which counts as the worst"
+
+    def _check_branch(self, state: StudyState, action: Branch) -> None:
+        whose = f"trial {action.trial}, which takes over from trial {action.donor} at {action.resource}"
+        assert self._pauses, f"{whose}: pauses is False"
+        stands = self._targets[action.trial]
+        assert stands is not None, f"{whose}: it was never to pause"
+        assert stands <= action.resource, f"{whose}: it stands at {stands}, and would go back"
+        assert action.donor != action.trial, f"{whose}: these are one"
+        assert not state.trials[action.donor].state.is_finished, f"{whose}: that one has ended"
+        self._check_target(whose, action.resource, action.to_resource)
+        require_words(action.reason, f"the branch of trial {action.trial}")
 
     def _check_move(self, action: MoveTrial) -> None:
         if action.to is TrialState.PAUSED:

@@ -29,7 +29,7 @@ def make_state(
     settings: dict[str, Any] = {"study": "test", "metric": "loss", "mode": "min", "seed": 3} | config
     engine = EngineConfig(**settings)
     started = (searcher or RandomSearch()).begin(space, engine.seed)
-    return StudyState(engine, started, scheduler.begin(), scheduler.max_resource)
+    return StudyState(engine, started, scheduler.begin(space, engine.seed), scheduler.max_resource)
 
 
 class Recorded:

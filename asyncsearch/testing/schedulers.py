@@ -172,7 +172,7 @@ class SchedulerConformance(Suite):
 
     def begin(self, scheduler: Scheduler) -> SchedulerState:
         """Return a fresh living half."""
-        return scheduler.begin()
+        return scheduler.begin(self.space(), 3)
 
     def _state(self, *, is_checked: bool = False, mode: str = "min", **config: Any) -> StudyState:
         scheduler, space = self.make(), self.space()

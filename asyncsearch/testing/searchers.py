@@ -222,7 +222,7 @@ class SearcherConformance(Suite):
             begun = CheckedSearcher(lambda: searcher.begin(space, _SEED))
         else:
             begun = searcher.begin(space, _SEED)
-        return StudyState(settings, begun, scheduler.begin(), scheduler.max_resource)
+        return StudyState(settings, begun, scheduler.begin(space, settings.seed), scheduler.max_resource)
 
     def _happened(self, seed: int, mode: str = "min") -> BatchWorld:
         """Return a world in which much has happened, of which ``seed`` decides what."""

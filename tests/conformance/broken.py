@@ -179,7 +179,7 @@ class Around(Scheduler):
     def max_resource(self) -> int | None:
         return 9
 
-    def begin(self) -> SchedulerState:
+    def begin(self, space: Space | None = None, seed: int = 0) -> SchedulerState:
         return self._begin()
 
     def describe(self) -> str:

@@ -17,6 +17,7 @@ from asyncsearch.ids import Lease, NodeKey, TrialId, WorkerId
 from asyncsearch.schedulers import ASHA, FIFO, SHA
 from asyncsearch.schedulers.base import Scheduler
 from asyncsearch.searchers.grid import GridSearch
+from asyncsearch.searchers.random import RandomSearch
 from asyncsearch.sequences import exponential, multistep, warmup
 from asyncsearch.simulate.cluster import Loss, Simulation
 from asyncsearch.space import Space, choice
@@ -184,3 +185,15 @@ def test_every_prefix_of_a_journal_of_stages_replays_to_the_byte_and_resumes(
         check(again)
         if isinstance(scheduler, FIFO | SHA):
             assert results(again) == results(state)
+
+
+@pytest.mark.parametrize("look_ahead", [0, 100])
+def test_endless_search_ends_where_all_that_it_proposes_is_trained_already(look_ahead: int) -> None:
+    space = Space({"width": choice(8, 16, 32)})
+    state = make_state(FIFO(max_resource=3), RandomSearch(), space, share=True, look_ahead=look_ahead)
+    units = Units(state, check_every=100)
+    end = Simulation(state, workload=Histories(), workers=2, watch=units).run(None)
+    assert end is not None
+    assert end.is_complete
+    assert sum(units.trained.values()) == 9
+    assert all(trial.state is TrialState.COMPLETED for trial in state.trials)

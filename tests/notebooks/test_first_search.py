@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import ast
 import re
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.notebooks.kernel import DEADLINE_S, Kernel
 
 pytest.importorskip("pyspark")
 pytest.importorskip("sklearn")
@@ -18,7 +18,6 @@ nbformat = pytest.importorskip("nbformat")
 nbclient = pytest.importorskip("nbclient")
 
 NOTEBOOK = Path(__file__).resolve().parents[2] / "notebooks" / "01_first_search.ipynb"
-DEADLINE_S = 200.0
 LINE = re.compile(r"^trial-\d+  \d\d:\d\d:\d\d  epoch \d+: loss ", re.MULTILINE)
 
 pytestmark = [
@@ -59,47 +58,6 @@ def test_saved_notebook_shows_the_table_and_the_lines_of_trials() -> None:
     assert any("12 trials" in table for table in shown(notebook, "text/html"))
     assert LINE.search(printed(notebook))
     assert not any(output.output_type == "error" for cell in notebook.cells for output in cell.get("outputs", []))
-
-
-class Kernel:
-    """A kernel, and what it says."""
-
-    def __init__(self, folder: Path) -> None:
-        from jupyter_client.manager import start_new_kernel
-
-        self.manager, self.client = start_new_kernel(kernel_name="python3", cwd=str(folder))
-
-    def begin(self, code: str) -> str:
-        return str(self.client.execute(code))
-
-    def await_output(self, words: str) -> None:
-        """Return when the running cell has shown these words."""
-        deadline = time.monotonic() + DEADLINE_S
-        while time.monotonic() < deadline:
-            content = self.client.get_iopub_msg(timeout=DEADLINE_S)["content"]
-            if words in content.get("text", "") or words in content.get("data", {}).get("text/html", ""):
-                return
-        raise AssertionError(f"{words!r} was never shown")
-
-    def end(self, request: str) -> dict[str, Any]:
-        """Return the answer to a request."""
-        while True:
-            reply = self.client.get_shell_msg(timeout=DEADLINE_S)
-            if reply["parent_header"]["msg_id"] == request:
-                content: dict[str, Any] = reply["content"]
-                return content
-
-    def value(self, expression: str) -> Any:
-        """Return what an expression gives in the kernel."""
-        request = self.client.execute("", user_expressions={"value": expression})
-        answer = self.end(str(request))["user_expressions"]["value"]
-        assert answer["status"] == "ok", answer
-        text = answer["data"]["text/plain"]
-        return ast.literal_eval(text)
-
-    def close(self) -> None:
-        self.client.stop_channels()
-        self.manager.shutdown_kernel(now=True)
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -33,11 +34,11 @@ class Curves:
         return 1.0
 
 
-def found(*curves: list[float], mode: str = "min", workers: int = 1, **options: object) -> list[Incumbent]:
+def found(*curves: list[float], mode: str = "min", workers: int = 1, **options: Any) -> list[Incumbent]:
     return incumbents(records_of(searched(*curves, mode=mode, workers=workers, **options)), metric="loss", mode=mode)
 
 
-def searched(*curves: list[float], mode: str = "min", workers: int = 1, **options: object) -> Recorded:
+def searched(*curves: list[float], mode: str = "min", workers: int = 1, **options: Any) -> Recorded:
     state = make_state(FIFO(max_resource=len(curves[0])), mode=mode)
     return record(state, len(curves), workers, workload=Curves(*curves), **options)
 
@@ -105,3 +106,13 @@ def test_a_study_without_a_report_has_no_incumbent(tmp_path: Path) -> None:
     assert study.incumbents() == []
     with pytest.raises(NoTrialsError, match="has reported a finite 'loss' yet"):
         _ = study.incumbent
+
+
+def test_units_between_two_reports_are_counted_too() -> None:
+    one = found([9.0, 4.0, 9.0, 3.0], [9.0, 2.0, 9.0, 9.0], report_every=2)[-1]
+    assert (one.trial, one.resource, one.trained) == (1, 2, 6)
+
+
+def test_the_incumbent_of_a_table_is_the_largest_value_where_that_is_the_best() -> None:
+    status = status_of(searched([3.0, 1.0], [5.0, 2.0], [4.0, 0.0], mode="max").state)
+    assert "incumbent: loss 5 at 1: trial-1" in table(status)

@@ -136,3 +136,10 @@ def test_a_search_without_max_resource_is_simulated_as_far_as_its_trials_climb()
     assert [level for level, _ in search.reached][:4] == [1, 3, 9, 27]
     assert search.reached[-1][1] >= 1
     assert "less than" not in str(preview(ASHA(), 64, expected=search))
+
+
+def test_trials_that_are_judged_on_their_way_are_stopped_in_the_simulation_too() -> None:
+    search = expected(ASHA(max_resource=9, variant="stopping"), 27, 2)
+    assert search is not None
+    assert search.reached[0] == (1, 27)
+    assert search.reached[-1][1] < 27

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from asyncsearch.actions import Promote
+from asyncsearch.actions import CreateTrial, Promote
 from asyncsearch.ids import TrialId, WorkerId
 from asyncsearch.report.explain import WIDTH, explain
 from asyncsearch.report.history import history, reports
-from asyncsearch.schedulers import ASHA, FIFO
+from asyncsearch.schedulers import ASHA, FIFO, Hyperband, MedianStopping
 from asyncsearch.schedulers.base import Scheduler
 from asyncsearch.searchers.grid import GridSearch
 from asyncsearch.simulate.cluster import Loss, Simulation
@@ -17,6 +17,8 @@ from tests.engine.test_sharing import SPACE as SCHEDULES
 from tests.engine.tools import Recorded, make_state
 from tests.report.tools import FAILING, records_of, simulated
 from tests.simulate.workloads import Histories
+
+STOPPING = [ASHA(max_resource=9, variant="stopping"), MedianStopping(max_resource=9, min_trials=2)]
 
 
 def test_history_of_every_trial_ends_with_its_value() -> None:
@@ -85,6 +87,47 @@ def test_a_waiting_trial_is_told_its_rank_in_its_rung() -> None:
     story = explain(records_of(recorded), worst.id, metric="loss", mode="min")
     rank = 1 + sum(value < worst.value for value in everyone if isinstance(value, float) and worst.value is not None)
     assert f"It waits at 1, where it ranks {rank} of {len(everyone)} so far." in story
+
+
+def test_a_waiting_trial_is_ranked_among_those_of_its_own_bracket() -> None:
+    state = make_state(Hyperband(max_resource=9))
+    recorded = Recorded(state)
+    Simulation(state, Histories(), workers=3, watch=recorded).run(30)
+    firsts = {a.trial: a.target for _, _, actions in recorded.steps for a in actions if isinstance(a, CreateTrial)}
+    waiting = [trial for trial in state.trials if trial.state is TrialState.PAUSED and trial.resource == 3]
+    assert {firsts[trial.id] for trial in waiting} == {1, 3}
+    for trial in waiting:
+        there = sum(1 for other in state.trials if firsts[other.id] == firsts[trial.id] and other.resource >= 3)
+        story = explain(records_of(recorded), trial.id, metric="loss", mode="min")
+        assert f"It waits at 3, where it ranks {rank_in(story)} of {there} so far." in story
+
+
+def rank_in(story: str) -> str:
+    return story.rsplit("it ranks ", 1)[1].split(maxsplit=1)[0]
+
+
+def test_the_scheduler_has_the_last_word_on_where_an_unfinished_trial_stands() -> None:
+    recorded = simulated()
+    trials = recorded.state.trials
+    paused = next(trial for trial in trials if trial.state is TrialState.PAUSED)
+    standing = recorded.state.scheduler.standing(paused.id)
+    story = explain(records_of(recorded), paused.id, metric="loss", mode="min", standing=standing)
+    assert story.endswith(f"Where it stands: {standing}.")
+    done = next(trial for trial in trials if trial.state is TrialState.COMPLETED)
+    assert "Where it stands" not in explain(records_of(recorded), done.id, metric="loss", standing="rank 1 of 2")
+
+
+@pytest.mark.parametrize("scheduler", STOPPING, ids=["asha by stopping", "median"])
+def test_story_of_a_stopped_trial_tells_why(scheduler: Scheduler) -> None:
+    state = make_state(scheduler)
+    recorded = Recorded(state)
+    Simulation(state, Histories(), workers=3, watch=recorded).run(30)
+    stopped = [trial for trial in state.trials if trial.state is TrialState.STOPPED]
+    assert stopped
+    for trial in stopped:
+        assert trial.reason.startswith("stopped at resource")
+        story = " ".join(explain(records_of(recorded), trial.id, metric="loss").split())
+        assert " ".join(trial.reason.split()) in story
 
 
 def test_story_of_a_trial_that_does_not_exist_says_so() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import random
 import re
 import xml.etree.ElementTree as ET
 from collections import Counter
@@ -15,7 +16,7 @@ from asyncsearch.actions import Assign, CreateTrial, CutWork, MoveTrial, StopTra
 from asyncsearch.cli import main
 from asyncsearch.engine.journal import Record
 from asyncsearch.errors import NoTrialsError
-from asyncsearch.events import DriverStarted, Outcome, Reported, TrainingEnded, WorkerLost
+from asyncsearch.events import DriverStarted, Learned, Outcome, Reported, TrainingEnded, WorkerLost, WorkRefused
 from asyncsearch.ids import Lease, NodeKey, PathStep, TrialId, WorkerId
 from asyncsearch.report.tree import Tree, tree
 from asyncsearch.report.tree_layout import Layout
@@ -30,6 +31,7 @@ from asyncsearch.space import Space, choice
 from asyncsearch.study import Study
 from asyncsearch.trial import TrialState
 from asyncsearch.work import Lane, Stage, Work
+from tests.engine.others import Beside, Facts
 from tests.engine.tools import make_state, record
 from tests.report.tools import simulated, store_of
 from tests.sequences.spaces import RESNET56_EPOCHS, RESNET56_TRIALS, RESNET56_UNIQUE, resnet56_space
@@ -93,6 +95,103 @@ def test_it_counts_what_the_engine_counts(scheduler: Scheduler, until: float, wo
     assert [way.state for way in stages.ways] == [trial.state for trial in simulation.state.trials]
     assert [way.reached for way in stages.ways] == [trial.resource for trial in simulation.state.trials]
     assert [way.value for way in stages.ways] == [trial.value for trial in simulation.state.trials]
+
+
+def beside_others(seed: int) -> tuple[Simulation, list[Record]]:
+    """Return a search of which others have trained parts, or train them meanwhile, as chance says."""
+    facts = Facts()
+    alone = Simulation(
+        make_state(FIFO(max_resource=9), GridSearch(), SPACE, look_ahead=1_000, shared_as="train"),
+        workload=Histories(),
+        workers=2,
+        watch=facts,
+    )
+    alone.run(None)
+    state = make_state(FIFO(max_resource=9), GridSearch(), SPACE, look_ahead=1_000, shared_as="train")
+    records: list[Record] = []
+    simulation = Beside(
+        state,
+        facts,
+        random.Random(seed),
+        workload=Histories(),
+        workers=2,
+        watch=lambda now, event, actions: records.append(Record(len(records) + 1, now, event, tuple(actions))),
+    )
+    simulation.run(None)
+    return simulation, records
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_what_another_study_trained_is_counted_apart_and_every_unit_once(seed: int) -> None:
+    simulation, records = beside_others(seed)
+    trials = simulation.state.trials
+    stages = read_tree(records, "loss")
+    count = units(stages)
+    reported = {(r.event.lease.number, r.event.resource) for r in records if isinstance(r.event, Reported)}
+    assert stages.trained == len(reported)
+    assert stages.elsewhere == count[Kind.ELSEWHERE]
+    assert sum(count.values()) == 2 * (4 + 2 + 2 + 3 + 3 + 3)
+    assert count[Kind.SHARED] + count[Kind.TRAINED] + count[Kind.ELSEWHERE] == sum(count.values())
+    assert count[Kind.SHARED] + count[Kind.TRAINED] <= stages.trained, "or trained again, which counts as ours"
+    assert [way.reached for way in stages.ways] == [trial.resource for trial in trials]
+    assert [way.value for way in stages.ways] == [trial.value for trial in trials]
+
+
+def test_what_another_study_trained_has_a_colour_and_words_of_its_own() -> None:
+    picture = next(shown(beside_others(seed)[1]) for seed in range(12) if _is_mixed(beside_others(seed)[1]))
+    trained, elsewhere = picture.stages.trained, picture.stages.elsewhere
+    assert f"{trained} trained and {elsewhere} taken from other studies: each unit serves" in picture.summary
+    assert "trained by another study" in words(picture)
+    assert any("trained by another study, for" in tip for tip in tips(picture))
+    assert "trained by another study" in str(picture)
+    alone = shown(searched(SPACE, FIFO(max_resource=9))[1])
+    assert "another study" not in alone.svg + str(alone)
+
+
+def _is_mixed(records: list[Record]) -> bool:
+    stages = read_tree(records, "loss")
+    return bool(stages.trained and stages.elsewhere)
+
+
+def learned(*events: Learned, end: int = 6) -> StageTree:
+    """Return the tree of one trial of ``end`` units that hears of others."""
+    node = NodeKey("a")
+    created = CreateTrial(TrialId(0), {"x": 1}, node, end, proposal=0)
+    records = [Record(1, 0.0, DriverStarted("test"), (created,))]
+    records += [Record(n, 0.0, event, ()) for n, event in enumerate(events, 2)]
+    return read_tree(records, "loss")
+
+
+def test_what_others_trained_further_than_anybody_wants_is_left_out() -> None:
+    further = Learned(NodeKey("a"), tuple((at, {"loss": 1.0 / at}) for at in range(1, 31)), None, (30,))
+    stages = learned(further)
+    assert (stages.horizon, stages.elsewhere, stages.ways[0].reached) == (6, 6, 6)
+    assert units(stages) == {Kind.ELSEWHERE: 6}
+    assert stages.ways[0].value == 1.0 / 6
+    assert (
+        "0 trained and 6 taken from other studies: each unit serves 1.00 trial"
+        in Tree(stages, "d", "loss", "min").summary
+    )
+
+
+def test_what_is_heard_twice_or_grows_counts_once() -> None:
+    def upto(resource: int) -> Learned:
+        return Learned(NodeKey("a"), tuple((at, {}) for at in range(1, resource + 1)))
+
+    assert units(learned(upto(2), upto(2), upto(4), upto(3))) == {Kind.ELSEWHERE: 4, Kind.WAITING: 2}
+    assert learned(Learned(NodeKey("a"), ((2, {"loss": 0.5}),), ended=5)).ways[0].reached == 5
+
+
+def test_work_that_was_refused_does_not_run() -> None:
+    _, records = beside_others(3)
+    at = next(n for n, record in enumerate(records) if isinstance(record.event, WorkRefused))
+    lease = records[at].event.lease  # type: ignore[union-attr]
+    others = {r.event.lease for r in records[:at] if isinstance(r.event, Reported)}
+    assert lease not in others
+    reassigned = any(isinstance(action, Assign) for action in records[at].actions)
+    running = units(read_tree(records[: at + 1], "loss"))[Kind.RUNNING]
+    before = units(read_tree(records[:at], "loss"))[Kind.RUNNING]
+    assert running < before or reassigned
 
 
 @pytest.mark.parametrize("until", [3.5, 11.5, float("inf")])

@@ -23,7 +23,7 @@ STOPPING = ASHA(variant="stopping")
 
 def climb(state: SchedulerState) -> list[Move]:
     """Train every promoted trial to its target until nothing is due; a trial's score is its id."""
-    moves = []
+    moves: list[Move] = []
     while (promotion := state.next_promotion()) is not None:
         state.promoted(promotion.trial, promotion.from_resource, promotion.to_resource)
         state.paused(promotion.trial, promotion.to_resource, float(promotion.trial))

@@ -149,6 +149,14 @@ def test_of_two_brackets_the_one_with_fewer_units_promotes_first() -> None:
     assert drain(state) == [(0, 3, 9)]
 
 
+def test_a_promotion_counts_the_units_that_it_adds() -> None:
+    """Two rounds are 18 and 30 units; each of six promotions to 3 adds two of them, so all come before the others."""
+    state = Hyperband(max_resource=9, brackets=(3, 2), variant="rounds").begin()
+    for number, target in enumerate(begin(state, 28)):
+        state.paused(TrialId(number), target, float(number))
+    assert [start for _, start, _ in drain(state)] == [1] * 6 + [3] * 3
+
+
 @pytest.mark.parametrize(
     ("scores", "promotions"),
     [

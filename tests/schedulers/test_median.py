@@ -7,6 +7,7 @@ import pickle
 import random
 import statistics
 import tracemalloc
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -37,10 +38,10 @@ def report(state: SchedulerState, trial: int, resource: int, score: float | None
     return reason
 
 
-def stops(scheduler: MedianStopping, *courses: list[float | None]) -> list[int | None]:
+def stops(scheduler: MedianStopping, *courses: Sequence[float | None]) -> list[int | None]:
     """Train one trial after the other, each reporting at every unit; return where each is stopped."""
     state = scheduler.begin()
-    ends = []
+    ends: list[int | None] = []
     for trial, scores in enumerate(courses):
         for resource, score in enumerate(scores, start=1):
             if report(state, trial, resource, score) is not None:
@@ -110,6 +111,17 @@ def test_nobody_is_judged_in_the_grace_before_enough_others_or_at_the_end() -> N
     assert stops(EACH, [1.0] * 10, [9.0] * 10) == [None, None]
     late = MedianStopping(max_resource=3, min_resource=3, min_trials=1, interval=1)
     assert stops(late, [1.0] * 3, [9.0] * 3) == [None, None]
+    state = late.begin()
+    assert report(state, 0, 3, 1.0) is None
+    assert state.snapshot()["averages"] == [], "nobody is ever compared with it there"
+
+
+def test_a_trial_that_jumps_over_the_last_point_to_its_end_is_complete_and_counts_there() -> None:
+    state = DOUBLING.begin()
+    for trial, score in ((0, 1.0), (1, 9.0)):
+        for resource in (33, 100):
+            assert report(state, trial, resource, score) is None
+    assert state.snapshot()["averages"] == [{"point": 64, "values": [1.0, 9.0]}]
 
 
 def test_points_double_unless_an_interval_is_given() -> None:
@@ -276,7 +288,7 @@ def test_every_stop_is_the_one_that_brute_force_finds(
         if at.get(trial, 0) < 8:
             at[trial] = min(8, at.get(trial, 0) + units)
             reports.append((trial, at[trial], score))
-    state = scheduler.begin()
+    state: SchedulerState = scheduler.begin()
     verdicts = []
     over: set[int] = set()
     for trial, resource, score in reports:

@@ -13,7 +13,7 @@ import pytest
 from asyncsearch.errors import SpaceError, UsageError
 from asyncsearch.ids import TrialId, WorkerId
 from asyncsearch.schedulers import ASHA, FIFO
-from asyncsearch.searchers import OptunaSearch
+from asyncsearch.searchers import OptunaSearch, RandomSearch
 from asyncsearch.searchers.base import SearcherState
 from asyncsearch.sequences import exponential
 from asyncsearch.simulate import Loss, Simulation
@@ -218,9 +218,11 @@ class TestProposals:
 
     def test_gaussian_process_proposes_after_enough_results(self) -> None:
         pytest.importorskip("torch")
-        searcher = OptunaSearch("gp")
-        state, _ = told(searcher, make_space())
-        make_space().validate(state.propose(30) or {})
+        space = Space({"x": uniform(0, 1), "kind": choice("a", "b")})
+        state, chance = OptunaSearch("gp").begin(space, 0), RandomSearch().begin(space, 0)
+        for number in range(20):
+            live(state, number, chance.propose(number))
+        space.validate(state.propose(20) or {})
 
     @pytest.mark.parametrize("name", NAMES)
     def test_same_seed_and_facts_give_the_same_proposals(self, name: str) -> None:
@@ -358,6 +360,22 @@ class TestRestarts:
             state.reported(TrialId(number), 1, params["x"])
         kept = [trial[1] for trial in state.snapshot()["trials"]]
         assert any("cma:optimizer:0" in note.get("trial", {}) for note in kept)
+
+    def test_what_a_sampler_keeps_with_the_study_counts_once_its_proposal_is_a_trial(self) -> None:
+        class Counting(Fixed):
+            def sample_relative(self, study: Any, trial: Any, search_space: Any) -> dict[str, Any]:
+                count = study._storage.get_study_system_attrs(study._study_id).get("count", 0)
+                study._storage.set_study_system_attr(study._study_id, "count", count + 1)
+                return {}
+
+        searcher = OptunaSearch(lambda seed: Counting({"x": 0.5}))
+        state = searcher.begin(LINE, 0)
+        assert [state.notes(number) for number in (0, 1, 0)] == [{"study": {"count": 1}}] * 3
+        live(state, 0)
+        assert state.notes(1) == {"study": {"count": 2}}
+        restored_state = searcher.begin(LINE, 0)
+        restored_state.restore(json.loads(json.dumps(state.snapshot())))
+        assert restored_state.notes(1) == {"study": {"count": 2}}
 
     def test_tpe_keeps_nothing(self) -> None:
         assert not any(trial[1] for trial in told(OptunaSearch(), make_space())[0].snapshot()["trials"])

@@ -14,6 +14,7 @@ from typing import Any
 
 from asyncsearch import FIFO, GridSearch, Study, Trainer, choice
 from asyncsearch.sequences import multistep
+from asyncsearch.store.fsspec_store import FsspecStore
 from asyncsearch.trial import Params
 from tests.system.tools import Gate
 
@@ -22,6 +23,8 @@ TRIALS = 6
 DISTINCT = 2 * (UNITS + 2 + 1)
 """Two batch sizes; for each one whole course, one that parts from it at 4, and one that parts from that at 5."""
 FOLDER = "ASYNCSEARCH_TEST_FOLDER"
+REMOTE = "ASYNCSEARCH_TEST_REMOTE"
+"""Set: studies reach their folders as they would reach an object store, though these are on disk."""
 
 
 class Counting(Trainer):
@@ -73,7 +76,10 @@ def make(folder: Path, name: str, **options: Any) -> Study:
         "backend": "processes",
         "version": "v1",
     }
-    return Study(Counting, **(settings | options))
+    study = Study(Counting, **(settings | options))
+    if os.environ.get(REMOTE) and study.shared is not None:
+        study.store, study.shared = (FsspecStore(f"file://{store.url}") for store in (study.store, study.shared))
+    return study
 
 
 def run(study: Study, parallelism: int = 2) -> Study:

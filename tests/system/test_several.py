@@ -18,7 +18,7 @@ from asyncsearch import SHA, Study, run_together
 from asyncsearch.driver.opening import read_records
 from asyncsearch.errors import MetricNotReportedError, SpaceError, UsageError
 from asyncsearch.events import WorkRefused
-from asyncsearch.store import open_store
+from asyncsearch.store import Store, open_store
 from asyncsearch.store.shared import SharedPlan
 from tests.system.several import DISTINCT, SPACE, TRIALS, UNITS, make, results, run, units
 from tests.system.tools import PATIENCE_S, Gate
@@ -40,6 +40,8 @@ def test_two_studies_one_after_another_train_each_unit_once(tmp_path: Path, alon
     assert results(second) == alone
     assert set(units(tmp_path).values()) == {1}
     assert len(second.trials) == TRIALS
+    taken = f"0 trained and {DISTINCT} taken from other studies: each unit serves 2.00 trials"
+    assert taken in second.tree().summary
 
 
 def start(folder: Path, name: str, stop_at: int | None = None) -> subprocess.Popen[str]:
@@ -64,7 +66,7 @@ def test_two_drivers_at_once_train_each_unit_once_and_each_has_every_result(
     first = start(tmp_path, "first", stop_at=3)
     gate.pids()
     second = start(tmp_path, "second")
-    wait_until(lambda: _is_refused(tmp_path / "studies" / "second"))
+    wait_until(lambda: is_refused(open_store(tmp_path / "studies" / "second")))
     gate.open()
     outputs = end(first), end(second)
     assert (first.returncode, second.returncode) == (0, 0), outputs
@@ -81,7 +83,7 @@ def test_when_a_driver_is_killed_the_other_takes_over_and_repeats_no_more_than_w
     first = start(tmp_path, "first", stop_at=6)
     gate.pids()
     second = start(tmp_path, "second")
-    wait_until(lambda: _is_refused(tmp_path / "studies" / "second"))
+    wait_until(lambda: is_refused(open_store(tmp_path / "studies" / "second")))
     first.kill()
     end(first)
     output = end(second)
@@ -97,9 +99,9 @@ def test_when_a_driver_is_killed_the_other_takes_over_and_repeats_no_more_than_w
     assert {unit: count for unit, count in units(tmp_path).items() if count > 1} == repeated
 
 
-def _is_refused(store: Path) -> bool:
+def is_refused(store: Store) -> bool:
     """Whether a study has found another one at its work."""
-    records = read_records(open_store(store))
+    records = read_records(store)
     return any(isinstance(record.event, WorkRefused) and record.event.busy for record in records)
 
 

@@ -1,0 +1,251 @@
+"""A population: trials that compete at boundaries, where each waits before it goes on or takes over another's weights.
+
+Rule: nothing here scans all members. An arrival, a rank, a draw among the best and a departure cost O(log n) each; what
+no member can come to any more is dropped, and so is who has ended.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import numpy as np
+from sortedcontainers import SortedList
+
+from asyncsearch.errors import InternalError
+from asyncsearch.ids import TrialId, trial_name
+from asyncsearch.randomness import below
+from asyncsearch.schedulers.standings import Entry
+
+
+class Rules(NamedTuple):
+    """What all populations of a search have in common."""
+
+    interval: int
+    """Units of training between boundaries."""
+    max_resource: int
+    quantile: Fraction
+    """Share of those at a boundary that are its best, and that are its worst; above 0, at most 1/2."""
+    is_synchronous: bool
+    """Whether a boundary waits for all members that live."""
+
+    def after(self, resource: int) -> int:
+        """Return the first boundary above a resource."""
+        return min((resource // self.interval + 1) * self.interval, self.max_resource)
+
+    def quota(self, size: int) -> int:
+        """Return how many of so many are the best, and how many the worst."""
+        return math.floor(size * self.quantile)
+
+
+class Boundary:
+    """The members that came to one resource, or ended on their way to it, by (score, trial id); None is worst."""
+
+    __slots__ = ("_living", "_order", "_scores")
+
+    def __init__(self) -> None:
+        self._scores: dict[TrialId, float] = {}
+        self._order: SortedList[Entry] = SortedList()
+        self._living: SortedList[Entry] = SortedList()  # those of them that have a score and have not ended
+
+    @property
+    def size(self) -> int:
+        """How many came here, or ended on their way here."""
+        return len(self._order)
+
+    def insert(self, trial: TrialId, score: float | None, *, is_alive: bool) -> None:
+        """Count a trial."""
+        # A NaN compares false with everything and would silently break the order of all others.
+        number = math.inf if score is None or not math.isfinite(score) else score
+        self._scores[trial] = number
+        self._order.add((number, trial))
+        if is_alive and number < math.inf:
+            self._living.add((number, trial))
+
+    def retire(self, trial: TrialId) -> None:
+        """A trial ended: it keeps its rank, and nobody takes over its weights."""
+        self._living.discard((self._scores.get(trial, math.inf), trial))
+
+    def rank(self, trial: TrialId) -> int:
+        """Return the place of a trial, from 1."""
+        return 1 + self._order.bisect_left((self._scores[trial], trial))
+
+    def draw(self, best: int, source: np.random.Generator) -> TrialId | None:
+        """Draw one of the ``best`` so many that lives and has a score; None: there is none."""
+        count = self._living.bisect_right(self._order[best - 1]) if best else 0
+        return self._living[below(source, count)][1] if count else None
+
+    def snapshot(self, resource: int) -> dict[str, Any]:
+        """Return everything as JSON values, but for who lives."""
+        return {
+            "resource": resource,
+            "trials": [trial for _, trial in self._order],
+            "scores": [score if score < math.inf else None for score, _ in self._order],
+        }
+
+
+class Population:
+    """Up to ``size`` trials; None: as many as there will be. Nobody goes on before all of them have begun.
+
+    Args:
+        rules: of the search.
+        start: How many trials other populations had before it.
+        size: How many it will have.
+    """
+
+    def __init__(self, rules: Rules, start: int, size: int | None) -> None:
+        self.start = start
+        self.size = size
+        self.created = 0
+        self._rules = rules
+        self._boundaries: dict[int, Boundary] = {}
+        self._queue: SortedList[tuple[int, bool, TrialId]] = SortedList()
+        # Members that may go on: those that are least far first, and in step those that take over weights.
+        self._held: dict[TrialId, None] = {}  # those that wait, and may not go on yet
+        self._places: dict[TrialId, int] = {}  # of each member that lives, the boundary where it waits, or its next one
+        self._counts: dict[int, int] = {}  # how many members have a place
+        self._lowest = rules.interval  # no boundary below it is of use any more
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no further trial belongs to it."""
+        return self.size is not None and self.created >= self.size
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no member lives, nor will any."""
+        return self.is_full and not self._places
+
+    @property
+    def candidate(self) -> TrialId | None:
+        """The member that should go on next."""
+        return self._queue[0][2] if self._queue else None
+
+    def lives(self, trial: TrialId) -> bool:
+        """Return whether a trial is a member that has not ended."""
+        return trial in self._places
+
+    def is_waiting(self, trial: TrialId) -> bool:
+        """Return whether a member that lives stands at its place."""
+        place = self._places[trial]
+        return trial in self._held or any((place, last, trial) in self._queue for last in (False, True))
+
+    def place(self, trial: TrialId) -> int:
+        """Return the boundary where a member that lives waits, or its next one."""
+        return self._places[trial]
+
+    def ranked(self, trial: TrialId) -> tuple[int, int]:
+        """Return the rank of a waiting member at its place, from 1, and how many are ranked there."""
+        boundary = self._boundaries[self._places[trial]]
+        return boundary.rank(trial), boundary.size
+
+    def is_worst(self, trial: TrialId) -> bool:
+        """Return whether a waiting member is one of the worst at its place."""
+        rank, size = self.ranked(trial)
+        return rank > size - self._rules.quota(size)
+
+    def draw_best(self, trial: TrialId, source: np.random.Generator) -> TrialId | None:
+        """Draw one of the best, of those that live, of the boundary where a member waits; None: there is none."""
+        boundary = self._boundaries[self._places[trial]]
+        return boundary.draw(self._rules.quota(boundary.size), source)
+
+    def create(self, trial: TrialId) -> None:
+        """A member began."""
+        self.created += 1
+        self._settle(trial, self._rules.after(0))
+        self._release()
+
+    def close(self, size: int) -> None:
+        """Settle for so many members."""
+        self.size = size
+        self._release()
+
+    def arrive(self, trial: TrialId, resource: int, score: float | None) -> None:
+        """A member pauses at its place."""
+        if self._places[trial] != resource:
+            raise InternalError(f"{trial_name(trial)} stands at {resource}, and headed for {self._places[trial]}.")
+        self._boundary(resource).insert(trial, score, is_alive=True)
+        self._held[trial] = None
+        self._release()
+
+    def leave(self, trial: TrialId, to_resource: int) -> None:
+        """A waiting member goes on, from wherever, to a boundary."""
+        self._unsettle(trial)
+        self._settle(trial, to_resource)
+        self._forget()
+
+    def end(self, trial: TrialId, score: float | None) -> None:
+        """A member ends for good: on its way to a boundary it counts there, with this score."""
+        place = self._places[trial]
+        if not self.is_waiting(trial) and place < self._rules.max_resource:
+            self._boundary(place).insert(trial, score, is_alive=False)
+        for boundary in self._boundaries.values():
+            boundary.retire(trial)
+        self._unsettle(trial)
+        self._forget()
+        self._release()
+
+    def _boundary(self, resource: int) -> Boundary:
+        return self._boundaries.setdefault(resource, Boundary())
+
+    def _settle(self, trial: TrialId, place: int) -> None:
+        self._places[trial] = place
+        self._counts[place] = self._counts.get(place, 0) + 1
+
+    def _unsettle(self, trial: TrialId) -> None:
+        place = self._places.pop(trial)
+        self._held.pop(trial, None)
+        for last in (False, True):
+            self._queue.discard((place, last, trial))
+        self._counts[place] -= 1
+        if not self._counts[place]:
+            del self._counts[place]
+
+    def _release(self) -> None:
+        """Let those go on that were held, if all that they wait for have begun, and in step, have come."""
+        if not self.is_full or (self._rules.is_synchronous and len(self._held) < len(self._places)):
+            return
+        for trial in self._held:
+            # In step those that take over weights go first, while those of whom they take them still stand there.
+            is_last = self._rules.is_synchronous and not self.is_worst(trial)
+            self._queue.add((self._places[trial], is_last, trial))
+        self._held.clear()
+
+    def _forget(self) -> None:
+        """Drop the boundaries at and before which nobody is."""
+        while self.is_full and self._counts and self._lowest < self._rules.max_resource:
+            if self._counts.get(self._lowest):
+                return
+            self._boundaries.pop(self._lowest, None)
+            self._lowest = self._rules.after(self._lowest)
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return everything as JSON values."""
+        return {
+            "start": self.start,
+            "size": self.size,
+            "created": self.created,
+            "trials": list(self._places),
+            "places": list(self._places.values()),
+            "held": list(self._held),
+            "queue": [list(entry) for entry in self._queue],
+            "boundaries": [boundary.snapshot(resource) for resource, boundary in sorted(self._boundaries.items())],
+            "lowest": self._lowest,
+        }
+
+    @classmethod
+    def restored(cls, rules: Rules, snapshot: dict[str, Any]) -> Population:
+        """Return the population that ``snapshot`` described."""
+        population = cls(rules, snapshot["start"], snapshot["size"])
+        population.created = snapshot["created"]
+        for trial, place in zip(snapshot["trials"], snapshot["places"], strict=True):
+            population._settle(trial, place)
+        population._held = dict.fromkeys(snapshot["held"])
+        population._queue = SortedList((place, last, trial) for place, last, trial in snapshot["queue"])
+        for entry in snapshot["boundaries"]:
+            boundary = population._boundary(entry["resource"])
+            for trial, score in zip(entry["trials"], entry["scores"], strict=True):
+                boundary.insert(trial, score, is_alive=trial in population._places)
+        population._lowest = snapshot["lowest"]
+        return population

@@ -1,0 +1,333 @@
+"""A trial goes on with the weights of another one, and its params say how they came to be."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from asyncsearch.actions import AnyAction, Assign, Branch, CreateTrial, DeleteCheckpoint, Promote
+from asyncsearch.engine import snapshot
+from asyncsearch.engine.branching import branch
+from asyncsearch.engine.journal import SegmentReader
+from asyncsearch.engine.state import StudyState
+from asyncsearch.errors import InternalError
+from asyncsearch.events import CheckpointCommitted, DriverStarted
+from asyncsearch.ids import CheckpointRef, TrialId, WorkerId
+from asyncsearch.plan.keys import path
+from asyncsearch.report.explain import explain
+from asyncsearch.report.history import history
+from asyncsearch.report.tree import tree
+from asyncsearch.schedulers import FIFO, PBT, Offspring, Promotion
+from asyncsearch.schedulers.pbt import PBTState
+from asyncsearch.sequences import multistep
+from asyncsearch.simulate.cluster import Delays, Loss
+from asyncsearch.space import Space, choice, loguniform, randint, uniform
+from asyncsearch.testing.batches import HISTORIES, BatchWorld
+from asyncsearch.trial import TrialState
+from tests.engine.tools import Recorded, make_state, record, replayed, results
+
+SPACE = Space({"lr": loguniform(1e-4, 1e-1), "momentum": choice(0.8, 0.9, 0.95), "layers": randint(1, 9)})
+CHANGING = Space({"lr": loguniform(1e-4, 1e-1), "decay": multistep(0.1, milestones=choice([3], [7]))})
+FREE = PBT(max_resource=12, perturbation_interval=3)
+IN_STEP = PBT(max_resource=12, perturbation_interval=3, synchronous=True)
+TRIALS = 12
+
+
+def fresh(scheduler: PBT = FREE, space: Space = SPACE, **config: Any) -> StudyState:
+    return make_state(scheduler, space=space, **config)
+
+
+def searched(scheduler: PBT = FREE, workers: int = 4, space: Space = SPACE, **options: Any) -> Recorded:
+    config = {name: options.pop(name) for name in ("seed", "max_failures") if name in options}
+    return record(fresh(scheduler, space, **config), TRIALS, workers, workload=HISTORIES, **options)
+
+
+def branches(recorded: Recorded) -> list[Branch]:
+    return [action for _, _, actions in recorded.steps for action in actions if isinstance(action, Branch)]
+
+
+@pytest.mark.parametrize("workers", [1, 4, 12])
+@pytest.mark.parametrize("space", [SPACE, CHANGING], ids=["constants", "sequences"])
+@pytest.mark.parametrize("scheduler", [FREE, IN_STEP], ids=["free", "in step"])
+def test_a_branch_loads_what_the_donor_saved_and_both_have_the_same_way_up_to_there(
+    scheduler: PBT, space: Space, workers: int
+) -> None:
+    recorded = searched(scheduler, workers, space, delays=Delays(commit_s=0.3, message_s=0.1))
+    found = branches(recorded)
+    assert found
+    paths = {}
+    durable: set[CheckpointRef] = set()
+    for _, event, actions in recorded.steps:
+        if isinstance(event, CheckpointCommitted):
+            durable.add(event.checkpoint)
+        for action in actions:
+            match action:
+                case CreateTrial():
+                    paths[action.trial] = path(recorded.state.root, action.params, 12)
+                case Branch():
+                    steps = path(recorded.state.root, action.params, 12)
+                    before = [step for step in steps if step.start < action.resource]
+                    assert before == [step for step in paths[action.donor] if step.start < action.resource]
+                    assert CheckpointRef(before[-1].node, action.resource) in durable
+                    paths[action.trial] = steps
+                case DeleteCheckpoint():
+                    durable.discard(action.checkpoint)
+                case Assign(work=work) if work.lanes[0].load is not None:
+                    assert work.lanes[0].load in durable
+                case _:
+                    pass
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("space", [SPACE, CHANGING], ids=["constants", "sequences"])
+@pytest.mark.parametrize("scheduler", [FREE, IN_STEP], ids=["free", "in step"])
+def test_the_schedule_that_was_found_trained_as_a_sequence_gives_the_same_to_the_bit(
+    scheduler: PBT, space: Space, seed: int
+) -> None:
+    recorded = searched(scheduler, 3, space, seed=seed, losses=[Loss(WorkerId(1), 7.0, 2.0)])
+    entries = list(SegmentReader().read("000001.jsonl", recorded.lines))
+    for trial in recorded.state.trials:
+        alone = record(make_state(FIFO(max_resource=12), space=Space(trial.params)), 1, 1, workload=HISTORIES)
+        again = dict(history(SegmentReader().read("000001.jsonl", alone.lines), TrialId(0)))
+        last = max((b.resource for b in branches(recorded) if b.trial == trial.id), default=0)
+        since = [(resource, metrics) for resource, metrics in history(entries, trial.id) if resource > last]
+        assert since == [(resource, again[resource]) for resource, _ in since]
+        assert since[-1] == (12, {"loss": trial.value})
+
+
+def test_reports_of_a_trial_rise_strictly_whatever_it_takes_over() -> None:
+    recorded = searched(workers=3)
+    entries = list(SegmentReader().read("000001.jsonl", recorded.lines))
+    assert branches(recorded)
+    for trial in recorded.state.trials:
+        resources = [resource for resource, _ in history(entries, trial.id)]
+        assert resources == sorted(set(resources))
+
+
+def test_a_branch_that_changes_nothing_reads_what_its_donor_has_trained() -> None:
+    """Constraints that let nothing change make a twin of the donor: it has nothing left to train."""
+    space = Space({"x": choice(*range(20))}, constraints=[lambda params: params["x"] % 4 == 0])
+    scheduler = PBT(max_resource=12, perturbation_interval=3, resample_probability=0.0)
+    recorded = record(fresh(scheduler, space), TRIALS, 1, workload=HISTORIES)
+    twins = branches(recorded)
+    assert twins
+    assert all("keeps its values" in twin.reason for twin in twins)
+    by_params: dict[int, float | None] = {}
+    for trial in recorded.state.trials:
+        assert by_params.setdefault(trial.params["x"], trial.value) == trial.value
+
+
+def states_of(recorded: Recorded, scheduler: PBT, **config: Any) -> None:
+    for cut, expected in enumerate(recorded.states, 1):
+        state = replayed(fresh(scheduler, **config), recorded.lines[: cut + 1])
+        assert snapshot.encode(state, cut) == expected
+        again = fresh(scheduler, **config)
+        taken = snapshot.decode(expected)
+        assert taken is not None
+        snapshot.restore(again, taken)
+        assert snapshot.encode(again, cut) == expected
+
+
+@pytest.mark.parametrize("scheduler", [FREE, IN_STEP], ids=["free", "in step"])
+def test_every_prefix_of_the_journal_and_every_snapshot_give_the_state_that_was_there(scheduler: PBT) -> None:
+    options: dict[str, Any] = {"losses": [Loss(WorkerId(0), 7.0, 2.0)], "failures": {TrialId(2): 5, TrialId(4): 2}}
+    recorded = searched(scheduler, 3, max_failures=1, delays=Delays(commit_s=0.2), **options)
+    assert branches(recorded)
+    states_of(recorded, scheduler, max_failures=1)
+
+
+def test_deciding_again_gives_the_recorded_decisions() -> None:
+    recorded = searched(workers=3, delays=Delays(commit_s=0.2))
+    state = fresh()
+    for entry in SegmentReader().read("000001.jsonl", recorded.lines):
+        assert state.handle(entry.event, entry.t) == list(entry.actions)
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_every_prefix_of_the_journal_resumes_to_the_results_of_the_undisturbed_run_in_step(workers: int) -> None:
+    scheduler = PBT(max_resource=5, perturbation_interval=2, synchronous=True, quantile=0.4)
+    whole = record(fresh(scheduler), 7, workers, workload=HISTORIES)
+    assert branches(whole)
+    for cut in range(1, len(whole.lines) + 1):
+        state = replayed(fresh(scheduler), whole.lines[:cut])
+        again = record(state, 7, workers, last=cut - 1, workload=HISTORIES)
+        assert results(again.state) == results(whole.state), f"cut after record {cut - 1}"
+
+
+class Scripted(PBTState):
+    """Answers a promotion with a donor as the test says."""
+
+    answer: Offspring | None = None
+
+    def branch(self, promotion: Promotion, params: Any, resource: int) -> Offspring | None:
+        return self.answer
+
+
+def promoted(state: StudyState, promotion: Promotion) -> Sequence[AnyAction]:
+    found = branch(state, promotion)
+    return [] if found is None else [found]
+
+
+def test_a_donor_without_a_checkpoint_that_is_as_far_is_not_taken_over() -> None:
+    recorded = searched(workers=1)
+    (first, *_) = branches(recorded)
+    scheduler = FREE
+    cut = next(n for n, (_, _, actions) in enumerate(recorded.steps, 1) if first in actions)
+    state = replayed(fresh(scheduler), recorded.lines[:cut])
+    promotion = next(p for p in [state.scheduler.next_promotion()] if p is not None)
+    while promotion.donor is None:
+        state.scheduler.promoted(promotion.trial, promotion.from_resource, promotion.to_resource)
+        promotion = next(p for p in [state.scheduler.next_promotion()] if p is not None)
+    assert [action.trial for action in promoted(state, promotion) if isinstance(action, Branch)] == [first.trial]
+    donor = state.trials[first.donor]
+    kept = donor.checkpoint
+    assert kept is not None
+    donor.checkpoint = None
+    assert promoted(state, promotion) == []
+    donor.checkpoint = CheckpointRef(kept.node, promotion.from_resource - 1)
+    assert promoted(state, promotion) == []
+    donor.checkpoint = kept
+    state.trials[promotion.trial].resource = kept.resource + 1
+    assert promoted(state, promotion) == [], "it has reported beyond there"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Offspring({"lr": 0.5, "momentum": 0.8, "layers": 1}, 6, "another way"),
+        Offspring({}, 6, "no way at all"),
+    ],
+)
+def test_an_answer_that_does_not_lead_through_the_donors_checkpoint_is_a_bug(answer: Offspring) -> None:
+    recorded = searched(workers=1)
+    (first, *_) = branches(recorded)
+    cut = next(n for n, (_, _, actions) in enumerate(recorded.steps, 1) if first in actions)
+    state = replayed(fresh(), recorded.lines[:cut])
+    assert isinstance(state.scheduler, PBTState)
+    state.scheduler.__class__ = Scripted
+    state.scheduler.answer = answer  # type: ignore[attr-defined]
+    promotion = Promotion(first.trial, 3, 6, "scripted", first.donor)
+    with pytest.raises(InternalError, match="new params do not lead there"):
+        promoted(state, promotion)
+    state.scheduler.answer = Offspring(state.trials[first.donor].params, 3, "nowhere")  # type: ignore[attr-defined]
+    with pytest.raises(InternalError, match="new params do not lead there"):
+        promoted(state, promotion)
+
+
+def test_a_donor_that_fails_afterwards_takes_nothing_from_those_who_took_over_from_it() -> None:
+    whole = searched(workers=3)
+    first = branches(whole)[0]
+    recorded = searched(workers=3, failures={first.donor: first.resource + 2})
+    assert recorded.state.trials[first.donor].state is TrialState.FAILED
+    assert recorded.state.trials[first.trial].state is TrialState.COMPLETED
+    assert first in branches(recorded)
+
+
+def test_what_a_trial_leaves_is_deleted_and_what_it_takes_over_is_kept_as_long_as_it_needs_it() -> None:
+    recorded = searched(workers=3)
+    stored: set[CheckpointRef] = set()
+    for _, event, actions in recorded.steps:
+        if isinstance(event, CheckpointCommitted):
+            stored.add(event.checkpoint)
+        for action in actions:
+            if isinstance(action, DeleteCheckpoint):
+                stored.remove(action.checkpoint)
+            if isinstance(action, Assign) and action.work.lanes[0].load is not None:
+                assert action.work.lanes[0].load in stored
+    assert len(stored) == 1, "that of the best"
+
+
+def test_a_trial_keeps_its_best_value_and_its_last_one_until_it_reports_again() -> None:
+    recorded = searched(workers=3)
+    (first, *_) = branches(recorded)
+    cut = next(n for n, (_, _, actions) in enumerate(recorded.steps, 1) if first in actions)
+    before = replayed(fresh(), recorded.lines[:cut]).trials[first.trial]
+    after = replayed(fresh(), recorded.lines[: cut + 1]).trials[first.trial]
+    assert (after.value, after.best, after.best_resource) == (before.value, before.best, before.best_resource)
+    assert (after.resource, after.target) == (first.resource, first.to_resource)
+    assert after.state in (TrialState.WAITING, TrialState.RUNNING)
+    assert (after.params, after.steps[-1].node, after.reason) == (first.params, first.node, after.reason)
+
+
+def test_new_trials_come_before_those_that_wait_at_a_boundary() -> None:
+    recorded = searched(workers=2)
+    order = [
+        action.work.lanes[0].stages[0].start
+        for _, _, actions in recorded.steps
+        for action in actions
+        if isinstance(action, Assign)
+    ]
+    assert order[:TRIALS] == [0] * TRIALS
+    assert 0 not in order[TRIALS:]
+
+
+def test_the_stories_tell_of_branches() -> None:
+    recorded = searched(workers=3)
+    entries = list(SegmentReader().read("000001.jsonl", recorded.lines))
+    (first, *_) = branches(recorded)
+    told = " ".join(explain(entries, first.trial, metric="loss", mode="min").split())
+    assert f"exploited trial-{first.donor} at resource {first.resource}: rank" in told
+    assert f"takes its weights; lr {recorded_value(first)}" in told
+    assert f"from its checkpoint at {first.resource} to {first.to_resource}" in told
+    told = explain(entries, first.donor, metric="loss", mode="min")
+    assert f"trial-{first.trial} took over its weights at {first.resource}" in told
+    shown = tree(entries, name="x", metric="loss", mode="min")
+    assert f"left by trial-{first.trial} at 3" in str(shown)
+    assert f"left by trial-{first.trial} at 3, who went on with the weights of others" in shown.svg
+    reached = {way.trial: way.reached for way in shown.stages.ways}
+    assert set(reached.values()) == {12}
+    assert shown.stages.trained == sum(trial.trained for trial in recorded.state.trials)
+
+
+def recorded_value(action: Branch) -> str:
+    before, after = action.params["lr"]["values"][-2:]
+    return f"{before:.4g} -> {after:.4g}"
+
+
+WORLDS = [
+    pytest.param(PBT(max_resource=9, perturbation_interval=2, quantile=0.5), id="free"),
+    pytest.param(PBT(max_resource=9, perturbation_interval=3, quantile=0.5, synchronous=True), id="in step"),
+    pytest.param(PBT(max_resource=9, perturbation_interval=2, population=4), id="in populations"),
+]
+SPACES = [
+    pytest.param(Space({"x": uniform(0, 1), "n": randint(1, 4)}), id="constants"),
+    pytest.param(Space({"n": randint(1, 2), "decay": multistep(0.1, milestones=choice([4], [6]))}), id="sequences"),
+]
+
+
+@pytest.mark.parametrize("own_ends", [0.0, 0.03])
+@pytest.mark.parametrize("space", SPACES)
+@pytest.mark.parametrize("scheduler", WORLDS)
+@settings(max_examples=30, deadline=None)
+@given(seed=st.integers(0, 2**32), steps=st.integers(0, 300), save_every=st.sampled_from([None, 2]))
+def test_whatever_happens_trials_have_the_values_of_their_schedules_and_the_run_ends(
+    scheduler: PBT, space: Space, own_ends: float, seed: int, steps: int, save_every: int | None
+) -> None:
+    def make() -> StudyState:
+        return fresh(scheduler, space, max_failures=seed % 3, save_every=save_every)
+
+    world = BatchWorld(make, random.Random(seed), own_ends=own_ends)
+    world.tell(DriverStarted("test"))
+    for number in range(steps):
+        world.step()
+        if number % 50 == 0:
+            world.require_memory()
+    world.require_memory()
+    world.drain()
+    world.require_memory()
+    for trial in world.state.trials:
+        assert trial.state in (TrialState.COMPLETED, TrialState.FAILED), trial
+        if trial.state is TrialState.COMPLETED and not own_ends:
+            assert trial.resource == trial.value_resource == 9
+            assert trial.value == HISTORIES.value(trial.id, trial.params, 9)
+
+
+def test_promotions_without_donors_are_as_they_were() -> None:
+    promotions = [a for _, _, actions in searched().steps for a in actions if isinstance(a, Promote)]
+    assert promotions
+    assert all("goes on to" in promotion.reason for promotion in promotions)

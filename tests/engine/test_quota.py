@@ -1,0 +1,145 @@
+"""A study's byte quota: finished trials give up their checkpoints for it, the worst first; nothing else does."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from asyncsearch.actions import AnyAction, DeleteCheckpoint
+from asyncsearch.engine.state import StudyState
+from asyncsearch.errors import UsageError
+from asyncsearch.events import AnyEvent, CheckpointCommitted, DriverStarted
+from asyncsearch.ids import CheckpointRef
+from asyncsearch.schedulers import ASHA, FIFO
+from asyncsearch.schedulers.base import Scheduler
+from asyncsearch.searchers.grid import GridSearch
+from asyncsearch.sequences import multistep
+from asyncsearch.space import Space, choice
+from asyncsearch.testing.batches import BatchWorld
+from asyncsearch.testing.recording import replayed
+from asyncsearch.testing.worlds import World
+from asyncsearch.trial import TrialState
+from tests.engine.tools import make_state
+
+SHARED = Space({"lr": multistep(0.1, milestones=choice([2, 4], [2, 6], [4, 6], [6]))})
+QUOTA = 30
+
+
+def size(checkpoint: CheckpointRef) -> int:
+    return 1 + checkpoint.resource
+
+
+def weigh(event: AnyEvent) -> AnyEvent:
+    if isinstance(event, CheckpointCommitted):
+        return msgspec.structs.replace(event, size_bytes=size(event.checkpoint))
+    return event
+
+
+def pinned(state: StudyState) -> set[CheckpointRef | None]:
+    """Return what may not be given up: what unfinished trials and attempts need, and the best finished trial's."""
+    unfinished = {trial.checkpoint for trial in state.trials if not trial.state.is_finished}
+    loaded = {attempt.batch.load for attempt in state.attempts.values()}
+    return unfinished | loaded | {state.trials[number].checkpoint for number in state.podium.trials()[:1]}
+
+
+class Weighing(World):
+    """Agents whose checkpoints have sizes."""
+
+    def tell(self, event: AnyEvent) -> None:
+        super().tell(weigh(event))
+
+    def decided(self, actions: Sequence[AnyAction]) -> None:
+        super().decided(actions)
+        require_within(self.state, actions)
+
+
+class WeighingBatches(BatchWorld):
+    """Agents that train batches and whose checkpoints have sizes."""
+
+    def tell(self, event: AnyEvent) -> None:
+        super().tell(weigh(event))
+
+    def decided(self, actions: Sequence[AnyAction]) -> None:
+        super().decided(actions)
+        require_within(self.state, actions)
+
+
+def require_within(state: StudyState, actions: Sequence[AnyAction]) -> None:
+    needed = pinned(state)
+    assert not needed & {action.checkpoint for action in actions if isinstance(action, DeleteCheckpoint)}
+    held = sum(size(checkpoint) for checkpoint in state.references)
+    assert state.stock.total_bytes == held
+    if held > QUOTA and any(isinstance(action, DeleteCheckpoint) for action in actions):
+        assert set(state.references) <= needed, "something could still have gone"
+
+
+@pytest.mark.parametrize("scheduler", [FIFO(max_resource=4), ASHA(max_resource=9)], ids=["fifo", "asha"])
+@pytest.mark.parametrize("is_shared", [False, True], ids=["alone", "shared"])
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 2**32), steps=st.integers(0, 200))
+def test_whatever_happens_only_finished_trials_but_the_best_give_up_checkpoints(
+    scheduler: Scheduler, is_shared: bool, seed: int, steps: int
+) -> None:
+    options: dict[str, Any] = {"keep_checkpoints": 5, "quota_bytes": QUOTA, "save_every": 2}
+
+    def make() -> StudyState:
+        if is_shared:
+            return make_state(scheduler, GridSearch(), SHARED, **options)
+        return make_state(scheduler, **options)
+
+    kind: Callable[..., World] = WeighingBatches if is_shared else Weighing
+    world = kind(make, random.Random(seed))
+    world.tell(DriverStarted("test"))
+    for _ in range(steps):
+        world.step()
+    world.require_memory()
+    world.drain()
+    world.require_memory()
+
+
+def finished(quota: int | None, lines: list[bytes] | None = None, keep: int = 5) -> tuple[StudyState, list[bytes]]:
+    """Return a search of five trials of 4 units after its end, or what its journal says under other settings."""
+
+    def make() -> StudyState:
+        return make_state(FIFO(max_resource=4), keep_checkpoints=keep, quota_bytes=quota)
+
+    if lines is not None:
+        return replayed(make(), lines), lines
+    world = Weighing(make, random.Random(7))
+    world.tell(DriverStarted("test"))
+    world.drain()
+    return world.state, world.lines
+
+
+def test_as_many_of_the_best_keep_theirs_as_fit() -> None:
+    state, _ = finished(quota=2 * size_at_end())
+    done = [trial for trial in state.trials if trial.state is TrialState.COMPLETED]
+    ranked = sorted(done, key=lambda trial: (trial.value if trial.value is not None else 9.0, trial.id))
+    assert len(done) > 2
+    assert [trial.checkpoint is not None for trial in ranked] == [True, True, *[False] * (len(ranked) - 2)]
+
+
+def size_at_end() -> int:
+    return 1 + 4
+
+
+@pytest.mark.parametrize("quota", [None, 1, 10**9])
+@pytest.mark.parametrize("keep", [1, 5, 50])
+def test_what_was_given_up_stays_given_up_under_whatever_settings_the_journal_is_read(
+    quota: int | None, keep: int
+) -> None:
+    state, lines = finished(quota=2 * size_at_end())
+    again, _ = finished(quota, lines, keep)
+    assert set(again.references) | set(again.unreachable) <= set(state.references)
+
+
+@pytest.mark.parametrize("quota", [0, -5, 1.5, True, "1GB"])
+def test_a_quota_is_a_positive_number_of_bytes(quota: object) -> None:
+    with pytest.raises(UsageError, match=r"quota_bytes=.* must be a positive number of bytes"):
+        make_state(quota_bytes=quota)

@@ -1,0 +1,68 @@
+"""Which checkpoints of finished trials stay: tables."""
+
+from __future__ import annotations
+
+import pytest
+
+from asyncsearch.ids import CheckpointRef, NodeKey, TrialId
+from asyncsearch.plan.retention import Podium, Stock, spare
+
+A, B, C, D = (CheckpointRef(NodeKey(name), 3) for name in "abcd")
+
+
+def given_up(kept: list[CheckpointRef | None], references: dict[CheckpointRef, int]) -> list[CheckpointRef]:
+    """Return what is given up, one after another, until nothing is left that may be."""
+    keeping = dict(enumerate(kept))
+    gone: list[CheckpointRef] = []
+    while (checkpoint := spare([TrialId(n) for n in keeping], keeping.__getitem__, references)) is not None:
+        gone.append(checkpoint)
+        keeping |= {trial: None for trial, one in keeping.items() if one == checkpoint}
+    return gone
+
+
+@pytest.mark.parametrize(
+    ("kept", "references", "expected"),
+    [
+        pytest.param([], {}, [], id="nobody is there"),
+        pytest.param([A], {A: 1}, [], id="the best one keeps its own"),
+        pytest.param([A, B, C], {A: 1, B: 1, C: 1}, [C, B], id="the worst gives up first"),
+        pytest.param([A, B, C], {A: 1, B: 1, C: 2}, [B], id="one that somebody else would go on from stays"),
+        pytest.param([A, B, A], {A: 2, B: 1}, [B], id="one that the best one has too stays"),
+        pytest.param([A, B, C, B], {A: 1, B: 2, C: 1}, [B, C], id="one that two finished trials keep goes with both"),
+        pytest.param([None, B, C], {B: 1, C: 1}, [C, B], id="the best one's was damaged"),
+    ],
+)
+def test_the_worst_finished_trials_give_up_what_nobody_else_needs(
+    kept: list[CheckpointRef | None], references: dict[CheckpointRef, int], expected: list[CheckpointRef]
+) -> None:
+    assert given_up(kept, references) == expected
+
+
+def test_a_stock_weighs_what_is_durable_once_and_is_over_beyond_its_quota_only() -> None:
+    stock = Stock(100)
+    stock.put(A, 60)
+    stock.put(B, 40)
+    assert not stock.is_over
+    stock.put(B, 41)
+    assert (stock.total_bytes, stock.is_over) == (101, True)
+    stock.take(A)
+    stock.take(A)
+    assert (stock.total_bytes, stock.sizes) == (41, {B: 41})
+    again = Stock(100)
+    again.restore(stock.sizes)
+    assert again.total_bytes == 41
+
+
+def test_without_a_quota_nothing_is_counted() -> None:
+    stock = Stock(None)
+    stock.put(A, 10**12)
+    assert (stock.sizes, stock.is_over) == ({}, False)
+
+
+def test_a_trial_that_gave_its_checkpoint_up_leaves_its_place_to_others() -> None:
+    podium = Podium(2)
+    for trial, score in enumerate([0.1, 0.2]):
+        assert podium.offer(TrialId(trial), score) is None
+    podium.remove({TrialId(1)})
+    assert podium.offer(TrialId(2), 0.3) is None
+    assert podium.trials() == [0, 2]

@@ -1,0 +1,69 @@
+"""How searches scale with the number of workers."""
+
+from __future__ import annotations
+
+import statistics
+from typing import Any
+
+import pytest
+
+from asyncsearch.schedulers import ASHA, SHA
+from asyncsearch.simulate import Chance, Curves, Delays, NoisyQuadratic, SimulationResult, simulate
+
+R, FACTOR = 64, 4
+HALVING = ASHA(max_resource=R, reduction_factor=FACTOR)
+WORKLOAD = NoisyQuadratic(dimensions=2, gradient_noise=1e-4)
+
+
+def to_target(excess: float, workers: int, seed: int) -> SimulationResult:
+    target = WORKLOAD.best_constant(R)[1] + excess
+    return simulate(WORKLOAD, scheduler=HALVING, workers=workers, target=target, seed=seed, report_every=None)
+
+
+def test_asha_meets_a_target_within_a_tenth_of_linear_while_configurations_outnumber_workers_four_to_one() -> None:
+    alone = [to_target(0.015, 1, seed) for seed in range(40)]
+    together = [to_target(0.015, 25, seed) for seed in range(40)]
+    a_worker = statistics.fmean(len(result.trials) for result in alone) / 25
+    assert 4 < a_worker < 5
+    speed_up = statistics.fmean(r.wall_s for r in alone) / statistics.fmean(r.wall_s for r in together)
+    assert speed_up > 0.9 * 25
+
+
+def until_all_are_begun(scheduler: Any, workers: int) -> float:
+    """Return how much of the workers' time was training until the last of four configurations for each had begun."""
+    options: dict[str, Any] = {
+        "scheduler": scheduler,
+        "workers": workers,
+        "chance": Chance(spread=0.5),
+        "delays": Delays(commit_s=0.02, message_s=0.005),
+        "report_every": None,
+    }
+    whole = simulate(Curves(seed=1), num_trials=4 * workers, **options)
+    began = [trial.started_s for trial in whole.trials if trial.started_s is not None]
+    cut = simulate(Curves(seed=1), num_trials=4 * workers, until=max(began), **options)
+    return cut.busy_share
+
+
+@pytest.mark.parametrize("workers", [25, 100, 500])
+def test_no_worker_of_asha_idles_while_configurations_are_left_to_begin(workers: int) -> None:
+    assert until_all_are_begun(HALVING, workers) > 0.9
+
+
+def test_stragglers_delay_synchronous_halving_more_than_asha() -> None:
+    # Figure 7b of the ASHA paper at its right end: high variance, lost work.
+    def first(scheduler: Any, seed: int) -> float:
+        found = simulate(
+            Curves(seed=seed),
+            scheduler=scheduler,
+            workers=25,
+            until_completed=1,
+            chance=Chance(spread=1.67, drop=0.003, seed=seed),
+            restarts=True,
+            report_every=None,
+            max_losses=10**6,
+        )
+        return found.wall_s
+
+    waits = [first(SHA(max_resource=256, reduction_factor=4, bracket_size=256), seed) for seed in range(6)]
+    goes_on = [first(ASHA(max_resource=256, reduction_factor=4), seed) for seed in range(6)]
+    assert statistics.fmean(waits) > 1.15 * statistics.fmean(goes_on)

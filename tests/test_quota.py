@@ -1,0 +1,90 @@
+"""``quota_bytes`` of a study that shares with nobody: what its store holds, and what the user is told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from asyncsearch import ASHA, FIFO, GridSearch, Study, choice
+from asyncsearch.driver.cleaning import clean
+from asyncsearch.errors import NoTrialsError
+from asyncsearch.store.shared import SharedPlan
+
+SIZE = 100_000
+ALL = [5.0, 3.0, 4.0, 1.0, 2.0]
+
+
+def train(trial: Any) -> None:
+    for _ in trial.epochs(save=lambda path: path.write_bytes(b"x" * SIZE), load=lambda path: None):
+        trial.report(loss=trial.params["x"])
+
+
+def study(store: Path, **options: Any) -> Study:
+    settings: dict[str, Any] = {
+        "space": {"x": choice(*ALL)},
+        "metric": "loss",
+        "mode": "min",
+        "searcher": GridSearch(),
+        "scheduler": FIFO(max_resource=2),
+        "keep_checkpoints": 4,
+        "backend": "inline",
+        "store": store,
+    }
+    return Study(train, **(settings | options))
+
+
+def kept(made: Study) -> list[float]:
+    return sorted(float(trial.params["x"]) for trial in made.trials if trial.checkpoint is not None)
+
+
+def in_store(made: Study) -> int:
+    return sum(SharedPlan(made.store).usage().values())
+
+
+def test_as_many_of_the_best_keep_their_checkpoint_as_fit_into_the_quota(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    quota = 2 * SIZE + SIZE // 2
+    made = study(tmp_path / "s", quota_bytes=quota).run(display="none")
+    assert kept(made) == kept(Study.open(tmp_path / "s")) == [1.0, 2.0]
+    assert in_store(made) <= quota
+    assert "quota_bytes" not in caplog.text
+    loser = next(trial for trial in made.trials if trial.params["x"] == ALL[1])
+    with pytest.raises(NoTrialsError, match=r"raise keep_checkpoints= or quota_bytes="), made.checkpoint(loser):
+        pass
+    assert clean(made.store).kept == 2
+
+
+def test_without_a_quota_all_keep_theirs_that_are_to(tmp_path: Path) -> None:
+    assert kept(study(tmp_path / "s").run(display="none")) == [1.0, 2.0, 3.0, 4.0]
+
+
+def test_what_does_not_fit_and_may_be_gone_on_from_stays_and_is_said_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    made = study(tmp_path / "s", scheduler=ASHA(max_resource=4, reduction_factor=2), quota_bytes=1).run(display="none")
+    may_go_on = [trial for trial in made.trials if not trial.state.is_finished]
+    assert may_go_on
+    assert all(trial.checkpoint is not None for trial in may_go_on)
+    said = [record.message for record in caplog.records if "quota_bytes=1:" in record.message]
+    assert len(said) == 1
+    assert "of trials that may go on, or of the best one" in said[0]
+    with made.checkpoint() as path:
+        assert path.stat().st_size == SIZE
+
+
+def test_a_study_may_be_resumed_with_another_quota_and_counts_what_it_has(tmp_path: Path) -> None:
+    made = study(tmp_path / "s", space={"x": choice(*ALL[:2])}, searcher=None)
+    made.run(4, display="none")
+    assert len(kept(made)) == 4
+    again = study(
+        tmp_path / "s", space={"x": choice(*ALL[:2])}, searcher=None, quota_bytes=SIZE + SIZE // 2, resume=True
+    ).run(5, display="none")
+    assert len({trial.checkpoint for trial in again.trials} - {None}) == 1
+    assert in_store(again) < 2 * SIZE
+    wide = study(tmp_path / "s", space={"x": choice(*ALL[:2])}, searcher=None, resume=True).run(6, display="none")
+    for trial in (trial for trial in wide.trials if trial.checkpoint is not None):
+        with wide.checkpoint(trial) as path:
+            assert path.stat().st_size == SIZE
