@@ -162,7 +162,14 @@ def _apply_assign(state: StudyState, action: Assign, now: float) -> None:
 
 def _apply_stop(state: StudyState, action: StopTraining) -> None:
     attempt = state.attempts.get(action.lease.number)
-    if attempt is not None and not attempt.trials:
+    if attempt is not None:
+        attempt.is_told = True
+        _close_if_empty(state, attempt)
+
+
+def _close_if_empty(state: StudyState, attempt: Attempt) -> None:
+    """Count no more what an attempt says that was told to stop in its training and has no trial left."""
+    if attempt.is_told and not attempt.trials and attempt.end is None:
         attempt.is_closed = True
         state.leave_plan(attempt)
 
@@ -181,6 +188,7 @@ def _apply_move(state: StudyState, action: MoveTrial, now: float) -> None:
     if attempt is not None:
         del state.open_attempts[trial.id]
         attempt.trials.remove(trial.id)
+        _close_if_empty(state, attempt)
         state.tidy(attempt)
     score = state.score(trial.value)
     match action.to:

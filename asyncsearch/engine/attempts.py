@@ -37,8 +37,10 @@ class Attempt(msgspec.Struct):
     """Resource of the newest checkpoint that is durable or could not be made so."""
     end: TrainingEnded | None = None
     """How its training ended; None while it trains."""
+    is_told: bool = False
+    """It was told to stop."""
     is_closed: bool = False
-    """It was told to stop; what it still says of itself counts no more."""
+    """It was told to stop, with no trial left; what it still says of itself counts no more."""
     is_lost: bool = False
     """Its worker is gone."""
     cut: int | None = None
@@ -72,6 +74,11 @@ class Attempt(msgspec.Struct):
     def is_training(self) -> bool:
         """Whether a worker trains under the lease and somebody still wants that."""
         return self.end is None and not self.is_closed and not self.is_lost
+
+    @property
+    def is_all_saved(self) -> bool:
+        """Whether all that it was given is durable, so that only its end is to come."""
+        return self.committed is not None and self.committed >= self.stop
 
     @property
     def is_over(self) -> bool:

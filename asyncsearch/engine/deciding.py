@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from asyncsearch.actions import (
     LaunchWorker,
     MoveTrial,
-    StopTraining,
 )
 from asyncsearch.engine.attempts import Attempt, Verdict, verdict_on_end, verdict_on_failure
 from asyncsearch.engine.filling import is_anything_left
@@ -25,7 +24,9 @@ from asyncsearch.engine.moving import (
     judge,
     lose,
     move_by,
+    stop_all,
     stop_run,
+    stop_training,
     wait,
 )
 from asyncsearch.engine.pool import SlotState
@@ -84,11 +85,9 @@ def respond(state: StudyState, event: AnyEvent, emit: Emit) -> None:
                 for trial in state.readers(attempt, attempt.next_unit):
                     fail_or_retry(state, trial, Verdict(TrialState.FAILED, "it ran longer than trial_timeout"), emit)
                 hand_back(state, attempt, emit)
-                emit(StopTraining(event.lease, "it ran longer than trial_timeout"))
+                stop_training(attempt, "it ran longer than trial_timeout", emit)
         case StopRequested():
-            for attempt in list(state.attempts.values()):
-                if attempt.is_training:
-                    emit(StopTraining(attempt.lease, event.reason))
+            stop_all(state, event.reason, emit)
         case Learned():
             for number in state.plan.readers_at(event.node, 0):
                 if state.trials[number].state is TrialState.WAITING:
@@ -158,13 +157,12 @@ def _respond_to_commit(state: StudyState, event: CheckpointCommitted, emit: Emit
 
 
 def _respond_to_failed_commit(state: StudyState, event: CheckpointFailed, emit: Emit) -> None:
-    attempt, resource = state.attempts.get(event.lease.number), event.checkpoint.resource
+    attempt = state.attempts.get(event.lease.number)
     if attempt is None:
         return
-    reason = f"its checkpoint at {resource} could not be stored: {event.error}"
-    for number in list(attempt.trials):
-        if state.trials[number].target == resource:
-            fail_or_retry(state, state.trials[number], Verdict(TrialState.FAILED, reason, event.error), emit)
+    reason = f"its checkpoint at {event.checkpoint.resource} could not be stored: {event.error}"
+    for trial in state.awaiting(attempt, event.checkpoint):
+        fail_or_retry(state, trial, Verdict(TrialState.FAILED, reason, event.error), emit)
     if attempt.is_over:
         hand_back(state, attempt, emit)
 

@@ -16,11 +16,10 @@ from asyncsearch.actions import (
     EndRun,
     Promote,
     SaveAt,
-    StopTraining,
 )
 from asyncsearch.engine.branching import branch
-from asyncsearch.engine.moving import Emit, answer, stop_run
-from asyncsearch.errors import SpaceError
+from asyncsearch.engine.moving import Emit, answer, stop_run, stop_training
+from asyncsearch.errors import InternalError, SpaceError
 from asyncsearch.ids import Lease, TrialId, WorkerId
 from asyncsearch.plan.keys import UNBOUNDED, path
 from asyncsearch.plan.plan import Batch
@@ -45,7 +44,8 @@ def adjust(state: StudyState, emit: Emit) -> None:
             continue
         wanted = state.plan.wanted_stop(number)
         if not wanted:
-            emit(StopTraining(attempt.lease, reason))
+            if not attempt.is_all_saved:
+                stop_training(attempt, reason, emit)
             continue
         stop = max(wanted, attempt.resource)
         if stop < attempt.stop:
@@ -176,11 +176,22 @@ def is_anything_left(state: StudyState) -> bool:
     return bool(state.waiting) or may_create or state.scheduler.next_promotion() is not None
 
 
+def _require_progress(state: StudyState) -> None:
+    """Hold that somebody is on the way to what trials wait for: else the run would never end, and nobody be told."""
+    if state.waiting and not state.busy and state.pool.first_idle() is not None:
+        waiting = ", ".join(state.trials[number].name for number in list(state.waiting)[:3])
+        raise InternalError(
+            f"{len(state.waiting)} trials wait ({waiting}, ...), workers are free, and nothing is to be trained. Please "
+            "report this with the study's journal."
+        )
+
+
 def conclude(state: StudyState, emit: Emit) -> None:
     """End the run when nothing runs and nothing is left, or when it was asked to stop and everything has."""
     if state.run is None or state.attempts:
         return
     if not state.stopping and is_anything_left(state):
+        _require_progress(state)
         return
     if not state.stopping:
         promotion = state.scheduler.closing_promotion()

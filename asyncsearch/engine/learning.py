@@ -168,13 +168,10 @@ def _learn_commit(state: StudyState, event: CheckpointCommitted) -> None:
 
 
 def _learn_failed_commit(state: StudyState, event: CheckpointFailed) -> None:
-    attempt, resource = state.attempts[event.lease.number], event.checkpoint.resource
-    if resource <= (attempt.settled or 0):
-        return
-    attempt.settled = resource
-    for number in attempt.trials:
-        if state.trials[number].target == resource:
-            state.trials[number].failures += 1
+    attempt = state.attempts[event.lease.number]
+    attempt.settled = max(event.checkpoint.resource, attempt.settled or 0)
+    for trial in state.awaiting(attempt, event.checkpoint):
+        trial.failures += 1
     _end_if_over(state, attempt)
 
 

@@ -144,6 +144,16 @@ def _at_own_end(trial: Trial, verdict: Verdict, words: str) -> Verdict:
 def stop_run(state: StudyState, reason: str, kind: str, emit: Emit) -> None:
     """Begin to end the run because of something that concerns all trials."""
     emit(StopRun(reason, kind))
+    stop_all(state, reason, emit)
+
+
+def stop_all(state: StudyState, reason: str, emit: Emit) -> None:
+    """Tell all that train to stop."""
     for attempt in list(state.attempts.values()):
-        if attempt.is_training:
-            emit(StopTraining(attempt.lease, reason))
+        stop_training(attempt, reason, emit)
+
+
+def stop_training(attempt: Attempt, reason: str, emit: Emit) -> None:
+    """Tell an attempt to stop, once."""
+    if attempt.is_training and not attempt.is_told:
+        emit(StopTraining(attempt.lease, reason))

@@ -115,6 +115,7 @@ class BatchWorld(World):
                 self.batches[work.lease.number] = batch = BatchTraining(work, self.own_ends)
                 self.evaluations += batch.batch.is_evaluation
             case StopTraining(lease=lease):
+                assert not self.batches[lease.number].is_told_to_stop, "told twice"
                 self.batches[lease.number].is_told_to_stop = True
             case SaveAt(lease=lease) | CutWork(lease=lease):
                 self.batches[lease.number].wishes.append(action)

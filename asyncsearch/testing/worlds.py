@@ -101,6 +101,7 @@ class World:
                 assert work.lease.number not in self.trainings
                 self.trainings[work.lease.number] = Training(work)
             case StopTraining(lease=lease):
+                assert not self.trainings[lease.number].is_told_to_stop, "told twice"
                 self.trainings[lease.number].is_told_to_stop = True
             case DismissWorker(worker=worker):
                 self.attached.discard(worker)
