@@ -11,6 +11,7 @@ from asyncsearch.engine.pool import Slot
 from asyncsearch.engine.state import StudyState
 from asyncsearch.events import RunRequested
 from asyncsearch.ids import CheckpointRef, NodeKey, TrialId
+from asyncsearch.plan.costs import KnownCosts
 from asyncsearch.plan.keys import UNBOUNDED
 from asyncsearch.plan.known import NodeReports
 from asyncsearch.trial import Trial, TrialState
@@ -40,6 +41,8 @@ class Snapshot(msgspec.Struct, frozen=True):
     scheduler: dict[str, Any]
     searcher: dict[str, Any]
     busy: list[NodeKey] = []
+    costs: KnownCosts | None = None
+    """What units of training took; None: nobody asks."""
     sizes: list[tuple[CheckpointRef, int]] | None = None
     """Bytes of each durable checkpoint; None: no quota counted them."""
 
@@ -65,6 +68,7 @@ def encode(state: StudyState, record: int) -> bytes:
             scheduler=state.scheduler.snapshot(),
             searcher=state.searcher.snapshot(),
             busy=list(state.busy),
+            costs=state.plan.costs(),
             sizes=None if state.config.quota_bytes is None else state.stock.snapshot(),
         )
     )
@@ -122,3 +126,5 @@ def _restore_plan(state: StudyState, snapshot: Snapshot) -> None:
             state.plan.advance(attempt.lease.number, attempt.committed)
     for node in snapshot.busy:
         state.block(node)
+    if snapshot.costs is not None:
+        state.plan.restore_costs(snapshot.costs)

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Mapping
 
+import msgspec
+
 from asyncsearch.ids import NodeKey
 from asyncsearch.plan.points import Node
 
@@ -17,6 +19,19 @@ DEFAULT_COST = 1_000_000
 
 _AT_ONCE = 8
 _TOLERANCE = 8
+
+
+class KnownCosts(msgspec.Struct, frozen=True):
+    """All that is known of costs, so that a plan made anew hands them on as the former one would have."""
+
+    nodes: list[tuple[NodeKey, int]]
+    """Microseconds a unit of each node, the parent of all roots first, in the order in which they came."""
+    measured: dict[NodeKey, int]
+    total: int
+    """Sum of all that was measured, of nodes that are gone too."""
+    count: int
+    waiting: list[NodeKey]
+    """The nodes to which a cost is still to be handed on, in order."""
 
 
 class Costs:
@@ -51,6 +66,20 @@ class Costs:
     def forget(self, key: NodeKey) -> None:
         """Forget what was measured of a node; the mean remembers it."""
         self._measured.pop(key, None)
+
+    def snapshot(self, nodes: Mapping[NodeKey, Node]) -> KnownCosts:
+        """Return all that is known."""
+        costs = [(key, node.cost) for key, node in nodes.items()]
+        waiting = [node.key for node in self._waiting if nodes.get(node.key) is node]
+        return KnownCosts(costs, self._measured, self._sum, self._count, waiting)
+
+    def restore(self, known: KnownCosts, nodes: Mapping[NodeKey, Node]) -> None:
+        """Become what was known, of those nodes that there are."""
+        self._measured, self._sum, self._count = known.measured, known.total, known.count
+        self._waiting = deque(nodes[key] for key in known.waiting if key in nodes)
+        for key, cost in known.nodes:
+            if key in nodes:
+                nodes[key].cost = cost
 
     def changed(self, nodes: Mapping[NodeKey, Node]) -> Iterator[Node]:
         """Hand costs on to the next few of the nodes; return those that take another time now."""

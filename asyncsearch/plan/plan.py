@@ -20,6 +20,7 @@ import msgspec
 from asyncsearch.errors import InternalError
 from asyncsearch.ids import CheckpointRef, NodeKey, PathStep, TrialId, trial_name
 from asyncsearch.plan.algorithm import Facts, NodeFacts, PendingStage, RequestFacts, Source, SpanFacts
+from asyncsearch.plan.costs import KnownCosts
 from asyncsearch.plan.points import Node, Point, Span, State
 from asyncsearch.plan.stage_tree import ORIGIN, StageTree, points_in
 
@@ -253,6 +254,14 @@ class SearchPlan:
                 f"a unit of node {node} takes {seconds_per_unit} s: give seconds that are finite and not negative."
             )
         self._tree.measure(node, max(1, round(seconds_per_unit * 1e6)))
+
+    def costs(self) -> KnownCosts | None:
+        """Return all that is known of costs, for ``restore_costs``."""
+        return self._tree.costs()
+
+    def restore_costs(self, known: KnownCosts) -> None:
+        """Take over what was known of costs before this plan was made; say so when all else is said."""
+        self._tree.restore_costs(known)
 
     def readers_at(self, node: NodeKey, resource: int) -> list[TrialId]:
         """Return the trials that wait for the unit of a node that ends at ``resource``, or for what follows it."""

@@ -11,6 +11,7 @@ from bisect import bisect_right, insort
 from collections.abc import Collection
 
 from asyncsearch.ids import CheckpointRef, NodeKey, PathStep, TrialId
+from asyncsearch.plan.costs import KnownCosts
 from asyncsearch.plan.plan import Batch, PlannedStage
 
 
@@ -141,6 +142,13 @@ class SoloPlan:
 
     def set_cost(self, node: NodeKey, seconds_per_unit: float) -> None:
         """What a unit takes decides nothing here."""
+
+    def costs(self) -> KnownCosts | None:
+        """Return what is known of costs: nothing."""
+        return None
+
+    def restore_costs(self, known: KnownCosts) -> None:
+        """What a unit took decides nothing here."""
 
     def next_batch(self, held: Collection[CheckpointRef] = ()) -> Batch | None:
         """Return what to train next, None: nothing now. Urgent trials come first, then the oldest."""

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Sequence
 
 from asyncsearch.errors import InternalError
 from asyncsearch.ids import CheckpointRef, NodeKey, TrialId
-from asyncsearch.plan.costs import DEFAULT_COST, Costs
+from asyncsearch.plan.costs import DEFAULT_COST, Costs, KnownCosts
 from asyncsearch.plan.evaluations import Evaluations
 from asyncsearch.plan.points import Node, Point, Span, State
 from asyncsearch.plan.ready import Ready
@@ -182,10 +182,31 @@ class StageTree:
         node = self.nodes.get(key)
         self._costs.measure(key, cost, node, is_kept=node is not None or key in self.saved)
         for changed in self._costs.changed(self.nodes):
-            for point in reversed(changed.points):
-                if point.state is State.PENDING:
-                    point.price()
-                    self._update(point)
+            self._price(changed)
+
+    def costs(self) -> KnownCosts:
+        """Return all that is known of costs, and the nodes in the order in which they came."""
+        return self._costs.snapshot(self.nodes)
+
+    def restore_costs(self, known: KnownCosts) -> None:
+        """Take over what was known of costs before this tree was made, and the order of its nodes."""
+        self._costs.restore(known, self.nodes)
+        former = {key: self.nodes[key] for key, _ in known.nodes if key in self.nodes}
+        self.nodes = former | self.nodes
+        for node in self.nodes.values():
+            node.children = None
+        for key, node in self.nodes.items():
+            if node.parent is not None:
+                if node.parent.children is None:
+                    node.parent.children = {}
+                node.parent.children[key] = node
+            self._price(node)
+
+    def _price(self, node: Node) -> None:
+        for point in reversed(node.points):
+            if point.state is State.PENDING:
+                point.price()
+                self._update(point)
 
     def _state(self, node: Node, resource: int) -> State:
         saved = self.saved.get(node.key, ())
