@@ -12,6 +12,9 @@ import msgspec
 from asyncsearch.ids import CheckpointRef, Lease, NodeKey, TrialId
 from asyncsearch.trial import Params
 
+KEPT_CHECKPOINTS = 4
+"""How many of the checkpoints that it saved or loaded last a worker keeps at hand, so that it loads them at once."""
+
 
 class Stage(msgspec.Struct, frozen=True):
     """An interval of one plan node: train from ``start`` to ``stop``, then save."""

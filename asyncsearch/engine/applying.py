@@ -79,6 +79,7 @@ def _apply_delete(state: StudyState, checkpoint: CheckpointRef) -> None:
         for number in given:
             state.repoint(state.trials[number], None)
     state.unreachable.pop(checkpoint, None)
+    state.pool.give_up(checkpoint)
     state.plan.remove_checkpoint(checkpoint)
     state.stock.take(checkpoint)
 
@@ -155,6 +156,8 @@ def _apply_assign(state: StudyState, action: Assign, now: float) -> None:
     attempt = Attempt(lease, batch, sorted(running), resource=stages[0].start - is_evaluation, since_s=now)
     state.attempts[lease.number] = attempt
     state.pool.occupy(lease.worker, lease.number)
+    if batch.load is not None:
+        state.pool.hold(lease.worker, batch.load)
     for number in attempt.trials:
         _move(state, state.trials[number], TrialState.RUNNING, worker_name(lease.worker), now)
         state.open_attempts[number] = lease.number

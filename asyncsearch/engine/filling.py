@@ -62,18 +62,20 @@ def fill(state: StudyState, emit: Emit) -> None:
         worker = state.pool.first_idle()
         if worker is None:
             return
-        batch = _next_batch(state, emit)
+        batch = _next_batch(state, worker, emit)
         if batch is None:
             return
-        emit(Assign(_work_for(state, batch, worker)))
+        holder = state.pool.idle_holder(batch.load)
+        emit(Assign(_work_for(state, batch, worker if holder is None else holder)))
 
 
-def _next_batch(state: StudyState, emit: Emit) -> Batch | None:
+def _next_batch(state: StudyState, worker: WorkerId, emit: Emit) -> Batch | None:
     """Return what a free worker should train: what was begun, else a promotion, else a new trial; None: nothing now."""
+    held = state.pool.slots[worker].held
     if state.config.look_ahead:
         _look_ahead(state, emit)
     while not state.stopping:
-        batch = state.plan.next_batch()
+        batch = state.plan.next_batch(held)
         if batch is not None and (state.scheduler.begins_all_first or _is_begun(state, batch)):
             return batch
         if _promote_next(state, emit):
@@ -181,8 +183,8 @@ def _require_progress(state: StudyState) -> None:
     if state.waiting and not state.busy and state.pool.first_idle() is not None:
         waiting = ", ".join(state.trials[number].name for number in list(state.waiting)[:3])
         raise InternalError(
-            f"{len(state.waiting)} trials wait ({waiting}, ...), workers are free, and nothing is to be trained. Please "
-            "report this with the study's journal."
+            f"{len(state.waiting)} trials wait ({waiting}, ...), workers are free, and nothing is to be trained. "
+            "Please report this with the study's journal."
         )
 
 

@@ -158,6 +158,7 @@ def _learn_commit(state: StudyState, event: CheckpointCommitted) -> None:
     attempt.committed = max(checkpoint.resource, attempt.committed or 0)
     attempt.settled = max(checkpoint.resource, attempt.settled or 0)
     state.add_checkpoint(checkpoint, event.lease.number)
+    state.pool.hold(event.lease.worker, checkpoint)
     state.stock.put(checkpoint, event.size_bytes)
     if checkpoint not in state.references:
         state.unreachable[checkpoint] = None
@@ -240,6 +241,7 @@ def _forget_checkpoint(state: StudyState, attempt: Attempt) -> None:
     load = attempt.batch.load
     if load is None:
         return
+    state.pool.give_up(load)
     state.plan.remove_checkpoint(load)
     for trial in state.trials:
         if trial.checkpoint == load:

@@ -20,7 +20,7 @@ import msgspec
 
 from asyncsearch.ids import CheckpointRef, NodeKey, TrialId
 from asyncsearch.plan.keys import UNBOUNDED
-from asyncsearch.plan.points import FIRST
+from asyncsearch.plan.points import FIRST, HELD_WORTH
 
 
 class Source(enum.Enum):
@@ -205,12 +205,15 @@ def choose(stages: dict[Position, PendingStage], held: Collection[CheckpointRef]
     for stage in stages.values():
         following[None if stage.load is None else (stage.load.node, stage.load.resource)].append(stage)
 
-    def rank(stage: PendingStage) -> tuple[bool, int, bool, int, TrialId]:
-        is_held = stage.load is not None and stage.load in held
-        return (*stage.rank[:2], not is_held, *stage.rank[2:])
-
     batch: list[PendingStage] = []
     ready = [stage for stage in stages.values() if stage.is_ready]
+    urgent = [stage for stage in ready if stage.is_urgent] or ready
+    longest = max((stage.height for stage in urgent), default=0)
+
+    def rank(stage: PendingStage) -> tuple[bool, bool, int, int, TrialId]:
+        is_held = stage.load is not None and stage.load in held and stage.height * HELD_WORTH >= longest
+        return (not stage.is_urgent, not is_held, *stage.rank[1:])
+
     while ready:
         batch.append(min(ready, key=rank if not batch else lambda stage: stage.rank))
         ready = [] if batch[-1].start == batch[-1].stop else following[batch[-1].node, batch[-1].stop]

@@ -288,9 +288,10 @@ class SearchPlan:
     def next_batch(self, held: Collection[CheckpointRef] = ()) -> Batch | None:
         """Return what to train next, None: nothing now. ``begin`` makes it running.
 
-        The stage to begin with can be begun at once and is chosen by, in this order: an urgent request needs it; the
-        longest way from it to a leaf; what it loads is in ``held``; the least that follows it, so that few checkpoints
-        are alive; the smallest trial. From there the same order, without ``held``, leads to a leaf.
+        The stage to begin with can be begun at once and is chosen by, in this order: an urgent request needs it; what
+        it loads is in ``held``, and no way is much longer (``HELD_WORTH``); the longest way from it to a leaf; the
+        least that follows it, so that few checkpoints are alive; the smallest trial. From there the same order, without
+        ``held``, leads to a leaf.
         """
         point = self._tree.ready.choose([found for ref in held if (found := self._tree.find(ref)) is not None])
         if point is None:

@@ -20,6 +20,8 @@ Key = tuple[int, int, int]
 NO_TRIAL = 2**63
 FIRST = 2**62
 """Height of an evaluation, which therefore comes before all that is trained."""
+HELD_WORTH = 4
+"""What a worker has at hand comes first, unless there is a way of more than so many times its length to a leaf."""
 _SLACK = 8
 
 

@@ -10,6 +10,7 @@ from asyncsearch.errors import InternalError
 from asyncsearch.ids import NodeKey, PathStep, TrialId
 from asyncsearch.plan.keys import UNBOUNDED
 from asyncsearch.plan.plan import SearchPlan
+from asyncsearch.plan.points import HELD_WORTH
 from tests.plan.tools import ask, begin, check, path, ref, tree, words
 
 
@@ -209,14 +210,16 @@ class TestChoice:
         assert words(plan.next_batch()) == ["fresh", "0b 0-15"]
         check(plan)
 
-    def test_a_held_checkpoint_comes_first_among_equals_only(self, plan: SearchPlan) -> None:
+    def test_a_held_checkpoint_comes_first_unless_another_way_is_much_longer(self, plan: SearchPlan) -> None:
         for trial, root in enumerate("abc"):
             plan.add_checkpoint(ref(f"0{root}", 2))
             ask(plan, trial, f"0{root}", 10)
         assert words(plan.next_batch([ref("0b", 2)])) == ["0b@2", "0b 2-10"]
         assert words(plan.next_batch([ref("0c", 2), ref("0b", 2)])) == ["0b@2", "0b 2-10"]
-        ask(plan, 3, "0a", 11)
-        assert words(plan.next_batch([ref("0b", 2)])) == ["0a@2", "0a 2-10", "0a 10-11"]
+        ask(plan, 3, "0a", 2 + 8 * HELD_WORTH)
+        assert words(plan.next_batch([ref("0b", 2)]))[0] == "0b@2"
+        ask(plan, 3, "0a", 3 + 8 * HELD_WORTH)
+        assert words(plan.next_batch([ref("0b", 2)]))[0] == "0a@2"
 
     def test_the_least_that_follows_comes_first_of_equally_long_ways(self, plan: SearchPlan) -> None:
         for trial, leaf in enumerate(("0a/2a", "0a/2b", "0b/2a")):
