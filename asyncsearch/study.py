@@ -361,7 +361,8 @@ class Study(Results):
         """Return the metrics of a configuration, as last reported at or before a resource.
 
         At once if this study, or one that it shares with, has trained it so far. Else it is trained: in a search of one
-        trial, which lives inside this study's store and shares as this study does.
+        trial, which lives inside this study's store and shares as this study does. Where a checkpoint that studies share
+        stands at the resource and nobody reported the metric there, it is evaluated, if the trainable can.
 
         Args:
             params: a whole configuration of the space.
@@ -399,7 +400,9 @@ class Study(Results):
             way.read_journal(read_records(store))
         if self.shared is not None:
             way.read_shared(SharedPlan(self.shared))
-        return way.metrics()
+        # The search of one trial finds what others have saved in the folder that studies share, and nowhere else.
+        can_evaluate = self.config.can_evaluate and self.shared is not None and not self._is_read_only
+        return way.metrics(self.config.metric if can_evaluate else "")
 
     def _max_resource(self) -> int | None:
         return self._require_file().max_resource if self._is_read_only else self.scheduler.max_resource

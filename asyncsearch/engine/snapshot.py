@@ -10,7 +10,7 @@ from asyncsearch.engine.attempts import Attempt
 from asyncsearch.engine.pool import Slot
 from asyncsearch.engine.state import StudyState
 from asyncsearch.events import RunRequested
-from asyncsearch.ids import CheckpointRef, NodeKey, TrialId
+from asyncsearch.ids import CheckpointRef, NodeKey, PathStep, TrialId
 from asyncsearch.plan.costs import KnownCosts
 from asyncsearch.plan.keys import UNBOUNDED
 from asyncsearch.plan.known import NodeReports
@@ -114,7 +114,7 @@ def _restore_plan(state: StudyState, snapshot: Snapshot) -> None:
             state.plan.request(trial.id, trial.steps, target, is_urgent=trial.is_begun)
     for attempt in snapshot.attempts:
         if attempt.is_planned:
-            state.plan.resume(attempt.lease.number, attempt.batch)
+            state.plan.resume(attempt.lease.number, attempt.batch, _way_of(state, attempt))
             if attempt.cut is not None:
                 state.plan.cut(attempt.lease.number, attempt.cut)
             for point in attempt.save_points:
@@ -128,3 +128,10 @@ def _restore_plan(state: StudyState, snapshot: Snapshot) -> None:
         state.block(node)
     if snapshot.costs is not None:
         state.plan.restore_costs(snapshot.costs)
+
+
+def _way_of(state: StudyState, attempt: Attempt) -> tuple[PathStep, ...]:
+    """Return the way of a trial for which an attempt was begun; empty if each of them goes another way by now."""
+    last = attempt.batch.stages[-1]
+    ways = (state.trials[number].steps for number in last.trials)
+    return next((steps for steps in ways if any(step.node == last.node for step in steps)), ())

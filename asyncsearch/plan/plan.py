@@ -181,11 +181,16 @@ class SearchPlan:
                 )
         self.resume(lease, batch)
 
-    def resume(self, lease: int, batch: Batch) -> None:
+    def resume(self, lease: int, batch: Batch, path: Path = ()) -> None:
         """Know that a lease trains a batch that was begun before this plan was made; say so before any checkpoint.
 
-        Stages of nodes in which nobody asks for anything any more are left out.
+        Args:
+            lease: its number.
+            batch: what it trains.
+            path: one on which the batch lies, with which nodes are known in which nobody asks for anything any more;
+                without it their stages are left out.
         """
+        self._tree.enter(step for step in path if step.start < batch.stages[-1].stop)
         spans: list[Span] = []
         for stage in batch.stages:
             node = self._tree.nodes.get(stage.node)

@@ -97,7 +97,7 @@ class SoloPlan:
         node = batch.stages[0].node
         self._runs[lease], self._leases[node] = node, lease
 
-    def resume(self, lease: int, batch: Batch) -> None:
+    def resume(self, lease: int, batch: Batch, path: tuple[PathStep, ...] = ()) -> None:
         """Know that a lease trains a batch that was begun before this plan was made."""
         self.begin(lease, batch)
 

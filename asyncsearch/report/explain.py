@@ -109,7 +109,10 @@ class _Story:
         stop = "until its function returns" if ours[-1].stop is None else f"to {ours[-1].stop:,}"
         others = len(set(ours[0].trials) - {self._trial})
         shared = f", for {many(others, 'other trial')} too" if others else ""
-        self._say(when, f"{worker_name(action.work.lease.worker)} trains it {start} {stop}{shared}")
+        does = f"trains it {start} {stop}"
+        if ours[-1].start == ours[-1].stop:
+            does = f"evaluates its checkpoint at {ours[-1].start:,}, without training"
+        self._say(when, f"{worker_name(action.work.lease.worker)} {does}{shared}")
 
     def _move(self, action: MoveTrial, when: str) -> None:
         resource, value = self._values.get(action.trial, (0, None))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import math
 from collections.abc import Iterable, Iterator
 
@@ -122,8 +123,9 @@ class Readers:
 
     def _keep(self, node: NodeKey, resource: int, metrics: Metrics) -> None:
         kept = self._kept.setdefault(node, [])
-        if not kept or kept[-1][0] < resource:
-            kept.append((resource, metrics))
+        at = bisect.bisect_left(kept, resource, key=lambda report: report[0])
+        if at == len(kept) or kept[at][0] != resource:  # what is evaluated may lie below what others trained
+            kept.insert(at, (resource, metrics))
 
     def _node(self, lease: int, resource: int) -> NodeKey | None:
         stages = self._stages.get(lease)
