@@ -361,8 +361,8 @@ class Study(Results):
         """Return the metrics of a configuration, as last reported at or before a resource.
 
         At once if this study, or one that it shares with, has trained it so far. Else it is trained: in a search of one
-        trial, which lives inside this study's store and shares as this study does. Where a checkpoint that studies share
-        stands at the resource and nobody reported the metric there, it is evaluated, if the trainable can.
+        trial, which lives inside this study's store and shares as this study does. Where a checkpoint that studies
+        share stands at the resource and nobody reported the metric there, it is evaluated, if the trainable can.
 
         Args:
             params: a whole configuration of the space.

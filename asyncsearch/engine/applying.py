@@ -140,10 +140,7 @@ def _request(state: StudyState, trial: Trial) -> None:
 def _apply_assign(state: StudyState, action: Assign, now: float) -> None:
     lease, lane = action.work.lease, action.work.lanes[0]
     stages = tuple(
-        [
-            PlannedStage(stage.node, stage.start, UNBOUNDED if stage.stop is None else stage.stop, stage.trials)
-            for stage in lane.stages
-        ]
+        [PlannedStage(s.node, s.start, UNBOUNDED if s.stop is None else s.stop, s.trials, s.more) for s in lane.stages]
     )
     batch = Batch(lane.load, stages)
     asking = [number for stage in stages for number in state.plan.targets_at(stage.node, stage.stop)]

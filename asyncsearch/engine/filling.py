@@ -76,7 +76,7 @@ def _next_batch(state: StudyState, worker: WorkerId, emit: Emit) -> Batch | None
         _look_ahead(state, emit)
     while not state.stopping:
         batch = state.plan.next_batch(held)
-        if batch is not None and (state.scheduler.begins_all_first or _is_begun(state, batch)):
+        if batch is not None and (state.scheduler.begins_all_first or batch.is_urgent):
             return batch
         if _promote_next(state, emit):
             continue
@@ -86,15 +86,6 @@ def _next_batch(state: StudyState, worker: WorkerId, emit: Emit) -> Batch | None
             return None
         _create(state, emit)
     return None
-
-
-def _is_begun(state: StudyState, batch: Batch) -> bool:
-    """Whether somebody waits for it who was promoted, or had a worker before."""
-    for stage in batch.stages:
-        for number in stage.trials:
-            if state.trials[number].is_begun:
-                return True
-    return False
 
 
 def _look_ahead(state: StudyState, emit: Emit) -> None:
@@ -165,6 +156,7 @@ def _work_for(state: StudyState, batch: Batch, worker: WorkerId) -> Work:
             max_resource=state.max_resource,
             save=planned.start < planned.stop < UNBOUNDED,
             save_every=state.config.save_every,
+            more=planned.more,
         )
         for planned in batch.stages
     )

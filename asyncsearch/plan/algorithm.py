@@ -37,7 +37,7 @@ class Source(enum.Enum):
 
 
 class PendingStage(msgspec.Struct, frozen=True):
-    """An interval of a node that is to be trained, and its place in the stage tree; times are microseconds.
+    """An interval of a node that is to be trained, and its place in the stage tree; lengths are costs.
 
     One of no units, start == stop, is an evaluation, whose height and total are those of what comes first.
     """
@@ -68,7 +68,7 @@ class PendingStage(msgspec.Struct, frozen=True):
 
 
 class NodeFacts(NamedTuple):
-    """A node: its parent (None for a root), where it begins, and microseconds a unit."""
+    """A node: its parent (None for a root), where it begins, and the cost of a unit."""
 
     parent: NodeKey | None
     start: int

@@ -26,6 +26,9 @@ from asyncsearch.plan.stage_tree import ORIGIN, StageTree, points_in
 
 Path = tuple[PathStep, ...]
 
+LISTED = 10
+"""How many of the trials that wait for a stage are listed; there may be as many as the plan has."""
+
 
 class PlannedStage(msgspec.Struct, frozen=True):
     """An interval of one node that a worker trains, to save at its end; one of no units is an evaluation."""
@@ -35,7 +38,9 @@ class PlannedStage(msgspec.Struct, frozen=True):
     stop: int
     """UNBOUNDED: until the function returns."""
     trials: tuple[TrialId, ...]
-    """The trials that wait for it, in order: for its end, or for what is trained from there."""
+    """The trials that wait for it, in order: for its end, or for what is trained from there; the first of many."""
+    more: int = 0
+    """How many wait besides those."""
 
 
 class Batch(msgspec.Struct, frozen=True):
@@ -44,6 +49,8 @@ class Batch(msgspec.Struct, frozen=True):
     load: CheckpointRef | None
     """None: train from the beginning."""
     stages: tuple[PlannedStage, ...]
+    is_urgent: bool = False
+    """Whether an urgent request needs it."""
 
 
 class Request(NamedTuple):
@@ -258,7 +265,7 @@ class SearchPlan:
             raise InternalError(
                 f"a unit of node {node} takes {seconds_per_unit} s: give seconds that are finite and not negative."
             )
-        self._tree.measure(node, max(1, round(seconds_per_unit * 1e6)))
+        self._tree.measure(node, seconds_per_unit)
 
     def costs(self) -> KnownCosts | None:
         """Return all that is known of costs, for ``restore_costs``."""
@@ -270,15 +277,22 @@ class SearchPlan:
 
     def readers_at(self, node: NodeKey, resource: int) -> list[TrialId]:
         """Return the trials that wait for the unit of a node that ends at ``resource``, or for what follows it."""
-        found: list[TrialId] = []
         known = self._tree.nodes.get(node)
-        stack = [] if known is None else [(known, resource)]
+        if known is None:
+            return []
+        found: list[TrialId] = []
+        for point in known.points[bisect_left(known.resources, resource) :]:
+            found += point.trials
+        stack = [child for child in (known.children or {}).values() if child.start >= resource]
         while stack:
-            here, low = stack.pop()
-            for point in here.points[bisect_left(here.resources, low) :]:
-                found += point.trials
-            stack += [(child, 0) for child in (here.children or {}).values() if child.start >= low]
-        return sorted(found)
+            here = stack.pop()
+            for point in here.points:
+                if point.trials:
+                    found += point.trials
+            if here.children:
+                stack += here.children.values()
+        found.sort()
+        return found
 
     def targets_at(self, node: NodeKey, resource: int) -> list[TrialId]:
         """Return the trials that ask for just this position."""
@@ -311,13 +325,15 @@ class SearchPlan:
         trials: tuple[TrialId, ...] = ()
         after: Point | None = None
         for end in reversed(ends):
-            others = end.trials + _trials_after([stage for stage in end.stages() if stage is not after])
-            if others:
+            if end.size > LISTED:
+                trials = tuple(end.first_trials(LISTED))
+            elif end.size > len(trials):
+                others = end.trials + _trials_after([stage for stage in end.stages() if stage is not after])
                 trials = tuple(sorted([*trials, *others]))
             assert end.host is not None
-            stages.append(PlannedStage(end.node.key, end.host.resource, end.resource, trials))
+            stages.append(PlannedStage(end.node.key, end.host.resource, end.resource, trials, end.size - len(trials)))
             after = end
-        return Batch(load, tuple(reversed(stages)))
+        return Batch(load, tuple(reversed(stages)), ends[0].is_urgent)
 
     def stages(self) -> Iterator[PendingStage]:
         """Return every pending stage, those of parents before those of their children."""

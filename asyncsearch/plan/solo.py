@@ -105,11 +105,11 @@ class SoloPlan:
         """Let nothing run under a lease any more."""
         node = self._runs.pop(lease)
         del self._leases[node]
-        trial = self._nodes[node]
-        if trial in self._targets:
+        trial = self._nodes.get(node)  # a plan made anew does not know who asks for nothing any more
+        if trial is not None and trial in self._targets:
             heapq.heappush(self._queue, (False, trial, node))
         else:
-            del self._nodes[node]
+            self._nodes.pop(node, None)
 
     def cut(self, lease: int, stop: int) -> None:
         """A batch of one stage has no tail that only others want."""
@@ -134,7 +134,8 @@ class SoloPlan:
 
     def wanted_stop(self, lease: int) -> int:
         """Return what is still asked for of what a lease trains; 0: nothing."""
-        return self._targets.get(self._nodes[self._runs[lease]], 0)
+        trial = self._nodes.get(self._runs[lease])
+        return 0 if trial is None else self._targets.get(trial, 0)
 
     def splits(self, lease: int) -> list[tuple[NodeKey, int]]:
         """Return where others need a checkpoint: nowhere."""
@@ -153,7 +154,7 @@ class SoloPlan:
     def next_batch(self, held: Collection[CheckpointRef] = ()) -> Batch | None:
         """Return what to train next, None: nothing now. Urgent trials come first, then the oldest."""
         while self._queue:
-            _, trial, node = self._queue[0]
+            is_other, trial, node = self._queue[0]
             target = self._targets.get(trial)
             if target is None or node in self._leases:
                 heapq.heappop(self._queue)
@@ -162,5 +163,5 @@ class SoloPlan:
                 continue
             load = self.nearest((PathStep(0, node),), target)
             start = 0 if load is None else load.resource
-            return Batch(load, (PlannedStage(node, start, target, (trial,)),))
+            return Batch(load, (PlannedStage(node, start, target, (trial,)),), not is_other)
         return None

@@ -177,10 +177,10 @@ class StageTree:
         if point is not None:
             self._settle(point)
 
-    def measure(self, key: NodeKey, cost: int) -> None:
-        """Know what a unit of a node takes, in microseconds."""
+    def measure(self, key: NodeKey, seconds: float) -> None:
+        """Know what a unit of a node takes."""
         node = self.nodes.get(key)
-        self._costs.measure(key, cost, node, is_kept=node is not None or key in self.saved)
+        self._costs.measure(key, seconds, node, is_kept=node is not None or key in self.saved)
         for changed in self._costs.changed(self.nodes):
             self._price(changed)
 

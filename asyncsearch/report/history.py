@@ -58,6 +58,15 @@ class Readers:
             found += self._follow(action, record.t)
         return found
 
+    def reads(self, trial: TrialId, stage: Stage) -> bool:
+        """Return whether a trial reads from a stage that was assigned just now."""
+        if trial in stage.trials:
+            return True
+        if not stage.more or self._readers.get(stage.node, {}).get(trial, 0) <= stage.start:
+            return False
+        target = self._targets[trial]
+        return self._reached.get(trial, 0) <= stage.start and (target is None or target > stage.start)
+
     def kept(self, node: NodeKey) -> list[tuple[int, Metrics]]:
         """Return what was reported in a node, by resource."""
         return list(self._kept.get(node, ()))
@@ -152,10 +161,12 @@ def trained_with(records: Iterable[Record], trial: TrialId) -> list[tuple[int, i
     ``to`` None: to the end of its function.
     """
     found: dict[tuple[int, int | None, TrialId], None] = {}
+    readers = Readers()
     for record in records:
+        readers.add(record)
         for action in record.actions:
             if isinstance(action, Assign):
                 for stage in action.work.lanes[0].stages:
-                    if trial in stage.trials and stage.trials[0] != trial:
+                    if stage.trials[0] != trial and readers.reads(trial, stage):
                         found[stage.start, stage.stop, stage.trials[0]] = None
     return sorted(found, key=lambda interval: interval[0])

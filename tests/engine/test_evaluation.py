@@ -27,7 +27,7 @@ from asyncsearch.searchers.grid import GridSearch
 from asyncsearch.sequences import multistep
 from asyncsearch.space import Space, choice
 from asyncsearch.testing.recording import restored
-from asyncsearch.trial import TrialState
+from asyncsearch.trial import Metrics, TrialState
 from asyncsearch.work import Lane, Stage
 from tests.engine.test_state import Player, lease_of, only
 from tests.engine.tools import make_state
@@ -61,6 +61,7 @@ def pause_in_silence(player: Player, resource: int = 3) -> list[AnyAction]:
 
 
 def evaluation(actions: list[AnyAction]) -> Lane:
+    assign: Assign
     (assign,) = only(actions, Assign)
     (lane,) = assign.work.lanes
     return lane
@@ -203,7 +204,7 @@ def fifo_beside(space: Space = ONE) -> Player:
     return player
 
 
-def learn(player: Player, reports: tuple[tuple[int, dict[str, float]], ...]) -> None:
+def learn(player: Player, reports: tuple[tuple[int, Metrics], ...]) -> None:
     """Know what others have trained: to the end, saved there."""
     player.tell(Learned(player.state.trials[0].node, reports, None, (3,)))
 

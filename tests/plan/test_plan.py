@@ -255,10 +255,26 @@ class TestChoice:
         assert plan.readers_at(NodeKey("0a/4b"), 11) == []
 
 
+def measure(plan: SearchPlan, node: str, *seconds: float) -> None:
+    """Tell what units of a node took, the last one last; all costs count in what was measured first."""
+    for one in seconds:
+        plan.set_cost(NodeKey(node), one)
+
+
 class TestCosts:
+    def test_only_how_costs_compare_counts(self, plan: SearchPlan) -> None:
+        """What costs the same as everything else is told to nobody, however long it takes."""
+        for trial, root in enumerate("ab"):
+            ask(plan, trial, f"0{root}", 4)
+        before = list(plan.stages())
+        measure(plan, "0a", 3_600.0, 3_700.0)
+        assert list(plan.stages()) == before
+        measure(plan, "0b", 7_200.0)
+        assert plan.facts().nodes[NodeKey("0b")].cost == 2_000_000
+
     def test_what_was_not_measured_takes_what_its_parent_takes(self, plan: SearchPlan) -> None:
         ask(plan, 0, "0a/4b", 10)
-        plan.set_cost(NodeKey("0a"), 3.0)
+        measure(plan, "0a", 1.0, 3.0)
         assert [stage.total for stage in plan.stages()] == [30_000_000, 18_000_000]
         ask(plan, 1, "0a/4b/6c", 7)
         assert plan.facts().nodes[NodeKey("0a/4b/6c")].cost == 3_000_000
@@ -267,21 +283,21 @@ class TestCosts:
     def test_a_root_that_was_not_measured_takes_the_mean(self, plan: SearchPlan) -> None:
         for trial, root in enumerate("abc"):
             ask(plan, trial, f"0{root}", 4)
-        plan.set_cost(NodeKey("0a"), 2.0)
-        plan.set_cost(NodeKey("0b"), 4.0)
+        measure(plan, "0a", 1.0, 2.0)
+        measure(plan, "0b", 4.0)
         assert plan.facts().nodes[NodeKey("0c")].cost == 3_000_000
         check(plan)
 
     def test_a_measure_of_its_own_stays(self, plan: SearchPlan) -> None:
         ask(plan, 0, "0a/4b", 10)
-        plan.set_cost(NodeKey("0a/4b"), 5.0)
-        plan.set_cost(NodeKey("0a"), 2.0)
+        measure(plan, "0a/4b", 1.0, 5.0)
+        measure(plan, "0a", 2.0)
         assert plan.facts().nodes[NodeKey("0a/4b")].cost == 5_000_000
 
     def test_a_measure_is_kept_as_long_as_something_of_its_node_is(self, plan: SearchPlan) -> None:
         ask(plan, 0, "0a", 10)
-        plan.set_cost(NodeKey("0a"), 2.0)
-        plan.set_cost(NodeKey("0b"), 4.0)
+        measure(plan, "0a", 1.0, 2.0)
+        measure(plan, "0b", 4.0)
 
         def cost_when_asked_again() -> int:
             plan.withdraw(TrialId(0))

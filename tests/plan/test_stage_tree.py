@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from asyncsearch.ids import CheckpointRef, NodeKey, TrialId
+from asyncsearch.plan import plan as plan_module
 from asyncsearch.plan.algorithm import SpanFacts
 from asyncsearch.plan.keys import UNBOUNDED
 from asyncsearch.plan.plan import Batch, Path, SearchPlan
@@ -23,6 +25,7 @@ class PlanBesideAlgorithm(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.plan = SearchPlan()
+        self.listed = pytest.MonkeyPatch()
         self.requests: dict[TrialId, tuple[NodeKey, int, bool]] = {}
         self.saved: set[tuple[NodeKey, int]] = set()
         self.runs: dict[int, list[tuple[NodeKey, int, int]]] = {}
@@ -31,13 +34,22 @@ class PlanBesideAlgorithm(RuleBasedStateMachine):
         """Where each lease saves."""
         self.unmeasured: set[tuple[NodeKey, int]] = set()
         self.evaluating: dict[int, tuple[NodeKey, int]] = {}
+        self.paths: dict[TrialId, Path] = {}
         self.leases = 0
+
+    def teardown(self) -> None:
+        self.listed.undo()
+
+    @initialize(most=st.sampled_from([1, 2, 3, 10]))
+    def list_at_most(self, most: int) -> None:
+        self.listed.setattr(plan_module, "LISTED", most)
 
     @rule(trial=TRIALS, path=paths(), stop=TARGETS, is_urgent=st.sampled_from([False, False, False, True]))
     def request(self, trial: TrialId, path: Path, stop: int, is_urgent: bool) -> None:
         self.plan.request(trial, path, stop, is_urgent=is_urgent)
         node = [key for start, key in path if start < stop][-1]
         self.requests[trial] = (node, stop, is_urgent)
+        self.paths[trial] = path
         assert self.plan.target_of(trial) == stop
 
     @rule(trial=TRIALS)
@@ -204,6 +216,26 @@ class PlanBesideAlgorithm(RuleBasedStateMachine):
         due = {p for p in self.unmeasured & asked if p[0] not in self.plan.blocked and p not in ends}
         due -= set(self.evaluating.values())
         assert {(s.node, s.stop) for s in self.plan.stages() if s.start == s.stop} == due
+
+    @rule()
+    def make_anew(self) -> None:
+        """Costs that were measured, and to whom they were told by now, are known again."""
+        if any(self.runs.values()) or self.evaluating:
+            return
+        again, known = SearchPlan(), self.plan.costs()
+        assert known is not None
+        for trial, (_, stop, is_urgent) in sorted(self.requests.items()):
+            again.request(trial, self.paths[trial], stop, is_urgent=is_urgent)
+        for position in sorted(self.saved):
+            again.add_checkpoint(CheckpointRef(*position))
+        for position in sorted(self.unmeasured):
+            again.expect_metric(CheckpointRef(*position))
+        for node in sorted(self.plan.blocked):
+            again.block(node)
+        again.restore_costs(known)
+        assert again.facts() == self.plan.facts()
+        assert again.costs() == known
+        assert {(s.node, s.stop): s for s in again.stages()} == {(s.node, s.stop): s for s in self.plan.stages()}
 
     @invariant()
     def says_what_running_batches_are_for(self) -> None:
