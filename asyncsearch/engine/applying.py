@@ -65,11 +65,21 @@ def apply(state: StudyState, action: AnyAction, now: float) -> None:
         case EndProposals():
             state.is_exhausted = True
             state.scheduler.no_more_trials()
+            _forget_reports(state)
         case EndRun():
             state.run, state.stopping, state.stopping_kind = None, "", ""
             state.unblock_all()
+            _forget_reports(state)
         case StopRun():
             state.stopping, state.stopping_kind = action.reason, action.error_kind
+
+
+def _forget_reports(state: StudyState) -> None:
+    """Forget what was reported where nobody will read it: no new trial comes, and nobody goes on from there."""
+    if not state.is_exhausted:
+        return
+    going_on = [trial for trial in state.trials if not trial.state.is_finished or trial.checkpoint is not None]
+    state.known.keep({step.node for trial in going_on for step in trial.steps})
 
 
 def _apply_delete(state: StudyState, checkpoint: CheckpointRef) -> None:
