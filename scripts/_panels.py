@@ -32,7 +32,15 @@ class Panel:
 
 
 def draw(
-    title: str, panels: Sequence[Panel], path: Path, *, x: str, y: str, x_log: bool = False, y_log: bool = False
+    title: str,
+    panels: Sequence[Panel],
+    path: Path,
+    *,
+    x: str,
+    y: str,
+    width: int = WIDTH,
+    x_log: bool = False,
+    y_log: bool = False,
 ) -> None:
     """Write panels that share their axes as one SVG, their legend on top."""
     points = [point for panel in panels for curve in panel.curves for point in curve.points]
@@ -41,13 +49,13 @@ def draw(
     high = max(mean if y_log else mean + sd for _, mean, sd in points) * (1.3 if y_log else 1.05)
     shapes, right = [_legend(panels[0])], LEFT
     for panel in panels:
-        across = Axis(xs[0], xs[-1], right, right + WIDTH, is_log=x_log)
+        across = Axis(xs[0], xs[-1], right, right + width, is_log=x_log)
         up = Axis(low, high, TOP + HEIGHT, TOP, is_log=y_log)
         ticks = [(value, f"{value:g}") for value in xs]
         shapes.append(frame(across, up, x, y if panel is panels[0] else "", ticks))
-        shapes.append(text(right + WIDTH / 2, TOP - 10, panel.title, at="middle", weight=600))
+        shapes.append(text(right + width / 2, TOP - 10, panel.title, at="middle", weight=600))
         shapes += [_curve(across, up, curve) for curve in panel.curves if curve.points]
-        right += WIDTH + GAP
+        right += width + GAP
     Plot(title, right - GAP + 25, TOP + HEIGHT + BOTTOM, shapes).save(path)
 
 

@@ -37,14 +37,18 @@ GOALS: dict[str, tuple[str, float]] = {
     "decide_us_1e3": ("<=", 50.0),
     "decide_us_1e5": ("<=", 50.0),
     "decide_us_1e6": ("<=", 50.0),
+    "decide_us_pbt": ("<=", 50.0),
     "decide_growth": ("<=", 2.0),
     "bytes_per_trial": ("<=", 1024.0),
+    "bytes_per_trial_most": ("<=", 1024.0),
+    "bytes_per_trial_pbt": ("<=", 1024.0),
     "plan_decision_ms_1e3": ("<=", 2.0),
     "plan_decision_ms_1e5": ("<=", 2.0),
     "bytes_per_node": ("<=", 2048.0),
     "plan_448_s": ("<=", 1.0),
     "boundary_ms": ("<=", 5.0),
     "saving_off_percent": ("<=", 5.0),
+    "simulate_100k_s": ("<=", 60.0),
 }
 
 HEADINGS = ("figure", "value", "goal", "baseline", "ratio", "command", "measured")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,6 +11,9 @@ import pytest
 from asyncsearch import ASHA, FIFO, GridSearch, Study, choice
 from asyncsearch.driver.cleaning import clean
 from asyncsearch.errors import NoTrialsError
+from asyncsearch.report.display import Plain
+from asyncsearch.report.status import StudyStatus
+from asyncsearch.running import _show_status
 from asyncsearch.store.shared import SharedPlan
 
 SIZE = 100_000
@@ -73,6 +77,19 @@ def test_what_does_not_fit_and_may_be_gone_on_from_stays_and_is_said_once(
     assert "of trials that may go on, or of the best one" in said[0]
     with made.checkpoint() as path:
         assert path.stat().st_size == SIZE
+
+
+def test_a_status_that_comes_again_says_it_no_second_time(capsys: pytest.CaptureFixture[str]) -> None:
+    run: Any = SimpleNamespace(is_quota_told=False)
+    beyond = StudyStatus(name="s", metric="loss", mode="min", counts={}, beyond_quota="too much")
+    for _ in range(2):
+        _show_status(run, Plain(logs=False), beyond)
+    assert capsys.readouterr().out.count("note: too much") == 1
+
+
+def test_the_quota_of_a_shared_folder_is_not_that_of_a_study(tmp_path: Path) -> None:
+    assert study(tmp_path / "s", quota_bytes=SIZE).config.quota_bytes == SIZE
+    assert study(tmp_path / "s", quota_bytes=SIZE, version="v1").config.quota_bytes is None
 
 
 def test_a_study_may_be_resumed_with_another_quota_and_counts_what_it_has(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ from asyncsearch.searchers.base import Searcher
 from asyncsearch.searchers.earlier import BEST, beginning_with_best, differences
 from asyncsearch.searchers.observations import Observed, Stand
 from asyncsearch.sequences import exponential
+from asyncsearch.trial import TrialState
 from asyncsearch.warming import kept
 
 SPACE: Mapping[str, Any] = {"x": uniform(0, 1), "kind": choice("a", "b"), "m": {"n": randint(1, 9).when(kind="a")}}
@@ -106,6 +107,21 @@ def test_resumed_study_keeps_what_it_began_with(earlier: Path, tmp_path: Path, c
     cut = Study.open(tmp_path / "cut")
     assert [trial.params for trial in cut.trials] == [trial.params for trial in straight.trials]
     assert len(kept(cut.store).trials) == 12
+
+
+def test_trials_that_were_cut_off_are_known_as_stopped(earlier: Path, tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    shutil.copytree(earlier, source)
+    (journal,) = (source / "journal").glob("*.jsonl")
+    shutil.rmtree(source / "snapshots")
+    lines = journal.read_bytes().splitlines(keepends=True)
+    found = set()
+    for last in range(12, 30):
+        journal.write_bytes(b"".join(lines[:last]))
+        found |= {trial.state for trial in Study.open(source).trials}
+        warm = study(tmp_path / f"s{last}", warm_start=[source]).run(1, display="none")
+        assert Stand.RUNNING not in {trial.stand for trial in kept(warm.store).trials}
+    assert {TrialState.WAITING, TrialState.RUNNING} & found
 
 
 def test_several_studies_are_taken_in_order_and_may_be_open_ones(earlier: Path, tmp_path: Path) -> None:

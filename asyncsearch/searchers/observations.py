@@ -26,6 +26,8 @@ class Stand(enum.Enum):
     PAUSED = "paused"
     COMPLETED = "completed"
     STOPPED = "stopped"
+    BRANCHED = "branched"
+    """It took over another's weights: what it reports since is not what its params lead to, so it counts no more."""
     FAILED = "failed"
 
 

@@ -75,14 +75,18 @@ class OptunaState(SearcherState):
 
     def reported(self, trial: TrialId, resource: int, score: float | None) -> None:
         number = self._at(trial)
-        self._add_value(number, resource, score)
-        self._refresh(number, self._observations.report(number, resource, score))
+        if self._observations.trials[number].stand is not Stand.BRANCHED:
+            self._add_value(number, resource, score)
+            self._refresh(number, self._observations.report(number, resource, score))
 
     def paused(self, trial: TrialId, resource: int, score: float | None) -> None:
         self._stand(trial, Stand.PAUSED)
 
     def promoted(self, trial: TrialId, from_resource: int, to_resource: int) -> None:
         self._stand(trial, Stand.RUNNING)
+
+    def branched(self, trial: TrialId, params: Params, resource: int) -> None:
+        self._stand(trial, Stand.BRANCHED)
 
     def completed(self, trial: TrialId, resource: int, score: float | None) -> None:
         self._end(trial, Stand.COMPLETED, resource, score)
@@ -105,10 +109,14 @@ class OptunaState(SearcherState):
         return self._first + trial
 
     def _stand(self, trial: TrialId, stand: Stand) -> None:
-        self._observations.trials[self._at(trial)].stand = stand
-        self._refresh(self._at(trial), False)
+        observed = self._observations.trials[self._at(trial)]
+        if observed.stand is not Stand.BRANCHED:
+            observed.stand = stand
+            self._refresh(self._at(trial), False)
 
     def _end(self, trial: TrialId, stand: Stand, resource: int, score: float | None) -> None:
+        if self._observations.trials[self._at(trial)].stand is Stand.BRANCHED:
+            return
         self._refresh(self._at(trial), self._observations.end(self._at(trial), stand, resource, score))
 
     def _fill_storage(self, start: int) -> None:

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from asyncsearch.actions import AnyAction, Assign, Branch, CreateTrial, DeleteCheckpoint, Promote
 from asyncsearch.engine import snapshot
 from asyncsearch.engine.branching import branch
-from asyncsearch.engine.journal import SegmentReader
+from asyncsearch.engine.journal import Record, SegmentReader
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import InternalError
-from asyncsearch.events import CheckpointCommitted, DriverStarted
-from asyncsearch.ids import CheckpointRef, TrialId, WorkerId
+from asyncsearch.events import CheckpointCommitted, DriverStarted, Reported
+from asyncsearch.ids import CheckpointRef, Lease, NodeKey, PathStep, TrialId, WorkerId
 from asyncsearch.plan.keys import path
 from asyncsearch.report.explain import explain
 from asyncsearch.report.history import history
@@ -29,6 +29,7 @@ from asyncsearch.simulate.cluster import Delays, Loss
 from asyncsearch.space import Space, choice, loguniform, randint, uniform
 from asyncsearch.testing.batches import HISTORIES, BatchWorld
 from asyncsearch.trial import TrialState
+from asyncsearch.work import Lane, Stage, Work
 from tests.engine.tools import Recorded, make_state, record, replayed, results
 
 SPACE = Space({"lr": loguniform(1e-4, 1e-1), "momentum": choice(0.8, 0.9, 0.95), "layers": randint(1, 9)})
@@ -191,6 +192,10 @@ def test_a_donor_without_a_checkpoint_that_is_as_far_is_not_taken_over() -> None
     assert promoted(state, promotion) == []
     donor.checkpoint = CheckpointRef(kept.node, promotion.from_resource - 1)
     assert promoted(state, promotion) == []
+    trial = state.trials[promotion.trial]
+    reported, trial.resource = trial.resource, 1
+    assert promoted(state, promotion) == [], "it stands beyond, whatever it has reported"
+    trial.resource = reported
     donor.checkpoint = kept
     state.trials[promotion.trial].resource = kept.resource + 1
     assert promoted(state, promotion) == [], "it has reported beyond there"
@@ -252,6 +257,41 @@ def test_a_trial_keeps_its_best_value_and_its_last_one_until_it_reports_again() 
     assert (after.resource, after.target) == (first.resource, first.to_resource)
     assert after.state in (TrialState.WAITING, TrialState.RUNNING)
     assert (after.params, after.steps[-1].node, after.reason) == (first.params, first.node, after.reason)
+
+
+def test_a_trial_that_takes_over_from_one_that_is_further_stands_there() -> None:
+    recorded = searched(workers=1)
+    jumps = 0
+    for cut, (_, _, actions) in enumerate(recorded.steps, 1):
+        for action in actions:
+            if isinstance(action, Branch):
+                before = replayed(fresh(), recorded.lines[:cut]).trials[action.trial]
+                after = replayed(fresh(), recorded.lines[: cut + 1]).trials[action.trial]
+                jumps += before.resource < action.resource
+                assert after.resource == action.resource == (after.checkpoint.resource if after.checkpoint else None)
+                assert (after.value, after.value_resource) == (before.value, before.value_resource), (
+                    "it reported nothing"
+                )
+    assert jumps
+
+
+def test_neither_what_was_left_nor_what_the_donor_trains_again_is_among_the_reports_of_a_trial() -> None:
+    a, b, x = NodeKey("a"), NodeKey("b"), NodeKey("x")
+    lease, other = Lease(0, WorkerId(0), 1), Lease(1, WorkerId(1), 1)
+    stage = Stage(a, {}, (TrialId(0), TrialId(1)), 0, 0, 6, 12)
+    decided: list[AnyAction] = [
+        CreateTrial(TrialId(0), {}, a, 12),
+        CreateTrial(TrialId(1), {}, b, 3),
+        CreateTrial(TrialId(2), {}, b, 12),
+        Branch(TrialId(1), TrialId(0), 6, 9, {}, x, "exploited", (PathStep(0, a), PathStep(6, x))),
+        Assign(Work(lease, (Lane((stage, Stage(x, {}, (TrialId(1),), 0, 6, 9, 12)), None),))),
+        Assign(Work(other, (Lane((Stage(b, {}, (TrialId(2),), 0, 0, 12, 12),), None),))),
+    ]
+    entries = [Record(1, 0.0, DriverStarted("test"), tuple(decided))]
+    entries += [Record(at + 1, 0.0, Reported(other, at, {"loss": 0.1})) for at in range(1, 10)]
+    entries += [Record(at + 1, 0.0, Reported(lease, at, {"loss": 0.5})) for at in range(1, 10)]
+    assert [resource for resource, _ in history(entries, TrialId(0))] == [1, 2, 3, 4, 5, 6]
+    assert history(entries, TrialId(1)) == [(resource, {"loss": 0.5}) for resource in (7, 8, 9)]
 
 
 def test_new_trials_come_before_those_that_wait_at_a_boundary() -> None:

@@ -52,30 +52,26 @@ class Weighing(World):
     """Agents whose checkpoints have sizes."""
 
     def tell(self, event: AnyEvent) -> None:
+        is_commit = isinstance(event, CheckpointCommitted) and not self.state.is_stale(event)
         super().tell(weigh(event))
+        if is_commit and self.state.stock.is_over:
+            assert set(self.state.references) <= pinned(self.state), "something could still have gone"
 
     def decided(self, actions: Sequence[AnyAction]) -> None:
         super().decided(actions)
         require_within(self.state, actions)
 
 
-class WeighingBatches(BatchWorld):
+class WeighingBatches(Weighing, BatchWorld):
     """Agents that train batches and whose checkpoints have sizes."""
-
-    def tell(self, event: AnyEvent) -> None:
-        super().tell(weigh(event))
-
-    def decided(self, actions: Sequence[AnyAction]) -> None:
-        super().decided(actions)
-        require_within(self.state, actions)
 
 
 def require_within(state: StudyState, actions: Sequence[AnyAction]) -> None:
     needed = pinned(state)
-    assert not needed & {action.checkpoint for action in actions if isinstance(action, DeleteCheckpoint)}
-    held = sum(size(checkpoint) for checkpoint in state.references)
-    assert state.stock.total_bytes == held
-    if held > QUOTA and any(isinstance(action, DeleteCheckpoint) for action in actions):
+    gone = {action.checkpoint for action in actions if isinstance(action, DeleteCheckpoint)}
+    assert not needed & gone
+    assert state.stock.total_bytes == sum(size(checkpoint) for checkpoint in state.references)
+    if gone and state.stock.is_over:
         assert set(state.references) <= needed, "something could still have gone"
 
 
@@ -123,6 +119,7 @@ def test_as_many_of_the_best_keep_theirs_as_fit() -> None:
     ranked = sorted(done, key=lambda trial: (trial.value if trial.value is not None else 9.0, trial.id))
     assert len(done) > 2
     assert [trial.checkpoint is not None for trial in ranked] == [True, True, *[False] * (len(ranked) - 2)]
+    assert state.podium.trials() == [trial.id for trial in ranked[:2]]
 
 
 def size_at_end() -> int:

@@ -178,8 +178,25 @@ def test_what_is_heard_twice_or_grows_counts_once() -> None:
     def upto(resource: int) -> Learned:
         return Learned(NodeKey("a"), tuple((at, {}) for at in range(1, resource + 1)))
 
-    assert units(learned(upto(2), upto(2), upto(4), upto(3))) == {Kind.ELSEWHERE: 4, Kind.WAITING: 2}
+    stages = learned(upto(2), upto(2), upto(4), upto(3))
+    assert units(stages) == {Kind.ELSEWHERE: 4, Kind.WAITING: 2}
+    assert stages.ways[0].reached == 4
     assert learned(Learned(NodeKey("a"), ((2, {"loss": 0.5}),), ended=5)).ways[0].reached == 5
+
+
+def test_what_is_trained_here_again_counts_as_trained_here() -> None:
+    node, lease = NodeKey("a"), Lease(0, WorkerId(0), 1)
+    created = CreateTrial(TrialId(0), {"x": 1}, node, 6, proposal=0)
+    work = Work(lease, (Lane((Stage(node, {"x": 1}, (TrialId(0),), 0, 2, 6, 6),)),))
+    others = Learned(node, tuple((at, {}) for at in range(1, 5)), checkpoints=(2,))
+    records = [
+        Record(1, 0.0, DriverStarted("test"), (created,)),
+        Record(2, 0.0, others, (Assign(work),)),
+        *[Record(at, 0.0, Reported(lease, at, {"loss": 1.0}), ()) for at in range(3, 6)],
+    ]
+    stages = read_tree(records, "loss")
+    assert (stages.trained, stages.elsewhere) == (3, 2)
+    assert units(stages) == {Kind.ELSEWHERE: 2, Kind.TRAINED: 3, Kind.RUNNING: 1}
 
 
 def test_work_that_was_refused_does_not_run() -> None:

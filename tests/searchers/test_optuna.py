@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from asyncsearch.actions import CreateTrial
 from asyncsearch.errors import SpaceError, UsageError
 from asyncsearch.ids import TrialId, WorkerId
 from asyncsearch.schedulers import ASHA, FIFO
@@ -142,6 +143,20 @@ class TestTold:
             state.promoted(TrialId(0), 1, 3)
 
         assert self.seen(facts)[0] == ("RUNNING", None, {1: 0.5})
+
+    def test_trial_with_the_weights_of_another_counts_as_far_as_its_own_params_led(self) -> None:
+        def facts(state: SearcherState) -> None:
+            for number in range(3):
+                state.reported(TrialId(number), 1, 0.5)
+                state.paused(TrialId(number), 1, 0.5)
+            state.branched(TrialId(0), {"x": 0.9}, 1)
+            state.reported(TrialId(0), 2, 0.1)
+            state.paused(TrialId(0), 2, 0.1)
+            state.promoted(TrialId(0), 2, 3)
+            state.completed(TrialId(0), 3, 0.1)
+            state.reported(TrialId(1), 2, 0.4)
+
+        assert self.seen(facts, enough=1)[:2] == [("PRUNED", None, {1: 0.5}), ("COMPLETE", [0.4], {1: 0.5, 2: 0.4})]
 
     def test_failed_trials_failed_whatever_they_reported(self) -> None:
         def facts(state: SearcherState) -> None:
@@ -349,6 +364,15 @@ class TestRestarts:
             return [trial.params for trial in state.trials]
 
         assert searched(cut=True) == searched(cut=False)
+
+    def test_notes_of_a_proposal_come_back_through_the_engine(self) -> None:
+        state = make_state(FIFO(), OptunaSearch("cmaes"), make_space())
+        recorded = Recorded(state)
+        Simulation(state, Steps(), workers=1, watch=recorded).run(40)
+        created = [action for step in recorded.steps for action in step[2] if isinstance(action, CreateTrial)]
+        kept = [trial[1] for trial in state.searcher.snapshot()["trials"]]
+        assert [action.notes for action in created] == kept
+        assert any(kept)
 
     def test_what_cma_es_keeps_is_in_the_notes(self) -> None:
         space = Space({"x": uniform(0, 1), "y": uniform(0, 1)})

@@ -26,6 +26,16 @@ def test_what_chance_brings_does_not_depend_on_the_order_of_asking() -> None:
     assert forwards == backwards[::-1]
 
 
+def test_no_draw_is_used_twice() -> None:
+    # 1 + |z| and the time of a loss are both decreasing in what is drawn, so their ranks give twins away.
+    draws = Draws(Chance(spread=1.0, drop=0.5))
+    slow = [draws.slowness(lease) for lease in range(200)]
+    lost = [draws.lost_after_s(lease) for lease in range(200)]
+    after = sorted(range(1, 200), key=lambda lease: slow[lease])
+    before = sorted(range(199), key=lambda lease: lost[lease])
+    assert [lease - 1 for lease in after] != before
+
+
 def test_another_seed_brings_something_else() -> None:
     first, second = (Draws(Chance(spread=0.5, seed=seed)).slowness(0) for seed in (1, 2))
     assert first != second

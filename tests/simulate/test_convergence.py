@@ -48,9 +48,22 @@ METHODS = {
         lambda: public("Hyperband", max_resource=R, reduction_factor=4, variant="synchronous")
     ),
     "median stopping": Method(lambda: public("MedianStopping", max_resource=R), report_every=1),
+    "PBT": Method(
+        lambda: public("PBT", max_resource=R, perturbation_interval=4, population=20), workload=SCHEDULES_WIN
+    ),
+    "PBT, synchronous": Method(
+        lambda: public("PBT", max_resource=R, perturbation_interval=4, population=20, synchronous=True),
+        workload=SCHEDULES_WIN,
+    ),
 }
 LEARNING = {
     "TPE": Method(lambda: FIFO(max_resource=R), lambda: public("OptunaSearch", sampler="tpe"), seeds=12),
+    "ASHA with TPE": Method(
+        lambda: ASHA(max_resource=R, reduction_factor=4),
+        lambda: public("OptunaSearch", sampler="tpe"),
+        trainings=2,
+        seeds=12,
+    ),
 }
 
 
@@ -101,6 +114,14 @@ def test_the_sign_test_needs_fifteen_of_twenty() -> None:
 def test_a_method_beats_random_search(name: str) -> None:
     method = METHODS[name]
     assert wins(method) >= wins_needed(method.seeds)
+
+
+def test_the_schedule_that_pbt_finds_is_better_than_the_best_constant() -> None:
+    lr, constant = SCHEDULES_WIN.best_constant(R)
+    optimum = SCHEDULES_WIN.optimum(R)
+    found = [best(METHODS["PBT"], seed) for seed in range(5)]
+    assert all(optimum < value < constant for value in found), lr
+    assert min(found) < optimum + (constant - optimum) / 2
 
 
 def test_random_search_does_not_beat_itself() -> None:

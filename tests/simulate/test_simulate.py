@@ -73,8 +73,8 @@ def test_mode_max_sees_the_mirrored_search() -> None:
 
 
 def test_workers_that_always_have_work_are_busy_all_the_time() -> None:
-    result = search(num_trials=None, until=100.0)
-    assert result.wall_s == 100.0
+    result = search(num_trials=None, until=100.5)
+    assert result.wall_s == 100.5
     assert result.busy_share == pytest.approx(1.0)
     assert result.reason == "time was up"
     assert not result.is_complete
@@ -142,6 +142,19 @@ def test_setting_up_is_paid_for_each_piece_of_work() -> None:
 def test_the_same_seed_gives_the_same_search() -> None:
     options = {"chance": Chance(spread=0.5, drop=0.02), "workers": 7}
     assert outcome(search(**options)) == outcome(search(**options))
+
+
+def test_what_a_dead_worker_said_and_nobody_heard_is_no_incumbent() -> None:
+    result = search(
+        scheduler=FIFO(max_resource=5),
+        workers=1,
+        num_trials=1,
+        delays=Delays(message_s=0.5),
+        losses=[Loss(WorkerId(0), 3.7)],
+        max_losses=0,
+    )
+    assert [trial.resource for trial in result.trials] == [2]
+    assert [incumbent.resource for incumbent in result.incumbents] == [1, 2]
 
 
 @pytest.mark.parametrize(
