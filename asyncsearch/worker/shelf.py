@@ -59,7 +59,7 @@ class Shelf:
             yield copy.folder
         finally:
             with self._guard:
-                copy.users -= 1
+                copy.users = max(0, copy.users - 1)
             self._tidy(copy)
 
     def commit(self, checkpoint: CheckpointRef, staged: Path) -> int:
@@ -80,13 +80,14 @@ class Shelf:
         return size_bytes
 
     def close(self) -> None:
-        """Keep nothing any more."""
+        """Keep nothing any more, and take it from those who still use it: their runner is gone."""
         with self._guard:
             self._is_closed = True
             copies = list(self._copies.values())
             self._copies.clear()
+            for copy in copies:
+                copy.is_kept, copy.users = False, 0
         for copy in copies:
-            copy.is_kept = False
             self._tidy(copy)
 
     def _find(self, checkpoint: CheckpointRef) -> _Copy | None:
