@@ -34,6 +34,8 @@ class Way:
         self._resource = resource
         self._reports: dict[int, Metrics] = {}
         self._reached = 0
+        self._is_saved = False
+        """Whether a checkpoint was made just at the resource."""
 
     def read_journal(self, records: Iterable[Record]) -> None:
         """Take in what a study's own journal says."""
@@ -59,13 +61,19 @@ class Way:
         for node, facts in plan.read_many(step.node for step in self._path).items():
             self._add(self._path, node, facts)
 
-    def metrics(self) -> dict[str, float] | None:
+    def metrics(self, evaluated: str = "") -> dict[str, float] | None:
         """Return the last metrics reported up to the resource, or None if nobody has trained so far.
+
+        Args:
+            evaluated: name of a metric that can be had of a checkpoint without training: None is returned too where one
+                stands at the resource and this was not reported just there.
 
         Raises:
             MetricNotReportedError: training came so far, and nothing was reported on the way.
         """
         if self._reached < self._resource:
+            return None
+        if evaluated and self._is_saved and evaluated not in self._reports.get(self._resource, ()):
             return None
         if not self._reports:
             raise MetricNotReportedError(
@@ -80,6 +88,7 @@ class Way:
         self._reports |= {at: metrics for at, metrics in inside.items() if metrics and at <= self._resource}
         checkpoints = [at for at in facts.checkpoints if start < at <= end]
         self._reached = max([self._reached, *inside, *checkpoints])
+        self._is_saved |= self._resource in checkpoints
         if facts.ended is not None and start < facts.ended <= min(end, self._resource):
             self._reached = self._resource
 

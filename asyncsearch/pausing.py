@@ -83,6 +83,24 @@ def require_sequences(trainable: Trainable, space: Space, scheduler: Scheduler, 
         )
 
 
+def can_evaluate(trainable: Trainable) -> bool:
+    """Return whether a checkpoint can be evaluated without training.
+
+    That is so for a ``Trainer`` with ``evaluate``, ``save`` and ``load``, and for a function whose source shows that it
+    gives ``epochs`` an ``evaluate=``. Of any other the last report before a checkpoint counts.
+    """
+    if isinstance(trainable, type) and issubclass(trainable, Trainer):
+        return trainable.can_pause() and trainable.evaluate is not Trainer.evaluate
+    tree = _source(trainable)
+    calls = [] if tree is None else [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    return any(
+        keyword.arg == "evaluate" and not (isinstance(keyword.value, ast.Constant) and keyword.value.value is None)
+        for call in calls
+        if isinstance(call.func, ast.Attribute) and call.func.attr == "epochs"
+        for keyword in call.keywords
+    )
+
+
 def can_share(space: Space) -> bool:
     """Return whether two trials of a space may ever have something in common: sequences, or few enough values."""
     if space.has_sequences:
@@ -97,11 +115,7 @@ def can_share(space: Space) -> bool:
 
 def _never_loops_over_epochs(function: object) -> bool:
     """Whether the source shows that the trial never leaves the function and ``epochs`` is never asked for."""
-    try:
-        source = textwrap.dedent(inspect.getsource(function))  # type: ignore[arg-type]
-        tree = ast.parse(source).body[0]
-    except (OSError, TypeError, SyntaxError, IndexError):
-        return False
+    tree = _source(function)
     if not isinstance(tree, ast.FunctionDef) or not tree.args.args:
         return False
     name = tree.args.args[0].arg
@@ -111,6 +125,13 @@ def _never_loops_over_epochs(function: object) -> bool:
         return False
     attributes = {n.attr for n in ast.walk(tree) if isinstance(n, ast.Attribute) and _is_name(n.value, name)}
     return "epochs" not in attributes
+
+
+def _source(function: object) -> ast.stmt | None:
+    try:
+        return ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]  # type: ignore[arg-type]
+    except (OSError, TypeError, SyntaxError, IndexError):
+        return None
 
 
 def _is_name(node: ast.expr, name: str) -> bool:

@@ -40,7 +40,7 @@ from asyncsearch.ids import TrialId, WorkerId
 from asyncsearch.launch import choose
 from asyncsearch.launch.base import Launcher
 from asyncsearch.launch.bundle import pack
-from asyncsearch.pausing import can_share, require_pausable, require_sequences
+from asyncsearch.pausing import can_evaluate, can_share, require_pausable, require_sequences
 from asyncsearch.plan.keys import canonical, digest, path
 from asyncsearch.report.display import Display, open_display
 from asyncsearch.report.expected import Cost, expected, measured
@@ -170,6 +170,7 @@ class Study(Results):
             share=bool(share) and (self.shared is not None or can_share(self.space) or self.scheduler.branches),
             shared_as="" if self.shared is None else self._trainable_name,
             defaults=read_defaults(defaults),
+            can_evaluate=can_evaluate(trainable),
             look_ahead=LOOK_AHEAD if share and self.space.has_sequences and not self.scheduler.branches else 0,
         )
         self._settings = DriverSettings(
@@ -366,7 +367,8 @@ class Study(Results):
         """Return the metrics of a configuration, as last reported at or before a resource.
 
         At once if this study, or one that it shares with, has trained it so far. Else it is trained: in a search of one
-        trial, which lives inside this study's store and shares as this study does.
+        trial, which lives inside this study's store and shares as this study does. Where a checkpoint that studies
+        share stands at the resource and nobody reported the metric there, it is evaluated, if the trainable can.
 
         Args:
             params: a whole configuration of the space.
@@ -404,7 +406,9 @@ class Study(Results):
             way.read_journal(read_records(store))
         if self.shared is not None:
             way.read_shared(SharedPlan(self.shared))
-        return way.metrics()
+        # The search of one trial finds what others have saved in the folder that studies share, and nowhere else.
+        can_evaluate = self.config.can_evaluate and self.shared is not None and not self._is_read_only
+        return way.metrics(self.config.metric if can_evaluate else "")
 
     def _max_resource(self) -> int | None:
         return self._require_file().max_resource if self._is_read_only else self.scheduler.max_resource
@@ -514,6 +518,7 @@ class Study(Results):
             scheduler=self.scheduler.describe(),
             max_resource=self.scheduler.max_resource,
             trainable=self._trainable_name,
+            can_evaluate=self.config.can_evaluate,
             fingerprint=self._fingerprint,
             shared="" if self.shared is None else self.shared.url,
             defaults=self.config.defaults,

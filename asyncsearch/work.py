@@ -12,6 +12,9 @@ import msgspec
 from asyncsearch.ids import CheckpointRef, Lease, NodeKey, TrialId
 from asyncsearch.trial import Params
 
+KEPT_CHECKPOINTS = 4
+"""How many of the checkpoints that it saved or loaded last a worker keeps at hand, so that it loads them at once."""
+
 
 class Stage(msgspec.Struct, frozen=True):
     """An interval of one plan node: train from ``start`` to ``stop``, then save."""
@@ -20,7 +23,7 @@ class Stage(msgspec.Struct, frozen=True):
     params: Params
     """Values of all hyper-parameters in this stage."""
     trials: tuple[TrialId, ...]
-    """The trials that read from this stage; the first one names its logs."""
+    """The trials that read from this stage, or the first of many; the first one names its logs."""
     seed: int
     """Seed of the trials, 0 <= seed < 2**63."""
     start: int = 0
@@ -33,6 +36,8 @@ class Stage(msgspec.Struct, frozen=True):
     """Whether a checkpoint is wanted at ``stop``."""
     save_every: int | None = None
     """Interval in units of resource at which checkpoints are wanted on the way."""
+    more: int = 0
+    """How many trials read from it besides those; workers are not told."""
 
 
 class Lane(msgspec.Struct, frozen=True):

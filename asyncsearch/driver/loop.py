@@ -476,7 +476,7 @@ class Driver:
 
 def _for_whom(stage: Stage) -> str:
     others = [trial_name(trial) for trial in stage.trials[1 : _NAMED + 1]]
-    more = len(stage.trials) - 1 - len(others)
+    more = len(stage.trials) - 1 - len(others) + stage.more
     names = ", ".join(others) + (f" and {more} more" if more else "")
     end = "its end" if stage.stop is None else f"{stage.stop:,}"
     return f"units {stage.start:,} to {end} are trained for {names} too"

@@ -47,6 +47,8 @@ class StudyFile(msgspec.Struct, frozen=True, kw_only=True):
     """Checkpoints of how many of the best finished trials are kept."""
     share: bool = False
     """Whether trials may share what they train."""
+    can_evaluate: bool = False
+    """Whether the trainable can evaluate a checkpoint without training."""
     asyncsearch: str = ""
     """Version that created the study."""
     created_s: float = 0.0
@@ -69,6 +71,7 @@ def config_of(study: StudyFile) -> EngineConfig:
         version=study.version,
         keep_checkpoints=study.keep_checkpoints,
         share=study.share,
+        can_evaluate=study.can_evaluate,
         shared_as=study.trainable if study.shared else "",
         defaults=study.defaults,
     )

@@ -65,11 +65,21 @@ def apply(state: StudyState, action: AnyAction, now: float) -> None:
         case EndProposals():
             state.is_exhausted = True
             state.scheduler.no_more_trials()
+            _forget_reports(state)
         case EndRun():
             state.run, state.stopping, state.stopping_kind = None, "", ""
             state.unblock_all()
+            _forget_reports(state)
         case StopRun():
             state.stopping, state.stopping_kind = action.reason, action.error_kind
+
+
+def _forget_reports(state: StudyState) -> None:
+    """Forget what was reported where nobody will read it: no new trial comes, and nobody goes on from there."""
+    if not state.is_exhausted:
+        return
+    going_on = [trial for trial in state.trials if not trial.state.is_finished or trial.checkpoint is not None]
+    state.known.keep({step.node for trial in going_on for step in trial.steps})
 
 
 def _apply_delete(state: StudyState, checkpoint: CheckpointRef) -> None:
@@ -79,6 +89,7 @@ def _apply_delete(state: StudyState, checkpoint: CheckpointRef) -> None:
         for number in given:
             state.repoint(state.trials[number], None)
     state.unreachable.pop(checkpoint, None)
+    state.pool.give_up(checkpoint)
     state.plan.remove_checkpoint(checkpoint)
     state.stock.take(checkpoint)
 
@@ -139,10 +150,7 @@ def _request(state: StudyState, trial: Trial) -> None:
 def _apply_assign(state: StudyState, action: Assign, now: float) -> None:
     lease, lane = action.work.lease, action.work.lanes[0]
     stages = tuple(
-        [
-            PlannedStage(stage.node, stage.start, UNBOUNDED if stage.stop is None else stage.stop, stage.trials)
-            for stage in lane.stages
-        ]
+        [PlannedStage(s.node, s.start, UNBOUNDED if s.stop is None else s.stop, s.trials, s.more) for s in lane.stages]
     )
     batch = Batch(lane.load, stages)
     asking = [number for stage in stages for number in state.plan.targets_at(stage.node, stage.stop)]
@@ -151,9 +159,12 @@ def _apply_assign(state: StudyState, action: Assign, now: float) -> None:
     state.plan.begin(lease.number, batch)
     state.hold(batch.load)
     state.next_lease = lease.number + 1
-    attempt = Attempt(lease, batch, sorted(running), resource=stages[0].start, since_s=now)
+    is_evaluation = stages[0].start == stages[0].stop
+    attempt = Attempt(lease, batch, sorted(running), resource=stages[0].start - is_evaluation, since_s=now)
     state.attempts[lease.number] = attempt
     state.pool.occupy(lease.worker, lease.number)
+    if batch.load is not None:
+        state.pool.hold(lease.worker, batch.load)
     for number in attempt.trials:
         _move(state, state.trials[number], TrialState.RUNNING, worker_name(lease.worker), now)
         state.open_attempts[number] = lease.number
@@ -161,7 +172,14 @@ def _apply_assign(state: StudyState, action: Assign, now: float) -> None:
 
 def _apply_stop(state: StudyState, action: StopTraining) -> None:
     attempt = state.attempts.get(action.lease.number)
-    if attempt is not None and not attempt.trials:
+    if attempt is not None:
+        attempt.is_told = True
+        _close_if_empty(state, attempt)
+
+
+def _close_if_empty(state: StudyState, attempt: Attempt) -> None:
+    """Count no more what an attempt says that was told to stop in its training and has no trial left."""
+    if attempt.is_told and not attempt.trials and attempt.end is None:
         attempt.is_closed = True
         state.leave_plan(attempt)
 
@@ -180,6 +198,7 @@ def _apply_move(state: StudyState, action: MoveTrial, now: float) -> None:
     if attempt is not None:
         del state.open_attempts[trial.id]
         attempt.trials.remove(trial.id)
+        _close_if_empty(state, attempt)
         state.tidy(attempt)
     score = state.score(trial.value)
     match action.to:

@@ -25,7 +25,7 @@ class Attempt(msgspec.Struct):
     trials: list[TrialId]
     """The RUNNING trials that it is to bring to their targets, by id."""
     resource: int = 0
-    """Units of training done, as last reported under this lease."""
+    """Units of training done, as last reported under this lease; before an evaluation one less than it evaluates."""
     since_s: float = 0.0
     """Driver's clock when the lease was given."""
     last_s: float | None = None
@@ -38,8 +38,10 @@ class Attempt(msgspec.Struct):
     """Resource of the newest checkpoint that is durable or could not be made so."""
     end: TrainingEnded | None = None
     """How its training ended; None while it trains."""
+    is_told: bool = False
+    """It was told to stop."""
     is_closed: bool = False
-    """It was told to stop; what it still says of itself counts no more."""
+    """It was told to stop, with no trial left; what it still says of itself counts no more."""
     is_lost: bool = False
     """Its worker is gone."""
     cut: int | None = None
@@ -51,6 +53,11 @@ class Attempt(msgspec.Struct):
     def trial(self) -> TrialId:
         """The trial that names its log: the first one that reads from the stage in training."""
         return self.stage_at(self.next_unit).trials[0]
+
+    @property
+    def is_evaluation(self) -> bool:
+        """Whether it trains nothing and reports of what it loads."""
+        return self.batch.stages[0].start == self.batch.stages[0].stop
 
     @property
     def stop(self) -> int:
@@ -68,6 +75,11 @@ class Attempt(msgspec.Struct):
     def is_training(self) -> bool:
         """Whether a worker trains under the lease and somebody still wants that."""
         return self.end is None and not self.is_closed and not self.is_lost
+
+    @property
+    def is_all_saved(self) -> bool:
+        """Whether all that it was given is durable, so that only its end is to come."""
+        return self.committed is not None and self.committed >= self.stop
 
     @property
     def is_over(self) -> bool:

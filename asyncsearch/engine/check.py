@@ -8,6 +8,7 @@ from asyncsearch.engine.pool import SlotState
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import InternalError
 from asyncsearch.trial import TrialState
+from asyncsearch.work import KEPT_CHECKPOINTS
 
 
 def check(state: StudyState) -> None:
@@ -37,6 +38,11 @@ def check(state: StudyState) -> None:
         _hold(trial_id in state.attempts[lease_number].trials, f"trial {trial_id} runs under another lease")
     for slot in state.pool.slots.values():
         _hold((slot.state is SlotState.BUSY) == (slot.lease is not None), f"worker {slot.worker} and its lease")
+        _hold(not slot.held or slot.state is not SlotState.GONE, f"worker {slot.worker} is gone and keeps checkpoints")
+        _hold(len(set(slot.held)) == len(slot.held) <= KEPT_CHECKPOINTS, f"what worker {slot.worker} keeps")
+        for checkpoint in slot.held if slot.state is SlotState.IDLE else ():
+            holder = state.pool.idle_holder(checkpoint)
+            _hold(holder is not None and holder <= slot.worker, f"{checkpoint} and worker {slot.worker} that has it")
     holders = [trial.checkpoint for trial in state.trials] + [a.batch.load for a in state.attempts.values()]
     counted = Counter(checkpoint for checkpoint in holders if checkpoint is not None)
     _hold(counted == state.references, "the references to checkpoints")

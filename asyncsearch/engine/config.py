@@ -37,6 +37,8 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     share: bool = True
     """Whether trials share what is equal; False: each trains for itself, for those who want to compare."""
+    can_evaluate: bool = False
+    """Whether the trainable can evaluate a checkpoint without training; else the last report before it counts."""
     look_ahead: int = 0
     """How many trials may wait before workers are free for them, so that the plan sees where their ways part."""
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from asyncsearch.actions import (
     LaunchWorker,
     MoveTrial,
-    StopTraining,
 )
 from asyncsearch.engine.attempts import Attempt, Verdict, verdict_on_end, verdict_on_failure
 from asyncsearch.engine.filling import is_anything_left
@@ -25,7 +24,9 @@ from asyncsearch.engine.moving import (
     judge,
     lose,
     move_by,
+    stop_all,
     stop_run,
+    stop_training,
     wait,
 )
 from asyncsearch.engine.pool import SlotState
@@ -57,8 +58,9 @@ def respond(state: StudyState, event: AnyEvent, emit: Emit) -> None:
     """Emit what a fact means for the trials and workers that it concerns."""
     match event:
         case Reported():
-            if state.scheduler.judges:
-                _judge(state, event, emit)
+            attempt = state.attempts[event.lease.number]
+            if attempt.resource == event.resource:
+                _respond_to_report(state, attempt, emit)
         case CheckpointCommitted():
             _respond_to_commit(state, event, emit)
         case TrainingEnded():
@@ -83,11 +85,9 @@ def respond(state: StudyState, event: AnyEvent, emit: Emit) -> None:
                 for trial in state.readers(attempt, attempt.next_unit):
                     fail_or_retry(state, trial, Verdict(TrialState.FAILED, "it ran longer than trial_timeout"), emit)
                 hand_back(state, attempt, emit)
-                emit(StopTraining(event.lease, "it ran longer than trial_timeout"))
+                stop_training(attempt, "it ran longer than trial_timeout", emit)
         case StopRequested():
-            for attempt in list(state.attempts.values()):
-                if attempt.is_training:
-                    emit(StopTraining(attempt.lease, event.reason))
+            stop_all(state, event.reason, emit)
         case Learned():
             for number in state.plan.readers_at(event.node, 0):
                 if state.trials[number].state is TrialState.WAITING:
@@ -127,13 +127,18 @@ def _respond_to_loss(state: StudyState, event: WorkerLost, emit: Emit) -> None:
         )
 
 
-def _judge(state: StudyState, event: Reported, emit: Emit) -> None:
-    attempt = state.attempts[event.lease.number]
-    if attempt.resource != event.resource:
-        return
-    for trial in state.readers(attempt, event.resource):
-        if trial.resource == event.resource:
-            judge(state, trial, emit)
+def _respond_to_report(state: StudyState, attempt: Attempt, emit: Emit) -> None:
+    """Judge those who heard it, and move on whose target is here and who waited for nothing else."""
+    resource = attempt.resource
+    if state.scheduler.judges:
+        for trial in state.hearers(attempt, resource):
+            if trial.resource == resource:
+                judge(state, trial, emit)
+    if state.config.can_evaluate:
+        for number in state.plan.targets_at(attempt.node_at(resource), resource):
+            trial = state.trials[number]
+            if trial.state is TrialState.WAITING and state.is_at_target(trial):
+                arrive(state, trial, "", emit)
 
 
 def _respond_to_commit(state: StudyState, event: CheckpointCommitted, emit: Emit) -> None:
@@ -152,13 +157,12 @@ def _respond_to_commit(state: StudyState, event: CheckpointCommitted, emit: Emit
 
 
 def _respond_to_failed_commit(state: StudyState, event: CheckpointFailed, emit: Emit) -> None:
-    attempt, resource = state.attempts.get(event.lease.number), event.checkpoint.resource
+    attempt = state.attempts.get(event.lease.number)
     if attempt is None:
         return
-    reason = f"its checkpoint at {resource} could not be stored: {event.error}"
-    for number in list(attempt.trials):
-        if state.trials[number].target == resource:
-            fail_or_retry(state, state.trials[number], Verdict(TrialState.FAILED, reason, event.error), emit)
+    reason = f"its checkpoint at {event.checkpoint.resource} could not be stored: {event.error}"
+    for trial in state.awaiting(attempt, event.checkpoint):
+        fail_or_retry(state, trial, Verdict(TrialState.FAILED, reason, event.error), emit)
     if attempt.is_over:
         hand_back(state, attempt, emit)
 
@@ -197,6 +201,9 @@ def _settle(state: StudyState, attempt: Attempt, end: TrainingEnded, emit: Emit)
             hand_back(state, attempt, emit)
         return
     node = attempt.node_at(end.resource)
+    if attempt.is_evaluation:
+        _settle_evaluation(state, attempt, emit)
+        return
     if attempt.is_own_end:
         numbers = state.plan.readers_at(node, end.resource)  # those that were saved just there included
     else:
@@ -204,6 +211,19 @@ def _settle(state: StudyState, attempt: Attempt, end: TrainingEnded, emit: Emit)
     for trial in [state.trials[number] for number in numbers]:
         if catch_up(state, trial, emit):
             continue
+        if state.is_to_be_evaluated(trial) and not attempt.is_own_end:
+            arrive(state, trial, "", emit)
+            continue
         verdict = verdict_on_end(end, trial, state.max_resource, state.config.metric, state.metric_names)
         move_by(state, trial, verdict, emit)
+    hand_back(state, attempt, emit)
+
+
+def _settle_evaluation(state: StudyState, attempt: Attempt, emit: Emit) -> None:
+    """Move those on whose target was evaluated, or let them fail if nothing was said of the metric."""
+    reason = f"it was evaluated at {attempt.stop} and {state.config.metric!r} was not reported"
+    for trial in state.readers(attempt, attempt.stop):
+        fail_or_retry(state, trial, Verdict(TrialState.FAILED, reason), emit)
+    for number in state.plan.targets_at(attempt.node_at(attempt.stop), attempt.stop):
+        arrive(state, state.trials[number], "", emit)
     hand_back(state, attempt, emit)

@@ -16,11 +16,10 @@ from asyncsearch.actions import (
     EndRun,
     Promote,
     SaveAt,
-    StopTraining,
 )
 from asyncsearch.engine.branching import branch
-from asyncsearch.engine.moving import Emit, answer, stop_run
-from asyncsearch.errors import SpaceError
+from asyncsearch.engine.moving import Emit, answer, stop_run, stop_training
+from asyncsearch.errors import InternalError, SpaceError
 from asyncsearch.ids import Lease, TrialId, WorkerId
 from asyncsearch.plan.keys import UNBOUNDED, path
 from asyncsearch.plan.plan import Batch
@@ -45,7 +44,8 @@ def adjust(state: StudyState, emit: Emit) -> None:
             continue
         wanted = state.plan.wanted_stop(number)
         if not wanted:
-            emit(StopTraining(attempt.lease, reason))
+            if not attempt.is_all_saved:
+                stop_training(attempt, reason, emit)
             continue
         stop = max(wanted, attempt.resource)
         if stop < attempt.stop:
@@ -62,19 +62,21 @@ def fill(state: StudyState, emit: Emit) -> None:
         worker = state.pool.first_idle()
         if worker is None:
             return
-        batch = _next_batch(state, emit)
+        batch = _next_batch(state, worker, emit)
         if batch is None:
             return
-        emit(Assign(_work_for(state, batch, worker)))
+        holder = state.pool.idle_holder(batch.load)
+        emit(Assign(_work_for(state, batch, worker if holder is None else holder)))
 
 
-def _next_batch(state: StudyState, emit: Emit) -> Batch | None:
+def _next_batch(state: StudyState, worker: WorkerId, emit: Emit) -> Batch | None:
     """Return what a free worker should train: what was begun, else a promotion, else a new trial; None: nothing now."""
+    held = state.pool.slots[worker].held
     if state.config.look_ahead:
         _look_ahead(state, emit)
     while not state.stopping:
-        batch = state.plan.next_batch()
-        if batch is not None and (state.scheduler.begins_all_first or _is_begun(state, batch)):
+        batch = state.plan.next_batch(held)
+        if batch is not None and (state.scheduler.begins_all_first or batch.is_urgent):
             return batch
         if _promote_next(state, emit):
             continue
@@ -84,15 +86,6 @@ def _next_batch(state: StudyState, emit: Emit) -> Batch | None:
             return None
         _create(state, emit)
     return None
-
-
-def _is_begun(state: StudyState, batch: Batch) -> bool:
-    """Whether somebody waits for it who was promoted, or had a worker before."""
-    for stage in batch.stages:
-        for number in stage.trials:
-            if state.trials[number].is_begun:
-                return True
-    return False
 
 
 def _look_ahead(state: StudyState, emit: Emit) -> None:
@@ -161,8 +154,9 @@ def _work_for(state: StudyState, batch: Batch, worker: WorkerId) -> Work:
             start=planned.start,
             stop=None if planned.stop == UNBOUNDED else planned.stop,
             max_resource=state.max_resource,
-            save=planned.stop != UNBOUNDED,
+            save=planned.start < planned.stop < UNBOUNDED,
             save_every=state.config.save_every,
+            more=planned.more,
         )
         for planned in batch.stages
     )
@@ -176,11 +170,22 @@ def is_anything_left(state: StudyState) -> bool:
     return bool(state.waiting) or may_create or state.scheduler.next_promotion() is not None
 
 
+def _require_progress(state: StudyState) -> None:
+    """Hold that somebody is on the way to what trials wait for: else the run would never end, and nobody be told."""
+    if state.waiting and not state.busy and state.pool.first_idle() is not None:
+        waiting = ", ".join(state.trials[number].name for number in list(state.waiting)[:3])
+        raise InternalError(
+            f"{len(state.waiting)} trials wait ({waiting}, ...), workers are free, and nothing is to be trained. "
+            "Please report this with the study's journal."
+        )
+
+
 def conclude(state: StudyState, emit: Emit) -> None:
     """End the run when nothing runs and nothing is left, or when it was asked to stop and everything has."""
     if state.run is None or state.attempts:
         return
     if not state.stopping and is_anything_left(state):
+        _require_progress(state)
         return
     if not state.stopping:
         promotion = state.scheduler.closing_promotion()

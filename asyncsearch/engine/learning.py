@@ -66,8 +66,7 @@ def learn(state: StudyState, event: AnyEvent, now: float) -> None:
         case TrialTimedOut():
             attempt = state.attempts[event.lease.number]
             if attempt.is_training:
-                for trial in state.readers(attempt, attempt.next_unit):
-                    trial.failures += 1
+                _blame(state, attempt)
         case StopRequested():
             state.stopping = state.stopping or event.reason
         case Learned():
@@ -113,20 +112,38 @@ def _learn_report(state: StudyState, event: Reported, now: float) -> None:
         return
     if state.config.share:
         _measure(state, attempt, event.resource, now)
-    readers = state.readers(attempt, event.resource)
-    if readers:
-        readers[0].trained += event.resource - attempt.resource
-    attempt.resource = event.resource
+    hearers = state.hearers(attempt, event.resource)
+    _progress(attempt, event.resource, hearers)
     state.metric_names.update(event.metrics)
     is_value = state.config.metric in event.metrics
     value = event.metrics.get(state.config.metric)
-    if is_value and state.config.share:
-        state.known.report(attempt.node_at(event.resource), event.resource, finite(value))
-    for trial in readers:
+    if is_value:
+        node = attempt.node_at(event.resource)
+        if state.config.share:
+            state.known.report(node, event.resource, finite(value))
+        if state.config.can_evaluate:
+            state.plan.add_metric(CheckpointRef(node, event.resource))
+    for trial in hearers:
         if event.resource > trial.resource:
             if is_value:
                 take_report(state, trial, event.resource, value)
             pass_resource(state, trial, event.resource)
+
+
+def _progress(attempt: Attempt, resource: int, hearers: list[Trial]) -> None:
+    """Count what was trained since the last news of an attempt on the account of the first who needs it."""
+    if not attempt.is_evaluation:
+        for trial in hearers:
+            if trial.checkpoint is None or trial.checkpoint.resource < resource:
+                trial.trained += resource - attempt.resource
+                break
+    attempt.resource = resource
+
+
+def _blame(state: StudyState, attempt: Attempt) -> None:
+    """Count the failure of what an attempt did last as one of each trial that needs it."""
+    for trial in state.readers(attempt, attempt.next_unit):
+        trial.failures += 1
 
 
 def _measure(state: StudyState, attempt: Attempt, resource: int, now: float) -> None:
@@ -140,7 +157,8 @@ def _learn_commit(state: StudyState, event: CheckpointCommitted) -> None:
     attempt, checkpoint = state.attempts[event.lease.number], event.checkpoint
     attempt.committed = max(checkpoint.resource, attempt.committed or 0)
     attempt.settled = max(checkpoint.resource, attempt.settled or 0)
-    state.plan.add_checkpoint(checkpoint, event.lease.number)
+    state.add_checkpoint(checkpoint, event.lease.number)
+    state.pool.hold(event.lease.worker, checkpoint)
     state.stock.put(checkpoint, event.size_bytes)
     if checkpoint not in state.references:
         state.unreachable[checkpoint] = None
@@ -151,13 +169,10 @@ def _learn_commit(state: StudyState, event: CheckpointCommitted) -> None:
 
 
 def _learn_failed_commit(state: StudyState, event: CheckpointFailed) -> None:
-    attempt, resource = state.attempts[event.lease.number], event.checkpoint.resource
-    if resource <= (attempt.settled or 0):
-        return
-    attempt.settled = resource
-    for number in attempt.trials:
-        if state.trials[number].target == resource:
-            state.trials[number].failures += 1
+    attempt = state.attempts[event.lease.number]
+    attempt.settled = max(event.checkpoint.resource, attempt.settled or 0)
+    for trial in state.awaiting(attempt, event.checkpoint):
+        trial.failures += 1
     _end_if_over(state, attempt)
 
 
@@ -167,16 +182,14 @@ def _learn_end(state: StudyState, event: TrainingEnded) -> None:
         return
     attempt.end = event
     if event.resource > attempt.resource:
-        readers = state.readers(attempt, event.resource)
-        if readers:
-            readers[0].trained += event.resource - attempt.resource
-        attempt.resource = event.resource
+        _progress(attempt, event.resource, state.hearers(attempt, event.resource))
     if event.outcome is Outcome.FAILED and not attempt.is_closed:
         if event.error_kind == "checkpoint":
             _forget_checkpoint(state, attempt)
         else:
-            for trial in state.readers(attempt, attempt.next_unit):
-                trial.failures += 1
+            _blame(state, attempt)
+    elif attempt.is_evaluation and attempt.has_ended_well:
+        _blame(state, attempt)  # it said nothing of the metric, and would say nothing the next time
     if attempt.is_own_end and not attempt.is_closed:
         state.known.end(attempt.node_at(event.resource), event.resource)
     slot = state.pool.slots[event.lease.worker]
@@ -200,12 +213,13 @@ def _learn_of_others(state: StudyState, event: Learned) -> None:
         state.metric_names.update(metrics)
         if metric in metrics:
             state.known.report(event.node, resource, finite(metrics[metric]))
+            state.plan.add_metric(CheckpointRef(event.node, resource))
     if event.ended is not None and not state.known.has_end(event.node):
         state.known.end(event.node, event.ended)
     for checkpoint in known_checkpoints(event):
         wanting = state.wanting(checkpoint)
         if wanting:
-            state.plan.add_checkpoint(checkpoint, -1)
+            state.add_checkpoint(checkpoint)
         for trial in wanting:
             state.repoint(trial, checkpoint)
 
@@ -227,6 +241,7 @@ def _forget_checkpoint(state: StudyState, attempt: Attempt) -> None:
     load = attempt.batch.load
     if load is None:
         return
+    state.pool.give_up(load)
     state.plan.remove_checkpoint(load)
     for trial in state.trials:
         if trial.checkpoint == load:

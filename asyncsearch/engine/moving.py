@@ -16,7 +16,6 @@ from asyncsearch.engine.attempts import Attempt, Verdict, verdict_on_arrival
 from asyncsearch.events import (
     TrainingEnded,
 )
-from asyncsearch.ids import CheckpointRef
 from asyncsearch.plan.keys import UNBOUNDED
 from asyncsearch.trial import Trial, TrialState
 
@@ -56,18 +55,20 @@ def wait(state: StudyState, trial: Trial, reason: str, emit: Emit, detail: str =
         return
     if trial.resource > before:
         answer(state, trial, emit)
-    elif _is_at_target(trial):
+    elif state.is_at_target(trial):
         arrive(state, trial, "", emit)
 
 
-def _is_at_target(trial: Trial) -> bool:
-    target = trial.target
-    return target is not None and trial.checkpoint == CheckpointRef(trial.node_at(target), target)
-
-
 def arrive(state: StudyState, trial: Trial, words: str, emit: Emit) -> None:
-    """Move a trial that stands at its target, with all up to there trained; ``words`` say how it came there."""
+    """Move a trial that stands at its target, with all up to there trained; ``words`` say how it came there.
+
+    Where the metric is still to be found out, it waits for that.
+    """
     if catch_up(state, trial, emit):
+        return
+    if state.is_to_be_evaluated(trial):
+        if trial.state is TrialState.RUNNING:
+            emit(MoveTrial(trial.id, TrialState.WAITING, f"nothing was reported at {trial.target}: to be evaluated"))
         return
     verdict = verdict_on_arrival(trial, state.max_resource, state.config.metric, state.metric_names, words)
     move_by(state, trial, verdict, emit)
@@ -107,7 +108,7 @@ def answer(state: StudyState, trial: Trial, emit: Emit) -> None:
     target = UNBOUNDED if trial.target is None else trial.target
     ended = state.known.ended(trial.steps)
     is_own_end = ended is not None and trial.resource >= ended
-    if (trial.resource and (is_own_end or trial.resource >= target)) or _is_at_target(trial):
+    if (trial.resource and (is_own_end or trial.resource >= target)) or state.is_at_target(trial):
         words = ", as is known already"
         verdict = verdict_on_arrival(trial, state.max_resource, state.config.metric, state.metric_names, words)
         move_by(state, trial, _at_own_end(trial, verdict, words) if is_own_end else verdict, emit)
@@ -130,7 +131,7 @@ def hear(state: StudyState, trial: Trial, emit: Emit) -> None:
     before = trial.resource
     if catch_up(state, trial, emit):
         return
-    if trial.resource > before or _is_at_target(trial) or state.known.ended(trial.steps) is not None:
+    if trial.resource > before or state.is_at_target(trial) or state.known.ended(trial.steps) is not None:
         answer(state, trial, emit)
 
 
@@ -143,6 +144,16 @@ def _at_own_end(trial: Trial, verdict: Verdict, words: str) -> Verdict:
 def stop_run(state: StudyState, reason: str, kind: str, emit: Emit) -> None:
     """Begin to end the run because of something that concerns all trials."""
     emit(StopRun(reason, kind))
+    stop_all(state, reason, emit)
+
+
+def stop_all(state: StudyState, reason: str, emit: Emit) -> None:
+    """Tell all that train to stop."""
     for attempt in list(state.attempts.values()):
-        if attempt.is_training:
-            emit(StopTraining(attempt.lease, reason))
+        stop_training(attempt, reason, emit)
+
+
+def stop_training(attempt: Attempt, reason: str, emit: Emit) -> None:
+    """Tell an attempt to stop, once."""
+    if attempt.is_training and not attempt.is_told:
+        emit(StopTraining(attempt.lease, reason))

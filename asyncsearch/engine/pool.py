@@ -7,7 +7,8 @@ import heapq
 
 import msgspec
 
-from asyncsearch.ids import WorkerId
+from asyncsearch.ids import CheckpointRef, WorkerId
+from asyncsearch.work import KEPT_CHECKPOINTS
 
 
 class SlotState(enum.Enum):
@@ -33,6 +34,8 @@ class Slot(msgspec.Struct):
     fruitless: int = 0
     """How many times in a row it was lost without having finished any training."""
     host: str = ""
+    held: list[CheckpointRef] = []
+    """What it committed or loaded last under this epoch, the newest last: what it need not fetch."""
 
 
 class Pool:
@@ -41,6 +44,9 @@ class Pool:
     def __init__(self) -> None:
         self.slots: dict[WorkerId, Slot] = {}
         self._idle: list[WorkerId] = []
+        self._queued: set[WorkerId] = set()
+        """Those in ``_idle``: some are busy by now."""
+        self._holders: dict[CheckpointRef, set[WorkerId]] = {}
 
     def slot(self, worker: WorkerId) -> Slot:
         """Return a slot, making it if it was never heard of."""
@@ -57,6 +63,7 @@ class Pool:
     def launch(self, worker: WorkerId, epoch: int) -> None:
         """A launch was asked for."""
         slot = self.slot(worker)
+        self._empty(slot)
         slot.epoch, slot.state, slot.lease = epoch, SlotState.LAUNCHING, None
 
     def free(self, worker: WorkerId) -> None:
@@ -64,7 +71,9 @@ class Pool:
         slot = self.slots[worker]
         if slot.state is not SlotState.IDLE:
             slot.state, slot.lease = SlotState.IDLE, None
-            heapq.heappush(self._idle, worker)
+            if worker not in self._queued:
+                self._queued.add(worker)
+                heapq.heappush(self._idle, worker)
 
     def occupy(self, worker: WorkerId, lease: int) -> None:
         """The worker got a lease."""
@@ -74,19 +83,52 @@ class Pool:
     def lose(self, worker: WorkerId) -> None:
         """Nothing runs in the slot any more."""
         slot = self.slot(worker)
+        self._empty(slot)
         slot.state, slot.lease = SlotState.GONE, None
+
+    def hold(self, worker: WorkerId, checkpoint: CheckpointRef) -> None:
+        """The worker saved or loads a checkpoint, and keeps it at hand in place of what it used longest ago."""
+        slot = self.slots[worker]
+        if checkpoint in slot.held:
+            slot.held.remove(checkpoint)
+        slot.held.append(checkpoint)
+        self._holders.setdefault(checkpoint, set()).add(worker)
+        while len(slot.held) > KEPT_CHECKPOINTS:
+            self._drop(slot.held.pop(0), worker)
+
+    def give_up(self, checkpoint: CheckpointRef) -> None:
+        """Nobody is to load a checkpoint any more: it is gone, or damaged."""
+        for worker in self._holders.pop(checkpoint, ()):
+            self.slots[worker].held.remove(checkpoint)
+
+    def _empty(self, slot: Slot) -> None:
+        while slot.held:
+            self._drop(slot.held.pop(), slot.worker)
+
+    def _drop(self, checkpoint: CheckpointRef, worker: WorkerId) -> None:
+        holders = self._holders[checkpoint]
+        holders.remove(worker)
+        if not holders:
+            del self._holders[checkpoint]
 
     def clear(self) -> None:
         """A new driver has no workers; the epochs stay, so that no lease is ever given twice."""
         for slot in self.slots.values():
+            self._empty(slot)
             slot.state, slot.lease, slot.fruitless = SlotState.GONE, None, 0
         self._idle.clear()
+        self._queued.clear()
 
     def first_idle(self) -> WorkerId | None:
         """Return the idle worker with the lowest number, or None."""
         while self._idle and self.slots[self._idle[0]].state is not SlotState.IDLE:
-            heapq.heappop(self._idle)
+            self._queued.remove(heapq.heappop(self._idle))
         return self._idle[0] if self._idle else None
+
+    def idle_holder(self, checkpoint: CheckpointRef | None) -> WorkerId | None:
+        """Return the idle worker with the lowest number that has a checkpoint at hand, or None."""
+        holders = () if checkpoint is None else self._holders.get(checkpoint, ())
+        return min((worker for worker in holders if self.slots[worker].state is SlotState.IDLE), default=None)
 
     def alive(self) -> list[Slot]:
         """Return the slots that are not gone, by number."""
@@ -97,3 +139,8 @@ class Pool:
         self.slots = {slot.worker: slot for slot in slots}
         self._idle = [slot.worker for slot in slots if slot.state is SlotState.IDLE]
         heapq.heapify(self._idle)
+        self._queued = set(self._idle)
+        self._holders = {}
+        for slot in slots:
+            for checkpoint in slot.held:
+                self._holders.setdefault(checkpoint, set()).add(slot.worker)

@@ -10,7 +10,8 @@ from asyncsearch.engine.attempts import Attempt
 from asyncsearch.engine.pool import Slot
 from asyncsearch.engine.state import StudyState
 from asyncsearch.events import RunRequested
-from asyncsearch.ids import CheckpointRef, NodeKey, TrialId
+from asyncsearch.ids import CheckpointRef, NodeKey, PathStep, TrialId
+from asyncsearch.plan.costs import KnownCosts
 from asyncsearch.plan.keys import UNBOUNDED
 from asyncsearch.plan.known import NodeReports
 from asyncsearch.trial import Trial, TrialState
@@ -40,6 +41,8 @@ class Snapshot(msgspec.Struct, frozen=True):
     scheduler: dict[str, Any]
     searcher: dict[str, Any]
     busy: list[NodeKey] = []
+    costs: KnownCosts | None = None
+    """What units of training took; None: nobody asks."""
     sizes: list[tuple[CheckpointRef, int]] | None = None
     """Bytes of each durable checkpoint; None: no quota counted them."""
 
@@ -65,6 +68,7 @@ def encode(state: StudyState, record: int) -> bytes:
             scheduler=state.scheduler.snapshot(),
             searcher=state.searcher.snapshot(),
             busy=list(state.busy),
+            costs=state.plan.costs(),
             sizes=None if state.config.quota_bytes is None else state.stock.snapshot(),
         )
     )
@@ -110,15 +114,24 @@ def _restore_plan(state: StudyState, snapshot: Snapshot) -> None:
             state.plan.request(trial.id, trial.steps, target, is_urgent=trial.is_begun)
     for attempt in snapshot.attempts:
         if attempt.is_planned:
-            state.plan.resume(attempt.lease.number, attempt.batch)
+            state.plan.resume(attempt.lease.number, attempt.batch, _way_of(state, attempt))
             if attempt.cut is not None:
                 state.plan.cut(attempt.lease.number, attempt.cut)
             for point in attempt.save_points:
                 state.plan.add_save_point(attempt.lease.number, point.node, point.resource)
     for checkpoint in state.references:
-        state.plan.add_checkpoint(checkpoint, -1)
+        state.add_checkpoint(checkpoint)
     for attempt in snapshot.attempts:
         if attempt.is_planned and attempt.committed is not None:
             state.plan.advance(attempt.lease.number, attempt.committed)
     for node in snapshot.busy:
         state.block(node)
+    if snapshot.costs is not None:
+        state.plan.restore_costs(snapshot.costs)
+
+
+def _way_of(state: StudyState, attempt: Attempt) -> tuple[PathStep, ...]:
+    """Return the way of a trial for which an attempt was begun; empty if each of them goes another way by now."""
+    last = attempt.batch.stages[-1]
+    ways = (state.trials[number].steps for number in last.trials)
+    return next((steps for steps in ways if any(step.node == last.node for step in steps)), ())

@@ -189,14 +189,50 @@ class StudyState:
         ]
         return self.trials[min(ranked)[1]] if ranked else None
 
+    def hearers(self, attempt: Attempt, resource: int) -> list[Trial]:
+        """Return the trials on whose way lies what an attempt reports at ``resource``, by id."""
+        trials = [self.trials[number] for number in self.plan.readers_at(attempt.node_at(resource), resource)]
+        if attempt.is_evaluation:
+            return trials
+        return [trial for trial in trials if trial.checkpoint is None or trial.checkpoint.resource <= resource]
+
     def readers(self, attempt: Attempt, resource: int) -> list[Trial]:
-        """Return the trials that need the unit of an attempt's training that ends at ``resource``, by id."""
-        readers = []
-        for number in self.plan.readers_at(attempt.node_at(resource), resource):
-            trial = self.trials[number]
-            if trial.checkpoint is None or trial.checkpoint.resource < resource:
-                readers.append(trial)
-        return readers
+        """Return the trials that need what an attempt does at ``resource``, by id.
+
+        That is the unit of training that ends there, or an evaluation.
+        """
+        if attempt.is_evaluation:
+            here = CheckpointRef(attempt.node_at(resource), resource)
+            asking = self.plan.targets_at(here.node, here.resource) if self.plan.lacks_metric(here) else ()
+            return [self.trials[number] for number in asking]
+        trials = self.hearers(attempt, resource)
+        return [trial for trial in trials if trial.checkpoint is None or trial.checkpoint.resource < resource]
+
+    def awaiting(self, attempt: Attempt, checkpoint: CheckpointRef) -> list[Trial]:
+        """Return the trials that an attempt was to bring to a checkpoint and that do not have it."""
+        trials = [self.trials[number] for number in attempt.trials]
+        return [trial for trial in trials if trial.target == checkpoint.resource and trial.checkpoint != checkpoint]
+
+    def is_metric_missing(self, checkpoint: CheckpointRef) -> bool:
+        """Return whether the metric at a durable checkpoint was not reported and can be had by an evaluation."""
+        if not self.config.can_evaluate:
+            return False
+        if self.config.share:
+            return not self.known.has(checkpoint.node, checkpoint.resource)
+        readers = self.plan.readers_at(checkpoint.node, checkpoint.resource)
+        return any(self.trials[number].value_resource < checkpoint.resource for number in readers)
+
+    def is_to_be_evaluated(self, trial: Trial) -> bool:
+        """Return whether a trial stands at its target and waits for the metric there."""
+        target = trial.target
+        return target is not None and self.plan.lacks_metric(CheckpointRef(trial.node_at(target), target))
+
+    def is_at_target(self, trial: Trial) -> bool:
+        """Return whether a trial stands at its target with all that it needs."""
+        target = trial.target
+        if target is None or trial.checkpoint != CheckpointRef(trial.node_at(target), target):
+            return False
+        return not self.plan.lacks_metric(trial.checkpoint)
 
     def is_news(self, event: Learned) -> bool:
         """Return whether others say anything of a node that is not known, and of use."""
@@ -215,7 +251,7 @@ class StudyState:
             if trial.checkpoint is not None and trial.checkpoint.resource > start:
                 return True
             target = UNBOUNDED if trial.target is None else trial.target
-            if any(True for _ in self.known.between(trial.steps, max(trial.resource, start), target)):
+            if any(True for _ in self.known.between(trial.steps, max(trial.resource, attempt.resource), target)):
                 return True
         return attempt.is_closed
 
@@ -242,6 +278,12 @@ class StudyState:
         return [attempt for attempt in self.attempts.values() if attempt.lease.worker == worker]
 
     # Changes that facts and decisions have in common: only ``learning`` and ``applying`` call what follows.
+
+    def add_checkpoint(self, checkpoint: CheckpointRef, lease: int = -1) -> None:
+        """Count a checkpoint as durable, made under a lease of this driver or, -1, elsewhere."""
+        self.plan.add_checkpoint(checkpoint, lease)
+        if self.is_metric_missing(checkpoint):
+            self.plan.expect_metric(checkpoint)
 
     def repoint(self, trial: Trial, checkpoint: CheckpointRef | None) -> None:
         """Let a trial go on from another checkpoint."""

@@ -4,7 +4,8 @@ This is what ``plan.stage_tree`` must always be equal to, written to be read; it
 Source: Hippo (PVLDB 15(5), 2022), Algorithm 1. What is printed there was mended in six places: (a) a root's own
 checkpoints are looked for too; (b) "it runs" and "from the beginning" are two answers; (c) a checkpoint answers before
 a running worker does, and what runs is an interval of a node, not a node; (d) the targets of a node are a chain, each
-stage begins where the one before ends; (e) nothing is scanned step by step; (f) what is durable has no stage at all.
+stage begins where the one before ends; (e) nothing is scanned step by step; (f) what is durable has no stage, but for
+one of no units where somebody asks for its metric and nobody reported it: it is evaluated, and not trained.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import msgspec
 
 from asyncsearch.ids import CheckpointRef, NodeKey, TrialId
 from asyncsearch.plan.keys import UNBOUNDED
+from asyncsearch.plan.points import FIRST, HELD_WORTH
 
 
 class Source(enum.Enum):
@@ -35,7 +37,10 @@ class Source(enum.Enum):
 
 
 class PendingStage(msgspec.Struct, frozen=True):
-    """An interval of a node that is to be trained, and its place in the stage tree; times are microseconds."""
+    """An interval of a node that is to be trained, and its place in the stage tree; lengths are costs.
+
+    One of no units, start == stop, is an evaluation, whose height and total are those of what comes first.
+    """
 
     node: NodeKey
     start: int
@@ -63,7 +68,7 @@ class PendingStage(msgspec.Struct, frozen=True):
 
 
 class NodeFacts(NamedTuple):
-    """A node: its parent (None for a root), where it begins, and microseconds a unit."""
+    """A node: its parent (None for a root), where it begins, and the cost of a unit."""
 
     parent: NodeKey | None
     start: int
@@ -98,6 +103,8 @@ class Facts(NamedTuple):
     requests: dict[TrialId, RequestFacts]
     blocked: frozenset[NodeKey] = frozenset()
     """Nodes that somebody else trains: all in them that is not durable counts as running."""
+    unmeasured: frozenset[CheckpointRef] = frozenset()
+    """Durable checkpoints at which nobody reported the metric, or is on the way to report it."""
 
 
 Position = tuple[NodeKey, int]
@@ -132,6 +139,20 @@ def generate(facts: Facts) -> dict[Position, PendingStage]:
         )
         if begin is not None:
             following[begin].append(stages[end])
+    for ref in facts.unmeasured:
+        end = (ref.node, ref.resource)
+        if end in first and ref.node not in facts.blocked:
+            stages[end] = PendingStage(
+                node=ref.node,
+                start=ref.resource,
+                stop=ref.resource,
+                source=Source.SAVED,
+                load=ref,
+                height=FIRST,
+                total=FIRST,
+                trial=first[end],
+                is_urgent=any(request.is_urgent for request in waiting[end]),
+            )
     return stages
 
 
@@ -184,13 +205,16 @@ def choose(stages: dict[Position, PendingStage], held: Collection[CheckpointRef]
     for stage in stages.values():
         following[None if stage.load is None else (stage.load.node, stage.load.resource)].append(stage)
 
-    def rank(stage: PendingStage) -> tuple[bool, int, bool, int, TrialId]:
-        is_held = stage.load is not None and stage.load in held
-        return (*stage.rank[:2], not is_held, *stage.rank[2:])
-
     batch: list[PendingStage] = []
     ready = [stage for stage in stages.values() if stage.is_ready]
+    urgent = [stage for stage in ready if stage.is_urgent] or ready
+    longest = max((stage.height for stage in urgent), default=0)
+
+    def rank(stage: PendingStage) -> tuple[bool, bool, int, int, TrialId]:
+        is_held = stage.load is not None and stage.load in held and stage.height * HELD_WORTH >= longest
+        return (not stage.is_urgent, not is_held, *stage.rank[1:])
+
     while ready:
         batch.append(min(ready, key=rank if not batch else lambda stage: stage.rank))
-        ready = following[batch[-1].node, batch[-1].stop]
+        ready = [] if batch[-1].start == batch[-1].stop else following[batch[-1].node, batch[-1].stop]
     return batch

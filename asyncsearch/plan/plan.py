@@ -20,21 +20,27 @@ import msgspec
 from asyncsearch.errors import InternalError
 from asyncsearch.ids import CheckpointRef, NodeKey, PathStep, TrialId, trial_name
 from asyncsearch.plan.algorithm import Facts, NodeFacts, PendingStage, RequestFacts, Source, SpanFacts
+from asyncsearch.plan.costs import KnownCosts
 from asyncsearch.plan.points import Node, Point, Span, State
 from asyncsearch.plan.stage_tree import ORIGIN, StageTree, points_in
 
 Path = tuple[PathStep, ...]
 
+LISTED = 10
+"""How many of the trials that wait for a stage are listed; there may be as many as the plan has."""
+
 
 class PlannedStage(msgspec.Struct, frozen=True):
-    """An interval of one node that a worker trains, to save at its end."""
+    """An interval of one node that a worker trains, to save at its end; one of no units is an evaluation."""
 
     node: NodeKey
     start: int
     stop: int
     """UNBOUNDED: until the function returns."""
     trials: tuple[TrialId, ...]
-    """The trials that wait for it, in order: for its end, or for what is trained from there."""
+    """The trials that wait for it, in order: for its end, or for what is trained from there; the first of many."""
+    more: int = 0
+    """How many wait besides those."""
 
 
 class Batch(msgspec.Struct, frozen=True):
@@ -43,6 +49,8 @@ class Batch(msgspec.Struct, frozen=True):
     load: CheckpointRef | None
     """None: train from the beginning."""
     stages: tuple[PlannedStage, ...]
+    is_urgent: bool = False
+    """Whether an urgent request needs it."""
 
 
 class Request(NamedTuple):
@@ -60,6 +68,8 @@ class SearchPlan:
         self._tree = StageTree()
         self._requests: dict[TrialId, Request] = {}
         self._runs: dict[int, list[Span]] = {}
+        self._goals: dict[int, CheckpointRef] = {}
+        """Where each lease is to end."""
 
     def request(self, trial: TrialId, path: Path, target: int, *, is_urgent: bool = False) -> None:
         """Let a trial ask for ``target`` on its path, in place of what it asked for before.
@@ -126,6 +136,22 @@ class SearchPlan:
         """Count a checkpoint as lost; what needs it is trained again."""
         self._tree.lose(ref)
 
+    def expect_metric(self, ref: CheckpointRef) -> None:
+        """Know that nobody reported the metric at a checkpoint, so that it is evaluated where somebody asks for it."""
+        if ref.resource in self._tree.saved.get(ref.node, ()):
+            self._tree.evaluations.unmeasured.add(ref)
+            self._tree.reweigh(ref)
+
+    def add_metric(self, ref: CheckpointRef) -> None:
+        """Know that the metric was reported at a position."""
+        if ref in self._tree.evaluations.unmeasured:
+            self._tree.evaluations.unmeasured.remove(ref)
+            self._tree.reweigh(ref)
+
+    def lacks_metric(self, ref: CheckpointRef) -> bool:
+        """Return whether a durable checkpoint is one of those to be evaluated where somebody asks for it."""
+        return ref in self._tree.evaluations.unmeasured
+
     def block(self, node: NodeKey) -> None:
         """Let all wait that is not durable in a node, and what follows it: somebody else trains there."""
         self._tree.block(node)
@@ -152,7 +178,9 @@ class SearchPlan:
         if lease in self._runs:
             raise InternalError(f"work-{lease} trains a batch already; end it before it begins another one.")
         for stage in batch.stages:
-            point = self._tree.find(CheckpointRef(stage.node, stage.stop))
+            end = CheckpointRef(stage.node, stage.stop)
+            find = self._tree.evaluations.find if stage.start == stage.stop else self._tree.find
+            point = find(end)
             if point is None or point.host is None or point.host.resource != stage.start:
                 raise InternalError(
                     f"work-{lease} begins units {stage.start} to {stage.stop} of node {stage.node}, which are no "
@@ -160,11 +188,16 @@ class SearchPlan:
                 )
         self.resume(lease, batch)
 
-    def resume(self, lease: int, batch: Batch) -> None:
+    def resume(self, lease: int, batch: Batch, path: Path = ()) -> None:
         """Know that a lease trains a batch that was begun before this plan was made; say so before any checkpoint.
 
-        Stages of nodes in which nobody asks for anything any more are left out.
+        Args:
+            lease: its number.
+            batch: what it trains.
+            path: one on which the batch lies, with which nodes are known in which nobody asks for anything any more;
+                without it their stages are left out.
         """
+        self._tree.enter(step for step in path if step.start < batch.stages[-1].stop)
         spans: list[Span] = []
         for stage in batch.stages:
             node = self._tree.nodes.get(stage.node)
@@ -176,6 +209,7 @@ class SearchPlan:
             else:
                 spans.append(Span(lease, node, stage.start, stage.stop))
         self._runs[lease] = spans
+        self._aim(lease, CheckpointRef(batch.stages[-1].node, batch.stages[-1].stop))
         for span in spans:
             self._tree.start(span)
 
@@ -183,6 +217,7 @@ class SearchPlan:
         """Let nothing run under a lease any more; what it did not commit is to be trained again."""
         for span in reversed(self._runs.pop(lease, [])):
             self._tree.shorten(span, span.position)
+        self._aim(lease, None)
 
     def cut(self, lease: int, stop: int) -> None:
         """Let a running batch end at ``stop``, where its worker saves; the rest is handed back."""
@@ -190,6 +225,10 @@ class SearchPlan:
             if stop < span.stop:
                 self._tree.shorten(span, stop)
                 span.boundaries.add(span.stop)
+        for span in reversed(self._runs.get(lease, [])):
+            if span.begin < stop:
+                self._aim(lease, CheckpointRef(span.node.key, min(stop, span.stop)))
+                return
 
     def add_save_point(self, lease: int, node: NodeKey, resource: int) -> None:
         """Know that the worker was told to save there on its way."""
@@ -197,20 +236,14 @@ class SearchPlan:
             if span.node.key == node and span.begin < resource <= span.stop:
                 span.boundaries.add(resource)
 
-    def readers(self, lease: int, resource: int) -> list[TrialId]:
-        """Return the trials that wait for the unit ending at ``resource``, which the lease trains, in order."""
-        run = self._runs.get(lease, [])
-        ends: list[Point] = []
-        for span in run if run and run[0].begin < resource else ():
-            ends += points_in(span.node, max(span.begin, resource - 1), span.stop)
-        return sorted(_trials_after(ends))
-
     def wanted_stop(self, lease: int) -> int:
         """Return the last resource of a running batch that a request still needs; 0: none."""
         for span in reversed(self._runs.get(lease, [])):
             wanted = points_in(span.node, span.position, span.stop)
             if wanted:
                 return wanted[-1].resource
+            if span.begin == span.stop and self.targets_at(span.node.key, span.stop):
+                return span.stop
         return 0
 
     def splits(self, lease: int) -> list[tuple[NodeKey, int]]:
@@ -232,19 +265,34 @@ class SearchPlan:
             raise InternalError(
                 f"a unit of node {node} takes {seconds_per_unit} s: give seconds that are finite and not negative."
             )
-        self._tree.measure(node, max(1, round(seconds_per_unit * 1e6)))
+        self._tree.measure(node, seconds_per_unit)
+
+    def costs(self) -> KnownCosts | None:
+        """Return all that is known of costs, for ``restore_costs``."""
+        return self._tree.costs()
+
+    def restore_costs(self, known: KnownCosts) -> None:
+        """Take over what was known of costs before this plan was made; say so when all else is said."""
+        self._tree.restore_costs(known)
 
     def readers_at(self, node: NodeKey, resource: int) -> list[TrialId]:
         """Return the trials that wait for the unit of a node that ends at ``resource``, or for what follows it."""
-        found: list[TrialId] = []
         known = self._tree.nodes.get(node)
-        stack = [] if known is None else [(known, resource)]
+        if known is None:
+            return []
+        found: list[TrialId] = []
+        for point in known.points[bisect_left(known.resources, resource) :]:
+            found += point.trials
+        stack = [child for child in (known.children or {}).values() if child.start >= resource]
         while stack:
-            here, low = stack.pop()
-            for point in here.points[bisect_left(here.resources, low) :]:
-                found += point.trials
-            stack += [(child, 0) for child in (here.children or {}).values() if child.start >= low]
-        return sorted(found)
+            here = stack.pop()
+            for point in here.points:
+                if point.trials:
+                    found += point.trials
+            if here.children:
+                stack += here.children.values()
+        found.sort()
+        return found
 
     def targets_at(self, node: NodeKey, resource: int) -> list[TrialId]:
         """Return the trials that ask for just this position."""
@@ -259,9 +307,10 @@ class SearchPlan:
     def next_batch(self, held: Collection[CheckpointRef] = ()) -> Batch | None:
         """Return what to train next, None: nothing now. ``begin`` makes it running.
 
-        The stage to begin with can be begun at once and is chosen by, in this order: an urgent request needs it; the
-        longest way from it to a leaf; what it loads is in ``held``; the least that follows it, so that few checkpoints
-        are alive; the smallest trial. From there the same order, without ``held``, leads to a leaf.
+        The stage to begin with can be begun at once and is chosen by, in this order: an urgent request needs it; what
+        it loads is in ``held``, and no way is much longer (``HELD_WORTH``); the longest way from it to a leaf; the
+        least that follows it, so that few checkpoints are alive; the smallest trial. From there the same order, without
+        ``held``, leads to a leaf.
         """
         point = self._tree.ready.choose([found for ref in held if (found := self._tree.find(ref)) is not None])
         if point is None:
@@ -276,13 +325,15 @@ class SearchPlan:
         trials: tuple[TrialId, ...] = ()
         after: Point | None = None
         for end in reversed(ends):
-            others = end.trials + _trials_after([stage for stage in end.stages() if stage is not after])
-            if others:
+            if end.size > LISTED:
+                trials = tuple(end.first_trials(LISTED))
+            elif end.size > len(trials):
+                others = end.trials + _trials_after([stage for stage in end.stages() if stage is not after])
                 trials = tuple(sorted([*trials, *others]))
             assert end.host is not None
-            stages.append(PlannedStage(end.node.key, end.host.resource, end.resource, trials))
+            stages.append(PlannedStage(end.node.key, end.host.resource, end.resource, trials, end.size - len(trials)))
             after = end
-        return Batch(load, tuple(reversed(stages)))
+        return Batch(load, tuple(reversed(stages)), ends[0].is_urgent)
 
     def stages(self) -> Iterator[PendingStage]:
         """Return every pending stage, those of parents before those of their children."""
@@ -290,6 +341,9 @@ class SearchPlan:
             for point in node.points:
                 if point.host is not None:
                     yield _pending_stage(point, point.host)
+        for evaluation in self._tree.evaluations.stages():
+            assert evaluation.host is not None
+            yield _pending_stage(evaluation, evaluation.host)
 
     def facts(self) -> Facts:
         """Return all that the stages follow from, for ``plan.algorithm``."""
@@ -297,10 +351,24 @@ class SearchPlan:
         return Facts(
             nodes={n.key: NodeFacts(_parent_key(n), n.start, n.cost) for n in nodes},
             saved={key: list(resources) for key, resources in self._tree.saved.items() if key != ORIGIN},
-            running=[SpanFacts(s.lease, n.key, s.position, s.stop) for n in nodes for s in n.spans],
+            running=[SpanFacts(s.lease, n.key, s.position, s.stop) for n in nodes for s in n.spans if s.begin < s.stop],
             requests={t: RequestFacts(r.node.key, r.target, r.is_urgent) for t, r in self._requests.items()},
             blocked=self.blocked,
+            unmeasured=frozenset(self._tree.evaluations.unmeasured - self._tree.evaluations.awaited.keys()),
         )
+
+    def _aim(self, lease: int, goal: CheckpointRef | None) -> None:
+        """Know where a lease is to end, and may still report; None: nowhere, it is over."""
+        awaited, former = self._tree.evaluations.awaited, self._goals.pop(lease, None)
+        if goal is not None:
+            self._goals[lease] = goal
+            awaited[goal] += 1
+            self._tree.reweigh(goal)
+        if former is not None:
+            awaited[former] -= 1
+            if not awaited[former]:
+                del awaited[former]
+            self._tree.reweigh(former)
 
 
 def _parent_key(node: Node) -> NodeKey | None:

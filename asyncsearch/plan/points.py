@@ -18,6 +18,10 @@ Key = tuple[int, int, int]
 """What is chosen first is smallest: minus the height, the total, the smallest trial of a stage and what follows it."""
 
 NO_TRIAL = 2**63
+FIRST = 2**62
+"""Height of an evaluation, which therefore comes before all that is trained."""
+HELD_WORTH = 4
+"""What a worker has at hand comes first, unless there is a way of more than so many times its length to a leaf."""
 _SLACK = 8
 
 
@@ -58,7 +62,7 @@ class Node:
         self.parent = parent
         self.children: dict[NodeKey, Node] | None = None
         self.cost = cost
-        """Microseconds a unit."""
+        """Of a unit; see ``plan.costs``."""
         self.resources: list[int] = []
         """Where its points are, in order."""
         self.points: list[Point] = []
@@ -73,6 +77,7 @@ class Point:
         "_best",
         "_first",
         "_urgent",
+        "after",
         "branches",
         "count",
         "host",
@@ -81,6 +86,7 @@ class Point:
         "length",
         "node",
         "resource",
+        "size",
         "state",
         "total",
         "trials",
@@ -98,7 +104,7 @@ class Point:
         self.host: Point | None = None
         """Where its stage starts; None unless it is pending."""
         self.length = 0
-        """Microseconds from its host."""
+        """Cost from its host to it."""
         self.key: Key = (0, 0, 0)
         """Its place among the stages of its host; a new object whenever it changes."""
         self.is_urgent = False
@@ -108,7 +114,11 @@ class Point:
         """How many of them belong to other nodes, which therefore need it."""
         self.urgent_count = 0
         self.total = 0
-        """Microseconds of all stages that start here and follow those."""
+        """Cost of all stages that start here and follow those."""
+        self.size = 0
+        """How many trials ask for it and for what is trained from it, if it is pending."""
+        self.after = 0
+        """How many of them ask for what is trained from it."""
         self._best: list[tuple[Key, Point]] = []
         self._urgent: list[tuple[Key, Point]] | None = None
         self._first: list[tuple[int, Point]] = []
@@ -128,6 +138,8 @@ class Point:
         self.host = host
         self.price()
         self.key, self.is_urgent = self._merit()
+        self.size = len(self.trials) + self.after
+        host.after += self.size
         host.count += 1
         host.branches += host.node is not self.node
         host.urgent_count += self.is_urgent
@@ -143,23 +155,27 @@ class Point:
         host.branches -= host.node is not self.node
         host.urgent_count -= self.is_urgent
         host.total -= self.key[1]
+        host.after -= self.size
         self.host = None
         host._forget()
         return host
 
     def price(self) -> None:
-        """Find out how long its stage takes; one without an end counts as one unit."""
+        """Find out how long its stage takes; one without an end counts as one unit, one of no units comes first."""
         assert self.host is not None
         units = 1 if self.resource == UNBOUNDED else self.resource - self.host.resource
-        self.length = units * self.node.cost
+        self.length = units * self.node.cost or FIRST
 
     def refresh(self) -> bool:
         """Take its place among the stages of its host anew; return whether that changed."""
         host = self.host
         assert host is not None
         key, is_urgent = self._merit()
+        grown = len(self.trials) + self.after - self.size
+        self.size += grown
+        host.after += grown
         if key == self.key and is_urgent == self.is_urgent:
-            return False
+            return grown != 0
         host.urgent_count += is_urgent - self.is_urgent
         host.total += key[1] - self.key[1]
         is_other_first = key[2] != self.key[2]
@@ -180,6 +196,40 @@ class Point:
     def stages(self) -> Iterator[Point]:
         """Return the ends of all stages that start here, in no order that means anything."""
         return (point for key, point in self._best if point.host is self and point.key is key)
+
+    def first_trials(self, most: int) -> list[TrialId]:
+        """Return the smallest trials that ask for it and for what is trained from it, in order.
+
+        It looks at about as many entries as it returns, however many there are.
+        """
+        found: list[TrialId] = []
+        ahead: list[tuple[int, int, Point, int, bool]] = []
+        seen = {self}
+
+        def look(trial: int, point: Point, index: int, is_stage: bool) -> None:
+            heapq.heappush(ahead, (trial, len(seen) + len(ahead), point, index, is_stage))
+
+        def open_point(point: Point) -> None:
+            if point.trials:
+                look(point.trials[0], point, 0, False)
+            if point._first:
+                look(point._first[0][0], point, 0, True)
+
+        open_point(self)
+        while ahead and len(found) < most:
+            trial, _, point, index, is_stage = heapq.heappop(ahead)
+            if not is_stage:
+                found.append(TrialId(trial))
+                if index + 1 < len(point.trials):
+                    look(point.trials[index + 1], point, index + 1, False)
+                continue
+            for below in range(2 * index + 1, min(2 * index + 3, len(point._first))):
+                look(point._first[below][0], point, below, True)
+            stage = point._first[index][1]
+            if stage.host is point and stage.key[2] == trial and stage not in seen:
+                seen.add(stage)
+                open_point(stage)
+        return found
 
     def _merit(self) -> tuple[Key, bool]:
         best = self.best()

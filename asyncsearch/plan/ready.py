@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable
 
-from asyncsearch.plan.points import Key, Point
+from asyncsearch.plan.points import HELD_WORTH, Key, Point
 
 Entry = tuple[Key, Point]
 
@@ -55,7 +55,8 @@ class Ready:
         chosen: Point | None = None
         for point in held:
             stage = pick(point) if point in self._entries else None
-            if stage is not None and stage.key[0] == first.key[0] and (chosen is None or stage.key < chosen.key):
+            is_worth = stage is not None and stage.key[0] * HELD_WORTH <= first.key[0]
+            if stage is not None and is_worth and (chosen is None or stage.key < chosen.key):
                 chosen = stage
         return chosen or first
 

@@ -11,6 +11,7 @@ from bisect import bisect_right, insort
 from collections.abc import Collection
 
 from asyncsearch.ids import CheckpointRef, NodeKey, PathStep, TrialId
+from asyncsearch.plan.costs import KnownCosts
 from asyncsearch.plan.plan import Batch, PlannedStage
 
 
@@ -26,6 +27,7 @@ class SoloPlan:
         self._leases: dict[NodeKey, int] = {}
         self._queue: list[tuple[bool, TrialId, NodeKey]] = []
         """Urgent trials first, then by id; entries that are outdated stay until they come up."""
+        self._unmeasured: set[CheckpointRef] = set()
 
     def request(self, trial: TrialId, path: tuple[PathStep, ...], target: int, *, is_urgent: bool = False) -> None:
         """Let a trial ask for ``target``, in place of what it asked for before."""
@@ -58,6 +60,19 @@ class SoloPlan:
             saved.remove(ref.resource)
         if not saved:
             self._saved.pop(ref.node, None)
+        self._unmeasured.discard(ref)
+
+    def expect_metric(self, ref: CheckpointRef) -> None:
+        """Know that the metric was not reported at a checkpoint: its trial stays there until it is evaluated."""
+        self._unmeasured.add(ref)
+
+    def add_metric(self, ref: CheckpointRef) -> None:
+        """Know that the metric was reported."""
+        self._unmeasured.discard(ref)
+
+    def lacks_metric(self, ref: CheckpointRef) -> bool:
+        """Return whether a durable checkpoint is to be evaluated, should its trial ask for it."""
+        return ref in self._unmeasured
 
     def block(self, node: NodeKey) -> None:
         """What others train concerns nobody here."""
@@ -82,7 +97,7 @@ class SoloPlan:
         node = batch.stages[0].node
         self._runs[lease], self._leases[node] = node, lease
 
-    def resume(self, lease: int, batch: Batch) -> None:
+    def resume(self, lease: int, batch: Batch, path: tuple[PathStep, ...] = ()) -> None:
         """Know that a lease trains a batch that was begun before this plan was made."""
         self.begin(lease, batch)
 
@@ -90,11 +105,11 @@ class SoloPlan:
         """Let nothing run under a lease any more."""
         node = self._runs.pop(lease)
         del self._leases[node]
-        trial = self._nodes[node]
-        if trial in self._targets:
+        trial = self._nodes.get(node)  # a plan made anew does not know who asks for nothing any more
+        if trial is not None and trial in self._targets:
             heapq.heappush(self._queue, (False, trial, node))
         else:
-            del self._nodes[node]
+            self._nodes.pop(node, None)
 
     def cut(self, lease: int, stop: int) -> None:
         """A batch of one stage has no tail that only others want."""
@@ -119,7 +134,8 @@ class SoloPlan:
 
     def wanted_stop(self, lease: int) -> int:
         """Return what is still asked for of what a lease trains; 0: nothing."""
-        return self._targets.get(self._nodes[self._runs[lease]], 0)
+        trial = self._nodes.get(self._runs[lease])
+        return 0 if trial is None else self._targets.get(trial, 0)
 
     def splits(self, lease: int) -> list[tuple[NodeKey, int]]:
         """Return where others need a checkpoint: nowhere."""
@@ -128,10 +144,17 @@ class SoloPlan:
     def set_cost(self, node: NodeKey, seconds_per_unit: float) -> None:
         """What a unit takes decides nothing here."""
 
+    def costs(self) -> KnownCosts | None:
+        """Return what is known of costs: nothing."""
+        return None
+
+    def restore_costs(self, known: KnownCosts) -> None:
+        """What a unit took decides nothing here."""
+
     def next_batch(self, held: Collection[CheckpointRef] = ()) -> Batch | None:
         """Return what to train next, None: nothing now. Urgent trials come first, then the oldest."""
         while self._queue:
-            _, trial, node = self._queue[0]
+            is_other, trial, node = self._queue[0]
             target = self._targets.get(trial)
             if target is None or node in self._leases:
                 heapq.heappop(self._queue)
@@ -140,5 +163,5 @@ class SoloPlan:
                 continue
             load = self.nearest((PathStep(0, node),), target)
             start = 0 if load is None else load.resource
-            return Batch(load, (PlannedStage(node, start, target, (trial,)),))
+            return Batch(load, (PlannedStage(node, start, target, (trial,)),), not is_other)
         return None

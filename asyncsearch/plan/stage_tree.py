@@ -18,7 +18,8 @@ from collections.abc import Iterable, Sequence
 
 from asyncsearch.errors import InternalError
 from asyncsearch.ids import CheckpointRef, NodeKey, TrialId
-from asyncsearch.plan.costs import DEFAULT_COST, Costs
+from asyncsearch.plan.costs import DEFAULT_COST, Costs, KnownCosts
+from asyncsearch.plan.evaluations import Evaluations
 from asyncsearch.plan.points import Node, Point, Span, State
 from asyncsearch.plan.ready import Ready
 
@@ -35,6 +36,7 @@ class StageTree:
         self.blocked: set[NodeKey] = set()
         """Nodes that somebody else trains: all in them that is not durable counts as running."""
         self.ready = Ready()
+        self.evaluations = Evaluations()
         self._origin = Node(ORIGIN, 0, None, DEFAULT_COST)
         self.nodes: dict[NodeKey, Node] = {ORIGIN: self._origin}
         """Parents before their children."""
@@ -109,6 +111,7 @@ class StageTree:
         del resources[index]
         if not resources:
             del self.saved[ref.node]
+        self.evaluations.unmeasured.discard(ref)
         point = self.find(ref)
         if point is not None:
             self._reconsider(point)
@@ -165,16 +168,45 @@ class StageTree:
         node = self.nodes.get(key)
         for point in reversed([] if node is None else list(node.points)):
             self._reconsider(point)
+            if point.state is State.DURABLE and _at(point.node, point.resource) is point:
+                self._settle(point)
 
-    def measure(self, key: NodeKey, cost: int) -> None:
-        """Know what a unit of a node takes, in microseconds."""
+    def reweigh(self, ref: CheckpointRef) -> None:
+        """Know that something has changed about the evaluation of a position."""
+        point = self.find(ref)
+        if point is not None:
+            self._settle(point)
+
+    def measure(self, key: NodeKey, seconds: float) -> None:
+        """Know what a unit of a node takes."""
         node = self.nodes.get(key)
-        self._costs.measure(key, cost, node, is_kept=node is not None or key in self.saved)
+        self._costs.measure(key, seconds, node, is_kept=node is not None or key in self.saved)
         for changed in self._costs.changed(self.nodes):
-            for point in reversed(changed.points):
-                if point.state is State.PENDING:
-                    point.price()
-                    self._update(point)
+            self._price(changed)
+
+    def costs(self) -> KnownCosts:
+        """Return all that is known of costs, and the nodes in the order in which they came."""
+        return self._costs.snapshot(self.nodes)
+
+    def restore_costs(self, known: KnownCosts) -> None:
+        """Take over what was known of costs before this tree was made, and the order of its nodes."""
+        self._costs.restore(known, self.nodes)
+        former = {key: self.nodes[key] for key, _ in known.nodes if key in self.nodes}
+        self.nodes = former | self.nodes
+        for node in self.nodes.values():
+            node.children = None
+        for key, node in self.nodes.items():
+            if node.parent is not None:
+                if node.parent.children is None:
+                    node.parent.children = {}
+                node.parent.children[key] = node
+            self._price(node)
+
+    def _price(self, node: Node) -> None:
+        for point in reversed(node.points):
+            if point.state is State.PENDING:
+                point.price()
+                self._update(point)
 
     def _state(self, node: Node, resource: int) -> State:
         saved = self.saved.get(node.key, ())
@@ -192,7 +224,7 @@ class StageTree:
             index = bisect_left(known, resource)
             if index:
                 below = max(below, known[index - 1])
-        below = max((span.stop for span in node.spans if below < span.stop < resource), default=below)
+        below = max((s.stop for s in node.spans if below < s.stop < resource and s.begin < s.stop), default=below)
         if below < 0:
             assert node.parent is not None
             below, node = node.start, node.parent
@@ -239,10 +271,15 @@ class StageTree:
                 return
             point = point.host
         if point.state is State.DURABLE:
+            self._evaluate(point)
             self.ready.offer(point)
+
+    def _evaluate(self, point: Point) -> None:
+        self.evaluations.settle(point, is_blocked=point.node.key in self.blocked)
 
     def _settle(self, point: Point) -> None:
         """Remove a point that nobody needs any more, and then perhaps its host, and so on."""
+        self._evaluate(point)
         while not point.is_needed():
             host = point.detach() if point.host is not None else None
             follower = self._remove(point)
@@ -251,6 +288,7 @@ class StageTree:
             if host is None:
                 return
             point = host
+            self._evaluate(point)
         self._update(point)
 
     def _remove(self, point: Point) -> Point | None:
@@ -277,6 +315,7 @@ class StageTree:
         if point.state is State.DURABLE:
             self.ready.withdraw(point)
         point.state = state
+        self._evaluate(point)
         if state is State.PENDING and point.is_needed():
             self._link(point)
         else:

@@ -13,7 +13,6 @@ from asyncsearch.nonfinite import finite
 from asyncsearch.report.history import Readers
 from asyncsearch.report.words import cut, duration, many, number, params
 from asyncsearch.trial import TrialState
-from asyncsearch.work import Stage
 
 WIDTH = 100
 _LAST_LINES = 12
@@ -46,7 +45,8 @@ class _Story:
         self._began_s: float | None = None
         self._lines: list[str] = []
         self._readers = Readers()
-        self._stages: dict[int, tuple[Stage, ...]] = {}
+        self._leases: set[int] = set()
+        """Numbers of the leases under which something was done for it."""
         self._values: dict[TrialId, tuple[int, float | None]] = {}  # the last report of each trial
         self._firsts: dict[TrialId, int | None] = {}  # the first target of each trial, by which brackets differ
         self._rungs: dict[tuple[int | None, int], dict[TrialId, float | None]] = {}
@@ -70,7 +70,7 @@ class _Story:
             self._note(action, when)
 
     def _is_ours(self, lease: Lease) -> bool:
-        return any(self._trial in stage.trials for stage in self._stages.get(lease.number, ()))
+        return lease.number in self._leases
 
     def _note(self, action: AnyAction, when: str) -> None:
         match action:
@@ -99,17 +99,20 @@ class _Story:
 
     def _assign(self, action: Assign, when: str) -> None:
         lane = action.work.lanes[0]
-        self._stages[action.work.lease.number] = lane.stages
-        ours = [stage for stage in lane.stages if self._trial in stage.trials]
+        ours = [stage for stage in lane.stages if self._readers.reads(self._trial, stage)]
         if not ours:
             return
+        self._leases.add(action.work.lease.number)
         if ours[-1].stop is None or (self._target is not None and self._target <= ours[-1].stop):
             self._state = TrialState.RUNNING
         start = f"from its checkpoint at {lane.load.resource:,}" if lane.load is not None else "from the beginning"
         stop = "until its function returns" if ours[-1].stop is None else f"to {ours[-1].stop:,}"
-        others = len(set(ours[0].trials) - {self._trial})
+        others = len(ours[0].trials) + ours[0].more - 1
         shared = f", for {many(others, 'other trial')} too" if others else ""
-        self._say(when, f"{worker_name(action.work.lease.worker)} trains it {start} {stop}{shared}")
+        does = f"trains it {start} {stop}"
+        if ours[-1].start == ours[-1].stop:
+            does = f"evaluates its checkpoint at {ours[-1].start:,}, without training"
+        self._say(when, f"{worker_name(action.work.lease.worker)} {does}{shared}")
 
     def _move(self, action: MoveTrial, when: str) -> None:
         resource, value = self._values.get(action.trial, (0, None))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import math
 from collections.abc import Iterable, Iterator
 
@@ -56,6 +57,15 @@ class Readers:
         for action in record.actions:
             found += self._follow(action, record.t)
         return found
+
+    def reads(self, trial: TrialId, stage: Stage) -> bool:
+        """Return whether a trial reads from a stage that was assigned just now."""
+        if trial in stage.trials:
+            return True
+        if not stage.more or self._readers.get(stage.node, {}).get(trial, 0) <= stage.start:
+            return False
+        target = self._targets[trial]
+        return self._reached.get(trial, 0) <= stage.start and (target is None or target > stage.start)
 
     def kept(self, node: NodeKey) -> list[tuple[int, Metrics]]:
         """Return what was reported in a node, by resource."""
@@ -122,8 +132,9 @@ class Readers:
 
     def _keep(self, node: NodeKey, resource: int, metrics: Metrics) -> None:
         kept = self._kept.setdefault(node, [])
-        if not kept or kept[-1][0] < resource:
-            kept.append((resource, metrics))
+        at = bisect.bisect_left(kept, resource, key=lambda report: report[0])
+        if at == len(kept) or kept[at][0] != resource:  # what is evaluated may lie below what others trained
+            kept.insert(at, (resource, metrics))
 
     def _node(self, lease: int, resource: int) -> NodeKey | None:
         stages = self._stages.get(lease)
@@ -166,10 +177,12 @@ def trained_with(records: Iterable[Record], trial: TrialId) -> list[tuple[int, i
     ``to`` None: to the end of its function.
     """
     found: dict[tuple[int, int | None, TrialId], None] = {}
+    readers = Readers()
     for record in records:
+        readers.add(record)
         for action in record.actions:
             if isinstance(action, Assign):
                 for stage in action.work.lanes[0].stages:
-                    if trial in stage.trials and stage.trials[0] != trial:
+                    if stage.trials[0] != trial and readers.reads(trial, stage):
                         found[stage.start, stage.stop, stage.trials[0]] = None
     return sorted(found, key=lambda interval: interval[0])

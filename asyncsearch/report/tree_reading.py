@@ -25,7 +25,7 @@ from asyncsearch.events import (
 from asyncsearch.ids import Lease, NodeKey, PathStep, TrialId
 from asyncsearch.nonfinite import finite
 from asyncsearch.trial import Params, TrialState
-from asyncsearch.work import Work
+from asyncsearch.work import Stage, Work
 
 NAMED = 6
 """So many of the trials of an interval are known by name; the others are counted."""
@@ -209,10 +209,18 @@ class TreeReader:
         stops = [(_ENDLESS if stage.stop is None else stage.stop, stage.node) for stage in stages]
         self._running[work.lease.number] = _Running(work.lease, stops, stages[0].start)
         for stage, (stop, _) in zip(stages, stops, strict=True):
-            for trial in stage.trials:
-                way = self._ways[trial]
+            for way in self._asking(stage):
                 if way.end <= stop and way.state is TrialState.WAITING:
                     way.state = TrialState.RUNNING
+
+    def _asking(self, stage: Stage) -> Iterator[Way]:
+        """Yield the ways that lead through a stage and beyond its start; it lists only the first of many."""
+        if not stage.more:
+            yield from (self._ways[trial] for trial in stage.trials)
+            return
+        for way in self._ways.values():
+            if way.end > stage.start and any(step.node == stage.node for step in way.path):
+                yield way
 
     def _create(self, action: CreateTrial) -> None:
         path = action.path or (PathStep(0, action.node),)

@@ -298,8 +298,19 @@ class Simulation:
         worker = self._workers.get(lease.worker)
         return worker if worker is not None and worker.work is not None and worker.work.lease == lease else None
 
+    def _evaluate(self, worker: _Worker, work: Work) -> None:
+        """Report of what is loaded; that takes no time."""
+        stage = work.lanes[0].stages[0]
+        value = self._workload.value(stage.trials[0], stage.params, stage.start)
+        self._send(Reported(work.lease, stage.start, {self.state.config.metric: spell(value)}))
+        if worker.work is work:
+            self._end(worker, work, Outcome.RETURNED if stage.stop == stage.max_resource else Outcome.REACHED)
+
     def _train_on(self, worker: _Worker, work: Work) -> None:
         stage = _stage_after(work, worker.resource)
+        if stage.start == stage.stop:
+            self.clock.at(worker.since_s, lambda: self._evaluate(worker, work))
+            return
         if stage is not worker.stage:
             worker.stage, worker.unit_s = stage, self._unit_s(worker, stage)
         worker.goal = worker.resource + 1 if self._report_every == 1 else self._goal(worker, stage)

@@ -57,6 +57,11 @@ class Store(abc.ABC):
     def url(self) -> str:
         """Where it is, in the form that ``open_store`` accepts."""
 
+    @property
+    def is_far(self) -> bool:
+        """Whether ``fetch`` copies files to this machine: then a worker does well to keep what it saved or loaded."""
+        return True
+
     @abc.abstractmethod
     def prepare(self) -> None:
         """Make the folders and prove that the store can be written: write, sync, read back and remove a probe.

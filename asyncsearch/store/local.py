@@ -80,6 +80,10 @@ class LocalStore(Store):
     def url(self) -> str:
         return str(self._root)
 
+    @property
+    def is_far(self) -> bool:
+        return False
+
     def prepare(self) -> None:
         with explained("make the store", self._root):
             for name in layout.FOLDERS:

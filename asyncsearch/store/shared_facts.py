@@ -122,7 +122,9 @@ class FactsFolder:
         for part in parts:
             for resource, metrics in part.reports:
                 first = reports.setdefault(resource, metrics)
-                if first != metrics:
+                if not first or not metrics:
+                    reports[resource] = first or metrics  # training came there, and what is there was evaluated later
+                elif first != metrics:
                     self._say(node, f"at {resource} {first} and {metrics}")
             if ended is None:
                 ended = part.ended

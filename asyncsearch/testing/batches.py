@@ -32,6 +32,11 @@ def as_it_is(value: float) -> float | str:
     return value
 
 
+def is_silent(value: float, silences: float) -> bool:
+    """Return whether nothing is said of a loss: that too follows from the hyper-parameters alone."""
+    return value * 1_000 % 1.0 < silences
+
+
 class BatchTraining:
     """An agent with one lease on a batch of stages: where it saves and ends is decided as in a real runner."""
 
@@ -75,6 +80,7 @@ class BatchWorld(World):
         chance: decides what happens next.
         own_ends: share of the units after which the user's function returns by itself.
         report: what is reported of a loss between 0 and 1.
+        silences: share of the units after which nothing is reported; an evaluation reports there too.
     """
 
     def __init__(
@@ -84,9 +90,12 @@ class BatchWorld(World):
         *,
         own_ends: float = 0.0,
         report: Callable[[float], float | str] = as_it_is,
+        silences: float = 0.0,
     ) -> None:
         super().__init__(make, chance)
-        self.own_ends, self.shown = own_ends, report
+        self.own_ends, self.shown, self.silences = own_ends, report, silences
+        self.evaluations = 0
+        """How many were begun."""
         self.batches: dict[int, BatchTraining] = {}
         self.stored: dict[CheckpointRef, float] = {}
         """What is in the store: the history that led there, as a value."""
@@ -103,8 +112,10 @@ class BatchWorld(World):
                 self.require_that_nobody_else_trains(work)
                 load = work.lanes[0].load
                 assert load is None or load in self.stored, f"{load} was deleted"
-                self.batches[work.lease.number] = BatchTraining(work, self.own_ends)
+                self.batches[work.lease.number] = batch = BatchTraining(work, self.own_ends)
+                self.evaluations += batch.batch.is_evaluation
             case StopTraining(lease=lease):
+                assert not self.batches[lease.number].is_told_to_stop, "told twice"
                 self.batches[lease.number].is_told_to_stop = True
             case SaveAt(lease=lease) | CutWork(lease=lease):
                 self.batches[lease.number].wishes.append(action)
@@ -179,7 +190,10 @@ class BatchWorld(World):
 
     def go_on(self, training: BatchTraining, *, is_kind: bool) -> None:
         batch, done = training.batch, training.resource
-        if training.is_at_own_end and not batch.is_over(done):
+        if batch.is_evaluation:
+            self.say(Reported(training.lease, done, {"loss": self.shown(training.value_at(done))}))
+            self.finish(training, Outcome.REACHED if batch.is_pause(done) else Outcome.RETURNED)
+        elif training.is_at_own_end and not batch.is_over(done):
             self.finish(training, Outcome.RETURNED)
         elif batch.is_save_due(done):
             batch.saved(done)
@@ -192,8 +206,9 @@ class BatchWorld(World):
             self.finish(training, Outcome.REACHED if batch.is_pause(done) else Outcome.RETURNED)
         else:
             training.resource += 1
-            shown = self.shown(training.value_at(training.resource))
-            self.say(Reported(training.lease, training.resource, {"loss": shown}))
+            value = training.value_at(training.resource)
+            if not is_silent(value, self.silences):
+                self.say(Reported(training.lease, training.resource, {"loss": self.shown(value)}))
 
     def commit(self, training: BatchTraining, *, is_kind: bool) -> None:
         checkpoint = training.uploads.pop(0)

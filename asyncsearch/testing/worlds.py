@@ -68,6 +68,8 @@ class World:
     def __init__(self, make: Callable[[], StudyState], chance: random.Random) -> None:
         self.make = make
         self.state = make()
+        self.twin: StudyState | None = None
+        """What was restored once, and is told the same since."""
         self.chance = chance
         self.now = 0.0
         self.lines = [encode_header(Header(FORMAT, "test", 1))]
@@ -81,6 +83,8 @@ class World:
         is_stale, before = self.state.is_stale(event), snapshot.encode(self.state, 0)
         actions = self.state.handle(event, self.now)
         check(self.state)
+        if self.twin is not None:
+            assert self.twin.handle(event, self.now) == actions, "what was restored decides otherwise"
         self.lines.append(encode_record(len(self.lines), self.now, event, actions))
         if is_stale:
             assert not actions
@@ -101,6 +105,7 @@ class World:
                 assert work.lease.number not in self.trainings
                 self.trainings[work.lease.number] = Training(work)
             case StopTraining(lease=lease):
+                assert not self.trainings[lease.number].is_told_to_stop, "told twice"
                 self.trainings[lease.number].is_told_to_stop = True
             case DismissWorker(worker=worker):
                 self.attached.discard(worker)
@@ -211,6 +216,7 @@ class World:
         """The driver dies: a new one knows what the journal says, and no worker."""
         self.state = self.restored() if self.chance.random() < 0.5 else self.replayed()
         self.attached.clear()
+        self.twin = None
         self.tell(DriverStarted("test"))
         assert not self.state.attempts
 
@@ -225,6 +231,10 @@ class World:
         present = snapshot.encode(self.state, 0)
         assert snapshot.encode(self.restored(), 0) == present
         assert snapshot.encode(self.replayed(), 0) == present
+
+    def require_same_decisions(self) -> None:
+        """From now on, what is restored from here decides as what there is."""
+        self.twin = self.restored()
 
     def step(self) -> None:
         rare = [self.lose, self.say_again, self.time_out, self.say_what_is_stale, self.stop, self.restart]

@@ -9,6 +9,7 @@ from asyncsearch.ids import CheckpointRef
 from asyncsearch.store.base import Store
 from asyncsearch.worker.attempt import Attempt
 from asyncsearch.worker.protocol import Folder, FolderWanted, Saved, SaveFailed
+from asyncsearch.worker.shelf import Shelf
 from asyncsearch.worker.stream import Stream
 from asyncsearch.worker.transfers import Fetched, Fetches, Uploaded, Uploads
 
@@ -27,8 +28,9 @@ class Checkpoints:
         self._store = store
         self._stream = stream
         self._answer = answer
-        self._uploads = Uploads(store, post)
-        self._fetches = Fetches(store, post)
+        self._shelf = Shelf(store)
+        self._uploads = Uploads(self._shelf, post)
+        self._fetches = Fetches(self._shelf, post)
         self._wanted: tuple[Attempt, FolderWanted] | None = None
         """A checkpoint that is not saved before an upload is done; so the local disk holds few of them."""
 
@@ -88,6 +90,7 @@ class Checkpoints:
         """End the threads after what they have to do."""
         self._uploads.close()
         self._fetches.close()
+        self._shelf.close()
 
     def _tell_failure(self, attempt: Attempt, checkpoint: CheckpointRef, error: str) -> None:
         if attempt.is_refused:

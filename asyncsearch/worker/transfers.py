@@ -13,8 +13,8 @@ import msgspec
 
 from asyncsearch.errors import StoreError
 from asyncsearch.ids import CheckpointRef
-from asyncsearch.store.base import Store
 from asyncsearch.worker.attempt import Attempt
+from asyncsearch.worker.shelf import Shelf
 
 MAX_PENDING = 2
 """Commits at one time; more would fill the local disk faster than the store takes it."""
@@ -64,8 +64,8 @@ class _Thread:
 class Uploads:
     """Makes saved checkpoints durable, one after the other."""
 
-    def __init__(self, store: Store, done: Callable[[Uploaded], None]) -> None:
-        self._store = store
+    def __init__(self, shelf: Shelf, done: Callable[[Uploaded], None]) -> None:
+        self._shelf = shelf
         self._done = done
         self._thread = _Thread("uploads")
         self._pending = 0
@@ -102,7 +102,7 @@ class Uploads:
             shutil.rmtree(staged, ignore_errors=True)
             return Uploaded(attempt, checkpoint, error="its lease was refused")
         try:
-            return Uploaded(attempt, checkpoint, self._store.commit(checkpoint, staged))
+            return Uploaded(attempt, checkpoint, self._shelf.commit(checkpoint, staged))
         except Exception as error:
             shutil.rmtree(staged, ignore_errors=True)
             return Uploaded(attempt, checkpoint, error=_in_words(error))
@@ -111,8 +111,8 @@ class Uploads:
 class Fetches:
     """Brings checkpoints to this machine and lets them go."""
 
-    def __init__(self, store: Store, done: Callable[[Fetched], None]) -> None:
-        self._store = store
+    def __init__(self, shelf: Shelf, done: Callable[[Fetched], None]) -> None:
+        self._shelf = shelf
         self._done = done
         self._thread = _Thread("fetches")
 
@@ -130,7 +130,7 @@ class Fetches:
 
     def _fetch(self, attempt: Attempt, checkpoint: CheckpointRef) -> Fetched:
         try:
-            folder = attempt.fetched.enter_context(self._store.fetch(checkpoint))
+            folder = attempt.fetched.enter_context(self._shelf.fetch(checkpoint))
             path = folder / "checkpoint"
             if not path.exists():
                 raise StoreError(f"Checkpoint {checkpoint} holds no file or folder named 'checkpoint'.")

@@ -50,6 +50,7 @@ def test_whatever_happens_in_whatever_order_the_state_is_whole_and_the_run_ends(
         world.step()
         if number % 50 == 0:
             world.require_memory()
+            world.require_same_decisions()
     world.require_memory()
     world.drain()
     world.require_memory()
@@ -79,23 +80,26 @@ SHARING_SCHEDULERS = [
 ]
 OWN_ENDS = 0.06
 """Share of the units after which the user's function returns by itself."""
+SILENCES = 0.4
+"""Share of the units after which nothing is reported."""
 
 
 def own_end(trial: Trial) -> int | None:
     return next((r for r in range(1, 9) if HISTORIES.value(trial.id, trial.params, r) < OWN_ENDS), None)
 
 
-def require_the_truth(trial: Trial, config: EngineConfig) -> None:
+def require_the_truth(trial: Trial, config: EngineConfig, silences: float = 0.0) -> None:
     """A trial has the value that it would have had alone, and stands where its state says."""
     if trial.value_resource:
         assert trial.value == HISTORIES.value(trial.id, trial.params, trial.value_resource), trial
     assert trial.value_resource == trial.resource, trial
-    end = own_end(trial)
+    end = own_end(trial) or trial.target
+    assert end is not None
     if trial.state is TrialState.COMPLETED:
-        assert trial.resource == (end or trial.target), trial
+        assert trial.resource == end or (silences and end != trial.target), trial
     if trial.state is TrialState.PAUSED:
         assert trial.resource == trial.target, trial
-    if trial.state is TrialState.FAILED:
+    if trial.state is TrialState.FAILED and not (silences and end != trial.target):
         assert trial.failures > config.max_failures or trial.losses > config.max_losses, trial
 
 
@@ -125,6 +129,7 @@ def test_whatever_happens_trials_that_share_have_the_values_that_each_would_have
         world.step()
         if number % 50 == 0:
             world.require_memory()
+            world.require_same_decisions()
     world.require_memory()
     world.drain()
     world.require_memory()
@@ -132,4 +137,32 @@ def test_whatever_happens_trials_that_share_have_the_values_that_each_would_have
         require_the_truth(trial, world.state.config)
         if scheduler.describe() == FIFO(max_resource=9).describe():
             assert trial.state in (TrialState.COMPLETED, TrialState.FAILED), trial
+        assert trial.state not in (TrialState.RUNNING, TrialState.WAITING), trial
+
+
+@pytest.mark.parametrize("share", [True, False])
+@pytest.mark.parametrize("scheduler", SHARING_SCHEDULERS)
+@pytest.mark.parametrize(("space", "searcher"), SEARCHES)
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 2**32), steps=st.integers(0, 250), save_every=st.sampled_from([None, 2]))
+def test_whatever_happens_a_target_at_which_nothing_was_reported_is_evaluated(
+    space: Space, searcher: Searcher, scheduler: Scheduler, share: bool, seed: int, steps: int, save_every: int | None
+) -> None:
+    config = {"max_failures": seed % 3, "save_every": save_every, "look_ahead": 1_000 if share else 0, "share": share}
+
+    def make() -> StudyState:
+        return make_state(scheduler, searcher, space, can_evaluate=True, **config)
+
+    world = BatchWorld(make, random.Random(seed), own_ends=OWN_ENDS, silences=SILENCES)
+    world.tell(DriverStarted("test"))
+    for number in range(steps):
+        world.step()
+        if number % 50 == 0:
+            world.require_memory()
+            world.require_same_decisions()
+    world.require_memory()
+    world.drain()
+    world.require_memory()
+    for trial in world.state.trials:
+        require_the_truth(trial, world.state.config, SILENCES)
         assert trial.state not in (TrialState.RUNNING, TrialState.WAITING), trial

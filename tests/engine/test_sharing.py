@@ -197,3 +197,23 @@ def test_endless_search_ends_where_all_that_it_proposes_is_trained_already(look_
     assert end.is_complete
     assert sum(units.trained.values()) == 9
     assert all(trial.state is TrialState.COMPLETED for trial in state.trials)
+
+
+def test_what_was_reported_is_forgotten_when_nobody_can_come_who_would_read_it() -> None:
+    simulation, _ = search(SPACE, SHA(max_resource=9), workers=3)
+    state = simulation.state
+    assert state.is_exhausted
+    going_on = [trial for trial in state.trials if not trial.state.is_finished or trial.checkpoint is not None]
+    assert {step.node for trial in going_on for step in trial.steps} >= state.known.nodes.keys()
+    assert 0 < len(state.known.nodes) < len({step.node for trial in state.trials for step in trial.steps})
+
+
+def test_what_was_reported_is_kept_while_somebody_may_come_who_reads_it() -> None:
+    space = Space({"x": choice(1, 2)})
+    state = make_state(FIFO(max_resource=3), share=True, space=space)
+    first, later = Units(state), Units(state)
+    for num_trials, units in ((10, first), (20, later)):
+        Simulation(state, workload=Histories(), workers=2, watch=units).run(num_trials)
+        assert len(state.known.nodes) == 2
+    assert first.trained
+    assert not later.trained, "all that came later read what was known"

@@ -22,7 +22,7 @@ from asyncsearch.actions import (
 from asyncsearch.engine.check import check
 from asyncsearch.engine.state import StudyState
 from asyncsearch.engine.transitions import TRANSITIONS, check_transition
-from asyncsearch.errors import InvalidTransitionError
+from asyncsearch.errors import InternalError, InvalidTransitionError
 from asyncsearch.events import (
     AnyEvent,
     CheckpointCommitted,
@@ -388,3 +388,31 @@ def test_the_table_refuses_what_it_does_not_have_and_names_the_story() -> None:
 def test_every_state_but_the_finished_ones_can_be_left() -> None:
     left = {source for source, _ in TRANSITIONS}
     assert left == {state for state in TrialState if not state.is_finished}
+
+
+def test_a_checkpoint_that_failed_counts_although_a_later_one_failed_before(asha: Player) -> None:
+    asha.begin(1, 1)
+    lease, trial = lease_of(asha.last), asha.state.trials[0]
+    asha.state.attempts[0].settled = 5  # the runner could not write that one, while this one was on its way
+    asha.tell(CheckpointFailed(lease, CheckpointRef(trial.node, 1), "disk full"))
+    assert trial.failures == 1
+    assert trial.state is TrialState.FAILED
+    asha.tell(CheckpointFailed(lease, CheckpointRef(trial.node, 1), "disk full"))
+    assert trial.failures == 1
+
+
+def test_a_worker_is_told_once_to_stop(fifo: Player) -> None:
+    fifo.begin(2, 1)
+    assert len(only(fifo.tell(StopRequested("enough")), StopTraining)) == 1
+    assert not only(fifo.tell(StopRequested("enough")), StopTraining)
+    assert not only(fifo.tell(TrialTimedOut(Lease(0, W0, 1))), StopTraining)
+    assert fifo.state.attempts[0].is_closed
+
+
+def test_a_run_in_which_trials_wait_for_nothing_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    player = Player(make_state(FIFO(max_resource=3)))
+    player.begin(1, 2)
+    lease = player.state.attempts[0].lease
+    monkeypatch.setattr(player.state.plan, "next_batch", lambda held: None)
+    with pytest.raises(InternalError, match=r"1 trials wait \(trial-0, ...\), workers are free"):
+        player.tell(TrainingEnded(lease, Outcome.STOPPED, 1))

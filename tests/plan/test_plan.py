@@ -10,6 +10,7 @@ from asyncsearch.errors import InternalError
 from asyncsearch.ids import NodeKey, PathStep, TrialId
 from asyncsearch.plan.keys import UNBOUNDED
 from asyncsearch.plan.plan import SearchPlan
+from asyncsearch.plan.points import HELD_WORTH
 from tests.plan.tools import ask, begin, check, path, ref, tree, words
 
 
@@ -209,14 +210,16 @@ class TestChoice:
         assert words(plan.next_batch()) == ["fresh", "0b 0-15"]
         check(plan)
 
-    def test_a_held_checkpoint_comes_first_among_equals_only(self, plan: SearchPlan) -> None:
+    def test_a_held_checkpoint_comes_first_unless_another_way_is_much_longer(self, plan: SearchPlan) -> None:
         for trial, root in enumerate("abc"):
             plan.add_checkpoint(ref(f"0{root}", 2))
             ask(plan, trial, f"0{root}", 10)
         assert words(plan.next_batch([ref("0b", 2)])) == ["0b@2", "0b 2-10"]
         assert words(plan.next_batch([ref("0c", 2), ref("0b", 2)])) == ["0b@2", "0b 2-10"]
-        ask(plan, 3, "0a", 11)
-        assert words(plan.next_batch([ref("0b", 2)])) == ["0a@2", "0a 2-10", "0a 10-11"]
+        ask(plan, 3, "0a", 2 + 8 * HELD_WORTH)
+        assert words(plan.next_batch([ref("0b", 2)]))[0] == "0b@2"
+        ask(plan, 3, "0a", 3 + 8 * HELD_WORTH)
+        assert words(plan.next_batch([ref("0b", 2)]))[0] == "0a@2"
 
     def test_the_least_that_follows_comes_first_of_equally_long_ways(self, plan: SearchPlan) -> None:
         for trial, leaf in enumerate(("0a/2a", "0a/2b", "0b/2a")):
@@ -246,16 +249,32 @@ class TestChoice:
         batch = begin(plan, 1)
         assert words(batch) == ["fresh", "0a 0-2", "0a 2-4", "0a/4b 4-10"]
         assert [stage.trials for stage in batch.stages] == [(1, 2, 3), (1, 3), (3,)]
-        assert plan.readers(1, 2) == [1, 2, 3]
-        assert plan.readers(1, 3) == [1, 3]
-        assert plan.readers(1, 5) == [3]
-        assert plan.readers(1, 11) == []
+        assert plan.readers_at(NodeKey("0a"), 2) == [0, 1, 2, 3]
+        assert plan.readers_at(NodeKey("0a"), 3) == [0, 1, 3]
+        assert plan.readers_at(NodeKey("0a/4b"), 5) == [3]
+        assert plan.readers_at(NodeKey("0a/4b"), 11) == []
+
+
+def measure(plan: SearchPlan, node: str, *seconds: float) -> None:
+    """Tell what units of a node took, the last one last; all costs count in what was measured first."""
+    for one in seconds:
+        plan.set_cost(NodeKey(node), one)
 
 
 class TestCosts:
+    def test_only_how_costs_compare_counts(self, plan: SearchPlan) -> None:
+        """What costs the same as everything else is told to nobody, however long it takes."""
+        for trial, root in enumerate("ab"):
+            ask(plan, trial, f"0{root}", 4)
+        before = list(plan.stages())
+        measure(plan, "0a", 3_600.0, 3_700.0)
+        assert list(plan.stages()) == before
+        measure(plan, "0b", 7_200.0)
+        assert plan.facts().nodes[NodeKey("0b")].cost == 2_000_000
+
     def test_what_was_not_measured_takes_what_its_parent_takes(self, plan: SearchPlan) -> None:
         ask(plan, 0, "0a/4b", 10)
-        plan.set_cost(NodeKey("0a"), 3.0)
+        measure(plan, "0a", 1.0, 3.0)
         assert [stage.total for stage in plan.stages()] == [30_000_000, 18_000_000]
         ask(plan, 1, "0a/4b/6c", 7)
         assert plan.facts().nodes[NodeKey("0a/4b/6c")].cost == 3_000_000
@@ -264,21 +283,21 @@ class TestCosts:
     def test_a_root_that_was_not_measured_takes_the_mean(self, plan: SearchPlan) -> None:
         for trial, root in enumerate("abc"):
             ask(plan, trial, f"0{root}", 4)
-        plan.set_cost(NodeKey("0a"), 2.0)
-        plan.set_cost(NodeKey("0b"), 4.0)
+        measure(plan, "0a", 1.0, 2.0)
+        measure(plan, "0b", 4.0)
         assert plan.facts().nodes[NodeKey("0c")].cost == 3_000_000
         check(plan)
 
     def test_a_measure_of_its_own_stays(self, plan: SearchPlan) -> None:
         ask(plan, 0, "0a/4b", 10)
-        plan.set_cost(NodeKey("0a/4b"), 5.0)
-        plan.set_cost(NodeKey("0a"), 2.0)
+        measure(plan, "0a/4b", 1.0, 5.0)
+        measure(plan, "0a", 2.0)
         assert plan.facts().nodes[NodeKey("0a/4b")].cost == 5_000_000
 
     def test_a_measure_is_kept_as_long_as_something_of_its_node_is(self, plan: SearchPlan) -> None:
         ask(plan, 0, "0a", 10)
-        plan.set_cost(NodeKey("0a"), 2.0)
-        plan.set_cost(NodeKey("0b"), 4.0)
+        measure(plan, "0a", 1.0, 2.0)
+        measure(plan, "0b", 4.0)
 
         def cost_when_asked_again() -> int:
             plan.withdraw(TrialId(0))

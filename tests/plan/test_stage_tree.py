@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from asyncsearch.ids import CheckpointRef, NodeKey, TrialId
+from asyncsearch.plan import plan as plan_module
 from asyncsearch.plan.algorithm import SpanFacts
 from asyncsearch.plan.keys import UNBOUNDED
-from asyncsearch.plan.plan import Path, SearchPlan
+from asyncsearch.plan.plan import Batch, Path, SearchPlan
 from tests.plan.tools import check, paths
 
 TRIALS = st.integers(0, 7).map(TrialId)
@@ -23,19 +25,31 @@ class PlanBesideAlgorithm(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.plan = SearchPlan()
+        self.listed = pytest.MonkeyPatch()
         self.requests: dict[TrialId, tuple[NodeKey, int, bool]] = {}
         self.saved: set[tuple[NodeKey, int]] = set()
         self.runs: dict[int, list[tuple[NodeKey, int, int]]] = {}
         """What each lease has still to train: node, position, stop."""
         self.marks: dict[int, set[tuple[NodeKey, int]]] = {}
         """Where each lease saves."""
+        self.unmeasured: set[tuple[NodeKey, int]] = set()
+        self.evaluating: dict[int, tuple[NodeKey, int]] = {}
+        self.paths: dict[TrialId, Path] = {}
         self.leases = 0
+
+    def teardown(self) -> None:
+        self.listed.undo()
+
+    @initialize(most=st.sampled_from([1, 2, 3, 10]))
+    def list_at_most(self, most: int) -> None:
+        self.listed.setattr(plan_module, "LISTED", most)
 
     @rule(trial=TRIALS, path=paths(), stop=TARGETS, is_urgent=st.sampled_from([False, False, False, True]))
     def request(self, trial: TrialId, path: Path, stop: int, is_urgent: bool) -> None:
         self.plan.request(trial, path, stop, is_urgent=is_urgent)
         node = [key for start, key in path if start < stop][-1]
         self.requests[trial] = (node, stop, is_urgent)
+        self.paths[trial] = path
         assert self.plan.target_of(trial) == stop
 
     @rule(trial=TRIALS)
@@ -58,6 +72,9 @@ class PlanBesideAlgorithm(RuleBasedStateMachine):
                     assert node != stage.node or stage.stop <= position or stop <= stage.start, "trained twice at once"
         self.leases += 1
         self.plan.begin(self.leases, batch)
+        if batch.stages[0].start == batch.stages[0].stop:
+            self.begin_evaluation(batch)
+            return
         self.marks[self.leases] = {(stage.node, stage.stop) for stage in batch.stages}
         run = self.runs[self.leases] = []
         for stage in batch.stages:
@@ -89,12 +106,46 @@ class PlanBesideAlgorithm(RuleBasedStateMachine):
         """A checkpoint turns up that this plan did not order."""
         self.save([key for start, key in path if start < resource][-1], resource)
 
+    def begin_evaluation(self, batch: Batch) -> None:
+        (stage,) = batch.stages
+        position = (stage.node, stage.stop)
+        assert batch.load == CheckpointRef(*position)
+        assert position in self.unmeasured
+        assert position not in self.evaluating.values(), "evaluated twice at once"
+        assert list(stage.trials) == [t for t, wish in sorted(self.requests.items()) if wish[:2] == position]
+        assert self.plan.wanted_stop(self.leases) == stage.stop
+        self.evaluating[self.leases] = position
+
+    @rule(data=st.data())
+    def miss_metric(self, data: st.DataObject) -> None:
+        """Nobody reported at a checkpoint."""
+        if self.saved:
+            position = data.draw(st.sampled_from(sorted(self.saved)))
+            self.plan.expect_metric(CheckpointRef(*position))
+            self.unmeasured.add(position)
+            assert self.plan.lacks_metric(CheckpointRef(*position))
+
+    @rule(data=st.data())
+    def report_metric(self, data: st.DataObject) -> None:
+        if self.unmeasured:
+            position = data.draw(st.sampled_from(sorted(self.unmeasured)))
+            self.plan.add_metric(CheckpointRef(*position))
+            self.unmeasured.remove(position)
+
+    @rule(data=st.data())
+    def end_evaluation(self, data: st.DataObject) -> None:
+        if self.evaluating:
+            lease = data.draw(st.sampled_from(sorted(self.evaluating)))
+            self.plan.end(lease)
+            del self.evaluating[lease]
+
     @rule(data=st.data())
     def lose(self, data: st.DataObject) -> None:
         if self.saved:
             node, resource = data.draw(st.sampled_from(sorted(self.saved)))
             self.plan.remove_checkpoint(CheckpointRef(node, resource))
             self.saved.remove((node, resource))
+            self.unmeasured.discard((node, resource))
 
     @rule(data=st.data())
     def end(self, data: st.DataObject) -> None:
@@ -153,8 +204,38 @@ class PlanBesideAlgorithm(RuleBasedStateMachine):
         running = {SpanFacts(lease, *span) for lease, run in self.runs.items() for span in run}
         assert set(facts.running) == running
         needed = {node for node, _, _ in self.requests.values()} | {span.node for span in running}
+        needed |= {node for node, _ in self.evaluating.values()}
         for key in facts.nodes:
             assert any(other == key or other.startswith(f"{key}/") for other in needed), "a node that nobody needs"
+
+    @invariant()
+    def evaluates_what_is_asked_for_and_was_neither_reported_nor_will_be(self) -> None:
+        """Trap f: a checkpoint without its metric is a stage of no units, once, and for nobody else's sake."""
+        asked = {wish[:2] for wish in self.requests.values()}
+        ends = {run[-1][::2] for run in self.runs.values() if run}
+        due = {p for p in self.unmeasured & asked if p[0] not in self.plan.blocked and p not in ends}
+        due -= set(self.evaluating.values())
+        assert {(s.node, s.stop) for s in self.plan.stages() if s.start == s.stop} == due
+
+    @rule()
+    def make_anew(self) -> None:
+        """Costs that were measured, and to whom they were told by now, are known again."""
+        if any(self.runs.values()) or self.evaluating:
+            return
+        again, known = SearchPlan(), self.plan.costs()
+        assert known is not None
+        for trial, (_, stop, is_urgent) in sorted(self.requests.items()):
+            again.request(trial, self.paths[trial], stop, is_urgent=is_urgent)
+        for position in sorted(self.saved):
+            again.add_checkpoint(CheckpointRef(*position))
+        for position in sorted(self.unmeasured):
+            again.expect_metric(CheckpointRef(*position))
+        for node in sorted(self.plan.blocked):
+            again.block(node)
+        again.restore_costs(known)
+        assert again.facts() == self.plan.facts()
+        assert again.costs() == known
+        assert {(s.node, s.stop): s for s in again.stages()} == {(s.node, s.stop): s for s in self.plan.stages()}
 
     @invariant()
     def says_what_running_batches_are_for(self) -> None:
@@ -163,10 +244,10 @@ class PlanBesideAlgorithm(RuleBasedStateMachine):
             wanted = self.plan.wanted_stop(lease)
             assert wanted == 0 or any(position < wanted <= stop for _, position, stop in run)
             assert wanted == 0 or max(asked) >= wanted
-            readers = self.plan.readers(lease, wanted) if wanted else []
-            assert bool(readers) == bool(wanted)
+            nodes = [node for node, position, stop in run if position < wanted <= stop]
+            assert bool(wanted) == bool(nodes and self.plan.readers_at(nodes[0], wanted))
             if wanted and wanted < run[-1][2] != UNBOUNDED:
-                assert self.plan.readers(lease, run[-1][2]) == []
+                assert self.plan.readers_at(run[-1][0], run[-1][2]) == []
 
     def save(self, node: NodeKey, resource: int) -> None:
         self.plan.add_checkpoint(CheckpointRef(node, resource))

@@ -70,7 +70,6 @@ class Cluster:
         self.workers: dict[int, Worker] = {}
         self.trained: Counter[tuple[NodeKey, int]] = Counter()
         self.leases = 0
-        self.has_lost_checkpoints = False
         """Then a trial may wait for what is trained further on, and does not read what is trained again before that."""
 
     def arrive(self, trial: TrialId, wish: Wish) -> None:
@@ -117,18 +116,12 @@ class Cluster:
     def train(self, lease: int) -> None:
         worker = self.workers[lease]
         node, unit = worker.todo[0]
-        readers = self.plan.readers(lease, unit)
-        waiting = sorted(trial for trial in self.plan.facts().requests if self.waits_for(trial, node, unit))
-        assert readers == waiting or (self.has_lost_checkpoints and set(readers) < set(waiting))
+        passing = [trial for trial in self.plan.facts().requests if (node, unit) in units(self.wishes[trial])]
+        assert self.plan.readers_at(node, unit) == sorted(passing)
         self.trained[node, unit] += 1
         worker.at = unit
         if CheckpointRef(node, unit) in worker.saves:
             worker.to_commit.append(CheckpointRef(node, unit))
-
-    def waits_for(self, trial: TrialId, node: NodeKey, unit: int) -> bool:
-        wish = self.wishes[trial]
-        found = self.nearest(*wish)
-        return (node, unit) in units(wish) and (found is None or found.resource < unit)
 
     def commit(self, lease: int) -> None:
         worker = self.workers[lease]
@@ -144,7 +137,6 @@ class Cluster:
         self.plan.end(lease)
 
     def lose_checkpoint(self, ref: CheckpointRef) -> None:
-        self.has_lost_checkpoints = True
         self.durable.remove(ref)
         self.plan.remove_checkpoint(ref)
         self.settle()

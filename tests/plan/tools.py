@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
 
 from hypothesis import strategies as st
 
 from asyncsearch.ids import CheckpointRef, NodeKey, PathStep, TrialId
+from asyncsearch.plan import plan as plan_module
 from asyncsearch.plan.algorithm import PendingStage, Position, choose, generate
 from asyncsearch.plan.plan import Batch, Path, SearchPlan
 
@@ -61,7 +63,31 @@ def check(plan: SearchPlan, *helds: Collection[CheckpointRef]) -> dict[Position,
         if batch is not None:
             assert batch.load == chosen[0].load
             assert [(s.node, s.start, s.stop) for s in batch.stages] == [(s.node, s.start, s.stop) for s in chosen]
+            assert batch.is_urgent == chosen[0].is_urgent
+            check_waiting(plan, fresh, batch, chosen)
     return kept
+
+
+def check_waiting(
+    plan: SearchPlan, stages: Mapping[Position, PendingStage], batch: Batch, chosen: Sequence[PendingStage]
+) -> None:
+    """A batch lists who waits for each of its stages: who asks for its end, or for what follows it."""
+    asking: defaultdict[Position, list[TrialId]] = defaultdict(list)
+    for trial, request in plan.facts().requests.items():
+        asking[request.node, request.target].append(trial)
+    following: defaultdict[CheckpointRef | None, list[PendingStage]] = defaultdict(list)
+    for stage in stages.values():
+        following[stage.load].append(stage)
+    for planned, stage in list(zip(batch.stages, chosen, strict=True))[-10:]:
+        found: list[TrialId] = []
+        ahead = [stage]
+        while ahead:
+            here = ahead.pop()
+            found += asking[here.node, here.stop]
+            if here.start < here.stop:
+                ahead += [s for s in following[CheckpointRef(here.node, here.stop)] if s.start < s.stop]
+        assert list(planned.trials) == sorted(found)[: plan_module.LISTED]
+        assert len(planned.trials) + planned.more == len(found)
 
 
 @st.composite

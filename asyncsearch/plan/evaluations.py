@@ -1,0 +1,57 @@
+"""What is to be evaluated: durable points that somebody asks for, at which the metric is not known. Pure.
+
+An evaluation is a stage of no units. It begins and ends at its point, nothing follows it, and it comes before all that
+is trained: it is short, and decisions wait for it. Who is on the way to a point may still report there, so nothing is
+evaluated where a lease is to end.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from asyncsearch.ids import CheckpointRef
+from asyncsearch.plan.points import Point, State
+
+
+class Evaluations:
+    """Checkpoints without the metric, those that report it soon, and the stages that follow from both."""
+
+    def __init__(self) -> None:
+        self.unmeasured: set[CheckpointRef] = set()
+        """Durable checkpoints that may be evaluated, since nobody reported the metric there."""
+        self.awaited: Counter[CheckpointRef] = Counter()
+        """How many leases are to end at a position, or evaluate it."""
+        self._stages: dict[CheckpointRef, Point] = {}
+
+    def settle(self, point: Point, *, is_blocked: bool) -> None:
+        """Make, weigh anew or take away the evaluation of a point, as is due now."""
+        if not self.unmeasured and not self._stages:
+            return
+        ref = CheckpointRef(point.node.key, point.resource)
+        stage = self._stages.get(ref)
+        is_due = (
+            point.state is State.DURABLE
+            and bool(point.trials)
+            and ref in self.unmeasured
+            and not self.awaited[ref]
+            and not is_blocked
+        )
+        if not is_due:
+            if stage is not None:
+                del self._stages[ref]
+                stage.detach()
+        elif stage is None:
+            stage = self._stages[ref] = Point(point.node, point.resource, State.PENDING)
+            stage.trials, stage.urgent_trials = point.trials, point.urgent_trials
+            stage.attach(point)
+        else:
+            stage.urgent_trials = point.urgent_trials
+            stage.refresh()
+
+    def find(self, ref: CheckpointRef) -> Point | None:
+        """Return the evaluation of a position, if it is due."""
+        return self._stages.get(ref)
+
+    def stages(self) -> list[Point]:
+        """Return all evaluations that are due."""
+        return list(self._stages.values())

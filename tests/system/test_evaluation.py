@@ -1,0 +1,120 @@
+"""A trainable that reports now and then: targets between its reports are evaluated, and each unit is trained once."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from asyncsearch import FIFO, SHA, GridSearch, Study, choice
+from asyncsearch.driver.opening import read_records
+from asyncsearch.events import CheckpointCommitted
+from asyncsearch.trainable import TrialContext
+from asyncsearch.trial import TrialState
+from tests.system.tools import Checkpointed
+
+FOLDER = "ASYNCSEARCH_TEST_FOLDER"
+EVERY = 4
+"""Units from report to report."""
+
+
+def reports_now_and_then(trial: TrialContext) -> None:
+    net, x = Checkpointed(), trial.params["x"]
+
+    def note(what: str) -> None:
+        with (Path(os.environ[FOLDER]) / "done").open("a") as file:
+            file.write(f"{what} {x} {len(net.units)}\n")
+
+    def evaluate() -> dict[str, float]:
+        note("evaluated")
+        return {"loss": loss(x, len(net.units))}
+
+    for unit in trial.epochs(save=net.save, load=net.load, evaluate=evaluate):
+        net.units.append(unit)
+        note("trained")
+        if unit % EVERY == 0:
+            trial.report(evaluate())
+
+
+def loss(x: float, units: int) -> float:
+    return x + 1 / units
+
+
+def done(folder: Path, what: str) -> Counter[tuple[float, int]]:
+    lines = [line.split() for line in (folder / "done").read_text().splitlines()]
+    return Counter((float(x), int(at)) for kind, x, at in lines if kind == what)
+
+
+def make(folder: Path, name: str = "study", **options: Any) -> Study:
+    os.environ[FOLDER] = str(folder)
+    settings: dict[str, Any] = {
+        "space": {"x": choice(0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)},
+        "metric": "loss",
+        "mode": "min",
+        "searcher": GridSearch(),
+        "scheduler": SHA(max_resource=9),
+        "store": folder / "studies" / name,
+        "backend": "processes",
+    }
+    return Study(reports_now_and_then, **(settings | options))
+
+
+@pytest.mark.parametrize("share", [True, False])
+def test_rungs_between_reports_are_evaluated_and_nothing_is_trained_for_that(tmp_path: Path, share: bool) -> None:
+    study = make(tmp_path, share=share)
+    assert study.config.can_evaluate
+    study.run(parallelism=2, display="none")
+    for trial in study.trials:
+        assert trial.value == loss(trial.params["x"], trial.resource)
+    assert Counter((trial.state, trial.resource) for trial in study.trials) == {
+        (TrialState.PAUSED, 1): 6,
+        (TrialState.PAUSED, 3): 2,
+        (TrialState.COMPLETED, 9): 1,
+    }
+    assert study.best_trial.params == {"x": 0.1}
+    trained = done(tmp_path, "trained")
+    assert set(trained.values()) == {1}
+    assert sum(trained.values()) == 6 * 1 + 2 * 3 + 9
+    evaluated = done(tmp_path, "evaluated")
+    assert set(evaluated.values()) == {1}
+    assert Counter(at for _, at in evaluated) == {1: 9, 3: 3, 4: 1, 8: 1, 9: 1}
+    assert dict(study.history(0)) == {at: {"loss": loss(0.1, at)} for at in (1, 3, 4, 8, 9)}
+    saved = [r.event.checkpoint for r in read_records(study.store) if isinstance(r.event, CheckpointCommitted)]
+    assert len(saved) == len(set(saved)), "an evaluation saves nothing"
+    assert "evaluates its checkpoint at 1, without training" in str(study.explain(0))
+
+
+def test_what_another_study_saved_in_silence_is_evaluated_and_not_trained_again(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"version": "v1", "space": {"x": choice(0.1, 0.2)}, "keep_checkpoints": 2}
+    first = make(tmp_path, "first", scheduler=FIFO(max_resource=6), **options)
+    first.config = type(first.config)(**{**_fields(first.config), "can_evaluate": False})
+    first.run(parallelism=1, display="none")
+    assert [trial.value_resource for trial in first.trials] == [4, 4]
+    second = make(tmp_path, "second", scheduler=FIFO(max_resource=6), **options)
+    second.run(parallelism=1, display="none")
+    assert [(trial.value, trial.value_resource) for trial in second.trials] == [(loss(x, 6), 6) for x in (0.1, 0.2)]
+    assert set(done(tmp_path, "trained").values()) == {1}
+    third = make(tmp_path, "third", scheduler=FIFO(max_resource=6), **options)
+    third.run(parallelism=1, display="none")
+    assert [trial.value for trial in third.trials] == [trial.value for trial in second.trials]
+    assert done(tmp_path, "evaluated")[0.1, 6] == 1, "what one study evaluated, others know"
+
+
+def test_eval_evaluates_a_shared_checkpoint_without_training(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"version": "v1", "space": {"x": choice(0.1, 0.2)}, "keep_checkpoints": 2}
+    first = make(tmp_path, "first", scheduler=FIFO(max_resource=6), **options)
+    first.config = type(first.config)(**{**_fields(first.config), "can_evaluate": False})
+    first.run(parallelism=1, display="none")
+    trained = done(tmp_path, "trained")
+    second = make(tmp_path, "second", scheduler=FIFO(max_resource=6), **options)
+    assert second.eval({"x": 0.2}, 6) == {"loss": loss(0.2, 6)}
+    assert done(tmp_path, "trained") == trained
+    assert second.eval({"x": 0.2}, 6) == {"loss": loss(0.2, 6)}
+    assert done(tmp_path, "evaluated")[0.2, 6] == 1
+
+
+def _fields(config: Any) -> dict[str, Any]:
+    return {name: getattr(config, name) for name in config.__struct_fields__}
