@@ -11,7 +11,7 @@ from asyncsearch.actions import (
     LaunchWorker,
     MoveTrial,
 )
-from asyncsearch.engine.attempts import Attempt, Verdict, verdict_on_end, verdict_on_failure
+from asyncsearch.engine.attempts import Attempt, Verdict, missing_metric, verdict_on_end, verdict_on_failure
 from asyncsearch.engine.filling import is_anything_left
 from asyncsearch.engine.moving import (
     Emit,
@@ -221,9 +221,14 @@ def _settle(state: StudyState, attempt: Attempt, end: TrainingEnded, emit: Emit)
 
 def _settle_evaluation(state: StudyState, attempt: Attempt, emit: Emit) -> None:
     """Move those on whose target was evaluated, or let them fail if nothing was said of the metric."""
-    reason = f"it was evaluated at {attempt.stop} and {state.config.metric!r} was not reported"
+    metric = state.config.metric
+    reason = f"it was evaluated at {attempt.stop} and {metric!r} was not reported"
     for trial in state.readers(attempt, attempt.stop):
-        fail_or_retry(state, trial, Verdict(TrialState.FAILED, reason), emit)
+        never = missing_metric(trial, metric, state.metric_names)
+        if never is not None:
+            move_by(state, trial, never, emit)
+        else:
+            fail_or_retry(state, trial, Verdict(TrialState.FAILED, reason), emit)
     for number in state.plan.targets_at(attempt.node_at(attempt.stop), attempt.stop):
         arrive(state, state.trials[number], "", emit)
     hand_back(state, attempt, emit)

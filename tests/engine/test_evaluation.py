@@ -14,6 +14,7 @@ from asyncsearch.events import (
     Learned,
     NodeFreed,
     Outcome,
+    Reported,
     StopRequested,
     TrainingEnded,
     TrialTimedOut,
@@ -144,13 +145,26 @@ def test_a_failed_one_counts_as_a_failure_of_the_trial_and_is_tried_again() -> N
 
 
 def test_one_that_says_nothing_of_the_metric_has_failed_and_is_not_tried_for_ever() -> None:
-    player = play()
+    player = play(max_failures=1)
+    player.report(training(player), 2, 0.7)
     pause_in_silence(player)
-    player.tell(TrainingEnded(lease_of(player.last), Outcome.REACHED, 3))
+    for _ in range(2):
+        player.tell(TrainingEnded(training(player), Outcome.REACHED, 3))
     trial = player.state.trials[0]
-    assert trial.state is TrialState.FAILED
+    assert (trial.state, trial.failures) == (TrialState.FAILED, 2)
     assert "evaluated at 3 and 'loss' was not reported" in trial.reason
     assert only(player.last, EndRun)
+
+
+def test_one_after_which_the_metric_was_never_reported_ends_the_search() -> None:
+    player = play(max_failures=1)
+    pause_in_silence(player)
+    lease = training(player)
+    player.tell(Reported(lease, 3, {"accuracy": 0.5}))
+    player.tell(TrainingEnded(lease, Outcome.REACHED, 3))
+    (end,) = only(player.last, EndRun)
+    assert end.error_kind == "MetricNotReportedError"
+    assert "never reported 'loss'; reported so far: 'accuracy'" in end.reason
 
 
 def test_one_that_runs_too_long_is_stopped_once_and_counts() -> None:

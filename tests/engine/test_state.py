@@ -416,3 +416,16 @@ def test_a_run_in_which_trials_wait_for_nothing_says_so(monkeypatch: pytest.Monk
     monkeypatch.setattr(player.state.plan, "next_batch", lambda held: None)
     with pytest.raises(InternalError, match=r"1 trials wait \(trial-0, ...\), workers are free"):
         player.tell(TrainingEnded(lease, Outcome.STOPPED, 1))
+
+
+@pytest.mark.parametrize("share", [True, False])
+def test_what_was_saved_before_a_stop_counts_when_it_is_durable_after_the_end(share: bool) -> None:
+    player = Player(make_state(FIFO(max_resource=3), save_every=1, share=share))
+    player.begin(2, 1)
+    lease = player.state.attempts[0].lease
+    player.report(lease, 1)
+    player.tell(StopRequested("enough"))
+    player.tell(TrainingEnded(lease, Outcome.STOPPED, 1, checkpoint_resource=1))
+    here = CheckpointRef(player.state.trials[0].node, 1)
+    player.tell(CheckpointCommitted(lease, here))
+    assert player.state.trials[0].checkpoint == here
