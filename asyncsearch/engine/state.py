@@ -209,9 +209,9 @@ class StudyState:
         return [trial for trial in trials if trial.checkpoint is None or trial.checkpoint.resource < resource]
 
     def awaiting(self, attempt: Attempt, checkpoint: CheckpointRef) -> list[Trial]:
-        """Return the trials that an attempt was to bring to a checkpoint and that do not have it."""
+        """Return the trials that an attempt was to bring to a checkpoint."""
         trials = [self.trials[number] for number in attempt.trials]
-        return [trial for trial in trials if trial.target == checkpoint.resource and trial.checkpoint != checkpoint]
+        return [trial for trial in trials if trial.target == checkpoint.resource]
 
     def is_metric_missing(self, checkpoint: CheckpointRef) -> bool:
         """Return whether the metric at a durable checkpoint was not reported and can be had by an evaluation."""

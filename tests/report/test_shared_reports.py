@@ -58,6 +58,8 @@ def test_a_trial_reads_from_a_stage_that_only_counts_it(trial: int, is_reader: b
     records = journal((None, [create(0), create(1), create(2), assign(0, 0, 4, [0], more=2)]))
     found = [(0, 4, TrialId(0))] if is_reader else []
     assert trained_with(records, TrialId(trial)) == found
+    listed = journal((None, [create(0), create(1), create(2), assign(0, 0, 4, [0])]))
+    assert trained_with(listed, TrialId(trial)) == [], "it was created by then and asked for something else"
 
 
 def test_a_trial_that_has_read_as_far_is_not_counted() -> None:
