@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.notebooks.kernel import Kernel
+from tests.system.test_several import wait_until
 
 nbformat = pytest.importorskip("nbformat")
 nbclient = pytest.importorskip("nbclient")
@@ -32,6 +33,8 @@ def train(trial):
     save = lambda path: path.write_text(str(len(done)))
     load = lambda path: done.extend(range(int(path.read_text())))
     for epoch in trial.epochs(save=save, load=load):
+        if (here / "hold").exists():
+            (here / "held").touch()
         while (here / "hold").exists():
             time.sleep(0.01)
         done.append(epoch)
@@ -88,7 +91,7 @@ def test_interrupting_the_cell_ends_both_studies_and_the_next_cell_goes_on(kerne
     hold.touch()
     assert kernel.end(kernel.begin(SETUP))["status"] == "ok"
     request = kernel.begin(RUN)
-    kernel.await_output("1 running")
+    wait_until((tmp_path / "held").exists)
     kernel.manager.interrupt_kernel()
     answer = kernel.end(request)
     assert (answer["status"], answer["ename"]) == ("error", "KeyboardInterrupt")
