@@ -94,12 +94,13 @@ class Costs:
 
     def changed(self, nodes: Mapping[NodeKey, Node]) -> Iterator[Node]:
         """Hand costs on to the next few of the nodes; return those that take another time now."""
-        for _ in range(_AT_ONCE):
-            if not self._waiting:
-                return
+        left = _AT_ONCE
+        while left and self._waiting:
             node = self._waiting.popleft()
+            # Those that are gone do not count: a plan made anew does not know that they were waiting.
             if node.parent is None or nodes.get(node.key) is not node:
                 continue
+            left -= 1
             cost = self.of(node.key, node.parent)
             if _differ(cost, node.cost):
                 node.cost = cost
