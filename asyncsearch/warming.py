@@ -54,6 +54,9 @@ class WarmStart(msgspec.Struct, frozen=True):
     """In the order of the sources, and in each as they began."""
 
 
+_WARM_START = msgspec.json.Decoder(WarmStart)
+
+
 def warm_start_of(
     store: Store,
     earlier: Sequence[str | Path | HasStore],
@@ -84,7 +87,7 @@ def warm_start_of(
 def kept(store: Store) -> WarmStart:
     """Return what the study of a store began with."""
     data = store.read(WARM_START_FILE)
-    return WarmStart() if data is None else msgspec.json.decode(data, type=WarmStart)
+    return WarmStart() if data is None else _WARM_START.decode(data)
 
 
 def keep(store: Store, warm: WarmStart) -> None:

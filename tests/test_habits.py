@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import shutil
 import subprocess
@@ -56,3 +57,17 @@ def test_shell_script_parses(script: Path) -> None:
         pytest.skip("there is no bash")
     done = subprocess.run([bash, "-n", str(script)], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_types_are_prepared_for_decoding_at_import() -> None:
+    """msgspec prepares a struct when it is first decoded, and two threads that do so at once crash the process."""
+    late = []
+    for path in (ROOT / "asyncsearch").rglob("*.py"):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+        for call in (node for function in functions for node in ast.walk(function) if isinstance(node, ast.Call)):
+            name = ast.unparse(call.func)
+            has_type = name.endswith(".decode") and any(keyword.arg == "type" for keyword in call.keywords)
+            if has_type or name == "msgspec.convert" or name.endswith(".Decoder"):
+                late.append(f"{path.relative_to(ROOT)}:{call.lineno}: {ast.unparse(call)}")
+    assert late == []

@@ -94,16 +94,24 @@ def _in_children(task: Task) -> Ask:
     return ask
 
 
+_FACTS = msgspec.json.Decoder(Facts)
+
+
+def _facts(answer: Any) -> Facts:
+    """Return what a step found out, here or in a child that wrote JSON."""
+    return _FACTS.decode(msgspec.json.encode(answer))
+
+
 def _checked(task: Task, ask: Ask) -> CheckResult:
     result = CheckResult(name_of(task.trainable), task.units, task.cut)
-    once = msgspec.convert(ask("once"), Facts)
-    again, first = (msgspec.convert(part, Facts) for part in ask("again and first part"))
+    once = _facts(ask("once"))
+    again, first = (_facts(part) for part in ask("again and first part"))
     noise = {
         name for name in once.content.keys() | again.content.keys() if once.content.get(name) != again.content.get(name)
     }
     if once.reports != again.reports or any(name.startswith(_TRAINED) for name in noise):
         return replace(result, random=_findings(ask("explain randomness")))
-    second, evaluated = (msgspec.convert(part, Facts) for part in ask("second part and evaluations"))
+    second, evaluated = (_facts(part) for part in ask("second part and evaluations"))
     if _difference(once, first.reports, first.content, noise):
         result = replace(result, spoiled=_findings(ask("explain saving")))
     resumed = [report for report in first.reports if report[0] <= task.cut] + second.reports

@@ -55,10 +55,13 @@ class StudyFile(msgspec.Struct, frozen=True, kw_only=True):
     """Driver's clock, seconds since 1970."""
 
 
+_STUDY = msgspec.json.Decoder(StudyFile)
+
+
 def read_study_file(store: Store) -> StudyFile | None:
     """Return what the store says of its study, or None if it holds none."""
     data = store.read(STUDY_FILE)
-    return None if data is None else msgspec.json.decode(data, type=StudyFile)
+    return None if data is None else _STUDY.decode(data)
 
 
 def config_of(study: StudyFile) -> EngineConfig:

@@ -47,6 +47,9 @@ class Snapshot(msgspec.Struct, frozen=True):
     """Bytes of each durable checkpoint; None: no quota counted them."""
 
 
+_SNAPSHOT = msgspec.json.Decoder(Snapshot)
+
+
 def encode(state: StudyState, record: int) -> bytes:
     """Return the state after record number ``record`` as bytes; equal states give equal bytes."""
     return msgspec.json.encode(
@@ -77,7 +80,7 @@ def encode(state: StudyState, record: int) -> bytes:
 def decode(data: bytes) -> Snapshot | None:
     """Return the snapshot, or None when it is damaged or of another format."""
     try:
-        snapshot = msgspec.json.decode(data, type=Snapshot)
+        snapshot = _SNAPSHOT.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
     return snapshot if snapshot.format == FORMAT else None

@@ -150,5 +150,5 @@ class StoppingState(SchedulerState):
         self._rungs = [Rung.restored(rung) for rung in snapshot["rungs"]]
         while len(self._levels) < len(self._rungs):
             self._levels = levels_up_to(self._levels, self._levels[-1], self._reduction_factor)
-        crossings = msgspec.convert(snapshot.get("crossings", []), list[Crossing])
+        crossings = [Crossing(**crossing) for crossing in snapshot.get("crossings", [])]
         self._crossings = {crossing.trial: crossing for crossing in crossings}

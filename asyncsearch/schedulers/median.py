@@ -227,4 +227,10 @@ class MedianState(SchedulerState):
             at["point"]: Middle(math.inf if value is None else value for value in at["values"])
             for at in snapshot["averages"]
         }
-        self._courses = {TrialId(course["trial"]): msgspec.convert(course, Course) for course in snapshot["courses"]}
+        self._courses = {TrialId(course["trial"]): _course_of(course) for course in snapshot["courses"]}
+
+
+def _course_of(snapshot: dict[str, Any]) -> Course:
+    comparison = snapshot["comparison"]
+    facts = {name: snapshot[name] for name in Course.__struct_fields__ if name != "comparison"}
+    return Course(**facts, comparison=None if comparison is None else Comparison(**comparison))

@@ -37,6 +37,9 @@ class Holder(msgspec.Struct, frozen=True):
         return f"process {self.pid} on {self.host}, since {self.since}"
 
 
+_HOLDER = msgspec.json.Decoder(Holder)
+
+
 @contextlib.contextmanager
 def hold(path: Path) -> Iterator[None]:
     """Hold the lock file.
@@ -86,7 +89,7 @@ def hold(path: Path) -> Iterator[None]:
 def is_held(path: Path) -> bool:
     """Return whether the file names a holder that, as far as can be known from here, is alive. Takes no lock itself."""
     try:
-        holder = msgspec.json.decode(path.read_bytes(), type=Holder)
+        holder = _HOLDER.decode(path.read_bytes())
     except (OSError, msgspec.DecodeError):
         return False
     if holder.host != socket.gethostname():
@@ -102,7 +105,7 @@ def is_held(path: Path) -> bool:
 
 def _read_holder(descriptor: int) -> Holder | str:
     try:
-        return msgspec.json.decode(os.pread(descriptor, 4096, 0), type=Holder)
+        return _HOLDER.decode(os.pread(descriptor, 4096, 0))
     except (OSError, msgspec.DecodeError):
         return "a process that has not yet written its name"
 

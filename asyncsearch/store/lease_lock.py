@@ -69,6 +69,9 @@ class Record(msgspec.Struct, frozen=True):
         return False
 
 
+_RECORD = msgspec.json.Decoder(Record)
+
+
 class LeaseLock:
     """One attempt to hold the lock of a store."""
 
@@ -187,7 +190,7 @@ def _name(number: int) -> str:
 
 def _decode(data: bytes | None) -> Record | None:
     try:
-        return msgspec.json.decode(data or b"", type=Record)
+        return _RECORD.decode(data or b"")
     except msgspec.DecodeError:
         return None
 

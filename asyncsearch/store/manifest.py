@@ -51,12 +51,15 @@ class Manifest(msgspec.Struct, frozen=True):
         Raises:
             ValueError: this is not one.
         """
-        manifest = msgspec.json.decode(data, type=cls)
+        manifest = _MANIFEST.decode(data)
         for name in (*(file.name for file in manifest.files), *manifest.folders):
             # A name may come from far away, and is joined to a local folder.
             if name.startswith("/") or ".." in name.split("/"):
                 raise ValueError(f"{name!r} leads out of the checkpoint")
         return manifest
+
+
+_MANIFEST = msgspec.json.Decoder(Manifest)
 
 
 def survey(

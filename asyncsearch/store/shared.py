@@ -16,6 +16,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+import msgspec
+
 from asyncsearch.errors import StoreError
 from asyncsearch.ids import CheckpointRef, NodeKey
 from asyncsearch.store.base import Store
@@ -42,6 +44,9 @@ class Marker(Written, frozen=True, kw_only=True):
     """What ``shared.json`` says."""
 
     about: str = "Trained nodes that studies share; see docs/sharing.md of asyncsearch. `asyncsearch clean` tidies it."
+
+
+_MARKER = msgspec.json.Decoder(Marker)
 
 
 class Stored(NamedTuple):
@@ -87,7 +92,7 @@ class SharedPlan:
                 " one: shared=..."
             )
         self.store.prepare()
-        if self.files.read(SHARED_FILE, Marker) is None:
+        if self.files.read(SHARED_FILE, _MARKER) is None:
             self.files.write(SHARED_FILE, Marker())
 
     # Who trains what

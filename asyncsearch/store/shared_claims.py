@@ -38,7 +38,7 @@ from asyncsearch.store.lease_lock import Record, _machine
 from asyncsearch.store.shared_files import Entry as File
 from asyncsearch.store.shared_files import SharedFiles, Unreadable, Written
 
-_CLAIM = re.compile(r"(\d{6,})(?:-[0-9a-f]{32})?\.json")
+_CLAIM_FILE = re.compile(r"(\d{6,})(?:-[0-9a-f]{32})?\.json")
 _AT_THIS_MOMENT = "a driver that claims it at this moment"
 
 
@@ -75,6 +75,10 @@ class Claim(Written, frozen=True, kw_only=True):
     claimed_s: float
     """Unix time by the claimant's clock at which this was written."""
     released: bool = False
+
+
+DRIVER = msgspec.json.Decoder(Driver)
+CLAIM = msgspec.json.Decoder(Claim)
 
 
 class Entry(NamedTuple):
@@ -178,7 +182,7 @@ class Claims:
 
     def driver(self, token: str) -> Driver | None:
         """Return what is known of a driver."""
-        return self._files.read(_driver_file(token), Driver)
+        return self._files.read(_driver_file(token), DRIVER)
 
     def is_alive(self, token: str) -> bool:
         """Return whether a driver is alive for all that can be known from here."""
@@ -192,7 +196,7 @@ class Claims:
     def entries(self, node: NodeKey) -> list[Entry]:
         """Return the files of a node's claims in order."""
         folder = _folder(node)
-        matches = [(match, name) for name in self._files.store.list(folder) if (match := _CLAIM.fullmatch(name))]
+        matches = [(match, name) for name in self._files.store.list(folder) if (match := _CLAIM_FILE.fullmatch(name))]
         return sorted(Entry(int(match[1]), f"{folder}/{name}") for match, name in matches)
 
     def expired(self, age_s: float) -> dict[str, str]:
@@ -204,14 +208,14 @@ class Claims:
         before_s = time.time() - age_s
         found: dict[str, str] = {}
         for name, file in self._files.backend.walk("drivers").items():
-            driver = self._files.read(f"drivers/{name}", Driver)
+            driver = self._files.read(f"drivers/{name}", DRIVER)
             if driver is None and _is_older(file, before_s):
                 found[f"drivers/{name}"] = "it cannot be read"
             elif driver is not None and driver.is_void and driver.holder.refreshed < before_s:
                 found[f"drivers/{name}"] = f"study {driver.study!r} is no longer driven from there"
         nodes: dict[str, dict[str, bool]] = {}
         for name, file in self._files.backend.walk("claims").items():
-            claim = self._files.read(f"claims/{name}", Claim)
+            claim = self._files.read(f"claims/{name}", CLAIM)
             is_over = _is_older(file, before_s) if claim is None else self._is_over(claim, before_s)
             nodes.setdefault(name.partition("/")[0], {})[f"claims/{name}"] = is_over
         for claims in nodes.values():
@@ -227,13 +231,13 @@ class Claims:
 
     def _other(self, entry: Entry, own: bool = False) -> str | None:
         """Return whose claim stands in a file, or None if that is void, or ours and ``own`` is false."""
-        claim = self._files.look(entry.name, Claim)
+        claim = self._files.look(entry.name, CLAIM)
         if isinstance(claim, Unreadable):
             return self._unsettled(claim)
         self._unclear.pop(entry.name, None)
         if claim is None or claim.released or (claim.token == self.token and not own):
             return None
-        driver = self._files.look(_driver_file(claim.token), Driver)
+        driver = self._files.look(_driver_file(claim.token), DRIVER)
         if isinstance(driver, Unreadable):
             return self._unsettled(driver)
         self._unclear.pop(_driver_file(claim.token), None)
@@ -294,14 +298,14 @@ class Claims:
         lost = {node for node, mine in self._mine.items() if doubtful and not self._stands(node, mine.entry)}
         for node in lost:
             mine = self._mine.pop(node)
-            claim = self._files.read(mine.entry.name, Claim)
+            claim = self._files.read(mine.entry.name, CLAIM)
             if claim is not None and claim.token == self.token:
                 self._withdraw(mine.entry, mine.owner)
         self._lost |= lost
         self._fresh = begun
 
     def _stands(self, node: NodeKey, own: Entry) -> bool:
-        claim = self._files.read(own.name, Claim)
+        claim = self._files.read(own.name, CLAIM)
         return claim is not None and claim.token == self.token and self._rival(node, own) is None
 
     def _age(self) -> float:

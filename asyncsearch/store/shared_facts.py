@@ -55,6 +55,9 @@ class Facts(Written, frozen=True, kw_only=True):
         return f"{_folder(self.node)}/{len(self.reports):06d}-{digest}.json"
 
 
+_FACTS = msgspec.json.Decoder(Facts)
+
+
 class FactsFolder:
     """Reports of nodes in a shared folder. Safe from any thread."""
 
@@ -102,7 +105,7 @@ class FactsFolder:
         with self._guard:
             known = self._known.get(name)
         if known is None:
-            known = self._files.read(name, Facts)
+            known = self._files.read(name, _FACTS)
             if known is not None and known.name != name:
                 self._files.tell(name, f"{name!r} in {self._files.store.url!r} was changed and counts as absent.")
                 known = None

@@ -49,6 +49,9 @@ class Written(msgspec.Struct, frozen=True, kw_only=True):
     format: int = FORMAT
 
 
+_WRITTEN = msgspec.json.Decoder(Written)
+
+
 class Unreadable(NamedTuple):
     """A file that is there and says nothing."""
 
@@ -94,7 +97,7 @@ class SharedFiles:
         self._told: set[str] = set()
         self._guard = threading.Lock()
 
-    def look(self, name: str, kind: type[W]) -> W | Unreadable | None:
+    def look(self, name: str, kind: msgspec.json.Decoder[W]) -> W | Unreadable | None:
         """Return what a file says, ``Unreadable`` if it is damaged, or None if there is none.
 
         Raises:
@@ -104,18 +107,18 @@ class SharedFiles:
         if data is None:
             return None
         try:
-            version = msgspec.json.decode(data, type=Written).format
+            version = _WRITTEN.decode(data).format
             if version > FORMAT:
                 raise StoreError(
                     f"{name!r} in the shared folder {self.store.url!r} has format {version}, and this version of"
                     f" asyncsearch knows formats up to {FORMAT}: another study there runs a newer version. Update"
                     " asyncsearch here, or give this study another folder: shared=..."
                 )
-            return msgspec.json.decode(data, type=kind)
+            return kind.decode(data)
         except msgspec.DecodeError:
             return Unreadable(name)
 
-    def read(self, name: str, kind: type[W]) -> W | None:
+    def read(self, name: str, kind: msgspec.json.Decoder[W]) -> W | None:
         """Return what a file says, or None if there is none or it is damaged; the latter is logged once."""
         found = self.look(name, kind)
         if isinstance(found, Unreadable):

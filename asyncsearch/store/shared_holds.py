@@ -48,6 +48,9 @@ class Hold(Written, frozen=True, kw_only=True):
                 yield CheckpointRef(node, resource)
 
 
+_HOLD = msgspec.json.Decoder(Hold)
+
+
 class Mark(Written, frozen=True, kw_only=True):
     """Somebody is about to delete a checkpoint."""
 
@@ -84,7 +87,7 @@ class Holds:
         wanted = sorted(set(refs), key=lambda ref: (ref.node, ref.resource))
         name, now = study_file("holds", study), time.time()
         with self._guard:
-            last = self._last.get(study) or self._files.read(name, Hold)
+            last = self._last.get(study) or self._files.read(name, _HOLD)
             grouped: dict[NodeKey, list[int]] = {}
             for ref in wanted:
                 node_folder(ref)
@@ -109,7 +112,7 @@ class Holds:
         unreadable: list[str] = []
         for entry in self._files.store.list("holds"):
             name = f"holds/{entry}"
-            hold = self._files.look(name, Hold) if entry.endswith(".json") else None
+            hold = self._files.look(name, _HOLD) if entry.endswith(".json") else None
             if isinstance(hold, Unreadable):
                 unreadable.append(name)
                 self._files.tell(
@@ -129,7 +132,7 @@ class Holds:
         """Return until when checkpoints were held that are not held any more, in Unix time."""
         uses: dict[CheckpointRef, float] = {}
         for entry in self._files.store.list("holds"):
-            hold = self._files.read(f"holds/{entry}", Hold)
+            hold = self._files.read(f"holds/{entry}", _HOLD)
             for node, times in (hold.dropped if hold is not None else {}).items():
                 for resource, until in times.items():
                     ref = CheckpointRef(node, resource)

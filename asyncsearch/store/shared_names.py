@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import msgspec
+
 from asyncsearch.ids import NodeKey
 from asyncsearch.store.shared_files import SharedFiles, Written
 from asyncsearch.store.shared_holds import study_file
@@ -21,6 +23,9 @@ class Names(Written, frozen=True, kw_only=True):
     root: NodeKey
     """Key of the version, the seed and the trainable: only studies of one root can meet."""
     names: list[str]
+
+
+_NAMES = msgspec.json.Decoder(Names)
 
 
 def compare_names(files: SharedFiles, study: str, root: NodeKey, names: Iterable[str]) -> list[str]:
@@ -38,7 +43,7 @@ def compare_names(files: SharedFiles, study: str, root: NodeKey, names: Iterable
     warnings = []
     for entry in files.store.list("parameters"):
         name = f"parameters/{entry}"
-        other = files.read(name, Names) if name != own_file else None
+        other = files.read(name, _NAMES) if name != own_file else None
         if other is not None and other.root == root and other.names != mine:
             warnings.append(_words(other, set(mine)))
     if len(warnings) > _SHOWN:

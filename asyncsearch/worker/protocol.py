@@ -134,6 +134,8 @@ In = TypeVar("In")
 Out = TypeVar("Out")
 
 _encoder = msgspec.msgpack.Encoder()
+_TO_RUNNER = msgspec.msgpack.Decoder(ToRunner)
+_FROM_RUNNER = msgspec.msgpack.Decoder(FromRunner)
 
 
 class Channel(Generic[In, Out]):
@@ -233,12 +235,12 @@ class Channel(Generic[In, Out]):
 
 def agent_end(sock: socket.socket) -> Channel[FromRunner, ToRunner]:
     """Return the agent's end of the channel."""
-    return Channel(sock, msgspec.msgpack.Decoder(FromRunner), _MAX_REPORT_BYTES)
+    return Channel(sock, _FROM_RUNNER, _MAX_REPORT_BYTES)
 
 
 def runner_end(sock: socket.socket) -> Channel[ToRunner, FromRunner]:
     """Return the runner's end of the channel."""
-    return Channel(sock, msgspec.msgpack.Decoder(ToRunner), _MAX_BUNDLE_BYTES)
+    return Channel(sock, _TO_RUNNER, _MAX_BUNDLE_BYTES)
 
 
 def _frame(message: object) -> bytes:

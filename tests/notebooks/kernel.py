@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import contextlib
+import queue
 import time
 from pathlib import Path
 from typing import Any
@@ -33,10 +35,19 @@ class Kernel:
     def end(self, request: str) -> dict[str, Any]:
         """Return the answer to a request."""
         while True:
-            reply = self.client.get_shell_msg(timeout=DEADLINE_S)
+            reply = self._reply()
             if reply["parent_header"]["msg_id"] == request:
                 content: dict[str, Any] = reply["content"]
                 return content
+
+    def _reply(self) -> dict[str, Any]:
+        deadline = time.monotonic() + DEADLINE_S
+        while time.monotonic() < deadline:
+            with contextlib.suppress(queue.Empty):
+                reply: dict[str, Any] = self.client.get_shell_msg(timeout=1.0)
+                return reply
+            assert self.manager.is_alive(), "the kernel has died; its faults are on stderr"
+        raise AssertionError("the kernel did not answer")
 
     def value(self, expression: str) -> Any:
         """Return what an expression gives in the kernel."""

