@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
+import math
 from datetime import timedelta
-from typing import Any, SupportsIndex
+from typing import Any, SupportsFloat, SupportsIndex
 
 from asyncsearch.errors import UsageError
 
@@ -12,28 +14,68 @@ def checked(value: Any, kind: type[Any], name: str) -> Any:
     """Return the value if it is of the kind."""
     if isinstance(value, kind):
         return value
-    hint = (
-        f"{value.__name__}(...)"
-        if isinstance(value, type) and issubclass(value, kind)
-        else f"an object of a class derived from {kind.__name__}"
-    )
-    raise UsageError(f"{name}={value!r} is not a {name}: write {hint}.")
+    if isinstance(value, type) and issubclass(value, kind):
+        hint = f"{value.__name__}(...)"
+    elif inspect.isabstract(kind):
+        hint = f"an object of a class derived from {kind.__name__}"
+    else:
+        hint = f"{kind.__name__}(...)"
+    raise UsageError(f"{name}={value!r} is not a {kind.__name__}: write {hint}.")
+
+
+def finite_number(name: str, value: object) -> float:
+    """Return a number that is neither NaN nor infinite."""
+    if not math.isfinite(number := _number(value)):
+        raise UsageError(f"{name}={value!r} must be a finite number, e.g. {name}=0.5.")
+    return number
+
+
+def not_negative(name: str, value: object) -> float:
+    """Return a finite number from 0."""
+    if not 0 <= (number := _number(value)) < math.inf:
+        raise UsageError(f"{name}={value!r} must be a finite number from 0: write {name}=0 for none.")
+    return number
+
+
+def above_zero(name: str, value: object) -> float:
+    """Return a positive, finite number."""
+    if not 0 < (number := _number(value)) < math.inf:
+        raise UsageError(f"{name}={value!r} must be a positive, finite number, e.g. {name}=1.0.")
+    return number
 
 
 def seconds_of(name: str, value: object) -> float:
-    """Return a positive duration in seconds."""
-    seconds = value.total_seconds() if isinstance(value, timedelta) else value
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds > 0:
-        raise UsageError(f"{name}={value!r} must be a positive number of seconds, or a timedelta.")
-    return float(seconds)
+    """Return a positive, finite duration in seconds."""
+    seconds = _number(value.total_seconds() if isinstance(value, timedelta) else value)
+    if not 0 < seconds < math.inf:
+        raise UsageError(f"{name}={value!r} must be a positive, finite number of seconds, or a timedelta.")
+    return seconds
+
+
+def _number(value: object) -> float:
+    """Return a number as it is; NaN stands for what is none."""
+    return float(value) if isinstance(value, SupportsFloat) and not isinstance(value, bool) else math.nan
+
+
+def count_of(name: str, value: object) -> int:
+    """Return an integer from 0."""
+    number = _integer(value)
+    if number < 0:
+        raise UsageError(f"{name}={value!r} must be an integer from 0: write {name}=0 for none.")
+    return number
 
 
 def positive(name: str, value: object) -> int:
     """Return a positive integer."""
-    number = value.__index__() if isinstance(value, SupportsIndex) and not isinstance(value, bool) else 0
+    number = _integer(value)
     if number < 1:
         raise UsageError(f"{name}={value!r} must be a positive integer.")
     return number
+
+
+def _integer(value: object) -> int:
+    """Return an integer as it is; -1 stands for what is none."""
+    return value.__index__() if isinstance(value, SupportsIndex) and not isinstance(value, bool) else -1
 
 
 def enough(parallelism: int | None, num_trials: int | None) -> int | None:

@@ -7,6 +7,7 @@ from statistics import NormalDist
 
 import msgspec
 
+from asyncsearch.arguments import finite_number, not_negative
 from asyncsearch.errors import UsageError
 from asyncsearch.randomness import generator
 
@@ -18,7 +19,7 @@ class Chance(msgspec.Struct, frozen=True, kw_only=True):
     """Stragglers and dropped work, as in appendix A.1 of the ASHA paper.
 
     Raises:
-        UsageError: ``spread`` is negative, or ``drop`` is no probability below 1.
+        UsageError: ``spread`` is negative or not finite, or ``drop`` is no probability below 1.
     """
 
     spread: float = 0.0
@@ -28,9 +29,8 @@ class Chance(msgspec.Struct, frozen=True, kw_only=True):
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if not 0 <= self.spread < math.inf:
-            raise UsageError(f"spread={self.spread!r} is a standard deviation: write a number from 0, e.g. 0.5.")
-        if not 0 <= self.drop < 1:
+        not_negative("spread", self.spread)
+        if not 0 <= finite_number("drop", self.drop) < 1:
             raise UsageError(
                 f"drop={self.drop!r} is a probability a second: write a number from 0 to below 1, e.g. 0.01."
             )

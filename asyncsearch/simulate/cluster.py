@@ -32,6 +32,7 @@ from asyncsearch.actions import (
     StopRun,
     StopTraining,
 )
+from asyncsearch.arguments import checked, positive
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import UsageError
 from asyncsearch.events import (
@@ -45,7 +46,7 @@ from asyncsearch.events import (
     WorkerAttached,
     WorkerLost,
 )
-from asyncsearch.ids import CheckpointRef, Lease, NodeKey, TrialId, WorkerId
+from asyncsearch.ids import CheckpointRef, Lease, NodeKey, TrialId, WorkerId, trial_name
 from asyncsearch.nonfinite import spell
 from asyncsearch.simulate.chance import Chance, Draws
 from asyncsearch.simulate.clock import VirtualClock
@@ -93,8 +94,8 @@ class Delays(msgspec.Struct, frozen=True, kw_only=True):
             _check_seconds(name, getattr(self, name), sys.float_info.max)
 
 
-def _check_seconds(name: str, value: float, most: float) -> None:
-    if not 0 <= value <= most:
+def _check_seconds(name: str, value: object, most: float) -> None:
+    if not isinstance(value, int | float) or not 0 <= value <= most:
         raise UsageError(f"{name}={value!r} is no time: write seconds from 0, e.g. {name}=1.0.")
 
 
@@ -144,7 +145,8 @@ class Simulation:
         watch: called with (time, event, actions) of every step.
 
     Raises:
-        UsageError: a worker that the cluster does not have is to die.
+        UsageError: a worker that the cluster does not have is to die, a trial is to fail before its first unit, or the
+            workload gives a time that cannot be.
     """
 
     def __init__(
@@ -169,13 +171,16 @@ class Simulation:
         self._busy_s = 0.0
         self._workload, self._size, self._delays = workload, workers, delays
         self._units: Callable[[TrialId], int] = getattr(workload, "units", lambda trial: 1)
-        self._failures = dict(failures or {})
+        self._failures = {
+            trial: positive(f"failures[{trial!r}]", at)
+            for trial, at in checked(failures or {}, Mapping, "failures").items()
+        }
         self._draws, self._restarts, self._report_every = Draws(chance), restarts, report_every
         self._watch = watch
         self._workers: dict[WorkerId, _Worker] = {}
         self._down_until: dict[WorkerId, float] = {}
-        for loss in losses:
-            if not 0 <= loss.worker < workers:
+        for loss in checked(losses, Sequence, "losses"):
+            if checked(loss, Loss, "loss").worker not in range(workers):
                 raise UsageError(f"{loss!r}: of {workers} workers the numbers are 0 to {workers - 1}.")
             self.clock.after(loss.at_s, lambda loss=loss: self._die(loss))  # type: ignore[misc]
 
@@ -280,7 +285,13 @@ class Simulation:
             self.clock.after(lost_after_s, lambda: self._drop(work))
 
     def _unit_s(self, worker: _Worker, stage: Stage) -> float:
-        return self._workload.seconds(stage.trials[0], stage.params) * worker.slowness
+        unit_s = self._workload.seconds(stage.trials[0], stage.params)
+        if not 0 < unit_s < math.inf:
+            raise UsageError(
+                f"{type(self._workload).__name__}.seconds() returned {unit_s!r} for {trial_name(stage.trials[0])}: it "
+                "must return the seconds of a unit of training, a positive, finite number."
+            )
+        return unit_s * worker.slowness
 
     def _longest_s(self, worker: _Worker, stages: Sequence[Stage]) -> float:
         """Return how long the stages take if nothing happens: what would be lost later is not lost."""

@@ -11,6 +11,7 @@ import math
 from statistics import NormalDist
 from typing import Any
 
+from asyncsearch.arguments import above_zero, count_of, not_negative
 from asyncsearch.errors import UsageError
 from asyncsearch.ids import TrialId
 from asyncsearch.plan.keys import canonical
@@ -48,20 +49,21 @@ class NoisyQuadratic:
         seed: int = 0,
         unit_s: float = 1.0,
     ) -> None:
-        for name, value in (("dimensions", dimensions), ("report_noise", report_noise)):
-            if value < 0:
-                raise UsageError(f"{name}={value!r} must not be negative: write {name}=0 for none.")
-        for name, value in (("gradient_noise", gradient_noise), ("unit_s", unit_s)):
-            if not value > 0:
-                raise UsageError(f"{name}={value!r} must be positive, e.g. {name}=1.0.")
-        self._names = tuple(f"x{number}" for number in range(dimensions))
-        self._gradient_noise, self._report_noise = gradient_noise, report_noise
-        self._seed, self._unit_s = seed, unit_s
+        self._names = tuple(f"x{number}" for number in range(count_of("dimensions", dimensions)))
+        self._gradient_noise = above_zero("gradient_noise", gradient_noise)
+        self._report_noise = not_negative("report_noise", report_noise)
+        self._seed, self._unit_s = seed, above_zero("unit_s", unit_s)
         self._chains: dict[str, list[float]] = {}
         self.space = Space({"lr": loguniform(_LOW, _HIGH)} | {name: uniform(0.0, 1.0) for name in self._names})
 
     def value(self, trial: TrialId, params: Params, resource: int) -> float:
-        """Return the loss that is reported after ``resource`` units."""
+        """Return the loss that is reported after ``resource`` units.
+
+        Raises:
+            UsageError: a parameter is missing.
+        """
+        if "lr" not in params or any(name not in params for name in self._names):
+            raise self._incomplete(params)
         loss = self.loss(params["lr"], resource)
         for name in self._names:
             loss += (_present(params[name], resource) - _BEST_X) ** 2
@@ -95,6 +97,14 @@ class NoisyQuadratic:
                 low = left
         lr = math.exp((low + high) / 2)
         return lr, self.loss(lr, resource)
+
+    def _incomplete(self, params: Params) -> UsageError:
+        needed = ("lr", *self._names)
+        missing = [name for name in needed if name not in params]
+        return UsageError(
+            f"NoisyQuadratic(dimensions={len(self._names)}) needs the parameters {', '.join(needed)}, and the trials "
+            f"lack {', '.join(missing)}: add them in space=, leave space= out, or change dimensions=."
+        )
 
     def _loss_of_sequence(self, lr: Any, resource: int) -> float:
         chain = self._chains.setdefault(canonical({"lr": lr}), [1.0])

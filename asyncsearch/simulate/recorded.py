@@ -14,6 +14,9 @@ from asyncsearch.simulate.cluster import Delays
 from asyncsearch.space import Space
 from asyncsearch.trial import Params
 
+_LEAST_S = 1e-9
+"""What a unit takes at least whose time was too short for the clock."""
+
 
 class RecordedWorkload:
     """What the trials of an earlier study reported, and how long they took.
@@ -79,7 +82,7 @@ class RecordedWorkload:
 
     def seconds(self, trial: TrialId, params: Params) -> float:
         """Return the measured cost of a unit of this trial."""
-        return self._unit_s.get(trial, self.mean_s)
+        return max(self._unit_s.get(trial, self.mean_s), _LEAST_S)
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from asyncsearch.arguments import checked, finite_number, positive, seconds_of
 from asyncsearch.engine.config import EngineConfig
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import UsageError
@@ -58,7 +59,8 @@ def simulate(
 
     Args:
         workload: what trials cost and are worth.
-        scheduler: as of a ``Study``; ``FIFO()`` by default, under which a trial trains for one unit.
+        scheduler: as of a ``Study``; ``FIFO()`` by default. One under which trials train until their function returns
+            needs a workload that says when that is, by a function ``units(trial)``.
         searcher: as of a ``Study``.
         space: as of a ``Study``; by default the workload's own ``space``, or one number that nothing depends on.
         metric: name of the metric.
@@ -66,7 +68,8 @@ def simulate(
         workers: slots of the cluster.
         num_trials: as in ``Study.run``; None: until the searcher, the time or the target ends it.
         until: virtual seconds after which the simulation is over.
-        target: a value of the metric; the simulation is over when one as good is reported.
+        target: a value of the metric; the simulation is over when one as good is reported. Where nothing else ends it
+            and no value ever is as good, it goes on.
         until_completed: the simulation is over when so many trials are trained to ``max_resource``.
         seed: of the proposals; ``chance`` and workloads have their own.
         delays: how long messages, launches and commits take.
@@ -83,13 +86,20 @@ def simulate(
     Raises:
         UsageError: something cannot be as it is written, or the search would have no end.
     """
-    if workers < 1:
-        raise UsageError(f"workers={workers!r}: a cluster has at least 1.")
-    if report_every is not None and report_every < 1:
-        raise UsageError(f"report_every={report_every!r} must be a positive number of units, or None.")
+    _require_workload(workload)
+    workers = positive("workers", workers)
+    num_trials = None if num_trials is None else positive("num_trials", num_trials)
+    until = until if until == math.inf else seconds_of("until", until)
+    target = None if target is None else finite_number("target", target)
+    until_completed = None if until_completed is None else positive("until_completed", until_completed)
+    report_every = None if report_every is None else positive("report_every", report_every)
+    chosen = checked(scheduler or FIFO(), Scheduler, "scheduler")
+    begun = checked(searcher or RandomSearch(), Searcher, "searcher")
+    checked(delays, Delays, "delays")
+    checked(chance, Chance, "chance")
     declared = Space.of(space if space is not None else getattr(workload, "space", _ANYWHERE))
     if share is None:
-        share = declared.has_sequences or bool(getattr(scheduler, "branches", False))
+        share = declared.has_sequences or chosen.branches
     config = EngineConfig(
         study="simulated",
         metric=metric,
@@ -101,12 +111,23 @@ def simulate(
         max_losses=max_losses,
         max_relaunches=10**9,  # a worker that chance hits often is still a worker
     )
-    chosen = scheduler or FIFO()
-    proposals = (searcher or RandomSearch()).begin(declared, seed)
+    proposals = begun.begin(declared, seed)
     is_bounded = num_trials is not None or proposals.length() is not None
     if not is_bounded and until == math.inf and target is None and until_completed is None:
         raise UsageError("Nothing would end this search: give num_trials=, until=, target= or until_completed=.")
-    state = StudyState(config, proposals, chosen.begin(declared, seed), chosen.max_resource)
+    judge = chosen.begin(declared, seed)
+    label = f"{type(chosen).__name__}()"
+    if until_completed is not None and chosen.max_resource is None:
+        raise UsageError(
+            f"until_completed={until_completed} counts trials that are trained to max_resource, and {label} has none: "
+            "give it one, or end the search by num_trials=, until= or target=."
+        )
+    if judge.first_target(TrialId(0)) is None and not hasattr(workload, "units"):
+        raise UsageError(
+            f"Under {label} a trial trains until its function returns, and {type(workload).__name__} does not say when "
+            "that is: write max_resource=, as in FIFO(max_resource=81), or give the workload a function units(trial)."
+        )
+    state = StudyState(config, proposals, judge, chosen.max_resource)
     watch = Watch(state, target, until_completed)
     simulation = Simulation(
         state,
@@ -121,8 +142,30 @@ def simulate(
         watch=watch,
     )
     watch.halt = simulation.clock.halt
-    simulation.run(num_trials, until)
+    try:
+        simulation.run(num_trials, until)
+    except KeyError as error:
+        _require_parameter(error.args[0], workload, declared)
+        raise
     return _result(simulation, watch, workers, until)
+
+
+def _require_workload(workload: object) -> None:
+    for name in ("value", "seconds"):
+        if isinstance(workload, type) or not callable(getattr(workload, name, None)):
+            raise UsageError(
+                f"workload={workload!r} is no object with a function {name}: write one with "
+                "value(trial, params, resource) and seconds(trial, params), e.g. Curves(seed=1)."
+            )
+
+
+def _require_parameter(name: object, workload: Workload, space: Space) -> None:
+    """Refuse a space that lacks what was looked for in vain."""
+    if isinstance(name, str) and name not in space.names:
+        raise UsageError(
+            f"{type(workload).__name__} looked for the parameter {name!r}, and this space has only "
+            f"{', '.join(sorted(space.names))}: add it in space=, or take a workload that does without it."
+        ) from None
 
 
 def _result(simulation: Simulation, watch: Watch, workers: int, until: float) -> SimulationResult:

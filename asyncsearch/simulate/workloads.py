@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Protocol
 
+from asyncsearch.arguments import above_zero, not_negative
 from asyncsearch.ids import TrialId
 from asyncsearch.randomness import generator
 from asyncsearch.trial import Params
@@ -18,7 +19,7 @@ class Workload(Protocol):
         ...
 
     def seconds(self, trial: TrialId, params: Params) -> float:
-        """Return how long one unit of training takes, in virtual seconds."""
+        """Return how long one unit of training takes, in virtual seconds: positive, finite."""
         ...
 
 
@@ -32,10 +33,14 @@ class Curves:
         seed: of the draws.
         unit_s: mean virtual seconds of a unit of training.
         spread: standard deviation of the normal z in the cost ``unit_s * (1 + |z|)`` (ASHA paper, appendix A.1).
+
+    Raises:
+        UsageError: a number that cannot be.
     """
 
     def __init__(self, seed: int = 0, unit_s: float = 1.0, spread: float = 0.0) -> None:
-        self.seed, self.unit_s, self.spread = seed, unit_s, spread
+        self.seed = seed
+        self.unit_s, self.spread = above_zero("unit_s", unit_s), not_negative("spread", spread)
         self._drawn: dict[TrialId, tuple[float, float, float]] = {}
 
     def value(self, trial: TrialId, params: Params, resource: int) -> float:

@@ -11,11 +11,11 @@ import pytest
 from asyncsearch.engine.check import check
 from asyncsearch.errors import UsageError
 from asyncsearch.ids import TrialId, WorkerId
-from asyncsearch.schedulers import ASHA, FIFO, SHA
+from asyncsearch.schedulers import ASHA, FIFO, SHA, MedianStopping
 from asyncsearch.searchers import GridSearch
 from asyncsearch.sequences import multistep
-from asyncsearch.simulate import Chance, Curves, Delays, Loss, SimulationResult, simulate
-from asyncsearch.space import choice
+from asyncsearch.simulate import Chance, Curves, Delays, Loss, NoisyQuadratic, SimulationResult, simulate
+from asyncsearch.space import choice, loguniform
 from asyncsearch.trial import Params, Trial, TrialState
 from tests.simulate.workloads import Histories
 
@@ -159,8 +159,14 @@ def test_without_workers_the_simulation_ends_where_the_last_one_died() -> None:
         (lambda: Delays(start_s=math.inf), "start_s=inf is no time"),
         (lambda: Loss(WorkerId(0), -1), "at_s=-1 is no time"),
         (lambda: Loss(WorkerId(0), 1, math.nan), "down_s=nan is no time"),
+        (lambda: Delays(setup_s="1"), "setup_s='1' is no time"),  # type: ignore[arg-type]
+        (lambda: Chance(drop="1"), "drop='1' must be a finite number"),  # type: ignore[arg-type]
+        (lambda: Curves(unit_s=0), "unit_s=0 must be a positive, finite number"),
+        (lambda: Curves(unit_s=math.nan), "unit_s=nan must be"),
+        (lambda: Curves(spread=-1), "spread=-1 must be a finite number from 0"),
+        (lambda: NoisyQuadratic(report_noise=math.nan), "report_noise=nan must be"),
         (
-            lambda: simulate(Curves(), num_trials=1, losses=[Loss(WorkerId(1), 1)]),
+            lambda: simulate(Curves(), scheduler=FIFO(max_resource=1), num_trials=1, losses=[Loss(WorkerId(1), 1)]),
             "of 1 workers the numbers are 0 to 0",
         ),
     ],
@@ -186,12 +192,80 @@ def test_what_a_dead_worker_said_and_nobody_heard_is_no_incumbent() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"workers": 0}, "workers=0"),
+        ({"workers": 0}, "workers=0 must be a positive integer"),
+        ({"workers": 2.5}, "workers=2.5 must be"),
+        ({"num_trials": 0}, "num_trials=0 must be"),
+        ({"num_trials": -3}, "num_trials=-3 must be"),
         ({"num_trials": None}, "Nothing would end"),
+        ({"until": 0}, "until=0 must be a positive, finite number of seconds"),
+        ({"until": math.nan}, "until=nan must be"),
+        ({"target": math.nan}, "target=nan must be a finite number"),
+        ({"target": "low"}, "target='low' must be"),
+        ({"until_completed": 0}, "until_completed=0 must be"),
+        (
+            {"until_completed": 1, "scheduler": ASHA()},
+            r"until_completed=1 counts trials that are trained to max_resource, and ASHA\(\) has none: give it one",
+        ),
         ({"report_every": 0}, "report_every=0"),
         ({"mode": "most"}, "mode='most'"),
+        ({"scheduler": ASHA}, r"is not a Scheduler: write ASHA\(...\)"),
+        ({"searcher": 3}, "searcher=3 is not a Searcher"),
+        ({"delays": 3}, r"delays=3 is not a Delays: write Delays\(...\)"),
+        ({"chance": 3}, "chance=3 is not a Chance"),
+        ({"losses": [3]}, "loss=3 is not a Loss"),
+        ({"losses": 3}, "losses=3 is not a Sequence"),
+        ({"failures": [3]}, "is not a Mapping"),
+        ({"failures": {0: 0}}, r"failures\[0\]=0 must be a positive integer"),
+        ({"workload": 3}, "workload=3 is no object with a function value"),
+        ({"workload": Curves}, "is no object with a function value"),
     ],
 )
 def test_what_cannot_be_simulated_is_refused(options: dict[str, Any], words: str) -> None:
     with pytest.raises(UsageError, match=words):
         search(**options)
+
+
+@pytest.mark.parametrize("scheduler", [None, FIFO(), MedianStopping()])
+def test_trials_whose_end_nobody_says_are_refused_and_not_trained_for_one_unit(scheduler: Any) -> None:
+    with pytest.raises(UsageError, match=r"Curves does not say when that is: write max_resource=, as in"):
+        search(scheduler=scheduler)
+
+
+def test_trials_end_where_the_workload_says_that_their_functions_return() -> None:
+    class Ending(Curves):
+        def units(self, trial: TrialId) -> int:
+            return 2 + trial
+
+    result = search(workload=Ending(), scheduler=FIFO(), num_trials=3)
+    assert [trial.resource for trial in result.trials] == [2, 3, 4]
+
+
+@pytest.mark.parametrize("seconds", [0.0, -1.0, math.nan, math.inf])
+def test_a_workload_whose_units_take_no_time_or_an_endless_one_is_refused(seconds: float) -> None:
+    class Odd(Curves):
+        def seconds(self, trial: TrialId, params: Params) -> float:
+            return seconds
+
+    with pytest.raises(UsageError, match=r"Odd.seconds\(\) returned .* for trial-0: it must return the seconds"):
+        search(workload=Odd())
+
+
+def test_a_parameter_that_the_workload_needs_and_the_space_lacks_is_named() -> None:
+    class Parabola(Curves):
+        def value(self, trial: TrialId, params: Params, resource: int) -> float:
+            return float(params["width"])
+
+    with pytest.raises(UsageError, match="Parabola looked for the parameter 'width', and this space has only x"):
+        search(workload=Parabola())
+    with pytest.raises(UsageError, match="needs the parameters lr, x0, and the trials lack x0: add them in space="):
+        search(workload=NoisyQuadratic(), space={"lr": loguniform(1e-3, 1.0)})
+
+
+def test_a_workloads_own_missing_keys_stay_what_they_are() -> None:
+    class Table(Curves):
+        def value(self, trial: TrialId, params: Params, resource: int) -> float:
+            table: dict[int, float] = {}
+            return table[resource]
+
+    with pytest.raises(KeyError, match="1"):
+        search(workload=Table())
