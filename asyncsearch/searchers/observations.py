@@ -1,7 +1,7 @@
 """What a searcher that learns knows of trials, and at which resource it compares them.
 
 Values at different resources are not alike, so all are compared at one: the *level*, the highest resource at which
-enough trials have a result. It only ever rises. A trial that completed below it (its function returned) keeps its last
+enough trials that did not fail have a result. A trial that completed below it (its function returned) keeps its last
 result at every level above. This is BOHB's choice of a budget (Falkner et al. 2018, section 3.2), at any time.
 
 Rule 1: pure, and told facts only. Rule 2: scores as the engine gives them: smaller is better, None is no result.
@@ -59,7 +59,7 @@ class Observations:
         self.level = 0
         """Resource at which trials are compared; 0 while there are not enough results at any."""
         self._counts: dict[int, int] = {}
-        """Resource -> how many trials have reported a result there."""
+        """Resource -> how many trials that did not fail have reported a result there."""
         self._ends: list[int] = []
         """Where trials completed with a result, ascending."""
 
@@ -76,9 +76,11 @@ class Observations:
         return self._raise_to(resource)
 
     def end(self, number: int, stand: Stand, resource: int, score: float | None) -> bool:
-        """A trial ended; return whether the level has risen."""
+        """A trial ended; return whether the level has changed: it falls where too few are left that did not fail."""
         trial = self.trials[number]
         trial.stand, trial.resource, trial.score = stand, resource, score
+        if stand is Stand.FAILED:
+            return self._leave_out(trial)
         if stand is not Stand.COMPLETED or score is None:
             return False
         bisect.insort(self._ends, resource)
@@ -122,16 +124,28 @@ class Observations:
         self.trials[number].notes = trial.notes
         for resource, score in trial.values.items():
             self.report(number, resource, score)
-        if trial.resource:
+        if trial.resource or trial.stand is Stand.FAILED:
             self.end(number, trial.stand, trial.resource, trial.score)
         else:
             self.trials[number].stand = trial.stand
 
+    def _leave_out(self, trial: Observed) -> bool:
+        """Count no result of a trial that failed; return whether the level has fallen."""
+        for resource, score in trial.values.items():
+            if score is not None:
+                self._counts[resource] -= 1
+        if not self.level or self._is_enough(self.level):
+            return False
+        self.level = max((at for at in self._counts if at < self.level and self._is_enough(at)), default=0)
+        return True
+
     def _raise_to(self, resource: int) -> bool:
         """Make a resource the level if it is higher and has enough results; return whether it was done."""
-        if resource <= self.level:
-            return False
-        if self._counts[resource] + bisect.bisect_left(self._ends, resource) < self._enough:
+        if resource <= self.level or not self._is_enough(resource):
             return False
         self.level = resource
         return True
+
+    def _is_enough(self, resource: int) -> bool:
+        count = self._counts[resource]
+        return count > 0 and count + bisect.bisect_left(self._ends, resource) >= self._enough

@@ -135,10 +135,10 @@ class OptunaState(SearcherState):
         told, distributions = self._dimensions.told(self._space.flatten(params))
         self._storage.add(told, distributions)
 
-    def _refresh(self, number: int, has_level_risen: bool) -> None:
+    def _refresh(self, number: int, has_level_changed: bool) -> None:
         """Say in the storage what is known of a trial now, or of all if they are compared elsewhere than before."""
         self._asked = None
-        for other in range(len(self._observations.trials)) if has_level_risen else (number,):
+        for other in range(len(self._observations.trials)) if has_level_changed else (number,):
             self._tell(other)
 
     def _tell(self, number: int) -> None:

@@ -5,7 +5,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asyncsearch.searchers.observations import Observations, Stand
+from asyncsearch.searchers.observations import Observations, Observed, Stand
 
 SCORES = st.one_of(st.none(), st.floats(-5, 5))
 TRIALS = st.lists(
@@ -32,11 +32,14 @@ def told(trials: list[tuple[list[float | None], Stand]], enough: int) -> Observa
 
 def level_by_force(trials: list[tuple[list[float | None], Stand]], enough: int) -> int:
     def has_result(scores: list[float | None], stand: Stand, resource: int) -> bool:
+        if stand is Stand.FAILED:
+            return False
         if resource <= len(scores):
             return scores[resource - 1] is not None
         return stand is Stand.COMPLETED and bool(scores) and scores[-1] is not None
 
-    reported = {r for scores, _ in trials for r, score in enumerate(scores, 1) if score is not None}
+    kept = [scores for scores, stand in trials if stand is not Stand.FAILED]
+    reported = {r for scores in kept for r, score in enumerate(scores, 1) if score is not None}
     fitting = [r for r in reported if sum(has_result(*trial, r) for trial in trials) >= enough]
     return max(fitting, default=0)
 
@@ -96,3 +99,25 @@ def test_stopped_and_failed_trials_have_no_result_where_they_did_not_come() -> N
     assert [found.result(number) for number in range(3)] == [0.5, None, 0.5]
     found.report(2, 2, 0.4)
     assert [found.result(number) for number in range(3)] == [None, None, 0.4]
+
+
+def test_what_failed_raises_no_level_and_lowers_the_one_that_it_raised() -> None:
+    found = Observations(2)
+    for number in range(4):
+        found.add({"x": number})
+        found.report(number, 1, 0.1 * number)
+    for number in (0, 1):
+        found.report(number, 2, 0.5)
+    assert found.level == 2
+    assert found.end(0, Stand.FAILED, 2, None), "a fall of the level is said"
+    assert (found.level, found.result(1), found.result(2)) == (1, 0.1, 0.2)
+    assert not found.end(3, Stand.FAILED, 1, None)
+    assert found.report(2, 2, 0.4)
+    assert [found.result(number) for number in range(4)] == [None, 0.5, 0.4, None]
+
+
+def test_a_warm_start_leaves_failed_trials_out_wherever_they_failed() -> None:
+    found = Observations(1)
+    for resource in (0, 3):
+        found.take_in(Observed({"x": 1}, {}, {3: 0.5}, Stand.FAILED, resource, None))
+    assert found.level == 0

@@ -165,6 +165,20 @@ class TestTold:
 
         assert self.seen(facts, enough=1)[0] == ("FAIL", None, {1: 0.5})
 
+    def test_trials_are_compared_where_they_were_before_a_failed_one_got_further(self) -> None:
+        def facts(state: SearcherState) -> None:
+            for number in range(3):
+                state.reported(TrialId(number), 1, 0.5)
+            for number in range(2):
+                state.reported(TrialId(number), 2, 0.4)
+            state.failed(TrialId(0), 2)
+
+        assert [(state, values) for state, values, _ in self.seen(facts)] == [
+            ("FAIL", None),
+            ("COMPLETE", [0.5]),
+            ("COMPLETE", [0.5]),
+        ]
+
     def test_no_result_is_no_number_and_completes_nothing(self) -> None:
         def facts(state: SearcherState) -> None:
             state.reported(TrialId(0), 1, 0.5)
