@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from asyncsearch.study import Study
     from asyncsearch.together import run_together
     from asyncsearch.trainable import Trainer, TrialContext, TrialPaused, TrialStopped
-    from asyncsearch.trainers.keras import KerasTrainer
-    from asyncsearch.trainers.torch import TorchTrainer
+    from asyncsearch.trainers.keras import KerasTrainer as KerasTrainer
+    from asyncsearch.trainers.torch import TorchTrainer as TorchTrainer
     from asyncsearch.trial import Trial, TrialState
     from asyncsearch.worker.standalone import StandaloneTrial
 
@@ -82,7 +82,6 @@ __all__ = [
     "AsyncSearchError",
     "GridSearch",
     "Hyperband",
-    "KerasTrainer",
     "MedianStopping",
     "OptunaSearch",
     "RandomSearch",
@@ -90,7 +89,6 @@ __all__ = [
     "Space",
     "StandaloneTrial",
     "Study",
-    "TorchTrainer",
     "Trainer",
     "Trial",
     "TrialContext",
@@ -113,14 +111,26 @@ __all__ = [
     "what_if",
 ]
 
+_EXTRAS = {"KerasTrainer": "tensorflow", "TorchTrainer": "torch"}
+"""What to install for names that need a framework; ``from asyncsearch import *`` leaves these out."""
+
 
 def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'asyncsearch' has no attribute {name!r}")
-    module = importlib.import_module(home)
+    try:
+        module = importlib.import_module(home)
+    except ModuleNotFoundError as error:
+        if name not in _EXTRAS or (error.name or "").startswith("asyncsearch"):
+            raise
+        raise ModuleNotFoundError(
+            f"asyncsearch.{name} needs {error.name}, which is not installed: "
+            f"pip install 'asyncsearch[{_EXTRAS[name]}]'.",
+            name=error.name,
+        ) from error
     return module if home == f"asyncsearch.{name}" else getattr(module, name)
 
 
 def __dir__() -> list[str]:
-    return __all__
+    return sorted({*__all__, *_HOMES})

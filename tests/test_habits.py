@@ -13,6 +13,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 HEAVY = ("pyspark", "grpc", "torch", "tensorflow", "google.protobuf", "pandas", "scipy", "optuna")
+FRAMEWORKS = ("torch", "tensorflow", "keras", "pandas", "scipy", "optuna", "matplotlib", "pyspark")
 DOCUMENTS = sorted({str(path.relative_to(ROOT)) for top in (".", "docs", "rpc") for path in (ROOT / top).glob("*.md")})
 LONGEST_FILE_LINES = 600
 
@@ -22,6 +23,27 @@ def test_import_pulls_in_no_framework() -> None:
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == []
+
+
+def test_everything_can_be_imported_at_once_where_no_framework_is_installed() -> None:
+    code = f"""
+import sys
+sys.modules |= dict.fromkeys({FRAMEWORKS!r})  # None: an import of it fails as if it was not installed
+from asyncsearch import *
+Study, Hyperband, what_if, sequences
+import asyncsearch
+for name in asyncsearch.__dir__():
+    try:
+        getattr(asyncsearch, name)
+    except ImportError as error:
+        print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        "asyncsearch.KerasTrainer needs keras, which is not installed: pip install 'asyncsearch[tensorflow]'.",
+        "asyncsearch.TorchTrainer needs torch, which is not installed: pip install 'asyncsearch[torch]'.",
+    ]
 
 
 def document_text(name: str) -> str:
