@@ -6,10 +6,8 @@ resumed training is the first thing that its process does.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -23,6 +21,7 @@ from asyncsearch.errors import UsageError
 from asyncsearch.sequences.base import Sequence
 from asyncsearch.sequences.decoding import replaced
 from asyncsearch.sequences.own import functions_in, register
+from asyncsearch.store.scratch import temporary_folder
 from asyncsearch.trainable import Trainable, Trainer, as_function
 from asyncsearch.worker.metrics import as_metrics
 
@@ -65,9 +64,9 @@ def check(
     if not 1 <= at < units:
         raise UsageError(f"cut={at} must lie between 1 and units - 1 = {units - 1}: one unit at least on both sides.")
     before = generators.capture()
-    with tempfile.TemporaryDirectory(prefix="asyncsearch-check-", ignore_cleanup_errors=True) as folder:
+    with temporary_folder("check") as folder:
         named = {**functions_in(params), **(functions or {})}
-        task = Task(trainable, replaced(params or {}, Sequence.to_json), seed, units, at, named, Path(folder))
+        task = Task(trainable, replaced(params or {}, Sequence.to_json), seed, units, at, named, folder)
         register(named)
         try:
             return _checked(task, _in_children(task) if processes else _here(task))

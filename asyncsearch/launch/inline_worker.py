@@ -6,7 +6,6 @@ import bdb
 import contextlib
 import os
 import pickle
-import shutil
 import socket
 import sys
 import threading
@@ -255,7 +254,7 @@ class _Link:
         try:
             size = self._config.store.commit(checkpoint, staged)
         except Exception as error:
-            shutil.rmtree(staged, ignore_errors=True)
+            self._config.store.discard(staged)
             failed = CheckpointFailed(attempt.lease, checkpoint, f"{type(error).__name__}: {error}", attempt.number)
             if is_last:
                 attempt.saved.append(resource)
@@ -271,7 +270,7 @@ class _Link:
         attempt = self._attempt
         attempt.resource = max(attempt.resource, resource)
         if (staged := self._staged.pop((stage, resource), None)) is not None:
-            shutil.rmtree(staged, ignore_errors=True)
+            self._config.store.discard(staged)
         text = exception_text(error)
         sys.stderr.write(f"asyncsearch: there is no checkpoint at {resource}, and training goes on.\n{text}\n")
         if not attempt.is_refused:

@@ -19,6 +19,7 @@ from any thread, and raises StoreError when the store cannot be read or written.
 from __future__ import annotations
 
 import abc
+import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -127,6 +128,10 @@ class Store(abc.ABC):
         Raises:
             StoreError: the folder cannot be a checkpoint, or it could not be made durable.
         """
+
+    def discard(self, staged: Path) -> None:
+        """Remove a staged folder that will not be committed; no error if it is gone."""
+        shutil.rmtree(staged, ignore_errors=True)
 
     @abc.abstractmethod
     def fetch(self, checkpoint: CheckpointRef, *, verify: bool = False) -> AbstractContextManager[Path]:

@@ -11,13 +11,12 @@ What can be promised with no rename and no append in common:
 * One process appends to a log at a time.
 * The lock is a lease: see asyncsearch.store.lease_lock.
 
-Staged and fetched checkpoints lie in this machine's temporary folder (``TMPDIR``).
+Staged and fetched checkpoints lie in this machine's temporary folder (``TMPDIR``): see asyncsearch.store.scratch.
 """
 
 from __future__ import annotations
 
 import contextlib
-import shutil
 import tempfile
 import threading
 import time
@@ -29,14 +28,14 @@ from typing import Any
 
 from asyncsearch.errors import StoreError
 from asyncsearch.ids import CheckpointRef
-from asyncsearch.store import layout
+from asyncsearch.store import layout, scratch
 from asyncsearch.store.base import Store
 from asyncsearch.store.disk import explained
 from asyncsearch.store.lease_lock import LeaseLock
 from asyncsearch.store.manifest import Manifest, check, damaged, missing, survey
 from asyncsearch.store.remote import Remote
 
-_STAGE = "asyncsearch-stage-"
+_STAGE = "stage"
 
 _log_guard = threading.Lock()
 _last_chunk = 0
@@ -180,13 +179,13 @@ class FsspecStore(Store):
     def stage(self, checkpoint: CheckpointRef) -> Path:
         layout.node_folder(checkpoint)
         with explained(f"stage checkpoint {checkpoint}", tempfile.gettempdir()):
-            staged = Path(tempfile.mkdtemp(prefix=_STAGE)) / layout.FILES
+            staged = scratch.make_folder(_STAGE) / layout.FILES
             staged.mkdir()
         return staged
 
     def commit(self, checkpoint: CheckpointRef, staged: Path) -> int:
         node = layout.node_folder(checkpoint)
-        if not staged.is_dir() or staged.name != layout.FILES or not staged.parent.name.startswith(_STAGE):
+        if not staged.is_dir() or staged.name != layout.FILES or not staged.parent.name.startswith(f"{_STAGE}-"):
             raise StoreError(
                 f"Cannot commit checkpoint {checkpoint} from {str(staged)!r}: it is not, or no longer, a folder that"
                 " stage() gave on this machine. A staged folder is committed once; stage and write it again."
@@ -207,15 +206,17 @@ class FsspecStore(Store):
         self._remote.replace(f"{folder}/{layout.MANIFEST}", manifest.encode())
         for version in older:
             self._remove_version(checkpoint, version)
-        shutil.rmtree(staged.parent, ignore_errors=True)
+        self.discard(staged)
         return manifest.size_bytes
+
+    def discard(self, staged: Path) -> None:
+        scratch.remove_folder(staged.parent)
 
     @contextlib.contextmanager
     def fetch(self, checkpoint: CheckpointRef, *, verify: bool = False) -> Iterator[Path]:
         with contextlib.ExitStack() as stack:
             with explained(f"fetch checkpoint {checkpoint}", tempfile.gettempdir()):
-                temporary = tempfile.TemporaryDirectory(prefix="asyncsearch-fetch-", ignore_cleanup_errors=True)
-                folder = Path(stack.enter_context(temporary))
+                folder = stack.enter_context(scratch.temporary_folder("fetch"))
                 files, manifest = self._download(checkpoint, folder)
             check(manifest, files, checkpoint, everything=True)  # its bytes have just come over the network
             yield files

@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import shutil
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -204,6 +205,9 @@ class LocalStore(Store):
                 if version.number < number - 1:
                     discard(node / str(version), self._tmp)
         return manifest.size_bytes
+
+    def discard(self, staged: Path) -> None:
+        shutil.rmtree(staged.parent, ignore_errors=True)
 
     @contextlib.contextmanager
     def fetch(self, checkpoint: CheckpointRef, *, verify: bool = False) -> Iterator[Path]:

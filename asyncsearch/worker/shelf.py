@@ -16,6 +16,7 @@ from pathlib import Path
 
 from asyncsearch.ids import CheckpointRef
 from asyncsearch.store.base import Store
+from asyncsearch.store.scratch import remove_folder
 from asyncsearch.work import KEPT_CHECKPOINTS
 
 KEPT_BYTES = 2**30
@@ -78,6 +79,10 @@ class Shelf:
         if links is not None:
             self._keep(checkpoint, _Copy(links, size_bytes, lambda: _remove(links)))
         return size_bytes
+
+    def discard(self, staged: Path) -> None:
+        """Remove a staged folder that will not be committed."""
+        self._store.discard(staged)
 
     def close(self) -> None:
         """Keep nothing any more, and take it from those who still use it: their runner is gone."""
@@ -148,7 +153,7 @@ def _linked(staged: Path) -> Path | None:
     """Return a folder with the same files, which take no room of their own; None: this disk has no such links."""
     folder: Path | None = None
     try:
-        folder = Path(tempfile.mkdtemp(prefix="asyncsearch-kept-", dir=staged.parent.parent)) / staged.name
+        folder = Path(tempfile.mkdtemp(prefix="kept-", dir=staged.parent.parent)) / staged.name
         shutil.copytree(staged, folder, copy_function=os.link)
     except OSError:
         if folder is not None:
@@ -158,4 +163,4 @@ def _linked(staged: Path) -> Path | None:
 
 
 def _remove(folder: Path) -> None:
-    shutil.rmtree(folder.parent, ignore_errors=True)
+    remove_folder(folder.parent)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import queue
-import shutil
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -91,7 +90,7 @@ class Uploads:
 
     def discard(self, staged: Path) -> None:
         """Remove a staged folder that will not be committed."""
-        self._thread.submit(lambda: shutil.rmtree(staged, ignore_errors=True))
+        self._thread.submit(lambda: self._shelf.discard(staged))
 
     def close(self) -> None:
         """End after what was submitted before."""
@@ -99,12 +98,12 @@ class Uploads:
 
     def _commit(self, attempt: Attempt, checkpoint: CheckpointRef, staged: Path) -> Uploaded:
         if attempt.is_refused:
-            shutil.rmtree(staged, ignore_errors=True)
+            self._shelf.discard(staged)
             return Uploaded(attempt, checkpoint, error="its lease was refused")
         try:
             return Uploaded(attempt, checkpoint, self._shelf.commit(checkpoint, staged))
         except Exception as error:
-            shutil.rmtree(staged, ignore_errors=True)
+            self._shelf.discard(staged)
             return Uploaded(attempt, checkpoint, error=_in_words(error))
 
 

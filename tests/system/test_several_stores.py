@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import uuid
 from pathlib import Path
 
@@ -44,6 +45,9 @@ def test_two_drivers_at_once_share_over_fsspec_and_one_takes_over_from_the_other
     tmp_path: Path, alone: list[object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(REMOTE, "yes")
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
     gate = Gate(tmp_path).make()
     first = start(tmp_path, "first", stop_at=6)
     gate.pids()
@@ -51,6 +55,7 @@ def test_two_drivers_at_once_share_over_fsspec_and_one_takes_over_from_the_other
     wait_until(lambda: is_refused(FsspecStore(f"file://{tmp_path}/studies/second")))
     first.kill()
     end(first)
+    assert list(temporary.rglob("checkpoint")), "its workers were killed with it, and had copies"
     output = end(second)
     assert second.returncode == 0, output
     again = start(tmp_path, "first")
@@ -61,3 +66,4 @@ def test_two_drivers_at_once_share_over_fsspec_and_one_takes_over_from_the_other
         study.store = FsspecStore(f"file://{tmp_path}/studies/{name}")
         assert results(study) == alone
     assert sorted(units(tmp_path).values()) == [1] * (DISTINCT - 1) + [2], "one unit was not saved"
+    assert [path.name for path in temporary.rglob("*")] == [f"asyncsearch-{os.getuid()}"], "no worker left a copy"

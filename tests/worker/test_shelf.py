@@ -60,7 +60,8 @@ def load(shelf: Shelf, resource: int) -> int:
 
 
 def left(tmp_path: Path) -> list[str]:
-    return [path.name for path in (tmp_path / "tmp").iterdir()]
+    """Return the names of all that lies in the temporary folder, but for the empty one in which roots lie."""
+    return [path.name for path in (tmp_path / "tmp").rglob("*")][1:]
 
 
 def test_what_was_saved_here_is_not_fetched(store: FarStore) -> None:

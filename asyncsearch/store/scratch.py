@@ -1,0 +1,242 @@
+"""Temporary folders that do not stay behind, however their process ends.
+
+    <temporary folder>/asyncsearch-<user id>/<host>.<boot>.<random>/lock
+                                                                    stage-<random>/ ...
+
+All of a process lie in one root, and so on one disk. The process holds a lock on a file in it, which the operating
+system takes back when it dies, even by ``kill -9``: who makes his first root on a machine removes those that nobody
+holds. Roots of other machines on a disk that both see are left alone, since locks may not reach so far.
+
+Where there are no such locks, or the folder of this user is not his alone, the root lies in the temporary folder by
+itself, and what is killed leaves it there.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import shutil
+import socket
+import stat
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+_LOCK = "lock"
+_TRIES = 16
+
+
+class _Root:
+    """A folder of this process, and the descriptor that holds it; None: nothing does."""
+
+    def __init__(self, path: Path, descriptor: int | None) -> None:
+        self.path, self.descriptor = path, descriptor
+
+    def is_here(self) -> bool:
+        """Return whether nobody took it away, and keep those away who remove what was not touched for long."""
+        if self.descriptor is None:
+            return self.path.is_dir()
+        os.utime(self.descriptor)
+        return (self.path / _LOCK).exists()
+
+    def is_empty(self) -> bool:
+        """Return whether all that was in it is gone."""
+        try:
+            return set(os.listdir(self.path)) <= {_LOCK}
+        except FileNotFoundError:
+            return True
+
+    def release(self) -> None:
+        """Hold it no longer."""
+        if self.descriptor is not None:
+            os.close(self.descriptor)
+            self.descriptor = None
+
+
+class _Roots:
+    """The roots of this process, by the temporary folder in which they lie. There is more than one only in tests."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._roots: dict[str, _Root] = {}
+        self._swept: set[str] = set()
+
+    def make(self, kind: str) -> Path:
+        place = tempfile.gettempdir()
+        with self._guard:
+            root = self._roots.get(place)
+            if root is None or not root.is_here():
+                if root is not None:
+                    root.release()
+                root = self._roots[place] = _new_root(place)
+                self._sweep_once(root.path.parent)
+            return Path(tempfile.mkdtemp(prefix=f"{kind}-", dir=root.path))
+
+    def tidy(self) -> None:
+        """Remove the roots in which nothing is left."""
+        with self._guard:
+            for place, root in list(self._roots.items()):
+                if root.is_empty():
+                    self._remove(place)
+
+    def close(self) -> None:
+        """Remove all of them with what is in them."""
+        with self._guard:
+            for place in list(self._roots):
+                self._remove(place)
+
+    def drop(self) -> None:
+        """Forget them in a forked child, which shares the locks and would hold them on after its parent's death."""
+        for root in self._roots.values():
+            root.release()
+        self._guard = threading.Lock()  # another thread of the parent may hold the former one
+        self._roots.clear()
+        self._swept.clear()
+
+    def _remove(self, place: str) -> None:
+        root = self._roots.pop(place)
+        _clear(root.path)
+        root.release()
+
+    def _sweep_once(self, base: Path) -> None:
+        if base.name == _base_name() and str(base) not in self._swept:
+            self._swept.add(str(base))
+            # In a thread, since it may be long, and who waits here may have to say that he is alive.
+            threading.Thread(target=sweep, args=(base,), name="asyncsearch-scratch", daemon=True).start()
+
+
+_mine = _Roots()
+
+
+def make_folder(kind: str) -> Path:
+    """Return a new, empty folder on this machine, which is removed when this process ends, if not before.
+
+    Args:
+        kind: what it is for, as the first word of its name.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    return _mine.make(kind)
+
+
+def remove_folder(folder: Path) -> None:
+    """Remove a folder that ``make_folder`` gave, or that was made beside it; no error if it is gone."""
+    shutil.rmtree(folder, ignore_errors=True)
+    _mine.tidy()
+
+
+@contextlib.contextmanager
+def temporary_folder(kind: str) -> Iterator[Path]:
+    """Give a folder as ``make_folder`` does, valid inside the ``with``.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    folder = make_folder(kind)
+    try:
+        yield folder
+    finally:
+        remove_folder(folder)
+
+
+def sweep(base: Path) -> None:
+    """Remove the roots of this machine's processes that are dead; what cannot be removed stays."""
+    host, boot = _machine()
+    with contextlib.suppress(OSError):
+        for path in list(base.iterdir()):
+            its_host, _, rest = path.name.partition(".")
+            # Containers that share the folder have hosts of their own; a machine that was started anew keeps its host.
+            if its_host == host or (boot and rest.partition(".")[0] == boot):
+                with contextlib.suppress(OSError):
+                    _remove_if_dead(path)
+
+
+def _remove_if_dead(path: Path) -> None:
+    descriptor = _hold(path / _LOCK)
+    if descriptor is None:
+        path.rmdir()  # one whose lock is gone; it fails where something is left, as in those of the living
+        return
+    try:
+        _clear(path)
+    finally:
+        os.close(descriptor)
+
+
+def _clear(path: Path) -> None:
+    """Remove a root, its lock last, so that one that is half removed can be taken up again."""
+    with contextlib.suppress(OSError):
+        for name in os.listdir(path):
+            if name != _LOCK:
+                shutil.rmtree(path / name, ignore_errors=True)
+        if set(os.listdir(path)) <= {_LOCK}:
+            (path / _LOCK).unlink(missing_ok=True)
+            path.rmdir()
+
+
+def _new_root(place: str) -> _Root:
+    base = Path(place) / _base_name()
+    with contextlib.suppress(OSError):
+        if _is_private(base):
+            for _ in range(_TRIES):
+                path = Path(tempfile.mkdtemp(prefix="{}.{}.".format(*_machine()), dir=base))
+                try:
+                    descriptor = _hold(path / _LOCK, os.O_CREAT | os.O_EXCL)
+                except OSError:
+                    shutil.rmtree(path, ignore_errors=True)  # a disk without locks
+                    raise
+                if descriptor is not None:
+                    return _Root(path, descriptor)
+                # Somebody took it for that of a dead process, before it was locked.
+    return _Root(Path(tempfile.mkdtemp(prefix="asyncsearch-", dir=place)), None)
+
+
+def _hold(path: Path, flags: int = 0) -> int | None:
+    """Return a descriptor that holds a lock file; None: another one does, or it is gone."""
+    import fcntl
+
+    try:
+        descriptor = os.open(path, os.O_RDWR | flags, 0o600)
+    except FileNotFoundError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.path.samestat(os.fstat(descriptor), os.stat(path)):
+            return descriptor
+    except (BlockingIOError, FileNotFoundError):
+        pass
+    except OSError:
+        os.close(descriptor)
+        raise
+    os.close(descriptor)
+    return None
+
+
+def _is_private(base: Path) -> bool:
+    """Make a folder if there is none, and return whether it is this user's, and nobody else may write or read in it."""
+    if not hasattr(os, "getuid"):
+        return False  # Windows
+    base.mkdir(mode=0o700, exist_ok=True)
+    found = base.lstat()
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o077
+
+
+def _base_name() -> str:
+    return f"asyncsearch-{os.getuid()}" if hasattr(os, "getuid") else "asyncsearch"
+
+
+def _machine() -> tuple[str, str]:
+    """Return this machine's name, and what tells its last start from all others, if that can be known."""
+    host = socket.gethostname().replace(".", "-").replace("/", "-")
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text()
+    except OSError:
+        return host, ""
+    return host, boot[:8]
+
+
+atexit.register(_mine.close)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_mine.drop)
