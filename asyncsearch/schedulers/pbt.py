@@ -192,7 +192,8 @@ class PBTState(SchedulerState):
             donor = population.draw_best(trial, generator(self._seed, f"{_DONOR}/{here}", trial))
         reason = f"{place}, goes on to {above}"
         if donor is not None:
-            reason += f" by itself, since {trial_name(donor)} has no checkpoint to take over"
+            end = self._rules.max_resource
+            reason += f" by itself, since {trial_name(donor)} has no checkpoint from {here} to {end - 1} to take over"
         return Promotion(trial, here, above, reason, donor)
 
     def branch(self, promotion: Promotion, params: Params, resource: int) -> Offspring | None:

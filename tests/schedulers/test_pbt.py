@@ -128,9 +128,9 @@ def test_weights_of_one_that_is_trained_to_the_end_are_not_taken_over() -> None:
     assert promotion is not None
     assert state.branch(promotion, PARAMS, 12) is None
     assert (
-        promotion.reason
-        == "rank 4 of 4 at resource 4, goes on to 8 by itself, since trial-0 has no checkpoint to take over"
-    )
+        promotion.reason == "rank 4 of 4 at resource 4, goes on to 8 by itself, since trial-0 has no checkpoint from 4 "
+        "to 11 to take over"
+    ), "its checkpoint at 12 is no place to go on from, nor would be one at 3"
     state.promoted(TrialId(3), 4, 8)
     assert state.standing(TrialId(3)) == "on its way to resource 8"
 
