@@ -13,7 +13,7 @@ from asyncsearch.driver.opening import (
     read_records,
     read_study_file,
 )
-from asyncsearch.driver.reading import read_state
+from asyncsearch.driver.reading import read_standing, read_state
 from asyncsearch.engine.config import EngineConfig
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import (
@@ -177,7 +177,8 @@ class Results:
 
     def _standing(self, trial: TrialId) -> str:
         """Return where a trial stands in its scheduler's words; empty where the scheduler is not at hand."""
-        return self._read_state().scheduler.standing(trial)
+        words = self._read_state().scheduler.standing(trial)
+        return words or read_standing(self.store, self._require_file(), trial)
 
     def _nothing_reported(self) -> NoTrialsError:
         failed = [trial for trial in self._read_state().trials if trial.failures]

@@ -50,6 +50,7 @@ from asyncsearch.rpc.messages import Endpoint
 from asyncsearch.running import Presses, Search, run_search
 from asyncsearch.schedulers.base import Scheduler
 from asyncsearch.schedulers.fifo import FIFO
+from asyncsearch.schedulers.plain import options_of
 from asyncsearch.searchers.base import Searcher, SearcherState
 from asyncsearch.searchers.random import RandomSearch
 from asyncsearch.sharing import default_names, open_folder, read_defaults
@@ -516,6 +517,7 @@ class Study(Results):
             space=self.space.describe(),
             searcher=self.searcher.describe(),
             scheduler=self.scheduler.describe(),
+            scheduler_options=options_of(self.scheduler),
             max_resource=self.scheduler.max_resource,
             trainable=self._trainable_name,
             can_evaluate=self.config.can_evaluate,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -101,10 +102,31 @@ def test_two_runs_promote_at_least_what_the_first_one_did_and_never_again(name: 
 
 
 @pytest.mark.parametrize("name", BRACKETED)
-def test_a_story_names_the_bracket_wherever_the_scheduler_is_at_hand(name: str, tmp_path: Path) -> None:
+def test_a_story_names_the_bracket_wherever_it_is_told(name: str, tmp_path: Path) -> None:
     made = study(tmp_path / "s", SCHEDULERS[name]).run(27, display="none")
     paused = next(trial for trial in made.trials if trial.state is TrialState.PAUSED)
     told = made.explain(paused)
     assert "Where it stands: bracket " in told
     assert Study.resume(tmp_path / "s").explain(paused) == told
-    assert "Where it stands" not in Study.open(tmp_path / "s").explain(paused)
+    assert Study.open(tmp_path / "s").explain(paused) == told
+
+
+def test_a_trial_of_a_study_that_is_opened_is_ranked_within_its_synchronous_bracket(tmp_path: Path) -> None:
+    made = study(tmp_path / "s", SHA(max_resource=9, bracket_size=9)).run(18, display="none")
+    opened = Study.open(tmp_path / "s")
+    for trial in made.trials:
+        if trial.state is TrialState.PAUSED and trial.resource == 1:
+            assert f"bracket {trial.id // 9}: " in opened.explain(trial)
+            assert " of 9 at resource 1" in opened.explain(trial)
+
+
+def test_a_study_that_was_created_before_schedulers_were_written_down_is_explained_from_its_journal(
+    tmp_path: Path,
+) -> None:
+    made = study(tmp_path / "s", SHA(max_resource=9)).run(9, display="none")
+    file = tmp_path / "s" / "study.json"
+    described = json.loads(file.read_text())
+    del described["scheduler_options"]
+    file.write_text(json.dumps(described))
+    paused = next(trial for trial in made.trials if trial.state is TrialState.PAUSED)
+    assert f"It waits at {paused.resource}, where it ranks" in Study.open(tmp_path / "s").explain(paused)

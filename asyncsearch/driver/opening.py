@@ -32,6 +32,8 @@ class StudyFile(msgspec.Struct, frozen=True, kw_only=True):
     """One line a parameter."""
     searcher: str
     scheduler: str
+    scheduler_options: dict[str, Any] | None = None
+    """Its kind and options, where they say all of it; None: it is in the bundle only."""
     max_resource: int | None = None
     trainable: str = ""
     """Name of the function or class."""

@@ -12,6 +12,7 @@ from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import InternalError
 from asyncsearch.ids import TrialId
 from asyncsearch.schedulers.base import Promotion, SchedulerState
+from asyncsearch.schedulers.plain import from_options
 from asyncsearch.searchers.base import SearcherState
 from asyncsearch.store.base import Store
 from asyncsearch.trial import Params
@@ -22,6 +23,16 @@ def read_state(store: Store, study: StudyFile) -> StudyState:
     state = StudyState(config_of(study), _NoSearcher(), _NoScheduler(), study.max_resource)
     replay(store, state)
     return state
+
+
+def read_standing(store: Store, study: StudyFile, trial: TrialId) -> str:
+    """Return where a trial stands in its scheduler's words; empty: the scheduler is not at hand without unpickling."""
+    scheduler = from_options(study.scheduler_options)
+    if scheduler is None:
+        return ""
+    state = StudyState(config_of(study), _NoSearcher(), scheduler.begin(), study.max_resource)
+    replay(store, state)
+    return state.scheduler.standing(trial)
 
 
 class _NoSearcher(SearcherState):
