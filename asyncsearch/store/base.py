@@ -19,7 +19,6 @@ from any thread, and raises StoreError when the store cannot be read or written.
 from __future__ import annotations
 
 import abc
-import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -129,9 +128,9 @@ class Store(abc.ABC):
             StoreError: the folder cannot be a checkpoint, or it could not be made durable.
         """
 
+    @abc.abstractmethod
     def discard(self, staged: Path) -> None:
-        """Remove a staged folder that will not be committed; no error if it is gone."""
-        shutil.rmtree(staged, ignore_errors=True)
+        """Remove a staged folder that will not be committed; no error if it is gone, or is none."""
 
     @abc.abstractmethod
     def fetch(self, checkpoint: CheckpointRef, *, verify: bool = False) -> AbstractContextManager[Path]:

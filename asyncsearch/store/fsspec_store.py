@@ -185,7 +185,7 @@ class FsspecStore(Store):
 
     def commit(self, checkpoint: CheckpointRef, staged: Path) -> int:
         node = layout.node_folder(checkpoint)
-        if not staged.is_dir() or staged.name != layout.FILES or not staged.parent.name.startswith(f"{_STAGE}-"):
+        if not _is_staged(staged):
             raise StoreError(
                 f"Cannot commit checkpoint {checkpoint} from {str(staged)!r}: it is not, or no longer, a folder that"
                 " stage() gave on this machine. A staged folder is committed once; stage and write it again."
@@ -210,7 +210,8 @@ class FsspecStore(Store):
         return manifest.size_bytes
 
     def discard(self, staged: Path) -> None:
-        scratch.remove_folder(staged.parent)
+        if _is_staged(staged):
+            scratch.remove_folder(staged.parent)
 
     @contextlib.contextmanager
     def fetch(self, checkpoint: CheckpointRef, *, verify: bool = False) -> Iterator[Path]:
@@ -331,6 +332,10 @@ class FsspecStore(Store):
             if not self._remote.download(f"{folder}/{layout.FILES}/{file.name}", local / file.name):
                 return file.name
         return None
+
+
+def _is_staged(folder: Path) -> bool:
+    return folder.is_dir() and folder.name == layout.FILES and folder.parent.name.startswith(f"{_STAGE}-")
 
 
 def _split(blocks: Iterable[bytes]) -> Iterator[bytes]:

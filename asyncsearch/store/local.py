@@ -189,7 +189,7 @@ class LocalStore(Store):
         node = self._root / layout.node_folder(checkpoint)
         whole = staged.parent
         with explained(f"commit checkpoint {checkpoint}", staged):
-            if not staged.is_dir() or staged.name != layout.FILES or not os.path.samefile(whole.parent, self._tmp):
+            if not self._is_staged(staged):
                 raise StoreError(
                     f"Cannot commit checkpoint {checkpoint} from {str(staged)!r}: it is not, or no longer, a folder"
                     f" that stage() of the store at {self.url!r} gave. A staged folder is committed once, and lost when"
@@ -207,7 +207,10 @@ class LocalStore(Store):
         return manifest.size_bytes
 
     def discard(self, staged: Path) -> None:
-        shutil.rmtree(staged.parent, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            if not self._is_staged(staged):
+                return
+            shutil.rmtree(staged.parent, ignore_errors=True)
 
     @contextlib.contextmanager
     def fetch(self, checkpoint: CheckpointRef, *, verify: bool = False) -> Iterator[Path]:
@@ -274,6 +277,9 @@ class LocalStore(Store):
                     reason = f"its {layout.MANIFEST} has become unreadable ({error})"
                     raise damaged(checkpoint, folder, reason) from error
         raise missing(checkpoint, self.url)
+
+    def _is_staged(self, folder: Path) -> bool:
+        return folder.is_dir() and folder.name == layout.FILES and os.path.samefile(folder.parent.parent, self._tmp)
 
     def _publish(self, whole: Path, node: Path, resource: int) -> int:
         """Rename a staged checkpoint to the next version that nobody has taken, and return its number."""

@@ -289,6 +289,15 @@ class StoreTests:
                 store.commit(REF, folder)
         assert (tmp_path / "mine" / "thesis.txt").read_text() == "years of work"
 
+    def test_discard_takes_the_staged_folder_and_no_other_one(self, store: Store, tmp_path: Path) -> None:
+        staged, mine = store.stage(REF), tmp_path / "mine" / "files"
+        (staged / "model").write_bytes(b"half")
+        mine.mkdir(parents=True)
+        for folder in (staged, staged, mine):
+            store.discard(folder)
+        assert not staged.parent.exists()
+        assert mine.exists()
+
     def test_link_is_refused_and_the_folder_can_be_committed_without_it(self, store: Store) -> None:
         staged = store.stage(REF)
         (staged / "model").write_bytes(b"m")
