@@ -328,7 +328,8 @@ class Study(Results):
     ) -> Preview:
         """Say what a search would do, before it runs: rungs, trials at each, units of training, and the time they take.
 
-        The time is that of a simulation of the search, whose trials have made-up learning curves.
+        The time is that of a simulation of the search, or of a part of a large one; its trials have made-up learning
+        curves.
 
         Args:
             num_trials: as in ``run``; None: as many as the searcher proposes.

@@ -9,6 +9,7 @@ import msgspec
 from asyncsearch.driver.opening import read_records, read_study_file
 from asyncsearch.engine.config import EngineConfig
 from asyncsearch.errors import UsageError
+from asyncsearch.ids import TrialId
 from asyncsearch.report.what_if import recorded
 from asyncsearch.schedulers.base import Scheduler
 from asyncsearch.searchers.base import Searcher
@@ -20,7 +21,12 @@ from asyncsearch.store.base import Store
 
 _MOST_TRIALS = 10_000
 _MOST_REPORTS = 200_000
-"""What is simulated within 2 seconds."""
+"""What is simulated within 2 seconds. Of a larger search a part is simulated, with as many trials a worker."""
+_MOST_BRANCHES = 20_000
+_LEAST_TRIALS = 100
+"""Fewer stand for no search."""
+_MOST_OFF = 0.05
+"""By which share of its training an ideal search may differ from its part, scaled up: else that stands for it badly."""
 _NO_DELAYS = Delays()
 
 
@@ -46,6 +52,8 @@ class Expected(msgspec.Struct, frozen=True):
     """(resource, how many trials were trained at least so far) for each resource at which trials stand still."""
     busy_share: float
     """Which share of the workers' time was training, from 0 to 1."""
+    part: tuple[int, int] | None = None
+    """How many trials on how many workers were simulated, and scaled up to the search; None: it was simulated whole."""
 
 
 def measured(store: Store) -> Cost | None:
@@ -74,7 +82,7 @@ def expected(
     space: Space | None = None,
     searcher: Searcher | None = None,
 ) -> Expected | None:
-    """Simulate a search; None: it would take long, or where its trials end is not known.
+    """Simulate a search, or a part of one that is large; None: no part stands for it, or its trials end by themselves.
 
     Args:
         scheduler: as of the study.
@@ -87,8 +95,11 @@ def expected(
     """
     lines = scheduler.forecast(num_trials)
     ends = [line.to_resource for line in lines if line.to_resource is not None]
-    reports = num_trials if scheduler.pauses else num_trials * max(ends, default=1)
-    if len(ends) < len(lines) or num_trials > _MOST_TRIALS or reports > _MOST_REPORTS:
+    trials, on = _part(num_trials, workers, _most(scheduler, max(ends, default=1), space))
+    is_whole = (trials, on) == (num_trials, workers)
+    # What trials share depends on how many there are, so no part of them stands for the whole.
+    is_scalable = is_whole or (searcher is None and not (space is not None and space.has_sequences))
+    if len(ends) < len(lines) or not is_scalable or not _stands_for(scheduler, trials, num_trials):
         return None
     cost = cost or Cost(1.0)
     result = simulate(
@@ -96,8 +107,8 @@ def expected(
         scheduler=scheduler,
         searcher=searcher,
         space=space,
-        workers=workers,
-        num_trials=num_trials,
+        workers=on,
+        num_trials=trials,
         seed=config.seed if config is not None else 0,
         delays=cost.delays,
         # Trials that pause are judged where they pause; the others at each report.
@@ -106,8 +117,45 @@ def expected(
     )
     resources = [trial.resource for trial in result.trials]
     climbed = resources if scheduler.max_resource is None else []  # beyond what an ideal search would reach
-    return Expected(result.wall_s, result.trained, _reached(resources, sorted({*ends, *climbed})), result.busy_share)
+    scale = num_trials / trials
+    return Expected(
+        wall_s=result.wall_s * scale * on / workers,
+        trained=round(result.trained * scale),
+        reached=_reached(resources, sorted({*ends, *climbed}), scale),
+        busy_share=result.busy_share,
+        part=None if is_whole else (trials, on),
+    )
 
 
-def _reached(resources: Sequence[int], levels: Sequence[int]) -> tuple[tuple[int, int], ...]:
-    return tuple((level, sum(resource >= level for resource in resources)) for level in levels)
+def _most(scheduler: Scheduler, end: int, space: Space | None) -> int:
+    """Return how many trials that train up to ``end`` are simulated at most."""
+    if not scheduler.pauses:
+        return min(_MOST_TRIALS, _MOST_REPORTS // end)
+    if not scheduler.branches:
+        return _MOST_TRIALS
+    return min(_MOST_TRIALS, _MOST_BRANCHES * (scheduler.begin(space).first_target(TrialId(0)) or end) // end)
+
+
+def _part(num_trials: int, workers: int, most: int) -> tuple[int, int]:
+    """Return how many trials on how many workers to simulate: as many trials a worker, or one worker has the most."""
+    if num_trials <= most:
+        return num_trials, workers
+    on = max(1, workers * most // num_trials)
+    return min(most, num_trials * on // workers), on
+
+
+def _stands_for(scheduler: Scheduler, trials: int, num_trials: int) -> bool:
+    """Return whether a search of fewer trials is like one of more: it trains as much a trial, if both are ideal."""
+    if trials == num_trials:
+        return True
+    part, whole = (_units(scheduler, count) / count for count in (max(1, trials), num_trials))
+    return trials >= _LEAST_TRIALS and abs(part - whole) <= _MOST_OFF * whole
+
+
+def _units(scheduler: Scheduler, num_trials: int) -> int:
+    lines = scheduler.forecast(num_trials)
+    return sum(line.trials * ((line.to_resource or line.from_resource) - line.from_resource) for line in lines)
+
+
+def _reached(resources: Sequence[int], levels: Sequence[int], scale: float) -> tuple[tuple[int, int], ...]:
+    return tuple((level, round(scale * sum(resource >= level for resource in resources))) for level in levels)

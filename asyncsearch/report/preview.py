@@ -30,7 +30,7 @@ class Preview(msgspec.Struct, frozen=True, kw_only=True):
     cost: Cost | None = None
     """What a unit costs; None: not known."""
     expected: Expected | None = None
-    """What a simulation of the search on ``parallelism`` workers did; None: there was none."""
+    """What a simulation of the search on ``parallelism`` workers did; None: it is too large, even in parts."""
 
     @property
     def seconds(self) -> float | None:
@@ -81,11 +81,15 @@ class Preview(msgspec.Struct, frozen=True, kw_only=True):
 
     def _simulated(self) -> list[str]:
         if self.expected is None:
-            return []
+            return ["not simulated, since the search is too large: all of this is as if each rung passed on its share"]
         reached = ", ".join(f"{count(trials)} reach {count(level)}" for level, trials in self.expected.reached)
         busy, trained = self.expected.busy_share, many(self.expected.trained, "unit")
+        on = many(self.parallelism, "worker")
+        if self.expected.part is not None:
+            trials, workers = self.expected.part
+            on = f"{many(workers, 'worker')} with {many(trials, 'trial')} and scaled up to {on}"
         return [
-            f"simulated on {many(self.parallelism, 'worker')}, busy for {busy:.0%} of the time: {trained}",
+            f"simulated on {on}, busy for {busy:.0%} of the time: {trained}",
             f"of its trials {reached}",
         ]
 

@@ -10,9 +10,11 @@ import pytest
 from asyncsearch.errors import ResourceError
 from asyncsearch.report.expected import Cost, expected, measured
 from asyncsearch.report.preview import preview
-from asyncsearch.schedulers import ASHA, FIFO, SHA
+from asyncsearch.schedulers import ASHA, FIFO, PBT, SHA, Hyperband, Scheduler
 from asyncsearch.schedulers.base import RungForecast
+from asyncsearch.sequences import multistep
 from asyncsearch.simulate.cluster import Delays
+from asyncsearch.space import Space, choice, uniform
 from asyncsearch.store import open_store
 from tests.report.tools import simulated, store_of
 
@@ -101,9 +103,73 @@ def test_delays_that_were_measured_are_part_of_the_simulated_time() -> None:
     assert (quick.wall_s, slow.wall_s > 12.0) == (12.0, True)
 
 
-def test_a_search_that_would_take_long_to_simulate_is_reckoned_instead() -> None:
-    assert expected(ASHA(max_resource=9), 1_000_000, 4) is None
-    assert expected(FIFO(max_resource=1_000), 1_000, 4) is None
+@pytest.mark.parametrize(
+    ("workers", "part"),
+    [(4, (5_000, 1)), (8, (2_507, 1)), (1_000, (4_994, 249)), (3, (5_000, 1))],
+)
+def test_of_a_large_search_a_part_is_simulated_with_as_many_trials_a_worker(
+    workers: int, part: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("asyncsearch.report.expected._MOST_TRIALS", 5_000)
+    search = expected(SHA(max_resource=9), 20_060, workers, Cost(2.0))
+    ideal = preview(SHA(max_resource=9), 20_060, parallelism=workers, cost=Cost(2.0))
+    assert search is not None
+    assert ideal.total is not None
+    assert ideal.seconds is not None
+    assert search.part == part
+    assert search.trained == pytest.approx(ideal.total, rel=0.002)
+    assert dict(search.reached)[1] == 20_060
+    assert 0.99 * ideal.seconds < search.wall_s < 1.3 * ideal.seconds, "whole rungs wait for their last trials"
+
+
+def test_a_part_is_no_other_search_than_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = expected(ASHA(max_resource=27), 3_000, 6)
+    monkeypatch.setattr("asyncsearch.report.expected._MOST_TRIALS", 1_000)
+    part = expected(ASHA(max_resource=27), 3_000, 6)
+    assert whole is not None
+    assert part is not None
+    assert (whole.part, part.part) == (None, (1_000, 2))
+    assert part.wall_s == pytest.approx(whole.wall_s, rel=0.1)
+    assert part.trained == pytest.approx(whole.trained, rel=0.1)
+    plan = str(preview(ASHA(max_resource=27), 3_000, parallelism=6, expected=part))
+    assert "simulated on 2 workers with 1,000 trials and scaled up to 6 workers, busy for" in plan
+
+
+def test_reports_of_trials_that_never_pause_are_what_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("asyncsearch.report.expected._MOST_REPORTS", 20_000)
+    search = expected(FIFO(max_resource=100), 1_000, 5)
+    assert search is not None
+    assert (search.part, search.trained, search.wall_s) == ((200, 1), 100_000, 20_000.0)
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "why"),
+    [
+        (ASHA(), "its rungs go on with more trials"),
+        (Hyperband(max_resource=3**10, variant="synchronous"), "its first bracket has more trials than the part"),
+        (FIFO(max_resource=100_000), "the part would have two trials"),
+    ],
+)
+def test_a_search_for_which_no_part_stands_is_reckoned_and_says_so(scheduler: Scheduler, why: str) -> None:
+    assert expected(scheduler, 1_000_000, 4) is None, why
+    plan = preview(scheduler, 1_000_000, parallelism=4, cost=Cost(1.0), expected=None)
+    assert "not simulated, since the search is too large: all of this is as if" in " ".join(str(plan).split())
+    assert plan.seconds is not None
+
+
+def test_what_trials_share_is_not_scaled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("asyncsearch.report.expected._MOST_TRIALS", 100)
+    space = Space.of({"lr": multistep(0.1, milestones=choice([3], [5]), gamma=choice(0.1, 0.5))})
+    assert expected(ASHA(max_resource=9), 100, 2, space=space) is not None
+    assert expected(ASHA(max_resource=9), 101, 2, space=space) is None
+
+
+def test_a_population_is_simulated_as_far_as_its_turns_allow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("asyncsearch.report.expected._MOST_BRANCHES", 1_000)
+    space = Space.of({"x": uniform(0.0, 1.0)})
+    search = expected(PBT(max_resource=9, perturbation_interval=1, population=10), 333, 3, space=space)
+    assert search is not None
+    assert search.part == (111, 1)
 
 
 def test_a_search_whose_trials_end_by_themselves_is_not_simulated() -> None:
