@@ -44,8 +44,6 @@ class StopEach(FIFO):
 class StopEachState(FIFOState):
     """Decides by the number of the report alone."""
 
-    judges = True
-
     def judge(self, trial: TrialId, resource: int) -> str | None:
         del trial
         return f"stopped at report {resource}" if resource == REPORTS else None

@@ -130,7 +130,7 @@ def _respond_to_loss(state: StudyState, event: WorkerLost, emit: Emit) -> None:
 def _respond_to_report(state: StudyState, attempt: Attempt, emit: Emit) -> None:
     """Judge those who heard it, and move on whose target is here and who waited for nothing else."""
     resource = attempt.resource
-    if state.scheduler.judges:
+    if state.judges:
         for trial in state.hearers(attempt, resource):
             if trial.resource == resource:
                 judge(state, trial, emit)

@@ -58,7 +58,6 @@ def adjust(state: StudyState, emit: Emit) -> None:
 def fill(state: StudyState, emit: Emit) -> None:
     """Give work to idle workers while there are both."""
     while state.run is not None and not state.stopping:
-        state.repeats = 0
         worker = state.pool.first_idle()
         if worker is None:
             return
@@ -74,6 +73,7 @@ def _next_batch(state: StudyState, worker: WorkerId, emit: Emit) -> Batch | None
     held = state.pool.slots[worker].held
     if state.config.look_ahead:
         _look_ahead(state, emit)
+    repeats = 0
     while not state.stopping:
         batch = state.plan.next_batch(held)
         if batch is not None and (state.scheduler.begins_all_first or batch.is_urgent):
@@ -85,15 +85,17 @@ def _next_batch(state: StudyState, worker: WorkerId, emit: Emit) -> Batch | None
         if not _may_create(state):
             return None
         _create(state, emit)
+        repeats += 1
+        _end_repeats(state, repeats, emit)
     return None
 
 
 def _look_ahead(state: StudyState, emit: Emit) -> None:
     """Create trials before a worker is free for them, so that the plan knows where their ways part."""
+    repeats = 0
     while len(state.waiting) < state.config.look_ahead and _may_create(state) and not state.stopping:
-        _create(state, emit)
-        if state.trials[-1].state is TrialState.WAITING:
-            state.repeats = 0
+        repeats = 0 if _create(state, emit) else repeats + 1
+        _end_repeats(state, repeats, emit)
     while state.scheduler.promotes_in_groups and not state.stopping and _promote_next(state, emit):
         pass
 
@@ -118,15 +120,16 @@ def _may_create(state: StudyState) -> bool:
     return (limit is None or len(state.trials) < limit) and state.scheduler.may_create(TrialId(len(state.trials)))
 
 
-def _create(state: StudyState, emit: Emit) -> None:
+def _create(state: StudyState, emit: Emit) -> bool:
+    """Create the next trial; return whether it has something to train."""
     try:
         params = state.searcher.propose(state.proposals)
     except SpaceError as error:
         stop_run(state, str(error), "SpaceError", emit)
-        return
+        return False
     if params is None:
         emit(EndProposals(f"the searcher has no more than {state.proposals} proposals"))
-        return
+        return False
     trial = TrialId(len(state.trials))
     target = state.scheduler.first_target(trial)
     named = {**state.config.defaults, **params} if state.config.defaults else params
@@ -137,9 +140,12 @@ def _create(state: StudyState, emit: Emit) -> None:
     notes = state.searcher.notes(state.proposals)
     emit(CreateTrial(trial, params, steps[-1].node, target, state.proposals, branching, notes))
     answer(state, state.trials[trial], emit)
-    state.repeats += 1
-    if state.repeats >= _REPEATS and state.run is not None and state.run.num_trials is None:
-        # A searcher that repeats itself has no end, and nobody else would be heard while it proposes.
+    return state.trials[trial].state is TrialState.WAITING
+
+
+def _end_repeats(state: StudyState, repeats: int, emit: Emit) -> None:
+    """End the proposals of a searcher that repeats itself: it has no end, and nobody would be heard meanwhile."""
+    if repeats >= _REPEATS and state.run is not None and state.run.num_trials is None:
         emit(EndProposals(f"the last {_REPEATS:,} proposals left nothing to train: give num_trials to go on"))
 
 

@@ -62,6 +62,8 @@ class StudyState:
         self.config = config
         self.searcher = searcher
         self.scheduler = scheduler
+        self.judges = type(scheduler).judge is not SchedulerState.judge
+        """Whether the scheduler ever stops a trial; else nobody asks it, which saves a tenth of a decision."""
         self.max_resource = max_resource
         self.root = config.root
         self.trials: list[Trial] = []
@@ -91,8 +93,6 @@ class StudyState:
         self.proposals = 0
         """How many proposals of the searcher became trials."""
         self.is_exhausted = False
-        self.repeats = 0
-        """How many trials in a row were created for a free worker and left nothing to train."""
         self.metric_names: set[str] = set()
         """Every name under which anything was ever reported."""
         self.podium = Podium(config.keep_checkpoints)
@@ -129,7 +129,7 @@ class StudyState:
         while self.unreachable:
             emit(DeleteCheckpoint(next(iter(self.unreachable))))
         if actions or isinstance(event, CheckpointCommitted):
-            for given in iter(self._spare, None):
+            while self.stock.is_over and (given := self._spare()) is not None:
                 emit(DeleteCheckpoint(given))
         return actions
 
@@ -264,8 +264,6 @@ class StudyState:
 
     def _spare(self) -> CheckpointRef | None:
         """Return the next checkpoint that is to be given up for the quota, or None."""
-        if not self.stock.is_over:
-            return None
         return spare(self.podium.trials(), lambda number: self.trials[number].checkpoint, self.references)
 
     def open_attempt_of(self, trial: TrialId) -> Attempt | None:

@@ -28,7 +28,7 @@ def canonical(value: Any) -> str:
 
 def digest(*parts: str) -> NodeKey:
     """Return the key of a sequence of texts; no two different sequences are joined to the same bytes."""
-    text = "".join(f"{len(part)}:{part}" for part in parts)
+    text = "".join([f"{len(part)}:{part}" for part in parts])
     return NodeKey(hashlib.blake2b(text.encode(), digest_size=16).hexdigest())
 
 

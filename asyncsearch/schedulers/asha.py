@@ -140,8 +140,6 @@ class ASHA(Scheduler):
 class PromotionState(SchedulerState):
     """The rungs of Algorithm 2, and where each trial stands."""
 
-    judges = False
-
     def __init__(
         self, levels: tuple[int, ...], reduction_factor: int, finish_best: bool, *, is_endless: bool = False
     ) -> None:
@@ -154,9 +152,6 @@ class PromotionState(SchedulerState):
 
     def first_target(self, trial: TrialId) -> int:
         return self._levels[0]
-
-    def judge(self, trial: TrialId, resource: int) -> str | None:
-        return None
 
     def next_promotion(self) -> Promotion | None:
         return self._race.next_promotion()
@@ -182,7 +177,7 @@ class PromotionState(SchedulerState):
         self._race.arrive(trial, resource, score)
 
     def promoted(self, trial: TrialId, from_resource: int, to_resource: int) -> None:
-        self._race.ladder.promote(trial, from_resource)
+        self._race.promote(trial, from_resource)
         self._finishers += not self._is_endless and to_resource == self._levels[-1]
 
     def completed(self, trial: TrialId, resource: int, score: float | None) -> None:

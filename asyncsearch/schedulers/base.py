@@ -57,9 +57,6 @@ class RungForecast(msgspec.Struct, frozen=True):
 class SchedulerState(abc.ABC):
     """The living half of a scheduler. ``ask_*``/``next_*``/``judge`` ask; the other methods state facts."""
 
-    judges = True
-    """Whether ``judge`` may ever say anything but None; else nobody asks it, which saves a tenth of a decision."""
-
     promotes_in_groups = False
     """Whether what ``next_promotion`` says does not depend on when it is asked: then all may be promoted before workers
     are free for them, so that the plan sees where their ways part."""
@@ -75,9 +72,9 @@ class SchedulerState(abc.ABC):
         """Return whether a new trial, which would get this id, may begin now. A full synchronous bracket says no."""
         return True
 
-    @abc.abstractmethod
     def judge(self, trial: TrialId, resource: int) -> str | None:
         """Return why the trial should stop now, or None to let it go on. Asked after each ``reported``."""
+        return None
 
     @abc.abstractmethod
     def next_promotion(self) -> Promotion | None:

@@ -47,16 +47,11 @@ class FIFO(Scheduler):
 class FIFOState(SchedulerState):
     """Decides nothing, so it has nothing to remember."""
 
-    judges = False
-
     def __init__(self, max_resource: int | None) -> None:
         self._max_resource = max_resource
 
     def first_target(self, trial: TrialId) -> int | None:
         return self._max_resource
-
-    def judge(self, trial: TrialId, resource: int) -> str | None:
-        return None
 
     def next_promotion(self) -> Promotion | None:
         return None

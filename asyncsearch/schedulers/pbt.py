@@ -158,7 +158,6 @@ class PBT(Scheduler):
 class PBTState(SchedulerState):
     """Populations in the order in which they were opened. Only the last one may still take trials."""
 
-    judges = False
     begins_all_first = True
 
     def __init__(self, rules: Rules, size: int | None, explorer: Explorer, seed: int) -> None:
@@ -174,9 +173,6 @@ class PBTState(SchedulerState):
 
     def first_target(self, trial: TrialId) -> int:
         return self._rules.after(0)
-
-    def judge(self, trial: TrialId, resource: int) -> str | None:
-        return None
 
     def next_promotion(self) -> Promotion | None:
         if not self._ready:

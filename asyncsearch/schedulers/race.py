@@ -13,22 +13,29 @@ from asyncsearch.schedulers.progress import Progress
 class Race:
     """One ladder on which a trial goes on as soon as it is among the best ⌊n/η⌋ of its rung."""
 
-    __slots__ = ("_reduction_factor", "ladder")
+    __slots__ = ("_ready", "_reduction_factor", "ladder")
 
     def __init__(
         self, levels: tuple[int, ...], reduction_factor: int, progress: Progress, *, is_endless: bool = False
     ) -> None:
         self.ladder = Ladder(levels, progress, reduction_factor if is_endless else None)
         self._reduction_factor = reduction_factor
+        self._ready = -1
+        """Index of the highest rung from which a trial may go on; -1: there is none."""
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether a trial may go on."""
+        return self._ready >= 0
 
     def next_promotion(self) -> Promotion | None:
         """Return the best trial that may go on, of the highest rung that has one."""
-        rungs = self.ladder.rungs
-        for index in range(self.ladder.top - 1, -1, -1):
-            candidate = rungs[index].candidate
-            if candidate is not None:
-                return self.ladder.promotion(index, candidate)
-        return None
+        candidate = self.ladder.rungs[self._ready].candidate if self._ready >= 0 else None
+        return None if candidate is None else self.ladder.promotion(self._ready, candidate)
+
+    def promote(self, trial: TrialId, resource: int) -> None:
+        """Let a trial go on from the rung at ``resource``."""
+        self._look(self.ladder.promote(trial, resource))
 
     def arrive(self, trial: TrialId, resource: int, score: float | None) -> None:
         """A trial pauses at a rung."""
@@ -43,6 +50,16 @@ class Race:
         if index is not None:
             rung = self.ladder.rungs[index]
             rung.allow(rung.size // self._reduction_factor)
+            self._look(index)
+
+    def _look(self, index: int) -> None:
+        """See whether somebody may go on from a rung that has changed."""
+        rungs = self.ladder.rungs
+        if rungs[index].candidate is not None:
+            if self._ready < index < self.ladder.top:
+                self._ready = index
+        elif index == self._ready:
+            self._ready = next((below for below in range(index - 1, -1, -1) if rungs[below].candidate is not None), -1)
 
     def snapshot(self) -> list[dict[str, Any]]:
         """Return the rungs as JSON values; the progress belongs to the owner."""
@@ -51,3 +68,6 @@ class Race:
     def restore(self, progress: Progress, snapshot: list[dict[str, Any]]) -> None:
         """Become the race that ``snapshot`` described, of trials that stand where ``progress`` says."""
         self.ladder.restore(progress, snapshot)
+        self._ready = -1
+        for index in range(self.ladder.top):
+            self._look(index)

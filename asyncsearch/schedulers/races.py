@@ -25,8 +25,6 @@ class RacesState(SchedulerState):
         allotment: Which bracket a new trial belongs to.
     """
 
-    judges = False
-
     def __init__(self, levels: Sequence[tuple[int, ...]], reduction_factor: int, allotment: Allotment) -> None:
         self._allotment = allotment
         self._progress = Progress()
@@ -34,23 +32,18 @@ class RacesState(SchedulerState):
         self._homes = bytearray()
         """Bracket of each trial, by its id: these count from 0 in the order of creation."""
         self._counts = [0] * len(levels)
+        self._next_home = allotment.next_bracket(self._counts)
+        """Bracket of the trial that is created next."""
         self._units = [0] * len(levels)
         """Units of training that each bracket was given: by new trials and by promotions."""
 
     def first_target(self, trial: TrialId) -> int:
-        is_known = trial < len(self._homes)
-        home = self._homes[trial] if is_known else self._allotment.next_bracket(self._counts)
+        home = self._homes[trial] if trial < len(self._homes) else self._next_home
         return self._races[home].ladder.levels[0]
 
-    def judge(self, trial: TrialId, resource: int) -> str | None:
-        return None
-
     def next_promotion(self) -> Promotion | None:
-        for home in sorted(range(len(self._races)), key=self._units.__getitem__):
-            promotion = self._races[home].next_promotion()
-            if promotion is not None:
-                return promotion
-        return None
+        ready = [home for home, race in enumerate(self._races) if race.is_ready]
+        return self._races[min(ready, key=self._units.__getitem__)].next_promotion() if ready else None
 
     def standing(self, trial: TrialId) -> str:
         if not self._progress.knows(trial):
@@ -59,17 +52,18 @@ class RacesState(SchedulerState):
         return f"bracket {home}: {self._races[home].ladder.standing(trial)}"
 
     def created(self, trial: TrialId) -> None:
-        home = self._allotment.next_bracket(self._counts)
+        home = self._next_home
         self._homes.append(home)
         self._progress.begin(trial)
         self._counts[home] += 1
         self._units[home] += self._races[home].ladder.levels[0]
+        self._next_home = self._allotment.next_bracket(self._counts)
 
     def paused(self, trial: TrialId, resource: int, score: float | None) -> None:
         self._race_of(trial).arrive(trial, resource, score)
 
     def promoted(self, trial: TrialId, from_resource: int, to_resource: int) -> None:
-        self._race_of(trial).ladder.promote(trial, from_resource)
+        self._race_of(trial).promote(trial, from_resource)
         self._units[self._homes[trial]] += to_resource - from_resource
 
     def completed(self, trial: TrialId, resource: int, score: float | None) -> None:
@@ -96,6 +90,7 @@ class RacesState(SchedulerState):
         self._progress = Progress.restored(snapshot["progress"])
         self._homes = bytearray(snapshot["homes"])
         self._counts = [self._homes.count(home) for home in range(len(self._races))]
+        self._next_home = self._allotment.next_bracket(self._counts)
         self._units = list(snapshot["units"])
         for race, rungs in zip(self._races, snapshot["races"], strict=True):
             race.restore(self._progress, rungs)

@@ -112,7 +112,6 @@ class SHAState(SchedulerState):
         reduction_factor: η.
     """
 
-    judges = False
     promotes_in_groups = True
 
     def __init__(self, shapes: Sequence[Shape], reduction_factor: int) -> None:
@@ -148,9 +147,6 @@ class SHAState(SchedulerState):
     def first_target(self, trial: TrialId) -> int:
         bracket = self._filling()
         return self._shape(len(self._brackets)).levels[0] if bracket is None else bracket.ladder.levels[0]
-
-    def judge(self, trial: TrialId, resource: int) -> str | None:
-        return None
 
     def next_promotion(self) -> Promotion | None:
         return self._brackets[self._ready[0]].next_promotion() if self._ready else None
