@@ -14,7 +14,7 @@ from asyncsearch.engine.check import check
 from asyncsearch.engine.state import StudyState
 from asyncsearch.events import AnyEvent, Reported
 from asyncsearch.ids import Lease, NodeKey, TrialId, WorkerId
-from asyncsearch.schedulers import ASHA, FIFO, SHA
+from asyncsearch.schedulers import ASHA, FIFO, SHA, Hyperband
 from asyncsearch.schedulers.base import Scheduler
 from asyncsearch.searchers.grid import GridSearch
 from asyncsearch.searchers.random import RandomSearch
@@ -117,6 +117,27 @@ def test_on_one_worker_sharing_changes_no_decision_but_those_that_the_order_of_a
         assert seen(together.state) == seen(alone.state)
         assert sum(units.trained.values()) < sum(apart.trained.values())
     assert max(units.trained.values()) == 1
+
+
+@pytest.mark.parametrize(
+    "scheduler",
+    [SHA(max_resource=9, bracket_size=5), Hyperband(max_resource=9, variant="synchronous")],
+    ids=lambda scheduler: scheduler.describe(),
+)
+@pytest.mark.parametrize("workers", [1, 3])
+def test_what_waits_for_all_results_chooses_the_same_trials_with_sharing_and_without(
+    scheduler: Scheduler, workers: int
+) -> None:
+    together, alone = (search(SPACE, scheduler, workers=workers, share=share)[0].state for share in (True, False))
+    assert seen(together) == seen(alone)
+
+
+def test_what_never_waits_may_choose_others_with_sharing_but_what_is_proposed_and_reported_stays_equal() -> None:
+    stopping = ASHA(max_resource=9, variant="stopping")
+    together, alone = (search(SPACE, stopping, workers=3, share=share)[0].state for share in (True, False))
+    pairs = list(zip(together.trials, alone.trials, strict=True))
+    assert all(one.params == other.params for one, other in pairs)
+    assert all(one.value == other.value for one, other in pairs if one.resource == other.resource)
 
 
 @pytest.mark.parametrize("scheduler", SCHEDULERS, ids=lambda scheduler: scheduler.describe())
