@@ -1,17 +1,18 @@
 """A population: trials that compete at boundaries, where each waits before it goes on or takes over another's weights.
 
-Rule: nothing here scans all members. An arrival, a rank, a draw among the best and a departure cost O(log n) each; what
-no member can come to any more is dropped, and so is who has ended.
+Rule: nothing here looks at all members. An arrival, a rank, a draw among the best and a departure cost O(log n) each
+and a shift in a list, which for 10,000 members takes a microsecond; what no member can come to any more is dropped, and
+so is who has ended.
 """
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, bisect_right, insort
 from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
-from sortedcontainers import SortedList
 
 from asyncsearch.errors import InternalError
 from asyncsearch.ids import TrialId, trial_name
@@ -36,7 +37,7 @@ class Rules(NamedTuple):
 
     def quota(self, size: int) -> int:
         """Return how many of so many are the best, and how many the worst."""
-        return math.floor(size * self.quantile)
+        return size * self.quantile.numerator // self.quantile.denominator
 
 
 class Boundary:
@@ -46,8 +47,8 @@ class Boundary:
 
     def __init__(self) -> None:
         self._scores: dict[TrialId, float] = {}
-        self._order: SortedList[Entry] = SortedList()
-        self._living: SortedList[Entry] = SortedList()  # those of them that have a score and have not ended
+        self._order: list[Entry] = []
+        self._living: list[Entry] = []  # those of them that have a score and have not ended
 
     @property
     def size(self) -> int:
@@ -59,21 +60,24 @@ class Boundary:
         # A NaN compares false with everything and would silently break the order of all others.
         number = math.inf if score is None or not math.isfinite(score) else score
         self._scores[trial] = number
-        self._order.add((number, trial))
+        insort(self._order, (number, trial))
         if is_alive and number < math.inf:
-            self._living.add((number, trial))
+            insort(self._living, (number, trial))
 
     def retire(self, trial: TrialId) -> None:
         """A trial ended: it keeps its rank, and nobody takes over its weights."""
-        self._living.discard((self._scores.get(trial, math.inf), trial))
+        entry = (self._scores.get(trial, math.inf), trial)
+        at = bisect_left(self._living, entry)
+        if self._living[at : at + 1] == [entry]:
+            del self._living[at]
 
     def rank(self, trial: TrialId) -> int:
         """Return the place of a trial, from 1."""
-        return 1 + self._order.bisect_left((self._scores[trial], trial))
+        return 1 + bisect_left(self._order, (self._scores[trial], trial))
 
     def draw(self, best: int, source: np.random.Generator) -> TrialId | None:
         """Draw one of the ``best`` so many that lives and has a score; None: there is none."""
-        count = self._living.bisect_right(self._order[best - 1]) if best else 0
+        count = bisect_right(self._living, self._order[best - 1]) if best else 0
         return self._living[below(source, count)][1] if count else None
 
     def snapshot(self, resource: int) -> dict[str, Any]:
@@ -100,8 +104,9 @@ class Population:
         self.created = 0
         self._rules = rules
         self._boundaries: dict[int, Boundary] = {}
-        self._queue: SortedList[tuple[int, bool, TrialId]] = SortedList()
+        self._queue: list[tuple[int, bool, TrialId]] = []
         # Members that may go on: those that are least far first, and in step those that take over weights.
+        self._queued: dict[TrialId, bool] = {}  # those, and whether they are among the last of their boundary
         self._held: dict[TrialId, None] = {}  # those that wait, and may not go on yet
         self._places: dict[TrialId, int] = {}  # of each member that lives, the boundary where it waits, or its next one
         self._counts: dict[int, int] = {}  # how many members have a place
@@ -128,8 +133,7 @@ class Population:
 
     def is_waiting(self, trial: TrialId) -> bool:
         """Return whether a member that lives stands at its place."""
-        place = self._places[trial]
-        return trial in self._held or any((place, last, trial) in self._queue for last in (False, True))
+        return trial in self._held or trial in self._queued
 
     def place(self, trial: TrialId) -> int:
         """Return the boundary where a member that lives waits, or its next one."""
@@ -196,8 +200,9 @@ class Population:
     def _unsettle(self, trial: TrialId) -> None:
         place = self._places.pop(trial)
         self._held.pop(trial, None)
-        for last in (False, True):
-            self._queue.discard((place, last, trial))
+        is_last = self._queued.pop(trial, None)
+        if is_last is not None:
+            del self._queue[bisect_left(self._queue, (place, is_last, trial))]
         self._counts[place] -= 1
         if not self._counts[place]:
             del self._counts[place]
@@ -209,7 +214,8 @@ class Population:
         for trial in self._held:
             # In step those that take over weights go first, while those of whom they take them still stand there.
             is_last = self._rules.is_synchronous and not self.is_worst(trial)
-            self._queue.add((self._places[trial], is_last, trial))
+            self._queued[trial] = is_last
+            insort(self._queue, (self._places[trial], is_last, trial))
         self._held.clear()
 
     def _forget(self) -> None:
@@ -242,7 +248,8 @@ class Population:
         for trial, place in zip(snapshot["trials"], snapshot["places"], strict=True):
             population._settle(trial, place)
         population._held = dict.fromkeys(snapshot["held"])
-        population._queue = SortedList((place, last, trial) for place, last, trial in snapshot["queue"])
+        population._queue = [(place, last, trial) for place, last, trial in snapshot["queue"]]
+        population._queued = {trial: last for _, last, trial in population._queue}
         for entry in snapshot["boundaries"]:
             boundary = population._boundary(entry["resource"])
             for trial, score in zip(entry["trials"], entry["scores"], strict=True):

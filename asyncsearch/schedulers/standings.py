@@ -2,7 +2,7 @@
 
 Rule 1: order is (score, trial id), so that equal scores are ordered too; scores are finite.
 Rule 2: 16 bytes a trial. Arrays of numbers are searched several times faster than lists of pairs, which lie all over
-the memory; ``sortedcontainers`` needs 5 us and some 110 bytes a pair at a million trials.
+the memory; ``sortedcontainers`` takes 5 us and some 110 bytes a pair at a million trials.
 """
 
 from __future__ import annotations

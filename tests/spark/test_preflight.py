@@ -234,7 +234,7 @@ def test_probe_runs_where_asyncsearch_is_missing() -> None:
 def test_packages_that_are_asked_for_are_those_that_workers_import() -> None:
     requirements = importlib.metadata.requires("asyncsearch") or []
     required = {re.split(r"[^\w-]", text)[0] for text in requirements if "extra ==" not in text}
-    assert set(PACKAGES.values()) == required - {"cryptography", "sortedcontainers"}  # for the driver alone
+    assert set(PACKAGES.values()) == required - {"cryptography"}  # for the driver alone
 
 
 def settings_of(**settings: str) -> Callable[[str], str]:
