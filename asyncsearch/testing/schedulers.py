@@ -11,8 +11,6 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-import cloudpickle
-
 from asyncsearch.actions import AnyAction
 from asyncsearch.engine.config import EngineConfig
 from asyncsearch.engine.journal import SegmentReader
@@ -63,16 +61,6 @@ class SchedulerConformance(Suite):
     def space(self) -> Space:
         """Return the space to search with it; one that no two trials of which have in common anything."""
         return SPACE
-
-    def test_it_describes_itself_in_one_line(self) -> None:
-        words = self.make().describe()
-        assert words.strip(), "describe() is empty"
-        assert words.isprintable(), f"describe() is more than one line: {words!r}"
-
-    def test_it_can_be_stored_with_the_study(self) -> None:
-        scheduler = self.make()
-        copy = cloudpickle.loads(cloudpickle.dumps(scheduler))
-        assert copy.describe() == scheduler.describe(), "a pickled copy describes itself otherwise"
 
     def test_warnings_are_sentences_or_an_error_that_says_why(self) -> None:
         scheduler = self.make()

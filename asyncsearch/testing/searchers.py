@@ -12,8 +12,6 @@ import random
 from collections.abc import Mapping
 from typing import Any
 
-import cloudpickle
-
 from asyncsearch.engine.config import EngineConfig
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import SpaceError
@@ -72,16 +70,6 @@ class SearcherConformance(Suite):
     def space(self, **more: Any) -> Space:
         """Return the space to search, with constraints and initial points if they are given."""
         return Space(self.parameters, **more)
-
-    def test_it_describes_itself_in_one_line(self) -> None:
-        words = self.make().describe()
-        assert words.strip(), "describe() is empty"
-        assert words.isprintable(), f"describe() is more than one line: {words!r}"
-
-    def test_it_can_be_stored_with_the_study(self) -> None:
-        searcher = self.make()
-        copied = cloudpickle.loads(cloudpickle.dumps(searcher))
-        assert copied.describe() == searcher.describe(), "a pickled copy describes itself otherwise"
 
     def test_every_proposal_lies_in_the_space(self) -> None:
         space = self.space()

@@ -2,9 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
+import cloudpickle
+
+
+class Described(Protocol):
+    """What a user writes into a study: a scheduler or a searcher."""
+
+    def describe(self) -> str:
+        """Return one line for people."""
+        ...
+
 
 class Suite:
     """A set of laws. pytest finds them in a subclass whose name begins with ``Test``; ``run`` tries them without."""
+
+    def make(self) -> Described:
+        """Return what to try, each time the same."""
+        raise NotImplementedError
 
     def run(self) -> list[str]:
         """Try every law and return their names.
@@ -16,3 +32,13 @@ class Suite:
         for name in names:
             getattr(self, name)()
         return names
+
+    def test_it_describes_itself_in_one_line(self) -> None:
+        words = self.make().describe()
+        assert words.strip(), "describe() is empty"
+        assert words.isprintable(), f"describe() is more than one line: {words!r}"
+
+    def test_it_can_be_stored_with_the_study(self) -> None:
+        made = self.make()
+        copied = cloudpickle.loads(cloudpickle.dumps(made))
+        assert copied.describe() == made.describe(), "a pickled copy describes itself otherwise"
