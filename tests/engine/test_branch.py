@@ -16,7 +16,7 @@ from asyncsearch.engine.branching import branch
 from asyncsearch.engine.journal import Record, SegmentReader
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import InternalError
-from asyncsearch.events import CheckpointCommitted, DriverStarted, Reported
+from asyncsearch.events import AnyEvent, CheckpointCommitted, DriverStarted, Reported, RunRequested
 from asyncsearch.ids import CheckpointRef, Lease, NodeKey, PathStep, TrialId, WorkerId
 from asyncsearch.plan.keys import path
 from asyncsearch.report.explain import explain
@@ -365,6 +365,39 @@ def test_whatever_happens_trials_have_the_values_of_their_schedules_and_the_run_
         if trial.state is TrialState.COMPLETED and not own_ends:
             assert trial.resource == trial.value_resource == 9
             assert trial.value == HISTORIES.value(trial.id, trial.params, 9)
+
+
+class UnevenWorld(BatchWorld):
+    """A world in which no unit takes as long as another, and what was restored once stays the same to the byte."""
+
+    def begin_run(self) -> None:
+        if self.state.run is None:
+            self.tell(RunRequested(self.chance.randint(9, 24), self.chance.randint(2, 6)))
+
+    def tell(self, event: AnyEvent) -> None:
+        self.now += self.chance.choice([0.0, 0.0, 3.0, 50.0, 1_000.0])
+        super().tell(event)
+        if self.twin is not None:
+            assert snapshot.encode(self.twin, 0) == snapshot.encode(self.state, 0)
+
+
+@pytest.mark.parametrize("space", [*SPACES, pytest.param(CHANGING, id="all its own")])
+@pytest.mark.parametrize("scheduler", WORLDS)
+@settings(max_examples=30, deadline=None)
+@given(seed=st.integers(0, 2**32), steps=st.integers(0, 300), save_every=st.sampled_from([None, 2]))
+def test_what_units_cost_orders_batches_alike_in_what_was_restored_and_in_what_was_not(
+    scheduler: PBT, space: Space, seed: int, steps: int, save_every: int | None
+) -> None:
+    world = UnevenWorld(
+        lambda: fresh(scheduler, space, max_failures=seed % 3, save_every=save_every), random.Random(seed)
+    )
+    world.tell(DriverStarted("test"))
+    for number in range(steps):
+        world.step()
+        if number % 60 == 40:
+            world.require_memory()
+            world.require_same_decisions()
+    world.drain()
 
 
 def test_promotions_without_donors_are_as_they_were() -> None:
