@@ -210,17 +210,18 @@ def optuna_us(size: int) -> float | None:
 
 
 def bytes_per_trial(scheduler: Scheduler) -> float:
-    search = Search(scheduler)
-    search.grow(1_000)
-    gc.unfreeze()
+    """What 5,000 trials add once the caches of bounded size are full."""
     tracemalloc.start()
-    search.grow(6_000)
-    search.report_us, search.decide_us = [], []
-    gc.unfreeze()
-    gc.collect()
-    grown = tracemalloc.get_traced_memory()[0]
+    search = Search(scheduler)
+    sizes = []
+    for trials in (6_000, 11_000):
+        search.grow(trials)
+        search.report_us, search.decide_us = [], []
+        gc.unfreeze()
+        gc.collect()
+        sizes.append(tracemalloc.get_traced_memory()[0])
     tracemalloc.stop()
-    return grown / 5_000
+    return (sizes[1] - sizes[0]) / 5_000
 
 
 def main() -> None:

@@ -29,7 +29,10 @@ class Known:
 
     def report(self, node: NodeKey, resource: int, value: float | None) -> None:
         """The metric was reported; one that is known already stays as it was."""
-        reports = self.nodes.setdefault(node, NodeReports([], []))
+        reports = self.nodes.get(node)
+        if reports is None:
+            self.nodes[node] = NodeReports([resource], [value])
+            return
         if not reports.resources or resource > reports.resources[-1]:
             reports.resources.append(resource)
             reports.values.append(value)
