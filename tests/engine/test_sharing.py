@@ -16,12 +16,13 @@ from asyncsearch.events import AnyEvent, Reported
 from asyncsearch.ids import Lease, NodeKey, TrialId, WorkerId
 from asyncsearch.schedulers import ASHA, FIFO, SHA, Hyperband
 from asyncsearch.schedulers.base import Scheduler
+from asyncsearch.searchers.base import SearcherState
 from asyncsearch.searchers.grid import GridSearch
 from asyncsearch.searchers.random import RandomSearch
 from asyncsearch.sequences import exponential, multistep, warmup
 from asyncsearch.simulate.cluster import Loss, Simulation
 from asyncsearch.space import Space, choice
-from asyncsearch.trial import TrialState
+from asyncsearch.trial import Params, TrialState
 from asyncsearch.work import Work
 from tests.engine.tools import Recorded, make_state, replayed, results
 from tests.sequences.spaces import RESNET56_EPOCHS, RESNET56_TRIALS, RESNET56_UNIQUE, resnet56_space
@@ -218,6 +219,23 @@ def test_endless_search_ends_where_all_that_it_proposes_is_trained_already(look_
     assert end.is_complete
     assert sum(units.trained.values()) == 9
     assert all(trial.state is TrialState.COMPLETED for trial in state.trials)
+
+
+class Nothing(SearcherState):
+    """Has no proposals, and does not say so beforehand."""
+
+    def propose(self, number: int) -> Params | None:
+        return None
+
+
+@pytest.mark.parametrize("look_ahead", [0, 100])
+def test_a_searcher_that_has_nothing_to_propose_ends_the_search_at_once(look_ahead: int) -> None:
+    state = make_state(FIFO(max_resource=3), GridSearch(), Space({"x": choice(1)}), share=True, look_ahead=look_ahead)
+    state.searcher = Nothing()
+    end = Simulation(state, workload=Histories(), workers=2).run(None)
+    assert end is not None
+    assert end.is_complete
+    assert not state.trials
 
 
 def test_what_was_reported_is_forgotten_when_nobody_can_come_who_would_read_it() -> None:
