@@ -22,7 +22,8 @@ class LogSink:
     def __init__(self, store: Store, loop: asyncio.AbstractEventLoop, executor: Executor) -> None:
         self._store, self._loop, self._executor = store, loop, executor
         self._pending: dict[str, list[str]] = {}
-        self._is_scheduled = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_closed = False
         self.shown: deque[tuple[str, LogLine]] = deque(maxlen=_MAX_SHOWN)
         """The newest lines with the name of their trial, for the display to take from the left; the oldest fall off."""
 
@@ -41,18 +42,19 @@ class LogSink:
         self._pending.setdefault(trial, []).append(f"... {text} ...")
         self._schedule()
 
-    def flush(self) -> None:
-        """Write what is pending; blocks."""
-        pending, self._pending = self._pending, {}
-        self._write(pending)
+    def close(self) -> None:
+        """Write what is pending, behind all that was before it, and nothing that comes now: the executor is to end."""
+        self._is_closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+            self._flush()
 
     def _schedule(self) -> None:
-        if not self._is_scheduled:
-            self._is_scheduled = True
-            self._loop.call_later(_FLUSH_S, self._flush_later)
+        if self._timer is None and not self._is_closed:
+            self._timer = self._loop.call_later(_FLUSH_S, self._flush)
 
-    def _flush_later(self) -> None:
-        self._is_scheduled = False
+    def _flush(self) -> None:
+        self._timer = None
         pending, self._pending = self._pending, {}
         self._executor.submit(self._write, pending)
 

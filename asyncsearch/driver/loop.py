@@ -462,7 +462,7 @@ class Driver:
                 await self._sharing.close()
             else:
                 self._sharing.abandon()
-        self.logs.flush()
+        self.logs.close()
         if self.failure is None:
             await self._snapshot()
         for executor in (self._workers, self._files, self._disk):

@@ -204,12 +204,13 @@ def test_a_trial_that_takes_too_long_is_stopped(store: Store) -> None:
     harness.driver.close()
 
 
-def test_log_lines_go_to_the_trials_log_and_to_whoever_watches(harness: Harness) -> None:
+def test_log_lines_go_to_the_trials_log_and_to_whoever_watches(store: Store) -> None:
+    harness = Harness(store, make_state(FIFO(max_resource=3)))
     lease = harness.begin(1).work.lease
     harness.say(1, LogLines(lease, (LogLine(1.0, "hello"), LogLine(2.0, "oh", is_stderr=True)), left_out=3))
     assert harness.wire.acknowledged.get(timeout=PATIENCE_S) == 1
     assert [line.text for _, line in harness.driver.logs.shown] == ["hello", "oh"]
-    harness.driver.call(lambda _: harness.driver.logs.flush())
+    harness.driver.close()
     lines = list(harness.store.read_log("trial-0"))
     assert "3 lines were left out" in lines[0]
     assert lines[1:] == ["1.000 O hello", "2.000 E oh"]

@@ -1,0 +1,99 @@
+"""Lines that trials print reach the store in their order, the last ones too when the driver ends."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from asyncsearch.driver import logs
+from asyncsearch.driver.logs import LogSink
+from asyncsearch.ids import Lease, WorkerId
+from asyncsearch.rpc.messages import LogLine, LogLines
+from asyncsearch.store.local import LocalStore
+
+
+class SlowStore(LocalStore):
+    """Takes its first lines when it is allowed to."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.may_go_on = threading.Event()
+        self.may_go_on.set()
+
+    def append_log(self, name: str, lines: Sequence[str]) -> None:
+        self.may_go_on.wait()
+        super().append_log(name, lines)
+
+
+class Bench:
+    """A sink, its loop, and what goes wrong in the loop's callbacks."""
+
+    def __init__(self, folder: Path) -> None:
+        self.store = SlowStore(folder)
+        self.store.prepare()
+        self.loop = asyncio.new_event_loop()
+        self.errors: list[dict[str, Any]] = []
+        self.loop.set_exception_handler(lambda loop, context: self.errors.append(context))
+        self.executor = ThreadPoolExecutor(1)
+        self.sink = LogSink(self.store, self.loop, self.executor)
+
+    def take(self, text: str) -> None:
+        self.sink.take("trial-0", LogLines(Lease(0, WorkerId(0), 1), (LogLine(1.0, text),)))
+
+    def turn(self) -> None:
+        """Let the loop call all that is due."""
+        for _ in range(3):
+            self.loop.run_until_complete(asyncio.sleep(0))
+
+    def lines(self) -> list[str]:
+        return [line.split()[-1] for line in self.store.read_log("trial-0")]
+
+
+@pytest.fixture
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
+    monkeypatch.setattr(logs, "_FLUSH_S", 0.0)
+    bench = Bench(tmp_path)
+    yield bench
+    bench.store.may_go_on.set()
+    bench.executor.shutdown()
+    bench.loop.close()
+
+
+def test_lines_are_written_by_and_by(bench: Bench) -> None:
+    bench.take("one")
+    bench.turn()
+    bench.take("two")
+    bench.turn()
+    bench.executor.shutdown()
+    assert bench.lines() == ["one", "two"]
+    assert bench.errors == []
+
+
+def test_lines_that_came_just_before_the_end_are_written_and_nothing_is_after_it(bench: Bench) -> None:
+    bench.take("last")
+    bench.sink.close()
+    bench.executor.shutdown()
+    bench.turn()
+    assert bench.lines() == ["last"]
+    bench.sink.note("trial-0", "late")
+    bench.turn()
+    bench.sink.close()
+    assert bench.lines() == ["last"]
+    assert bench.errors == []
+
+
+def test_the_last_lines_come_behind_those_that_are_still_being_written(bench: Bench) -> None:
+    bench.store.may_go_on.clear()
+    bench.take("one")
+    bench.turn()
+    bench.take("two")
+    bench.sink.close()
+    bench.store.may_go_on.set()
+    bench.executor.shutdown()
+    assert bench.lines() == ["one", "two"]
