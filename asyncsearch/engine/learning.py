@@ -85,10 +85,12 @@ def known_checkpoints(event: Learned) -> list[CheckpointRef]:
 
 def take_report(state: StudyState, trial: Trial, resource: int, value: float | str | None) -> None:
     """Let a trial read a report of the metric."""
-    trial.value, trial.value_resource = finite(value), resource
-    score, best = state.score(value), state.score(trial.best)
-    if score is not None and (best is None or score < best):
-        trial.best, trial.best_resource = finite(value), resource
+    number, best = finite(value), trial.best
+    trial.value, trial.value_resource = number, resource
+    if number is None:
+        return
+    if best is None or (number < best if state.config.mode == "min" else number > best):
+        trial.best, trial.best_resource = number, resource
 
 
 def pass_resource(state: StudyState, trial: Trial, resource: int) -> None:

@@ -225,7 +225,9 @@ class StudyState:
     def is_to_be_evaluated(self, trial: Trial) -> bool:
         """Return whether a trial stands at its target and waits for the metric there."""
         target = trial.target
-        return target is not None and self.plan.lacks_metric(CheckpointRef(trial.node_at(target), target))
+        if target is None or not self.config.can_evaluate:
+            return False
+        return self.plan.lacks_metric(CheckpointRef(trial.node_at(target), target))
 
     def is_at_target(self, trial: Trial) -> bool:
         """Return whether a trial stands at its target with all that it needs."""
