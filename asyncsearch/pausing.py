@@ -7,6 +7,7 @@ import inspect
 import textwrap
 
 from asyncsearch.errors import CannotPauseError, UsageError
+from asyncsearch.schedulers import words
 from asyncsearch.schedulers.base import Scheduler
 from asyncsearch.space import Space
 from asyncsearch.trainable import Trainable, Trainer
@@ -26,7 +27,7 @@ def require_pausable(trainable: Trainable, scheduler: Scheduler) -> None:
     is_trainer = isinstance(trainable, type) and issubclass(trainable, Trainer)
     if is_trainer and scheduler.max_resource is None and not scheduler.pauses:
         raise UsageError(
-            f"{trainable.__name__} trains unit by unit and {scheduler.describe()} does not say how many units: write "
+            f"{trainable.__name__} trains unit by unit and {_name(scheduler)} does not say how many units: write "
             f"{type(scheduler).__name__}(max_resource=...)."
         )
     if not scheduler.pauses:
@@ -34,13 +35,13 @@ def require_pausable(trainable: Trainable, scheduler: Scheduler) -> None:
     if isinstance(trainable, type) and issubclass(trainable, Trainer):
         if not trainable.can_pause():
             raise CannotPauseError(
-                f"{scheduler.describe()} pauses trials, and {trainable.__name__} has no save(path) and load(path). "
+                f"{_name(scheduler)} pauses trials, and {trainable.__name__} has no save(path) and load(path). "
                 "Write both, or use a scheduler that does not pause, such as ASHA(..., variant='stopping')."
             )
     elif _never_loops_over_epochs(trainable):
         name = getattr(trainable, "__name__", repr(trainable))
         raise CannotPauseError(
-            f"{scheduler.describe()} pauses trials, and {name} does not loop over trial.epochs(save=..., load=...). "
+            f"{_name(scheduler)} pauses trials, and {name} does not loop over trial.epochs(save=..., load=...). "
             "Write that loop, or use a scheduler that does not pause, such as ASHA(..., variant='stopping')."
         )
 
@@ -55,20 +56,20 @@ def require_sequences(trainable: Trainable, space: Space, scheduler: Scheduler, 
     """
     if scheduler.branches and not share:
         raise UsageError(
-            f"{scheduler.describe()} lets trials go on from each other's checkpoints, and share=False lets each train "
+            f"{_name(scheduler)} lets trials go on from each other's checkpoints, and share=False lets each train "
             "for itself: leave share= out."
         )
     if not space.has_sequences and not scheduler.branches:
         return
     if scheduler.max_resource is None:
         raise UsageError(
-            f"The space has sequences and {scheduler.describe()} does not say how long trials train: write "
+            f"The space has sequences and {_name(scheduler)} does not say how long trials train: write "
             f"{type(scheduler).__name__}(max_resource=...)."
         )
     name = getattr(trainable, "__name__", repr(trainable))
     if isinstance(trainable, type) and issubclass(trainable, Trainer):
         if not trainable.can_update():
-            why = "The space has sequences" if space.has_sequences else f"{scheduler.describe()} changes values"
+            why = "The space has sequences" if space.has_sequences else f"{_name(scheduler)} changes values"
             raise UsageError(
                 f"{why} and {name} has no update(hp): write it; it gets the values that change, before the next "
                 "train()."
@@ -136,3 +137,7 @@ def _source(function: object) -> ast.stmt | None:
 
 def _is_name(node: ast.expr, name: str) -> bool:
     return isinstance(node, ast.Name) and node.id == name
+
+
+def _name(scheduler: Scheduler) -> str:
+    return words.short(scheduler.describe())

@@ -32,7 +32,6 @@ from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import (
     AsyncSearchError,
     StudyExistsError,
-    StudyNotFoundError,
     UsageError,
 )
 from asyncsearch.evaluating import One, UpTo, Way
@@ -43,7 +42,7 @@ from asyncsearch.launch.bundle import pack
 from asyncsearch.pausing import can_evaluate, can_share, require_pausable, require_sequences
 from asyncsearch.plan.keys import canonical, digest, path
 from asyncsearch.report.display import Display, open_display
-from asyncsearch.report.expected import Cost, expected, measured
+from asyncsearch.report.expected import cost_of, expected
 from asyncsearch.report.preview import Preview, preview
 from asyncsearch.results import Results
 from asyncsearch.rpc.messages import Endpoint
@@ -338,21 +337,20 @@ class Study(Results):
             like: an earlier study, or its store, in which the cost was measured; None: this one, if it has run.
 
         Raises:
-            UsageError: a number that cannot be, or no number of trials for a searcher without an end.
+            UsageError: a number that cannot be, no number of trials for a searcher without an end, or ``like`` names a
+                study in which nothing was measured.
             StudyNotFoundError: ``like`` names no study.
         """
+        self._require_described("preview")
         proposals = self._begin_searcher().length()
         total = num_trials if num_trials is not None else proposals
         if total is None:
-            raise UsageError("preview(num_trials=None) of a searcher without an end: say how many trials.")
+            raise UsageError(
+                f"preview(num_trials=None) of {self.searcher.describe()}, whose number of proposals is not known: "
+                "say how many trials, e.g. preview(num_trials=64)."
+            )
         total, parallelism = positive("num_trials", total), positive("parallelism", parallelism)
-        if seconds_per_unit is not None:
-            cost: Cost | None = Cost(seconds_of("seconds_per_unit", seconds_per_unit))
-        else:
-            home = self.store if like is None else like.store if isinstance(like, Results) else open_store(like)
-            if like is not None and read_study_file(home) is None:
-                raise StudyNotFoundError(f"like: {home.url} holds no study: there is no study.json in it.")
-            cost = measured(home)
+        cost = cost_of(self.store, seconds_per_unit, like)
         is_special = self.space.has_sequences or getattr(self.scheduler, "branches", False)
         simulated = expected(
             self.scheduler,
@@ -436,9 +434,12 @@ class Study(Results):
         return state.scheduler.standing(trial)
 
     def _require_runnable(self) -> None:
+        self._require_described("run")
+
+    def _require_described(self, method: str) -> None:
         if self._is_read_only:
             raise UsageError(
-                f"{self.name!r} was opened for looking; run it by Study.resume({self.store.url!r}).run(...)."
+                f"{self.name!r} was opened for looking; {method} it by Study.resume({self.store.url!r}).{method}(...)."
             )
 
     def _require_bounded(self, num_trials: int | None) -> None:

@@ -20,6 +20,7 @@ from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import StudyNotFoundError, UsageError
 from asyncsearch.ids import TrialId, trial_name
 from asyncsearch.report.history import branched, reports
+from asyncsearch.report.words import cut
 from asyncsearch.searchers.base import Searcher, SearcherState
 from asyncsearch.searchers.earlier import differences
 from asyncsearch.searchers.observations import Observed, Stand
@@ -31,6 +32,7 @@ from asyncsearch.trial import Params, Trial, TrialState
 WARM_START_FILE = "warm_start.json"
 
 _SHOWN = 6
+_SHOWN_CHARS = 100
 _STANDS = {
     TrialState.COMPLETED: Stand.COMPLETED,
     TrialState.FAILED: Stand.FAILED,
@@ -73,10 +75,12 @@ def warm_start_of(
         StudyNotFoundError: there is no earlier study.
     """
     if isinstance(earlier, str | Path) or not isinstance(earlier, Sequence):
-        raise UsageError(f"warm_start={earlier!r}: write a list of studies or of their stores, [...].")
+        shown = cut(repr(earlier), _SHOWN_CHARS)
+        raise UsageError(f"warm_start={shown}: write a list of studies or of their stores, [...].")
     for study in earlier:
         if not isinstance(study, str | Path) and not hasattr(study, "store"):
-            raise UsageError(f"warm_start=[{study!r}]: that is neither a study nor a store, such as 'studies/digits'.")
+            shown = cut(repr(study), _SHOWN_CHARS)
+            raise UsageError(f"warm_start=[{shown}]: that is neither a study nor a store, such as 'studies/digits'.")
     sources = tuple(open_store(study) if isinstance(study, str | Path) else study.store for study in earlier)
     urls = tuple(source.url for source in sources)
     if resume and read_study_file(store) is not None:

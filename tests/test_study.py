@@ -290,6 +290,53 @@ def test_a_preview_takes_the_cost_of_a_unit_from_an_earlier_study(tmp_path: Path
         made.preview(9, like=tmp_path / "nowhere")
 
 
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"like": 3}, "like=3 is neither a study nor a store: write e.g."),
+        ({"like": ["studies/digits"]}, "is neither a study nor a store"),
+        ({"seconds_per_unit": 0}, "seconds_per_unit=0 must be a positive, finite number of seconds"),
+        ({"seconds_per_unit": float("inf")}, "seconds_per_unit=inf must be"),
+        ({"seconds_per_unit": "fast"}, "seconds_per_unit='fast' must be"),
+        ({"parallelism": 0}, "parallelism=0 must be"),
+        (
+            {"num_trials": None},
+            r"RandomSearch\(\), whose number of proposals is not known: say how many trials, e.g. preview",
+        ),
+    ],
+)
+def test_a_preview_that_cannot_be_is_refused(tmp_path: Path, options: dict[str, Any], words: str) -> None:
+    made = study(tmp_path / "s", scheduler=FIFO(max_resource=2))
+    with pytest.raises(UsageError, match=words):
+        made.preview(**({"num_trials": 9} | options))
+
+
+def test_a_preview_like_a_study_that_measured_nothing_says_so(tmp_path: Path) -> None:
+    def broken(trial: Any) -> None:
+        raise RuntimeError("no")
+
+    earlier = study(tmp_path / "earlier", broken, backend="inline").run(1, display="none")
+    with pytest.raises(
+        UsageError, match="has reported enough to measure what a unit takes: name another study, or say"
+    ):
+        study(tmp_path / "s", scheduler=FIFO(max_resource=2)).preview(9, like=earlier)
+
+
+def test_a_study_that_was_opened_for_looking_says_how_to_preview_and_run_it(tmp_path: Path) -> None:
+    study(tmp_path / "s", scheduler=FIFO(max_resource=2), backend="inline").run(1, display="none")
+    opened = Study.open(tmp_path / "s")
+    with pytest.raises(UsageError, match=r"preview it by Study.resume\(.*\).preview\(...\)"):
+        opened.preview(9)
+    with pytest.raises(UsageError, match=r"run it by Study.resume\(.*\).run\(...\)"):
+        opened.run(9)
+
+
+@pytest.mark.parametrize("place", [3, None, ["studies/digits"], b"studies"])
+def test_what_is_no_place_is_no_store(place: Any) -> None:
+    with pytest.raises(UsageError, match="is no place of a study: write a path or a URL, such as"):
+        Study.open(place)
+
+
 def test_a_preview_says_what_a_search_will_cost_before_it_runs(tmp_path: Path) -> None:
     made = study(tmp_path / "s", scheduler=ASHA(max_resource=9))
     assert "9" in str(made.preview(27))

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import msgspec
 
+from asyncsearch.arguments import seconds_of
 from asyncsearch.driver.opening import read_records, read_study_file
 from asyncsearch.engine.config import EngineConfig
-from asyncsearch.errors import UsageError
+from asyncsearch.errors import StudyNotFoundError, UsageError
 from asyncsearch.ids import TrialId
 from asyncsearch.report.what_if import recorded
 from asyncsearch.schedulers.base import Scheduler
@@ -17,6 +20,7 @@ from asyncsearch.simulate.cluster import Delays
 from asyncsearch.simulate.searching import simulate
 from asyncsearch.simulate.workloads import Curves
 from asyncsearch.space import Space
+from asyncsearch.store import open_store
 from asyncsearch.store.base import Store
 
 _MOST_TRIALS = 10_000
@@ -70,6 +74,37 @@ def measured(store: Store) -> Cost | None:
     except UsageError:
         return None
     return Cost(workload.mean_s, workload.delays, file.name)
+
+
+def cost_of(store: Store, seconds_per_unit: object, like: Any) -> Cost | None:
+    """Return what a unit costs that a study's user describes; None: it is not known.
+
+    Args:
+        store: of the study, which has measured it if it has run.
+        seconds_per_unit: as the user gave it, and then it counts; None: look it up.
+        like: a study or a store, as the user gave it; None: the study itself.
+
+    Raises:
+        UsageError: no duration, no study, or one in which nothing was measured.
+        StudyNotFoundError: the store that is named holds no study.
+    """
+    if seconds_per_unit is not None:
+        return Cost(seconds_of("seconds_per_unit", seconds_per_unit))
+    if like is None:
+        return measured(store)
+    place = getattr(like, "store", like)
+    if not isinstance(place, str | Path | Store):
+        raise UsageError(f"like={like!r} is neither a study nor a store: write e.g. like='studies/digits'.")
+    home = place if isinstance(place, Store) else open_store(place)
+    if read_study_file(home) is None:
+        raise StudyNotFoundError(f"like: {home.url} holds no study: there is no study.json in it.")
+    cost = measured(home)
+    if cost is None:
+        raise UsageError(
+            f"like: no trial of {home.url} has reported enough to measure what a unit takes: name another study, or "
+            "say seconds_per_unit=."
+        )
+    return cost
 
 
 def expected(

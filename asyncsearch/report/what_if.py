@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import msgspec
 
 from asyncsearch.actions import Assign, CreateTrial, EndRun, LaunchWorker, MoveTrial
+from asyncsearch.arguments import checked, positive
 from asyncsearch.driver.opening import read_records
 from asyncsearch.engine.config import EngineConfig
 from asyncsearch.engine.journal import Record
@@ -24,6 +25,7 @@ from asyncsearch.ids import TrialId
 from asyncsearch.nonfinite import finite
 from asyncsearch.report.history import branched, reports
 from asyncsearch.report.words import duration, number
+from asyncsearch.schedulers import words
 from asyncsearch.schedulers.base import Scheduler
 from asyncsearch.simulate.chance import Chance
 from asyncsearch.simulate.cluster import Delays
@@ -120,17 +122,23 @@ def what_if(
         UsageError: the study has reported nothing yet, was only opened for reading, or its scheduler makes new
             configurations while it runs.
     """
+    if isinstance(study, type) or not hasattr(study, "store") or not hasattr(study, "config"):
+        raise UsageError(f"what_if({study!r}): that is no study: write what_if(Study.resume('studies/digits')).")
     decided = scheduler or getattr(study, "scheduler", None)
     if decided is None:
         raise UsageError(
             "A study that was opened for reading does not know its scheduler: use Study.resume(store), which unpickles "
             "it, or say scheduler=."
         )
-    if getattr(decided, "branches", False):
-        raise UsageError(f"{decided.describe()} makes new configurations while it runs: nobody knows their values.")
+    if checked(decided, Scheduler, "scheduler").branches:
+        raise UsageError(
+            f"{words.short(decided.describe())} makes new configurations while it runs, and nobody knows their values: "
+            "say scheduler= to ask it of another one, or use asyncsearch.simulate.simulate with a workload of your own."
+        )
     counts: Any = workers
-    if not isinstance(counts, Sequence) or not counts or min(counts) < 1:
+    if isinstance(counts, str) or not isinstance(counts, Sequence) or not counts:
         raise UsageError(f"workers={workers!r} must be numbers of workers, from 1, e.g. (1, 2, 4).")
+    workers = [positive(f"workers[{at}]", count) for at, count in enumerate(counts)]
     records = list(read_records(study.store))
     cases = tuple(_case(study, decided, count, records, chance) for count in workers)
     return WhatIf(cases, _as_it_was(records))

@@ -7,6 +7,11 @@ from collections.abc import Sequence
 from asyncsearch.schedulers.base import RungForecast
 
 
+def short(description: str) -> str:
+    """Return a description without what follows the call, to stand in a sentence: "ASHA(max_resource=81)"."""
+    return description.partition(": ")[0]
+
+
 def go_on(quota: int) -> str:
     """Return "4 go on"."""
     return f"{quota} goes on" if quota == 1 else f"{quota} go on"

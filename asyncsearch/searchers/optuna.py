@@ -67,6 +67,12 @@ class OptunaSearch(Searcher):
                 f"OptunaSearch({self.sampler!r}): write a name such as 'tpe', or a function of a seed that returns a "
                 "sampler, lambda seed: TPESampler(seed=seed); one sampler for all proposals could not be resumed."
             )
+        options: Any = self.options
+        if not isinstance(options, Mapping) or not all(isinstance(name, str) for name in options):
+            raise UsageError(
+                f"OptunaSearch(options={options!r}): write the sampler's arguments by name, e.g. "
+                "options={'n_startup_trials': 20}."
+            )
         if self.options and not isinstance(self.sampler, str):
             raise UsageError("OptunaSearch(options=...) are for a named sampler: give them inside your function.")
         if "seed" in self.options:
@@ -90,7 +96,8 @@ class OptunaSearch(Searcher):
 
         state = OptunaState(self, space, seed, earlier)
         # What a sampler cannot do is an error before a worker starts, not in the middle of a search.
-        state.propose(len(space.initial))
+        for number in range(len(space.initial) + 1):
+            state.propose(number)
         return state
 
     def describe(self) -> str:
@@ -112,10 +119,18 @@ class OptunaSearch(Searcher):
         except ImportError as error:
             raise self.missing(error) from error
         except Exception as error:
-            raise UsageError(f"{self.describe()}: the sampler cannot be made: {error}") from error
+            raise UsageError(f"{self.describe()}: the sampler cannot be made: {error}. {self._remedy}") from error
         if not isinstance(sampler, optuna.samplers.BaseSampler):
-            raise UsageError(f"{self.describe()}: the function returned {sampler!r}, which is no sampler of Optuna.")
+            raise UsageError(
+                f"{self.describe()}: the function returned {sampler!r}, which is no sampler of Optuna. {self._remedy}"
+            )
         return sampler
+
+    @property
+    def _remedy(self) -> str:
+        if isinstance(self.sampler, str):
+            return f"Write the options that optuna.samplers.{_NAMES[self.sampler][0]} takes, but for its seed."
+        return "Write a function of a seed that returns a sampler, lambda seed: TPESampler(seed=seed)."
 
     def missing(self, error: ImportError) -> UsageError:
         """Return the error that says what to install."""

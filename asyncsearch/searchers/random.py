@@ -22,7 +22,8 @@ class RandomSearch(Searcher):
     def begin(self, space: Space, seed: int) -> RandomState:
         state = RandomState(space, seed)
         # Constraints that reject everything are an error before a worker starts, not in the middle of a search.
-        state.propose(len(space.initial))
+        for number in range(len(space.initial) + 1):
+            state.propose(number)
         return state
 
     def describe(self) -> str:

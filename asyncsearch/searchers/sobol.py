@@ -44,7 +44,8 @@ class SobolSearch(Searcher):
         """
         state = SobolState(space, seed)
         # Constraints that reject everything are an error before a worker starts, not in the middle of a search.
-        state.propose(len(space.initial))
+        for number in range(len(space.initial) + 1):
+            state.propose(number)
         return state
 
     def describe(self) -> str:

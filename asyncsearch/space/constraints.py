@@ -65,7 +65,7 @@ def _passes(constraints: Sequence[Constraint], index: int, params: Params) -> bo
     try:
         result: object = constraints[index](params)
     except Exception as error:
-        hint = ""
+        hint = " It must return True or False for every configuration."
         if isinstance(error, KeyError):
             hint = " A parameter is absent where its conditions do not hold: use params.get(name)."
         raise SpaceError(

@@ -8,7 +8,7 @@ import urllib.parse
 from importlib.util import find_spec
 from pathlib import Path
 
-from asyncsearch.errors import StoreError
+from asyncsearch.errors import StoreError, UsageError
 from asyncsearch.store.base import Segment, Store
 from asyncsearch.store.disk import explained
 from asyncsearch.store.local import LocalStore
@@ -25,8 +25,11 @@ def open_store(url: str | Path) -> Store:
             ``s3://...`` or any other that fsspec knows.
 
     Raises:
+        UsageError: it is neither a path nor a URL.
         StoreError: the place cannot be a store, or a package for it is missing.
     """
+    if not isinstance(url, str | os.PathLike):
+        raise UsageError(f"{url!r} is no place of a study: write a path or a URL, such as 'studies/digits'.")
     text = os.fspath(url)
     protocol, colon, rest = text.partition(":")
     if re.match(r"[A-Za-z][A-Za-z0-9+.-]*(::.*)?://", text):

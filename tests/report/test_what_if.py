@@ -18,6 +18,7 @@ from asyncsearch.simulate.workloads import Curves
 from asyncsearch.space import Space
 from asyncsearch.store import open_store
 from asyncsearch.store.base import Store
+from asyncsearch.study import Study
 from asyncsearch.trial import TrialState
 from tests.engine.tools import Recorded, make_state, record
 from tests.report.tools import SCHEDULER, SPACE, records_of, simulated, store_of
@@ -113,9 +114,31 @@ def test_a_study_that_was_only_opened_for_reading_is_refused(tmp_path: Path) -> 
     assert what_if(planned, workers=[1], scheduler=ASHA(max_resource=9)).cases
 
 
-@pytest.mark.parametrize("workers", [[], [0], [2, -1], 3])
+@pytest.mark.parametrize("study", [3, None, "studies/digits", Study])
+def test_what_is_no_study_is_refused(study: Any) -> None:
+    with pytest.raises(UsageError, match="that is no study: write what_if"):
+        what_if(study)
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "words"),
+    [
+        (ASHA, r"is not a Scheduler: write ASHA\(...\)"),
+        (3, "scheduler=3 is not a Scheduler"),
+        (
+            PBT(max_resource=9, perturbation_interval=3),
+            r"^PBT\(max_resource=9, perturbation_interval=3\) makes new configurations .* say scheduler= to ask it of",
+        ),
+    ],
+)
+def test_schedulers_that_cannot_be_asked_are_refused(tmp_path: Path, scheduler: Any, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        what_if(Planned(quiet(), tmp_path), scheduler=scheduler)
+
+
+@pytest.mark.parametrize("workers", [[], [0], [2, -1], 3, [1, "a"], "12", [1.5], [True]])
 def test_numbers_of_workers_that_cannot_be_are_refused(tmp_path: Path, workers: Any) -> None:
-    with pytest.raises(UsageError, match="workers="):
+    with pytest.raises(UsageError, match=r"workers.*="):
         what_if(Planned(quiet(), tmp_path), workers=workers)
 
 

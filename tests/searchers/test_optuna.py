@@ -455,12 +455,22 @@ class TestBadInput:
         assert state.propose(1) == {"x": 0.5}
 
     def test_function_that_returns_no_sampler_is_refused(self) -> None:
-        with pytest.raises(UsageError, match="the function returned 5, which is no sampler of Optuna"):
+        with pytest.raises(
+            UsageError, match=r"the function returned 5, which is no sampler of Optuna\. Write a function of a"
+        ):
             OptunaSearch(lambda seed: 5).begin(LINE, 0)
 
     def test_option_that_the_sampler_does_not_have_is_refused(self) -> None:
-        with pytest.raises(UsageError, match=r"the sampler cannot be made: .*startup"):
+        with pytest.raises(
+            UsageError, match=r"cannot be made: .*startup.*options that optuna.samplers.TPESampler takes"
+        ):
             OptunaSearch("tpe", options={"startup": 3}).begin(LINE, 0)
+
+    def test_point_that_the_constraints_let_nobody_complete_is_refused_at_the_beginning(self) -> None:
+        parameters = {"x": uniform(0, 1), "y": uniform(0, 1)}
+        space = Space(parameters, constraints=[lambda params: params["x"] < 0.5], initial=[{"y": 0.5}, {"x": 0.75}])
+        with pytest.raises(SpaceError, match=r"candidates that complete \{.x.: 0\.75\}"):
+            OptunaSearch().begin(space, 0)
 
     @pytest.mark.parametrize(
         ("make", "words"),
@@ -469,6 +479,8 @@ class TestBadInput:
             (lambda: OptunaSearch("qmc"), "Quasi-random points are SobolSearch"),
             (lambda: OptunaSearch(optuna.samplers.TPESampler()), "lambda seed: TPESampler"),
             (lambda: OptunaSearch(lambda seed: None, options={"a": 1}), "give them inside your function"),
+            (lambda: OptunaSearch(options=3), r"options=3\): write the sampler's arguments by name"),  # type: ignore[arg-type]
+            (lambda: OptunaSearch(options={3: 4}), r"options=\{3: 4\}\): write"),  # type: ignore[dict-item]
             (lambda: OptunaSearch(options={"seed": 1}), r"seeds come from Study\(seed=...\)"),
             (lambda: OptunaSearch(min_observations=0), "min_observations=0"),
             (lambda: OptunaSearch(min_observations=True), "min_observations=True"),
