@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import cloudpickle
+import msgspec
 
 from asyncsearch import errors
 from asyncsearch._version import __version__
@@ -34,7 +35,7 @@ from asyncsearch.errors import (
     StudyExistsError,
     UsageError,
 )
-from asyncsearch.evaluating import One, UpTo, Way
+from asyncsearch.evaluating import Evaluation, One, UpTo, Way
 from asyncsearch.ids import TrialId, WorkerId
 from asyncsearch.launch import choose
 from asyncsearch.launch.base import Launcher
@@ -363,12 +364,13 @@ class Study(Results):
         )
         return preview(self.scheduler, total, parallelism=parallelism, cost=cost, expected=simulated)
 
-    def eval(self, params: Mapping[str, Any], resource: int) -> dict[str, float]:
-        """Return the metrics of a configuration, as last reported at or before a resource.
+    def eval(self, params: Mapping[str, Any], resource: int) -> Evaluation:
+        """Return the metrics of a configuration, as last reported at or before a resource; its ``resource`` says where.
 
         At once if this study, or one that it shares with, has trained it so far. Else it is trained: in a search of one
-        trial, which lives inside this study's store and shares as this study does. Where a checkpoint that studies
-        share stands at the resource and nobody reported the metric there, it is evaluated, if the trainable can.
+        trial, which lives inside this study's store, shares as this study does and goes on from what this study saved.
+        Where a checkpoint stands at the resource and nobody reported the metric there, it is evaluated, if the
+        trainable can.
 
         Args:
             params: a whole configuration of the space.
@@ -395,19 +397,28 @@ class Study(Results):
             one = copy.copy(self)
             one.searcher, one.scheduler, one.store = One(plain), UpTo(resource, end or resource), home
             one._resume, one._state, one._warm = True, None, WarmStart()
-            one._run(1, 1, None, open_display("none"))
+            display = open_display("none")
+            if self.shared is None:
+                one.config = msgspec.structs.replace(self.config, share=True)  # its nodes follow from its values alone
+                home.prepare()
+                with home.lock():
+                    state, last = one._opened_for_writing(one._packed(display), display)
+                    if not state.trials:
+                        start = Way(plain, steps, resource)
+                        start.read_journal(read_records(self.store))
+                        start.begin(home, state, last, self.store)
+            one._run(1, 1, None, display)
             known = self._known(way, home)
             if known is None:
                 raise AsyncSearchError(f"It could not be trained to {resource}: {one.trials[0].reason}")
         return known
 
-    def _known(self, way: Way, home: Store) -> dict[str, float] | None:
+    def _known(self, way: Way, home: Store) -> Evaluation | None:
         for store in (self.store, home):
             way.read_journal(read_records(store))
         if self.shared is not None:
             way.read_shared(SharedPlan(self.shared))
-        # The search of one trial finds what others have saved in the folder that studies share, and nowhere else.
-        can_evaluate = self.config.can_evaluate and self.shared is not None and not self._is_read_only
+        can_evaluate = self.config.can_evaluate and not self._is_read_only
         return way.metrics(self.config.metric if can_evaluate else "")
 
     def _max_resource(self) -> int | None:

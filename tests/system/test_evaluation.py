@@ -116,5 +116,55 @@ def test_eval_evaluates_a_shared_checkpoint_without_training(tmp_path: Path) -> 
     assert done(tmp_path, "evaluated")[0.2, 6] == 1
 
 
+@pytest.fixture
+def silent(tmp_path: Path) -> Study:
+    """A study that shares with nobody, whose trials end two units after their last report."""
+    study = make(tmp_path, space={"x": choice(0.1, 0.2)}, scheduler=FIFO(max_resource=6), keep_checkpoints=2)
+    study.config = type(study.config)(**{**_fields(study.config), "can_evaluate": False})
+    return study.run(parallelism=1, display="none")
+
+
+def test_eval_evaluates_a_checkpoint_of_its_own_study_without_training(tmp_path: Path, silent: Study) -> None:
+    trained = done(tmp_path, "trained")
+    silent.config = type(silent.config)(**{**_fields(silent.config), "can_evaluate": True})
+    found = silent.eval({"x": 0.2}, 6)
+    assert (found, found.resource) == ({"loss": loss(0.2, 6)}, 6)
+    assert done(tmp_path, "trained") == trained
+    assert silent.eval({"x": 0.2}, 6) == found
+    assert done(tmp_path, "evaluated")[0.2, 6] == 1, "it is known by now"
+    assert silent.eval({"x": 0.2}, 5) == {"loss": loss(0.2, 4)}
+    assert Study.open(silent.store.url).eval({"x": 0.2}, 6) == found
+
+
+def test_eval_says_where_its_metrics_were_reported_if_the_trainable_cannot_evaluate(
+    tmp_path: Path, silent: Study
+) -> None:
+    trained = done(tmp_path, "trained")
+    for resource in (4, 5, 6):
+        found = silent.eval({"x": 0.2}, resource)
+        assert (found, found.resource) == ({"loss": loss(0.2, 4)}, 4)
+    assert done(tmp_path, "trained") == trained
+
+
+def test_eval_goes_on_from_where_its_own_study_paused(tmp_path: Path) -> None:
+    study = make(tmp_path).run(parallelism=1, display="none")
+    assert study.trials[1].resource < 9
+    found = study.eval(study.trials[1].params, 9)
+    assert (found, found.resource) == ({"loss": loss(0.2, 9)}, 9)
+    assert {at: n for (x, at), n in done(tmp_path, "trained").items() if x == 0.2} == dict.fromkeys(range(1, 10), 1)
+
+
+def test_eval_trains_from_the_beginning_if_the_checkpoint_cannot_be_had(
+    tmp_path: Path, silent: Study, caplog: pytest.LogCaptureFixture
+) -> None:
+    checkpoint = silent.trials[1].checkpoint
+    assert checkpoint is not None
+    silent.store.delete(checkpoint)
+    silent.config = type(silent.config)(**{**_fields(silent.config), "can_evaluate": True})
+    assert silent.eval({"x": 0.2}, 6) == {"loss": loss(0.2, 6)}
+    assert done(tmp_path, "trained")[0.2, 6] == 2
+    assert "trained from the beginning" in caplog.text
+
+
 def _fields(config: Any) -> dict[str, Any]:
     return {name: getattr(config, name) for name in config.__struct_fields__}

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from asyncsearch import SHA, Study, run_together
+from asyncsearch import FIFO, SHA, Study, run_together
 from asyncsearch.driver.opening import read_records
 from asyncsearch.errors import MetricNotReportedError, SpaceError, UsageError
 from asyncsearch.events import WorkRefused
@@ -242,6 +242,23 @@ def test_what_is_known_is_evaluated_at_once_and_what_is_not_is_trained(tmp_path:
     assert units(tmp_path) == before
     if version:
         assert set(before.values()) == {1}, "what eval trained, the study goes on from"
+
+
+def test_eval_of_a_study_that_shares_with_nobody_goes_on_from_its_checkpoints(tmp_path: Path) -> None:
+    end = 10
+    study = run(
+        make(tmp_path, "first", version="", scheduler=SHA(max_resource=end, min_resource=5, reduction_factor=2))
+    )
+    paused = next(t for t in study.trials if t.resource == 5 and t.params["lr"]["milestones"] != [5])
+    before = units(tmp_path)
+    found = study.eval(paused.params, end)
+    assert sum(units(tmp_path).values()) == sum(before.values()) + end - 5
+    assert found.resource == end
+    assert study.eval(paused.params, end) == found
+    assert sum(units(tmp_path).values()) == sum(before.values()) + end - 5, "it is known by now"
+    alone = run(make(tmp_path, "whole", version="", scheduler=FIFO(max_resource=end)))
+    twin = next(trial for trial in alone.trials if trial.params == paused.params)
+    assert found == dict(alone.history(twin.id))[end]
 
 
 def test_a_configuration_of_trials_that_share_nothing_is_evaluated_too(tmp_path: Path) -> None:
