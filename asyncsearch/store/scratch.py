@@ -104,7 +104,8 @@ class _Roots:
         if base.name == _base_name() and str(base) not in self._swept:
             self._swept.add(str(base))
             # In a thread, since it may be long, and who waits here may have to say that he is alive.
-            threading.Thread(target=sweep, args=(base,), name="asyncsearch-scratch", daemon=True).start()
+            with contextlib.suppress(RuntimeError):  # there can be no more threads
+                threading.Thread(target=sweep, args=(base,), name="asyncsearch-scratch", daemon=True).start()
 
 
 _mine = _Roots()
