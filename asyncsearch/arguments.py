@@ -61,7 +61,7 @@ def count_of(name: str, value: object) -> int:
     """Return an integer from 0."""
     number = _integer(value)
     if number < 0:
-        raise UsageError(f"{name}={value!r} must be an integer from 0: write {name}=0 for none.")
+        raise UsageError(f"{name}={value!r} must be an integer from 0, e.g. {name}=3.")
     return number
 
 

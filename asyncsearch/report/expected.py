@@ -11,7 +11,7 @@ import msgspec
 from asyncsearch.arguments import seconds_of
 from asyncsearch.driver.opening import read_records, read_study_file
 from asyncsearch.engine.config import EngineConfig
-from asyncsearch.errors import StudyNotFoundError, UsageError
+from asyncsearch.errors import ResourceError, StudyNotFoundError, UsageError
 from asyncsearch.ids import TrialId
 from asyncsearch.report.what_if import recorded
 from asyncsearch.schedulers.base import Scheduler
@@ -183,8 +183,14 @@ def _stands_for(scheduler: Scheduler, trials: int, num_trials: int) -> bool:
     """Return whether a search of fewer trials is like one of more: it trains as much a trial, if both are ideal."""
     if trials == num_trials:
         return True
-    part, whole = (_units(scheduler, count) / count for count in (max(1, trials), num_trials))
-    return trials >= _LEAST_TRIALS and abs(part - whole) <= _MOST_OFF * whole
+    if trials < _LEAST_TRIALS:
+        return False
+    try:
+        scheduler.warnings(trials)
+    except ResourceError:  # e.g. a population that is larger
+        return False
+    part, whole = (_units(scheduler, count) / count for count in (trials, num_trials))
+    return abs(part - whole) <= _MOST_OFF * whole
 
 
 def _units(scheduler: Scheduler, num_trials: int) -> int:

@@ -4,7 +4,7 @@
     cluster.py     scripted workers                 quadratic.py   a workload whose optimum is known
     chance.py      stragglers and dropped work      recorded.py    an earlier study as the workload
     searching.py   ``simulate``                     result.py      what was found, and when
-    watching.py    how it is noted
+    watching.py    how it is noted                 answers.py     a workload's answers, checked
 
 Everything here is pure: no clock, thread, file or network.
 """

@@ -7,7 +7,7 @@ from statistics import NormalDist
 
 import msgspec
 
-from asyncsearch.arguments import finite_number, not_negative
+from asyncsearch.arguments import count_of, finite_number, not_negative
 from asyncsearch.errors import UsageError
 from asyncsearch.randomness import generator
 
@@ -19,7 +19,8 @@ class Chance(msgspec.Struct, frozen=True, kw_only=True):
     """Stragglers and dropped work, as in appendix A.1 of the ASHA paper.
 
     Raises:
-        UsageError: ``spread`` is negative or not finite, or ``drop`` is no probability below 1.
+        UsageError: ``spread`` is negative or not finite, ``drop`` is no probability below 1, or
+            ``seed`` is no integer from 0.
     """
 
     spread: float = 0.0
@@ -30,6 +31,7 @@ class Chance(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         not_negative("spread", self.spread)
+        count_of("seed", self.seed)
         if not 0 <= finite_number("drop", self.drop) < 1:
             raise UsageError(
                 f"drop={self.drop!r} is a probability a second: write a number from 0 to below 1, e.g. 0.01."

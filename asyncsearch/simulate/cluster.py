@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from typing import assert_never
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, assert_never
 
 import msgspec
 
@@ -32,7 +32,7 @@ from asyncsearch.actions import (
     StopRun,
     StopTraining,
 )
-from asyncsearch.arguments import checked, positive
+from asyncsearch.arguments import checked, count_of, positive
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import UsageError
 from asyncsearch.events import (
@@ -46,8 +46,8 @@ from asyncsearch.events import (
     WorkerAttached,
     WorkerLost,
 )
-from asyncsearch.ids import CheckpointRef, Lease, NodeKey, TrialId, WorkerId, trial_name
-from asyncsearch.nonfinite import spell
+from asyncsearch.ids import CheckpointRef, Lease, NodeKey, TrialId, WorkerId
+from asyncsearch.simulate.answers import Answers
 from asyncsearch.simulate.chance import Chance, Draws
 from asyncsearch.simulate.clock import VirtualClock
 from asyncsearch.simulate.workloads import Workload
@@ -99,6 +99,21 @@ def _check_seconds(name: str, value: object, most: float) -> None:
         raise UsageError(f"{name}={value!r} is no time: write seconds from 0, e.g. {name}=1.0.")
 
 
+def _read_losses(losses: Any) -> list[Loss]:
+    if not isinstance(losses, Iterable):
+        raise UsageError(f"losses={losses!r}: write a list, e.g. losses=[Loss(worker=3, at_s=600.0)].")
+    return [checked(loss, Loss, "losses") for loss in losses]
+
+
+def _read_failures(failures: Any) -> dict[TrialId, int]:
+    if not isinstance(failures or {}, Mapping):
+        raise UsageError(f"failures={failures!r}: write by trials at which unit they raise, e.g. failures={{3: 1}}.")
+    return {
+        TrialId(count_of("failures: trial", trial)): positive(f"failures[{trial!r}]", at)
+        for trial, at in (failures or {}).items()
+    }
+
+
 _NO_DELAYS, _NO_CHANCE = Delays(), Chance()
 
 
@@ -146,7 +161,7 @@ class Simulation:
 
     Raises:
         UsageError: a worker that the cluster does not have is to die, a trial is to fail before its first unit, or the
-            workload gives a time that cannot be.
+            workload returns what cannot be.
     """
 
     def __init__(
@@ -169,18 +184,14 @@ class Simulation:
         self.ended_s: float | None = None
         """When the run ended, in virtual seconds."""
         self._busy_s = 0.0
-        self._workload, self._size, self._delays = workload, workers, delays
-        self._units: Callable[[TrialId], int] = getattr(workload, "units", lambda trial: 1)
-        self._failures = {
-            trial: positive(f"failures[{trial!r}]", at)
-            for trial, at in checked(failures or {}, Mapping, "failures").items()
-        }
+        self._answers, self._size, self._delays = Answers(workload), workers, delays
+        self._failures = _read_failures(failures)
         self._draws, self._restarts, self._report_every = Draws(chance), restarts, report_every
         self._watch = watch
         self._workers: dict[WorkerId, _Worker] = {}
         self._down_until: dict[WorkerId, float] = {}
-        for loss in checked(losses, Sequence, "losses"):
-            if checked(loss, Loss, "loss").worker not in range(workers):
+        for loss in _read_losses(losses):
+            if loss.worker not in range(workers):
                 raise UsageError(f"{loss!r}: of {workers} workers the numbers are 0 to {workers - 1}.")
             self.clock.after(loss.at_s, lambda loss=loss: self._die(loss))  # type: ignore[misc]
 
@@ -285,13 +296,7 @@ class Simulation:
             self.clock.after(lost_after_s, lambda: self._drop(work))
 
     def _unit_s(self, worker: _Worker, stage: Stage) -> float:
-        unit_s = self._workload.seconds(stage.trials[0], stage.params)
-        if not 0 < unit_s < math.inf:
-            raise UsageError(
-                f"{type(self._workload).__name__}.seconds() returned {unit_s!r} for {trial_name(stage.trials[0])}: it "
-                "must return the seconds of a unit of training, a positive, finite number."
-            )
-        return unit_s * worker.slowness
+        return self._answers.seconds(stage) * worker.slowness
 
     def _longest_s(self, worker: _Worker, stages: Sequence[Stage]) -> float:
         """Return how long the stages take if nothing happens: what would be lost later is not lost."""
@@ -299,7 +304,7 @@ class Simulation:
 
     def _stop_of(self, stage: Stage) -> int:
         """Return where a stage ends, beyond its start; one without an end where its trial's function returns."""
-        return max(self._units(stage.trials[0]), stage.start + 1) if stage.stop is None else stage.stop
+        return max(self._answers.units(stage.trials[0]), stage.start + 1) if stage.stop is None else stage.stop
 
     def _holder(self, work: Work) -> _Worker | None:
         worker = self._workers.get(work.lease.worker)
@@ -312,8 +317,8 @@ class Simulation:
     def _evaluate(self, worker: _Worker, work: Work) -> None:
         """Report of what is loaded; that takes no time."""
         stage = work.lanes[0].stages[0]
-        value = self._workload.value(stage.trials[0], stage.params, stage.start)
-        self._send(Reported(work.lease, stage.start, {self.state.config.metric: spell(value)}))
+        value = self._answers.value(stage, stage.start)
+        self._send(Reported(work.lease, stage.start, {self.state.config.metric: value}))
         if worker.work is work:
             self._end(worker, work, Outcome.RETURNED if stage.stop == stage.max_resource else Outcome.REACHED)
 
@@ -351,8 +356,8 @@ class Simulation:
             del self._failures[trial]
             self._end(worker, work, Outcome.FAILED, error="it raised as the script says")
             return
-        value = self._workload.value(trial, stage.params, worker.resource)
-        self._send(Reported(work.lease, worker.resource, {self.state.config.metric: spell(value)}))
+        value = self._answers.value(stage, worker.resource)
+        self._send(Reported(work.lease, worker.resource, {self.state.config.metric: value}))
         if worker.work is work:
             self._pass_boundary(worker, work, stage)
 

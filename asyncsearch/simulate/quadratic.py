@@ -52,7 +52,7 @@ class NoisyQuadratic:
         self._names = tuple(f"x{number}" for number in range(count_of("dimensions", dimensions)))
         self._gradient_noise = above_zero("gradient_noise", gradient_noise)
         self._report_noise = not_negative("report_noise", report_noise)
-        self._seed, self._unit_s = seed, above_zero("unit_s", unit_s)
+        self._seed, self._unit_s = count_of("seed", seed), above_zero("unit_s", unit_s)
         self._chains: dict[str, list[float]] = {}
         self.space = Space({"lr": loguniform(_LOW, _HIGH)} | {name: uniform(0.0, 1.0) for name in self._names})
 
@@ -84,10 +84,12 @@ class NoisyQuadratic:
 
     def optimum(self, resource: int) -> float:
         """Return the least expected loss that any schedule reaches: the rate is ``loss / (loss + noise²)`` always."""
+        resource = count_of("resource", resource)
         return self._gradient_noise / (self._gradient_noise + resource)
 
     def best_constant(self, resource: int) -> tuple[float, float]:
         """Return the best constant learning rate for so many units, and its expected loss."""
+        resource = count_of("resource", resource)
         low, high = math.log(_LOW), math.log(_HIGH)
         for _ in range(200):
             left, right = low + (high - low) / 3, high - (high - low) / 3

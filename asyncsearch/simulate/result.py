@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
 import msgspec
 
+from asyncsearch.arguments import finite_number
 from asyncsearch.engine.state import StudyState
 from asyncsearch.ids import TrialId, trial_name
 from asyncsearch.trial import Trial
@@ -71,13 +74,14 @@ class SimulationResult(msgspec.Struct, frozen=True, kw_only=True):
 
     def value_at(self, at_s: float) -> float | None:
         """Return the best value that was known at a time; None: none was."""
+        at_s = at_s if at_s == math.inf else finite_number("at_s", at_s)
         known = [incumbent.value for incumbent in self.incumbents if incumbent.at_s <= at_s]
         return known[-1] if known else None
 
     def time_to(self, value: float) -> float | None:
         """Return when a value at least as good as this was first reported; None: never."""
         score = self.state.score
-        wanted = score(value)
+        wanted = score(finite_number("value", value))
         assert wanted is not None
         for incumbent in self.incumbents:
             found = score(incumbent.value)

@@ -24,6 +24,8 @@ from asyncsearch.space import Space, uniform
 
 _ANYWHERE = {"x": uniform(0.0, 1.0)}
 _LOOK_AHEAD = 10_000
+_MOST_TRIALS = 200_000
+"""Where nothing but a target ends a search, which may never be met. They take about a minute."""
 _NO_DELAYS, _NO_CHANCE = Delays(), Chance()
 
 
@@ -68,9 +70,9 @@ def simulate(
         workers: slots of the cluster.
         num_trials: as in ``Study.run``; None: until the searcher, the time or the target ends it.
         until: virtual seconds after which the simulation is over.
-        target: a value of the metric; the simulation is over when one as good is reported. Where nothing else ends it
-            and no value ever is as good, it goes on.
-        until_completed: the simulation is over when so many trials are trained to ``max_resource``.
+        target: a value of the metric; the simulation is over when one as good is reported.
+        until_completed: the simulation is over when so many trials are trained to ``max_resource``. Where nothing but
+            this or ``target`` ends it, it is over after 200,000 trials all the same.
         seed: of the proposals; ``chance`` and workloads have their own.
         delays: how long messages, launches and commits take.
         losses: which workers die when, and for how long they are away.
@@ -100,6 +102,11 @@ def simulate(
     declared = Space.of(space if space is not None else getattr(workload, "space", _ANYWHERE))
     if share is None:
         share = declared.has_sequences or chosen.branches
+    if chosen.branches and not share:
+        raise UsageError(
+            f"Under {type(chosen).__name__}() trials go on from each other's checkpoints, and share=False lets each "
+            "train for itself: leave share= out."
+        )
     config = EngineConfig(
         study="simulated",
         metric=metric,
@@ -112,7 +119,9 @@ def simulate(
         max_relaunches=10**9,  # a worker that chance hits often is still a worker
     )
     proposals = begun.begin(declared, seed)
-    is_bounded = num_trials is not None or proposals.length() is not None
+    count = proposals.length() if num_trials is None else num_trials
+    is_bounded = count is not None
+    chosen.warnings(count)
     if not is_bounded and until == math.inf and target is None and until_completed is None:
         raise UsageError("Nothing would end this search: give num_trials=, until=, target= or until_completed=.")
     judge = chosen.begin(declared, seed)
@@ -128,7 +137,8 @@ def simulate(
             "that is: write max_resource=, as in FIFO(max_resource=81), or give the workload a function units(trial)."
         )
     state = StudyState(config, proposals, judge, chosen.max_resource)
-    watch = Watch(state, target, until_completed)
+    is_ended = is_bounded or until < math.inf
+    watch = Watch(state, target, until_completed, None if is_ended else _MOST_TRIALS)
     simulation = Simulation(
         state,
         workload,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from asyncsearch.actions import AnyAction, MoveTrial, Promote
+from asyncsearch.actions import AnyAction, CreateTrial, MoveTrial, Promote
 from asyncsearch.engine.state import StudyState
 from asyncsearch.events import AnyEvent, Reported
 from asyncsearch.ids import TrialId
@@ -20,9 +20,16 @@ class Watch:
         state: as the simulation leaves it after each step.
         target: a value of the metric; ``halt`` is called once one as good was reported.
         until_completed: ``halt`` is called once so many trials are trained to the end; None: never for that.
+        most_trials: ``halt`` is called once so many began, for nothing else may end it; None: something else does.
     """
 
-    def __init__(self, state: StudyState, target: float | None = None, until_completed: int | None = None) -> None:
+    def __init__(
+        self,
+        state: StudyState,
+        target: float | None = None,
+        until_completed: int | None = None,
+        most_trials: int | None = None,
+    ) -> None:
         self.incumbents: list[Incumbent] = []
         self.arrivals: list[Arrival] = []
         self.promotions = 0
@@ -32,6 +39,7 @@ class Watch:
         """Ends the simulation; its owner sets it."""
         self._state, self._target = state, state.score(target)
         self._until_completed, self._completed = until_completed, 0
+        self._most_trials = most_trials
         self._best: float | None = None
 
     def __call__(self, now: float, event: AnyEvent, actions: Sequence[AnyAction]) -> None:
@@ -43,6 +51,8 @@ class Watch:
                     self._arrive(now, action.trial)
             elif type(action) is Promote:
                 self.promotions += 1
+            elif type(action) is CreateTrial and action.trial + 1 == self._most_trials:
+                self._stop(f"{self._most_trials:,} trials began before it was met; num_trials= lets more begin")
 
     def _arrive(self, now: float, trial: TrialId) -> None:
         resource = self._state.trials[trial].resource

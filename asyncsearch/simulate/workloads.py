@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Protocol
 
-from asyncsearch.arguments import above_zero, not_negative
+from asyncsearch.arguments import above_zero, count_of, not_negative
 from asyncsearch.ids import TrialId
 from asyncsearch.randomness import generator
 from asyncsearch.trial import Params
@@ -39,7 +39,7 @@ class Curves:
     """
 
     def __init__(self, seed: int = 0, unit_s: float = 1.0, spread: float = 0.0) -> None:
-        self.seed = seed
+        self.seed = count_of("seed", seed)
         self.unit_s, self.spread = above_zero("unit_s", unit_s), not_negative("spread", spread)
         self._drawn: dict[TrialId, tuple[float, float, float]] = {}
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from asyncsearch.engine.check import check
-from asyncsearch.errors import UsageError
+from asyncsearch.errors import ResourceError, UsageError
 from asyncsearch.ids import TrialId, WorkerId
-from asyncsearch.schedulers import ASHA, FIFO, SHA, MedianStopping
+from asyncsearch.schedulers import ASHA, FIFO, PBT, SHA, MedianStopping
 from asyncsearch.searchers import GridSearch
 from asyncsearch.sequences import multistep
 from asyncsearch.simulate import Chance, Curves, Delays, Loss, NoisyQuadratic, SimulationResult, simulate
@@ -164,7 +164,10 @@ def test_without_workers_the_simulation_ends_where_the_last_one_died() -> None:
         (lambda: Curves(unit_s=0), "unit_s=0 must be a positive, finite number"),
         (lambda: Curves(unit_s=math.nan), "unit_s=nan must be"),
         (lambda: Curves(spread=-1), "spread=-1 must be a finite number from 0"),
+        (lambda: Curves(seed="a"), "seed='a' must be an integer from 0"),  # type: ignore[arg-type]
+        (lambda: Chance(seed=0.5), "seed=0.5 must be an integer from 0"),  # type: ignore[arg-type]
         (lambda: NoisyQuadratic(report_noise=math.nan), "report_noise=nan must be"),
+        (lambda: NoisyQuadratic().optimum(-1), "resource=-1 must be an integer from 0"),
         (
             lambda: simulate(Curves(), scheduler=FIFO(max_resource=1), num_trials=1, losses=[Loss(WorkerId(1), 1)]),
             "of 1 workers the numbers are 0 to 0",
@@ -212,9 +215,10 @@ def test_what_a_dead_worker_said_and_nobody_heard_is_no_incumbent() -> None:
         ({"searcher": 3}, "searcher=3 is not a Searcher"),
         ({"delays": 3}, r"delays=3 is not a Delays: write Delays\(...\)"),
         ({"chance": 3}, "chance=3 is not a Chance"),
-        ({"losses": [3]}, "loss=3 is not a Loss"),
-        ({"losses": 3}, "losses=3 is not a Sequence"),
-        ({"failures": [3]}, "is not a Mapping"),
+        ({"losses": [3]}, "losses=3 is not a Loss"),
+        ({"losses": 3}, r"losses=3: write a list, e.g. losses=\[Loss"),
+        ({"failures": [3]}, "write by trials at which unit they raise"),
+        ({"failures": {"trial-0": 1}}, "trial='trial-0' must be an integer from 0"),
         ({"failures": {0: 0}}, r"failures\[0\]=0 must be a positive integer"),
         ({"workload": 3}, "workload=3 is no object with a function value"),
         ({"workload": Curves}, "is no object with a function value"),
@@ -240,14 +244,63 @@ def test_trials_end_where_the_workload_says_that_their_functions_return() -> Non
     assert [trial.resource for trial in result.trials] == [2, 3, 4]
 
 
-@pytest.mark.parametrize("seconds", [0.0, -1.0, math.nan, math.inf])
-def test_a_workload_whose_units_take_no_time_or_an_endless_one_is_refused(seconds: float) -> None:
+@pytest.mark.parametrize(
+    ("answers", "words"),
+    [
+        ({"seconds": 0.0}, r"Odd.seconds\(\) returned 0.0 for trial-0: it must return how long a unit takes"),
+        ({"seconds": -1.0}, "returned -1.0"),
+        ({"seconds": math.nan}, "returned nan"),
+        ({"seconds": math.inf}, "returned inf"),
+        ({"seconds": "1"}, "returned '1'"),
+        ({"seconds": None}, "returned None"),
+        ({"value": None}, r"Odd.value\(\) returned None for trial-0: it must return a number, NaN where there is none"),
+        ({"value": {"loss": 1.0}}, "returned {'loss': 1.0}"),
+        ({"units": 0}, r"Odd.units\(\) returned 0 for trial-0: it must return after how many units"),
+        ({"units": math.inf}, "returned inf"),
+        ({"units": 2.5}, "returned 2.5"),
+    ],
+)
+def test_a_workload_that_returns_what_cannot_be_is_refused(answers: dict[str, Any], words: str) -> None:
     class Odd(Curves):
-        def seconds(self, trial: TrialId, params: Params) -> float:
-            return seconds
+        def value(self, trial: TrialId, params: Params, resource: int) -> Any:
+            return answers.get("value", 0.5)
 
-    with pytest.raises(UsageError, match=r"Odd.seconds\(\) returned .* for trial-0: it must return the seconds"):
-        search(workload=Odd())
+        def seconds(self, trial: TrialId, params: Params) -> Any:
+            return answers.get("seconds", 1.0)
+
+        def units(self, trial: TrialId) -> Any:
+            return answers.get("units", 3)
+
+    with pytest.raises(UsageError, match=words):
+        search(workload=Odd(), scheduler=FIFO())
+
+
+@pytest.mark.parametrize("options", [{"target": -1.0}, {"until_completed": 10**9}])
+def test_a_search_that_only_a_target_ends_which_is_never_met_ends_all_the_same(
+    options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("asyncsearch.simulate.searching._MOST_TRIALS", 50)
+    result = search(num_trials=None, **options)
+    assert len(result.trials) == 50
+    assert result.reason == "50 trials began before it was met; num_trials= lets more begin"
+    assert not result.is_complete
+    assert len(search(num_trials=60, **options).trials) == 60
+
+
+def test_what_a_study_refuses_of_populations_is_refused_here_too() -> None:
+    pbt = PBT(max_resource=9, perturbation_interval=3, population=8)
+    with pytest.raises(ResourceError, match="population=8 is larger than num_trials=4"):
+        search(scheduler=pbt, num_trials=4)
+    with pytest.raises(UsageError, match=r"Under PBT\(\) trials go on from each other's checkpoints, and share=False"):
+        search(scheduler=pbt, share=False)
+
+
+def test_questions_to_a_result_that_have_no_answer_are_refused() -> None:
+    result = search()
+    assert result.value_at(math.inf) == (result.best.value if result.best else None)
+    for ask in (result.time_to, result.value_at):
+        with pytest.raises(UsageError, match="=nan must be a finite number"):
+            ask(math.nan)
 
 
 def test_a_parameter_that_the_workload_needs_and_the_space_lacks_is_named() -> None:
