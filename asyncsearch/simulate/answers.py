@@ -35,7 +35,7 @@ class Answers:
         value: Any = self._workload.value(stage.trials[0], stage.params, resource)
         if not isinstance(value, _NUMBERS):
             raise self._refusal("value", value, stage.trials[0], "a number, NaN where there is none")
-        return spell(value)
+        return spell(float(value))
 
     def seconds(self, stage: Stage) -> float:
         """Return how long a unit of a stage takes."""
