@@ -383,7 +383,7 @@ class UnevenWorld(BatchWorld):
 
 @pytest.mark.parametrize("space", [*SPACES, pytest.param(CHANGING, id="all its own")])
 @pytest.mark.parametrize("scheduler", WORLDS)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(seed=st.integers(0, 2**32), steps=st.integers(0, 300), save_every=st.sampled_from([None, 2]))
 def test_what_units_cost_orders_batches_alike_in_what_was_restored_and_in_what_was_not(
     scheduler: PBT, space: Space, seed: int, steps: int, save_every: int | None
