@@ -56,6 +56,7 @@ def test_a_paused_digit_reader_trains_on_bit_by_bit(number: int, tmp_path: Path)
 def test_a_paused_torch_network_trains_on_bit_by_bit(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
     script = imported("digits_torch")
+    torch.set_num_threads(1)  # as a runner does; on a busy machine several threads wait for each other for minutes
     params = params_of(script, 0)
     whole = StandaloneTrial(params, max_resource=3, seed=5, folder=tmp_path / "whole")
     first = StandaloneTrial(params, max_resource=1, seed=5, folder=tmp_path / "parts")
