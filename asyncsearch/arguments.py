@@ -78,6 +78,13 @@ def _integer(value: object) -> int:
     return value.__index__() if isinstance(value, SupportsIndex) and not isinstance(value, bool) else -1
 
 
+def text_of(name: str, value: object) -> str:
+    """Return text."""
+    if not isinstance(value, str):
+        raise UsageError(f"{name}={value!r} must be text: write e.g. {name}={str(value)!r}.")
+    return value
+
+
 def enough(parallelism: int | None, num_trials: int | None) -> int | None:
     """More workers than trials would never get work."""
     if parallelism is None or num_trials is None:

@@ -15,7 +15,7 @@ import msgspec
 
 from asyncsearch import errors
 from asyncsearch._version import __version__
-from asyncsearch.arguments import checked, enough, positive, seconds_of
+from asyncsearch.arguments import checked, enough, positive, seconds_of, text_of
 from asyncsearch.definition import Plan, read_plan, require_same, source_hash
 from asyncsearch.driver.loop import DriverSettings
 from asyncsearch.driver.opening import (
@@ -36,6 +36,7 @@ from asyncsearch.errors import (
     UsageError,
 )
 from asyncsearch.evaluating import Evaluation, One, UpTo, Way
+from asyncsearch.first_answers import require_proposal, require_target
 from asyncsearch.ids import TrialId, WorkerId
 from asyncsearch.launch import choose
 from asyncsearch.launch.base import Launcher
@@ -154,7 +155,7 @@ class Study(Results):
         self.scheduler = checked(scheduler or FIFO(), Scheduler, "scheduler")
         label = getattr(trainable, "__name__", type(trainable).__name__)
         self.store: Store = open_store(store if store is not None else Path("studies") / (name or label))
-        self.name = name or self.store.url.rstrip("/").rsplit("/", 1)[-1] or label
+        self.name = text_of("name", name or "") or self.store.url.rstrip("/").rsplit("/", 1)[-1] or label
         self._trainable_name = getattr(trainable, "__qualname__", repr(trainable))
         self.shared = open_folder(self.store, shared, version, share=bool(share), trainable=trainable)
         self._quota_bytes = None if quota_bytes is None else positive("quota_bytes", quota_bytes)
@@ -163,7 +164,7 @@ class Study(Results):
             metric=metric,
             mode=mode,
             seed=seed,
-            version=version,
+            version=text_of("version", version),
             max_failures=max_failures,
             keep_checkpoints=keep_checkpoints,
             quota_bytes=self._quota_bytes if self.shared is None else None,
@@ -191,8 +192,8 @@ class Study(Results):
         self._is_read_only = False
         self._fingerprint = source_hash(trainable)
         self._warm = warm_start_of(self.store, warm_start, space=self.space, config=self.config, resume=resume)
-        self._begin_searcher()
-        self.scheduler.begin(self.space, seed)
+        require_proposal(self.searcher, self._begin_searcher(), self.space)
+        require_target(self.scheduler, self.scheduler.begin(self.space, seed))
         require_pausable(trainable, self.scheduler)
         require_sequences(trainable, self.space, self.scheduler, share=self.config.share)
         self._bundle: bytes | None = None
