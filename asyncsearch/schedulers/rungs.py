@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, SupportsFloat
 
 from asyncsearch.errors import InternalError, ResourceError
 from asyncsearch.ids import TrialId, trial_name
@@ -58,7 +58,8 @@ def check_whole(name: str, value: object, low: int) -> None:
     """
     # True is an int to Python; as a resource it is a slip of the pen.
     if isinstance(value, bool) or not isinstance(value, int):
-        near = round(value) if isinstance(value, float) and math.isfinite(value) else 3
+        is_number = isinstance(value, SupportsFloat) and value is not True and math.isfinite(value)
+        near = round(float(value)) if is_number else 3  # type: ignore[arg-type]
         raise ResourceError(
             f"{name}={value!r} is not an integer: resources and trials are counted in whole units. "
             f"Write an integer, e.g. {name}={max(low, near)}."

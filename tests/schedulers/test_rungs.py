@@ -6,6 +6,7 @@ from itertools import pairwise
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -58,6 +59,7 @@ def test_levels_rise_and_stay_within_their_bounds(low: int, more: int, factor: i
     ("arguments", "words"),
     [
         ((1, 81.0, 3), r"max_resource=81.0 is not an integer.*max_resource=81\b"),
+        ((1, np.int64(81), 3), r"max_resource=np.int64\(81\) is not an integer.*max_resource=81\b"),
         ((1, "81", 3), "max_resource='81' is not an integer"),
         ((1, True, 3), "max_resource=True is not an integer"),
         ((1, None, 3), "max_resource=None is not an integer"),
