@@ -7,7 +7,7 @@ from typing import Protocol
 
 from asyncsearch.driver.opening import read_records
 from asyncsearch.engine.config import EngineConfig
-from asyncsearch.errors import NoTrialsError
+from asyncsearch.errors import NoTrialsError, UsageError
 from asyncsearch.ids import TrialId, trial_name
 from asyncsearch.nonfinite import finite
 from asyncsearch.report.history import reports
@@ -40,6 +40,7 @@ def plot_history(study: Results) -> Plot:
     """Return two panels: each trial's metric over its own training, and the best so far over all training.
 
     Raises:
+        UsageError: it is no study.
         NoTrialsError: no trial has reported a finite value yet.
     """
     points = _points(study)
@@ -51,6 +52,7 @@ def plot_rungs(study: Results) -> Plot:
     """Return the values of trials at each resource where trials paused or ended: filled if they went on from there.
 
     Raises:
+        UsageError: it is no study.
         NoTrialsError: no trial has reported a finite value yet.
     """
     points = _points(study)
@@ -73,6 +75,8 @@ def plot_rungs(study: Results) -> Plot:
 
 
 def _points(study: Results) -> list[Point]:
+    if isinstance(study, type) or not hasattr(study, "store"):
+        raise UsageError(f"{study!r} is no study to plot: write e.g. plot_history(Study.open('studies/digits')).")
     points = []
     for report in reports(read_records(study.store)):
         value = finite(report.metrics.get(study.config.metric))

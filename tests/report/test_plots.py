@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 import xml.etree.ElementTree as ET
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from asyncsearch.errors import NoTrialsError
+from asyncsearch.errors import NoTrialsError, UsageError
 from asyncsearch.report.plots import plot_history, plot_rungs
 from asyncsearch.report.svg import Axis, Plot
 from asyncsearch.study import Study
@@ -70,6 +71,13 @@ def test_a_study_without_values_has_no_plot(tmp_path: Path) -> None:
     study = Study.open(store_of(simulated(), tmp_path / "study", lines=3))
     with pytest.raises(NoTrialsError, match="has reported a finite 'loss' yet"):
         plot_history(study)
+
+
+@pytest.mark.parametrize("plot", [plot_history, plot_rungs])
+@pytest.mark.parametrize("study", [3, None, "studies/digits", Study])
+def test_what_is_no_study_has_no_plot(plot: Any, study: Any) -> None:
+    with pytest.raises(UsageError, match="is no study to plot: write e.g. plot_history"):
+        plot(study)
 
 
 @pytest.mark.parametrize(("low", "high"), [(0.0, 1.0), (0.97, 0.98), (-5e3, 7e4), (1e-9, 2e-9), (3.0, 3.0)])
