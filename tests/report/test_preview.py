@@ -158,10 +158,11 @@ def test_a_search_for_which_no_part_stands_is_reckoned_and_says_so(scheduler: Sc
 
 
 def test_what_trials_share_is_not_scaled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("asyncsearch.report.expected._MOST_TRIALS", 100)
+    monkeypatch.setattr("asyncsearch.report.expected._MOST_TRIALS", 200)
     space = Space.of({"lr": multistep(0.1, milestones=choice([3], [5]), gamma=choice(0.1, 0.5))})
-    assert expected(ASHA(max_resource=9), 100, 2, space=space) is not None
-    assert expected(ASHA(max_resource=9), 101, 2, space=space) is None
+    assert expected(ASHA(max_resource=9), 200, 2, space=space) is not None
+    assert expected(ASHA(max_resource=9), 401, 2, space=space) is None
+    assert expected(ASHA(max_resource=9), 401, 2) is not None
 
 
 def test_a_population_is_simulated_as_far_as_its_turns_allow(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,6 +171,8 @@ def test_a_population_is_simulated_as_far_as_its_turns_allow(monkeypatch: pytest
     search = expected(PBT(max_resource=9, perturbation_interval=1, population=10), 333, 3, space=space)
     assert search is not None
     assert search.part == (111, 1)
+    larger = PBT(max_resource=9, perturbation_interval=1, population=300)
+    assert expected(larger, 333, 3, space=space) is None, "the part is no population"
 
 
 def test_a_search_whose_trials_end_by_themselves_is_not_simulated() -> None:

@@ -121,3 +121,16 @@ def test_a_warm_start_leaves_failed_trials_out_wherever_they_failed() -> None:
     for resource in (0, 3):
         found.take_in(Observed({"x": 1}, {}, {3: 0.5}, Stand.FAILED, resource, None))
     assert found.level == 0
+
+
+def test_the_level_lies_where_something_is_reported_and_not_only_where_trials_ended_below() -> None:
+    found = Observations(1)
+    for number in range(2):
+        found.add({"x": number})
+        found.report(number, 1, 0.5)
+    found.end(0, Stand.COMPLETED, 1, 0.5)
+    for resource in (2, 3):
+        found.report(1, resource, 0.4)
+    assert found.level == 3
+    assert found.end(1, Stand.FAILED, 3, None)
+    assert found.level == 1
