@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 _REPEATS = 1_000
-"""After so many new trials in a row that leave nothing to train, a search without ``num_trials`` ends."""
+"""After so many new trials in a row that were over at once, a search ends that has no end of its own."""
 
 
 def adjust(state: StudyState, emit: Emit) -> None:
@@ -84,8 +84,7 @@ def _next_batch(state: StudyState, worker: WorkerId, emit: Emit) -> Batch | None
             return batch
         if not _may_create(state):
             return None
-        _create(state, emit)
-        repeats += 1
+        repeats = 0 if _create(state, emit) else repeats + 1
         _end_repeats(state, repeats, emit)
     return None
 
@@ -121,7 +120,7 @@ def _may_create(state: StudyState) -> bool:
 
 
 def _create(state: StudyState, emit: Emit) -> bool:
-    """Create the next trial; return whether it has something to train."""
+    """Create the next trial; return whether it has a future: not all of it is known already."""
     try:
         params = state.searcher.propose(state.proposals)
     except SpaceError as error:
@@ -140,13 +139,15 @@ def _create(state: StudyState, emit: Emit) -> bool:
     notes = state.searcher.notes(state.proposals)
     emit(CreateTrial(trial, params, steps[-1].node, target, state.proposals, branching, notes))
     answer(state, state.trials[trial], emit)
-    return state.trials[trial].state is TrialState.WAITING
+    return not state.trials[trial].state.is_finished
 
 
 def _end_repeats(state: StudyState, repeats: int, emit: Emit) -> None:
-    """End the proposals of a searcher that repeats itself: it has no end, and nobody would be heard meanwhile."""
-    if repeats >= _REPEATS and state.run is not None and state.run.num_trials is None:
-        emit(EndProposals(f"the last {_REPEATS:,} proposals left nothing to train: give num_trials to go on"))
+    """End the proposals of a searcher without an end that repeats itself: nobody would be heard meanwhile."""
+    if repeats < _REPEATS or state.run is None or state.run.num_trials is not None:
+        return
+    if state.searcher.length() is None:
+        emit(EndProposals(f"all of the last {_REPEATS:,} proposals is trained already"))
 
 
 def _work_for(state: StudyState, batch: Batch, worker: WorkerId) -> Work:

@@ -19,7 +19,7 @@ from asyncsearch.schedulers.base import Scheduler
 from asyncsearch.searchers.base import SearcherState
 from asyncsearch.searchers.grid import GridSearch
 from asyncsearch.searchers.random import RandomSearch
-from asyncsearch.sequences import exponential, multistep, warmup
+from asyncsearch.sequences import exponential, multistep, values, warmup
 from asyncsearch.simulate.cluster import Loss, Simulation
 from asyncsearch.space import Space, choice
 from asyncsearch.trial import Params, TrialState
@@ -219,6 +219,17 @@ def test_endless_search_ends_where_all_that_it_proposes_is_trained_already(look_
     assert end.is_complete
     assert sum(units.trained.values()) == 9
     assert all(trial.state is TrialState.COMPLETED for trial in state.trials)
+
+
+def test_a_grid_comes_to_its_end_however_many_of_its_points_in_a_row_are_trained_already() -> None:
+    never = values([0.1, 0.01], milestones=[choice(*range(10, 1_110))])
+    space = Space({"width": choice(16, 8), "lr": never})
+    state = make_state(FIFO(max_resource=3), GridSearch(), space, share=True, look_ahead=0)
+    end = Simulation(state, workload=Histories(), workers=1).run(None)
+    assert end is not None
+    assert end.is_complete
+    assert len(state.trials) == 2 * 1_100
+    assert {trial.params["width"] for trial in state.trials} == {16, 8}
 
 
 class Nothing(SearcherState):
