@@ -259,7 +259,7 @@ def _resume(options: argparse.Namespace) -> None:
     study.run(total, parallelism=options.parallelism, timeout=options.timeout, logs=options.logs)
     if all(trial.state is TrialState.FAILED for trial in study.trials):
         raise NoTrialsError(
-            f"Every trial failed. `asyncsearch explain {study.store.url} 0` says how the first one did."
+            f"Every trial failed. `asyncsearch explain {study.store.shown} 0` says how the first one did."
         )
 
 

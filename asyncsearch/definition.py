@@ -18,6 +18,7 @@ from asyncsearch.schedulers.base import Scheduler
 from asyncsearch.searchers.base import Searcher
 from asyncsearch.space import Space
 from asyncsearch.store.base import Store
+from asyncsearch.store.passwords import without_password
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,7 +53,7 @@ def read_plan(store: Store, study: StudyFile) -> Plan:
     data = store.read(BUNDLE_FILE) or b""
     if hashlib.sha256(data).hexdigest() != study.bundle_sha256:
         raise StoreError(
-            f"{store.url}/{BUNDLE_FILE} is not the file that the study was created with; it is not unpickled. "
+            f"{store.shown}/{BUNDLE_FILE} is not the file that the study was created with; it is not unpickled. "
             "Restore it, or resume from the script that made the study, with resume=True."
         )
     plan = cloudpickle.loads(data)
@@ -75,7 +76,9 @@ def require_same(old: StudyFile, new: StudyFile) -> list[str]:
         if getattr(old, field) != getattr(new, field)
     ]
     if bool(old.shared) != bool(new.shared):
-        differences.append(f"shared: {old.shared!r} in the store, {new.shared!r} now")
+        differences.append(
+            f"shared: {without_password(old.shared)!r} in the store, {without_password(new.shared)!r} now"
+        )
     if differences:
         raise UsageError(
             f"The study {old.name!r} cannot be resumed as another one. " + "; ".join(differences) + ". "

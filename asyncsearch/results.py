@@ -168,7 +168,7 @@ class Results:
         return html(self._status())
 
     def _status(self) -> StudyStatus:
-        return status_of(self._read_state(), store=self.store.url, scheduler=self._require_file().scheduler)
+        return status_of(self._read_state(), store=self.store.shown, scheduler=self._require_file().scheduler)
 
     def _read_state(self) -> StudyState:
         if self._state is None:
@@ -189,7 +189,7 @@ class Results:
         file = read_study_file(self.store)
         if file is None:
             raise StudyNotFoundError(
-                f"{self.store.url} holds no study: there is no study.json in it. Is the path right?"
+                f"{self.store.shown} holds no study: there is no study.json in it. Is the path right?"
             )
         return file
 

@@ -233,7 +233,7 @@ class _Run:
         return status_of(
             state,
             elapsed_s=time.monotonic() - self._started_s,
-            store=self._search.store.url,
+            store=self._search.store.shown,
             scheduler=self._search.scheduler,
         )
 

@@ -155,7 +155,7 @@ class Study(Results):
         self.scheduler = checked(scheduler or FIFO(), Scheduler, "scheduler")
         label = getattr(trainable, "__name__", type(trainable).__name__)
         self.store: Store = open_store(store if store is not None else Path("studies") / (name or label))
-        self.name = text_of("name", name or "") or self.store.url.rstrip("/").rsplit("/", 1)[-1] or label
+        self.name = text_of("name", name or "") or self.store.shown.rstrip("/").rsplit("/", 1)[-1] or label
         self._trainable_name = getattr(trainable, "__qualname__", repr(trainable))
         self.shared = open_folder(self.store, shared, version, share=bool(share), trainable=trainable)
         self._quota_bytes = None if quota_bytes is None else positive("quota_bytes", quota_bytes)
@@ -426,9 +426,8 @@ class Study(Results):
         return self._require_file().max_resource if self._is_read_only else self.scheduler.max_resource
 
     def __repr__(self) -> str:
-        return (
-            f"Study({self.name!r}, metric={self.config.metric!r}, mode={self.config.mode!r}, store={self.store.url!r})"
-        )
+        config = self.config
+        return f"Study({self.name!r}, metric={config.metric!r}, mode={config.mode!r}, store={self.store.shown!r})"
 
     def _fresh_state(self) -> StudyState:
         scheduler = self.scheduler.begin(self.space, self.config.seed)
@@ -451,7 +450,8 @@ class Study(Results):
     def _require_described(self, method: str) -> None:
         if self._is_read_only:
             raise UsageError(
-                f"{self.name!r} was opened for looking; {method} it by Study.resume({self.store.url!r}).{method}(...)."
+                f"{self.name!r} was opened for looking; {method} it by "
+                f"Study.resume({self.store.shown!r}).{method}(...)."
             )
 
     def _require_bounded(self, num_trials: int | None) -> None:
@@ -475,8 +475,8 @@ class Study(Results):
             self._create(bundle)
         elif not self._resume:
             raise StudyExistsError(
-                f"{self.store.url} already holds the study {existing.name!r}. "
-                f"Go on with it by Study.resume({self.store.url!r}) or Study(..., resume=True), "
+                f"{self.store.shown} already holds the study {existing.name!r}. "
+                f"Go on with it by Study.resume({self.store.shown!r}) or Study(..., resume=True), "
                 "or choose another store=."
             )
         else:
@@ -495,10 +495,10 @@ class Study(Results):
             return None
         plan = SharedPlan(self.shared)
         plan.prepare()
-        plan.take_over(self.store.url)
+        plan.take_over(self.store.shown)
         names = self.space.names | default_names(self.config.defaults)
-        watcher.warn(compare_names(plan.files, self.store.url, state.root, names))
-        return SharedFolder(plan, self.store.url)
+        watcher.warn(compare_names(plan.files, self.store.shown, state.root, names))
+        return SharedFolder(plan, self.store.shown)
 
     def _create(self, bundle: bytes) -> None:
         self.store.write(BUNDLE_FILE, self._plan_bytes(bundle))

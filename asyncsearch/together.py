@@ -151,7 +151,7 @@ def _require_runnable(studies: Sequence[Study], display: str) -> None:
         raise UsageError(f"run_together({studies!r}): name the studies, run_together([study, another]).")
     if display not in DISPLAYS:
         raise UsageError(f"display={display!r} is unknown here. Use one of {', '.join(map(repr, DISPLAYS))}.")
-    stores = [study.store.url for study in studies]
+    stores = [study.store.shown for study in studies]
     twice = next((store for store in stores if stores.count(store) > 1), None)
     if twice is not None:
         raise UsageError(f"Two of the studies have the store {twice!r}: give each one of its own, store=...")

@@ -82,7 +82,7 @@ def warm_start_of(
             shown = cut(repr(study), _SHOWN_CHARS)
             raise UsageError(f"warm_start=[{shown}]: that is neither a study nor a store, such as 'studies/digits'.")
     sources = tuple(open_store(study) if isinstance(study, str | Path) else study.store for study in earlier)
-    urls = tuple(source.url for source in sources)
+    urls = tuple(source.shown for source in sources)
     if resume and read_study_file(store) is not None:
         return _same(store, urls)
     return WarmStart(urls, tuple(trial for source in sources for trial in _read(source, space, config)))
@@ -104,7 +104,7 @@ def _same(store: Store, urls: tuple[str, ...]) -> WarmStart:
     found = kept(store)
     if urls and urls != found.sources:
         raise UsageError(
-            f"The study in {store.url} was created with warm_start={list(found.sources)}, and cannot be resumed with "
+            f"The study in {store.shown} was created with warm_start={list(found.sources)}, and cannot be resumed with "
             f"{list(urls)}: leave warm_start= out to go on with what it began with, or use a new store=."
         )
     return found
@@ -113,10 +113,10 @@ def _same(store: Store, urls: tuple[str, ...]) -> WarmStart:
 def _read(source: Store, space: Space, config: EngineConfig) -> list[Observed]:
     file = read_study_file(source)
     if file is None:
-        raise StudyNotFoundError(f"warm_start: {source.url} holds no study: there is no study.json in it.")
+        raise StudyNotFoundError(f"warm_start: {source.shown} holds no study: there is no study.json in it.")
     if (file.metric, file.mode) != (config.metric, config.mode):
         raise UsageError(
-            f"warm_start: {source.url} has metric={file.metric!r}, mode={file.mode!r}, and this study has "
+            f"warm_start: {source.shown} has metric={file.metric!r}, mode={file.mode!r}, and this study has "
             f"metric={config.metric!r}, mode={config.mode!r}: their values do not compare. Leave it out."
         )
     state = read_state(source, file)
@@ -125,7 +125,7 @@ def _read(source: Store, space: Space, config: EngineConfig) -> list[Observed]:
     values = _values(source, state)
     found = [_observed(state, trial, _own(trial, begun), values.get(trial.id, {})) for trial in state.trials]
     if not any(score is not None for trial in found for score in trial.values.values()):
-        raise UsageError(f"warm_start: no trial of {source.url} has a result, so there is nothing to begin with.")
+        raise UsageError(f"warm_start: no trial of {source.shown} has a result, so there is nothing to begin with.")
     return found
 
 
@@ -168,7 +168,7 @@ def _require_fitting(space: Space, source: Store, trials: Mapping[TrialId, Param
         shown = [_with_others(words[key], counts[key]) for key in list(words)[:_SHOWN]]
         more = f"; and {len(words) - _SHOWN} more differences" if len(words) > _SHOWN else ""
         raise UsageError(
-            f"warm_start: the trials of {source.url} do not fit the space of this study: {'; '.join(shown)}{more}. "
+            f"warm_start: the trials of {source.shown} do not fit the space of this study: {'; '.join(shown)}{more}. "
             "Make the spaces equal, or leave it out."
         )
 

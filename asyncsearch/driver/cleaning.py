@@ -96,14 +96,14 @@ def clean(
 def _open(store: Store, dry_run: bool, stack: ExitStack) -> None:
     if read_study_file(store) is None:
         raise StudyNotFoundError(
-            f"{store.url!r} holds neither a study ({STUDY_FILE}) nor what studies share ({SHARED_FILE}). Name the"
+            f"{store.shown!r} holds neither a study ({STUDY_FILE}) nor what studies share ({SHARED_FILE}). Name the"
             " folder or URL of one of the two."
         )
     if not dry_run:
         stack.enter_context(store.lock())
     elif store.is_locked():
         raise StoreLockedError(
-            f"A driver has the study at {store.url!r} open, and it removes by itself what it does not need. Clean the"
+            f"A driver has the study at {store.shown!r} open, and it removes by itself what it does not need. Clean the"
             " store when the search has ended."
         )
 

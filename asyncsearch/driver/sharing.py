@@ -53,7 +53,7 @@ class SharedFolder(NamedTuple):
 
     plan: SharedPlan
     study: str
-    """The study's name there, which no other has: the URL of its own store."""
+    """The study's name there, which no other has: the URL of its own store, without a password."""
 
 
 class Sharing:

@@ -97,11 +97,11 @@ def cost_of(store: Store, seconds_per_unit: object, like: Any) -> Cost | None:
         raise UsageError(f"like={like!r} is neither a study nor a store: write e.g. like='studies/digits'.")
     home = place if isinstance(place, Store) else open_store(place)
     if read_study_file(home) is None:
-        raise StudyNotFoundError(f"like: {home.url} holds no study: there is no study.json in it.")
+        raise StudyNotFoundError(f"like: {home.shown} holds no study: there is no study.json in it.")
     cost = measured(home)
     if cost is None:
         raise UsageError(
-            f"like: no trial of {home.url} has reported enough to measure what a unit takes: name another study, or "
+            f"like: no trial of {home.shown} has reported enough to measure what a unit takes: name another study, or "
             "say seconds_per_unit=."
         )
     return cost

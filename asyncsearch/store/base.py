@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Protocol
 
 from asyncsearch.ids import CheckpointRef
+from asyncsearch.store.passwords import without_password
 
 
 class Segment(Protocol):
@@ -56,6 +57,11 @@ class Store(abc.ABC):
     @abc.abstractmethod
     def url(self) -> str:
         """Where it is, in the form that ``open_store`` accepts."""
+
+    @property
+    def shown(self) -> str:
+        """``url`` without a password: for people, and for what is written outside this store."""
+        return without_password(self.url)
 
     @property
     def is_far(self) -> bool:

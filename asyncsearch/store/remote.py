@@ -8,7 +8,6 @@ whole or not at all, folders are only prefixes, and a rename would be a copy.
 from __future__ import annotations
 
 import contextlib
-import re
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -20,6 +19,7 @@ from fsspec.implementations.local import LocalFileSystem
 
 from asyncsearch.errors import StoreError
 from asyncsearch.store.disk import next_step
+from asyncsearch.store.passwords import without_password
 
 T = TypeVar("T")
 
@@ -39,7 +39,7 @@ class Remote:
     @property
     def shown(self) -> str:
         """The URL for messages, without a password."""
-        return re.sub(r"//([^/@:]*):[^/@]*@", r"//\1:***@", self.url)
+        return without_password(self.url)
 
     @property
     def _fs(self) -> Any:

@@ -88,8 +88,8 @@ class SharedPlan:
         """
         if self.store.read("study.json") is not None:
             raise StoreError(
-                f"{self.store.url!r} is the store of a study and cannot be the folder that studies share. Name another"
-                " one: shared=..."
+                f"{self.store.shown!r} is the store of a study and cannot be the folder that studies share. Name"
+                " another one: shared=..."
             )
         self.store.prepare()
         if self.files.read(SHARED_FILE, _MARKER) is None:
@@ -192,7 +192,8 @@ class SharedPlan:
         Args:
             study_id: Names the study, differently from all others; one process at a time writes its hold.
             refs: What it needs, committed already or not.
-            home: URL of the study's own store: while ``study.json`` is there, the hold counts. Once said it is kept.
+            home: URL of the study's own store, without a password: while ``study.json`` is there, or cannot be looked
+                at, the hold counts. Once said it is kept.
 
         Returns:
             Those that somebody is deleting at this moment: count on none of them, though ``read`` may show one again
@@ -294,10 +295,10 @@ def open_shared(store: Store, shared: str | Path | Literal[False] | None = None)
         chosen = _beside(store)
     else:
         chosen = LocalStore(Path(store.url).parent / _FOLDER)
-    if chosen.url == store.url:
+    if chosen.shown == store.shown:
         raise StoreError(
-            f"The study's store and the folder that it shares are both {store.url!r}. Name another folder: shared=...,"
-            " or share with nobody: shared=False."
+            f"The study's store and the folder that it shares are both {store.shown!r}. Name another folder:"
+            " shared=..., or share with nobody: shared=False."
         )
     return chosen
 
@@ -314,7 +315,7 @@ def _beside(store: FsspecStore) -> FsspecStore:
     parent, slash, _ = place.rpartition("/")
     if not slash:
         raise StoreError(
-            f"There is no place beside the store {store.url!r} for what studies share. Name a folder:"
+            f"There is no place beside the store {store.shown!r} for what studies share. Name a folder:"
             " shared=..., or share with nobody: shared=False."
         )
     remote = store._remote

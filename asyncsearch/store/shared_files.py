@@ -110,7 +110,7 @@ class SharedFiles:
             version = _WRITTEN.decode(data).format
             if version > FORMAT:
                 raise StoreError(
-                    f"{name!r} in the shared folder {self.store.url!r} has format {version}, and this version of"
+                    f"{name!r} in the shared folder {self.store.shown!r} has format {version}, and this version of"
                     f" asyncsearch knows formats up to {FORMAT}: another study there runs a newer version. Update"
                     " asyncsearch here, or give this study another folder: shared=..."
                 )
@@ -122,7 +122,7 @@ class SharedFiles:
         """Return what a file says, or None if there is none or it is damaged; the latter is logged once."""
         found = self.look(name, kind)
         if isinstance(found, Unreadable):
-            self.tell(name, f"{name!r} in the shared folder {self.store.url!r} is damaged and counts as absent.")
+            self.tell(name, f"{name!r} in the shared folder {self.store.shown!r} is damaged and counts as absent.")
             return None
         return found
 

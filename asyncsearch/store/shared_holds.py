@@ -22,6 +22,7 @@ import msgspec
 from asyncsearch.errors import StoreError
 from asyncsearch.ids import CheckpointRef, NodeKey
 from asyncsearch.store.layout import node_folder, parse_versions
+from asyncsearch.store.passwords import lacks_password
 from asyncsearch.store.shared_claims import Claims
 from asyncsearch.store.shared_files import SharedFiles, Unreadable, Written
 
@@ -34,7 +35,7 @@ class Hold(Written, frozen=True, kw_only=True):
 
     study: str
     home: str
-    """URL of the study's own store; empty if it is not known."""
+    """URL of the study's own store, without a password; empty if it is not known."""
     refreshed_s: float
     """Unix time by the study's clock at which this was written."""
     refs: dict[NodeKey, list[int]]
@@ -117,7 +118,7 @@ class Holds:
                 unreadable.append(name)
                 self._files.tell(
                     name,
-                    f"{name!r} in the shared folder {self._files.store.url!r} is damaged, so nobody knows what that"
+                    f"{name!r} in the shared folder {self._files.store.shown!r} is damaged, so nobody knows what that"
                     " study needs, and no checkpoint is deleted there. Run that study, or remove the file.",
                 )
             elif hold is not None:
@@ -145,13 +146,15 @@ class Holds:
             return ""
         if not hold.home:
             return f"study {hold.study!r} gave no sign of life for {age / 86400:.0f} days"
+        if lacks_password(hold.home):
+            return ""  # what cannot be looked at may be there
         from asyncsearch.store import open_store
 
         try:
             if open_store(hold.home).read(_STUDY_FILE) is not None:
                 return ""
         except StoreError:
-            return ""  # what cannot be looked at may be there
+            return ""
         return f"study {hold.study!r} is no longer at {hold.home!r}"
 
     # Deleting

@@ -1,0 +1,86 @@
+"""The password in a store's URL stays out of what people see, and out of what other studies can read."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from asyncsearch import FIFO, GridSearch, Study, choice
+from asyncsearch.errors import StudyNotFoundError
+from asyncsearch.ids import CheckpointRef
+from asyncsearch.store.passwords import lacks_password, without_password
+from tests.store.shared_tools import NODE, plan_at
+
+DAY_S = 86400.0
+
+
+def train(trial: Any) -> None:
+    for epoch in trial.epochs(save=lambda path: path.write_text("x"), load=lambda path: None):
+        trial.report(loss=epoch)
+
+
+def make(folder: Path, password: str, **options: Any) -> Study:
+    return Study(
+        train,
+        space={"a": choice(1, 2)},
+        metric="loss",
+        mode="min",
+        searcher=GridSearch(),
+        scheduler=FIFO(max_resource=2),
+        store=f"memory://ann:{password}@{folder.name}/studies/{uuid.uuid4().hex}",
+        shared=folder / "plan",
+        version="v1",
+        backend="inline",
+        **options,
+    )
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("sftp://ann:secret@host:22/studies", "sftp://ann:***@host:22/studies"),
+        ("sftp://ann:se@cr:et@host/studies", "sftp://ann:***@host/studies"),
+        ("sftp://:secret@host", "sftp://:***@host"),
+        ("sftp://ann@host:22/studies", "sftp://ann@host:22/studies"),
+        ("hdfs://host:8020/ann:b@c", "hdfs://host:8020/ann:b@c"),
+        ("abfs://container@account/studies", "abfs://container@account/studies"),
+        ("/mnt/ann:b@c/studies", "/mnt/ann:b@c/studies"),
+    ],
+)
+def test_only_the_password_is_taken_out_of_a_url_and_once(url: str, shown: str) -> None:
+    assert without_password(url) == without_password(shown) == shown
+    assert lacks_password(shown) == (url != shown)
+    assert not lacks_password(url)
+
+
+def test_a_password_is_in_no_file_of_the_shared_folder_and_in_nothing_that_people_see(tmp_path: Path) -> None:
+    password, seen = uuid.uuid4().hex, list[str]()
+    study = make(tmp_path, password)
+    study.run(display="none")
+    opened = Study.open(study.store.url)
+    for one in (study, opened):
+        seen += [repr(one), one.name, one.summary(), one._repr_html_(), repr(one._status())]
+    with pytest.raises(StudyNotFoundError) as raised:
+        Study.open(f"{study.store.url}/elsewhere")
+    seen += [str(raised.value)]
+    files = [path for path in (tmp_path / "plan").rglob("*") if path.is_file()]
+    names = [str(path.relative_to(tmp_path)) for path in files]
+    assert any(name.startswith("plan/holds/") for name in names)
+    assert any(name.startswith("plan/parameters/") for name in names)
+    assert any(name.startswith("plan/claims/") for name in names)
+    seen += names + [path.read_text() for path in files]
+    assert [text for text in seen if password in text] == []
+
+
+def test_the_hold_of_a_study_whose_home_needs_a_password_counts_however_old_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan, ref = plan_at(f"{tmp_path}/plan"), CheckpointRef(NODE, 3)
+    plan.hold("digits", [ref], home=f"memory://ann:***@{uuid.uuid4().hex}/digits")
+    now = time.time
+    monkeypatch.setattr(time, "time", lambda: now() + 100 * DAY_S)
+    assert plan.holds() == {ref}
