@@ -24,7 +24,6 @@ from asyncsearch.ids import Lease, TrialId, WorkerId
 from asyncsearch.plan.keys import UNBOUNDED, path
 from asyncsearch.plan.plan import Batch
 from asyncsearch.schedulers.base import Promotion
-from asyncsearch.trial import TrialState
 from asyncsearch.work import Lane, Stage, Work
 
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
 
 
 _REPEATS = 1_000
-"""After so many new trials in a row that were over at once, a search ends that has no end of its own."""
+"""After so many new trials in a row that ask for nothing new, a search ends that has no end of its own."""
 
 
 def adjust(state: StudyState, emit: Emit) -> None:
@@ -84,7 +83,8 @@ def _next_batch(state: StudyState, worker: WorkerId, emit: Emit) -> Batch | None
             return batch
         if not _may_create(state):
             return None
-        repeats = 0 if _create(state, emit) else repeats + 1
+        _create(state, emit)
+        repeats += 1  # what it asks for is known, or another worker trains it: else there would be a batch
         _end_repeats(state, repeats, emit)
     return None
 
@@ -147,7 +147,7 @@ def _end_repeats(state: StudyState, repeats: int, emit: Emit) -> None:
     if repeats < _REPEATS or state.run is None or state.run.num_trials is not None:
         return
     if state.searcher.length() is None:
-        emit(EndProposals(f"all of the last {_REPEATS:,} proposals is trained already"))
+        emit(EndProposals(f"the last {_REPEATS:,} proposals ask for nothing that is not trained already"))
 
 
 def _work_for(state: StudyState, batch: Batch, worker: WorkerId) -> Work:
