@@ -12,9 +12,10 @@ Imports optuna, so it is imported only when a study begins with ``OptunaSearch``
 from __future__ import annotations
 
 import math
+import threading
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from typing import Any
 
 import optuna
@@ -52,7 +53,7 @@ class OptunaState(SearcherState):
         self._first = len(earlier)
         """Where the study's own trials begin among all that are known."""
         self._storage = Storage()
-        with _quiet():
+        with _quiet:
             self._study = optuna.load_study(study_name=NAME, storage=self._storage, sampler=searcher.make(0))
         self._asked: tuple[int, Params, dict[str, Any]] | None = None
         """The last answer: number, params and notes; None: a fact has come since."""
@@ -171,7 +172,7 @@ class OptunaState(SearcherState):
 
     def _ask(self, seed: int) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the flat configuration that a fresh sampler proposes, and its notes."""
-        with _quiet():
+        with _quiet:
             self._study.sampler = self._searcher.make(seed)
             try:
                 flat = self._dimensions.suggest(self._study.ask())
@@ -193,14 +194,34 @@ class OptunaState(SearcherState):
         )
 
 
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep Optuna from writing lines and warnings about what we set on purpose."""
-    verbosity = optuna.logging.get_verbosity()
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        optuna.logging.set_verbosity(verbosity)
+class _Quiet:
+    """Keeps Optuna from writing lines and warnings about what we set on purpose, in a ``with``.
+
+    Both are of the whole process, and several studies may ask at once: the first one in saves them, the last one out
+    brings them back. Safe from any thread.
+    """
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._depth = 0
+        self._saved = ExitStack()
+
+    def __enter__(self) -> None:
+        with self._guard:
+            if self._depth == 0:
+                with ExitStack() as saved:
+                    saved.callback(optuna.logging.set_verbosity, optuna.logging.get_verbosity())
+                    saved.enter_context(warnings.catch_warnings())
+                    warnings.simplefilter("ignore")
+                    optuna.logging.set_verbosity(optuna.logging.ERROR)
+                    self._saved = saved.pop_all()
+            self._depth += 1
+
+    def __exit__(self, *error: object) -> None:
+        with self._guard:
+            self._depth -= 1
+            if self._depth == 0:
+                self._saved.close()
+
+
+_quiet = _Quiet()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
+import warnings
 import zlib
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -535,3 +537,31 @@ def test_enough_results_are_those_of_the_sampler_or_of_bohb(searcher: OptunaSear
     assert searcher.enough(LINE) == enough
     many = Space({f"p{number}": uniform(0, 1) for number in range(40)} | {"fixed": 3})
     assert searcher.enough(many) == (3 if enough == 3 else 43)
+
+
+class Waiting(optuna.samplers.RandomSampler):  # type: ignore[name-defined, misc]
+    """Says when it is asked, and answers when it may."""
+
+    def __init__(self, seed: int, asked: threading.Event, answer: threading.Event) -> None:
+        super().__init__(seed)
+        self.asked, self.answer = asked, answer
+
+    def before_trial(self, study: Any, trial: Any) -> None:
+        self.asked.set()
+        assert self.answer.wait(60)
+
+
+def test_studies_that_ask_at_once_leave_warnings_and_the_log_of_optuna_as_they_were() -> None:
+    before = optuna.logging.get_verbosity(), list(warnings.filters)
+    first, second = [(threading.Event(), threading.Event()) for _ in range(2)]
+    threads = []
+    for asked, answer in (first, second):
+        searcher = OptunaSearch(lambda seed, asked=asked, answer=answer: Waiting(seed, asked, answer))
+        threads.append(threading.Thread(target=searcher.begin, args=(LINE, 0)))
+        threads[-1].start()
+        assert asked.wait(60)
+    assert optuna.logging.get_verbosity() == optuna.logging.ERROR
+    for (_, answer), thread in zip((first, second), threads, strict=True):
+        answer.set()  # the first to come in is the first to leave
+        thread.join()
+    assert (optuna.logging.get_verbosity(), list(warnings.filters)) == before
