@@ -41,6 +41,7 @@ from asyncsearch.ids import TrialId, WorkerId
 from asyncsearch.launch import choose
 from asyncsearch.launch.base import Launcher
 from asyncsearch.launch.bundle import pack
+from asyncsearch.launch.modules import sent_as_registered
 from asyncsearch.pausing import can_evaluate, can_share, require_pausable, require_sequences
 from asyncsearch.plan.keys import canonical, digest, path
 from asyncsearch.report.display import Display, open_display
@@ -519,7 +520,8 @@ class Study(Results):
             shared=self.shared,
             quota_bytes=self._quota_bytes,
         )
-        return bytes(cloudpickle.dumps(plan))
+        with sent_as_registered():
+            return bytes(cloudpickle.dumps(plan))
 
     def _file(self, existing: StudyFile | None) -> StudyFile:
         return StudyFile(

@@ -7,6 +7,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import cloudpickle
 import pytest
 
 from asyncsearch import ASHA, FIFO, GridSearch, Study, Trainer, choice, uniform
@@ -23,6 +24,7 @@ from asyncsearch.errors import (
     StudyNotFoundError,
     UsageError,
 )
+from asyncsearch.launch import modules
 from asyncsearch.sequences import multistep
 from asyncsearch.trial import TrialState
 
@@ -343,3 +345,17 @@ def test_a_preview_says_what_a_search_will_cost_before_it_runs(tmp_path: Path) -
     assert not (tmp_path / "s").exists()
     grid = Study(train, space={"x": choice(1, 2)}, metric="loss", searcher=GridSearch(), store=tmp_path / "g")
     assert "2" in str(grid.preview())
+
+
+def test_a_plan_is_pickled_while_no_other_study_has_its_modules_sent_by_value(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dumps, alone = cloudpickle.dumps, list[bool]()
+
+    def watched(value: object) -> bytes:
+        alone.append(modules._LOCK.locked())
+        return bytes(dumps(value))
+
+    monkeypatch.setattr(cloudpickle, "dumps", watched)
+    run(study(tmp_path, backend="inline"))
+    assert alone == [True]

@@ -45,6 +45,16 @@ def _installed_paths() -> tuple[str, ...]:
 
 
 @contextmanager
+def sent_as_registered() -> Iterator[None]:
+    """Keep cloudpickle sending by value what users registered, and nothing else, while others pack.
+
+    What is registered holds for the whole process.
+    """
+    with _LOCK:
+        yield
+
+
+@contextmanager
 def sent_by_value() -> Iterator[frozenset[str]]:
     """Make cloudpickle send what belongs to modules that are not installed, and yield their names."""
     with _LOCK:
