@@ -8,6 +8,7 @@ import threading
 import warnings
 import zlib
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import pytest
@@ -556,7 +557,7 @@ def test_studies_that_ask_at_once_leave_warnings_and_the_log_of_optuna_as_they_w
     first, second = [(threading.Event(), threading.Event()) for _ in range(2)]
     threads = []
     for asked, answer in (first, second):
-        searcher = OptunaSearch(lambda seed, asked=asked, answer=answer: Waiting(seed, asked, answer))
+        searcher = OptunaSearch(partial(Waiting, asked=asked, answer=answer))
         threads.append(threading.Thread(target=searcher.begin, args=(LINE, 0)))
         threads[-1].start()
         assert asked.wait(60)
