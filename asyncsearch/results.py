@@ -107,12 +107,13 @@ class Results:
     def explain(self, trial: int | str | Trial) -> str:
         """Say in sentences what happened to a trial, and why."""
         number = self._trial_id(trial)
+        is_finished = self._read_state().trials[number].state.is_finished
         return explain(
             read_records(self.store),
             number,
             metric=self.config.metric,
             mode=self.config.mode,
-            standing=self._standing(number),
+            standing="" if is_finished else self._standing(number),
         )
 
     def tree(self) -> Tree:

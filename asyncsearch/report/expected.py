@@ -25,7 +25,7 @@ from asyncsearch.store.base import Store
 
 _MOST_TRIALS = 10_000
 _MOST_REPORTS = 200_000
-"""What is simulated within 2 seconds. Of a larger search a part is simulated, with as many trials a worker."""
+"""What is simulated within a few seconds. Of a larger search a part is simulated, with as many trials a worker."""
 _MOST_BRANCHES = 20_000
 _LEAST_TRIALS = 100
 """Fewer stand for no search."""
