@@ -13,6 +13,7 @@ from asyncsearch import ASHA, RandomSearch, Study, uniform
 from asyncsearch.errors import SpaceError, UsageError
 from asyncsearch.schedulers import Promotion, RungForecast, Scheduler, SchedulerState
 from asyncsearch.searchers.base import Searcher, SearcherState
+from asyncsearch.simulate import Curves, simulate
 from asyncsearch.space import Space
 
 
@@ -100,6 +101,8 @@ def test_what_can_be_passes(tmp_path: Path, target: int | None) -> None:
     ],
 )
 def test_a_scheduler_that_answers_what_cannot_be_is_refused(tmp_path: Path, scheduler: Scheduler, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        simulate(Curves(), scheduler=scheduler, num_trials=3)
     with pytest.raises(UsageError, match=words):
         study(tmp_path / "s", scheduler=scheduler)
     assert not (tmp_path / "s").exists()

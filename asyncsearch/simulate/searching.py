@@ -10,6 +10,7 @@ from asyncsearch.arguments import checked, finite_number, positive, seconds_of
 from asyncsearch.engine.config import EngineConfig
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import UsageError
+from asyncsearch.first_answers import require_target
 from asyncsearch.ids import TrialId
 from asyncsearch.schedulers.base import Scheduler
 from asyncsearch.schedulers.fifo import FIFO
@@ -131,6 +132,7 @@ def simulate(
             f"until_completed={until_completed} counts trials that are trained to max_resource, and {label} has none: "
             "give it one, or end the search by num_trials=, until= or target=."
         )
+    require_target(chosen, judge)
     if judge.first_target(TrialId(0)) is None and not hasattr(workload, "units"):
         raise UsageError(
             f"Under {label} a trial trains until its function returns, and {type(workload).__name__} does not say when "
