@@ -42,6 +42,8 @@ _REFRESH_S = 0.5
 _STATUS_SHARE = 0.005
 """Share of the driver's time that statuses may take. With 10^5 trials one takes 70 ms, and all else waits for it."""
 _INTERRUPT_GRACE_S = 20.0
+_TIMEOUT_GRACE_S = 60.0
+"""How long after its timeout a run waits for what workers still save."""
 _STOP_GRACE_S = 15.0
 
 
@@ -193,6 +195,7 @@ class _Run:
         self.driver.post(RunRequested(search.num_trials, search.preflight.parallelism))
         if search.timeout_s is not None:
             self.driver.stop_after(search.timeout_s, f"its timeout of {search.timeout_s:g} s has passed")
+            self.driver.give_up_after(search.timeout_s + _TIMEOUT_GRACE_S)
 
     def _connect(self, launcher: Launcher, preflight: Preflight) -> Endpoint | None:
         if isinstance(launcher, InlineLauncher):

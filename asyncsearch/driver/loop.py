@@ -141,14 +141,19 @@ class Driver:
         self._is_commit_due = False
         self._liveness: Liveness[Worker] = Liveness(self.settings.lease_timeout_s)
         self._deadlines: Deadlines[Lease] = Deadlines()
+        # Both by the loop's clock: one that is set, or jumps after a suspension, must not take anybody for lost.
         self._timer: asyncio.TimerHandle | None = None
         self._deleting: defaultdict[NodeKey, int] = defaultdict(int)
         """How many checkpoints of a node are being deleted."""
+        self._held_back: dict[int, list[WorkerAction]] = {}
+        """By lease: work that waits for such deletions, and what was decided about it since."""
         self._attached: set[Worker] = set()
         """Launches that have attached; the others cannot be told anything yet."""
         self._snapshot_at = journal.last + self.settings.snapshot_every
         self._disk = ThreadPoolExecutor(1, "asyncsearch-journal")
         self._files = ThreadPoolExecutor(1, "asyncsearch-files")
+        self._deletions = ThreadPoolExecutor(1, "asyncsearch-deletions")
+        """A thread of their own: work may wait for them, and is not to wait for snapshots and logs."""
         self._workers = ThreadPoolExecutor(1, "asyncsearch-launch")
         self.loop = asyncio.new_event_loop()
         self._wake = asyncio.Event()
@@ -204,10 +209,12 @@ class Driver:
 
     def close(self) -> None:
         """Write everything that is pending, save a snapshot, and end the thread. The state is the caller's again."""
-        asyncio.run_coroutine_threadsafe(self._shut_down(), self.loop).result()
-        self.loop.call_soon_threadsafe(self.loop.stop)
-        self._thread_ended.wait()
-        self.loop.close()
+        try:
+            asyncio.run_coroutine_threadsafe(self._shut_down(), self.loop).result()
+        finally:
+            self.loop.call_soon_threadsafe(self.loop.stop)
+            self._thread_ended.wait()
+            self.loop.close()
 
     # The loop's thread, from here on.
 
@@ -219,12 +226,12 @@ class Driver:
                 "it was silent too long, was replaced, or the run ended."
             )
         self._attached.add((hello.worker, hello.epoch))
-        self._liveness.heard((hello.worker, hello.epoch), self._time())
+        self._liveness.heard((hello.worker, hello.epoch), self.loop.time())
         self._take(WorkerAttached(hello.worker, hello.epoch, hello.host, hello.pid))
 
     def received(self, worker: WorkerId, epoch: int, number: int, message: WorkerMessage) -> None:
         """See ``rpc.server.Handler``."""
-        self._liveness.heard((worker, epoch), self._time())
+        self._liveness.heard((worker, epoch), self.loop.time())
         if not isinstance(message, Heartbeat):
             self._inbox.append(_Said(worker, epoch, number, message))
             self._wake.set()
@@ -240,7 +247,7 @@ class Driver:
             self._thread_ended.set()
 
     def _time(self) -> float:
-        """A clock that a correction of the system's time cannot turn back."""
+        """The clock of the journal, which a correction of the system's time cannot turn back."""
         self._now = max(self._now, self._clock())
         return self._now
 
@@ -343,7 +350,7 @@ class Driver:
                 if self._sharing is not None:
                     self._sharing.admit(action)
                 else:
-                    self._assign(action)
+                    self._tell(action)
             case StopTraining() | SaveAt() | CutWork():
                 if self._sharing is None or not self._sharing.delay(action.lease.number, action):
                     self._tell(action)
@@ -355,7 +362,7 @@ class Driver:
                 self._sharing.outdate_hold()
             case DeleteCheckpoint():
                 self._deleting[action.checkpoint.node] += 1
-                self._files.submit(self._try_delete, action)
+                self._deletions.submit(self._try_delete, action)
             case EndRun():
                 self.outcome = action
                 self.ended.set()
@@ -365,19 +372,27 @@ class Driver:
                 assert_never(action)
 
     def _tell(self, action: WorkerAction) -> None:
-        if isinstance(action, Assign):
-            self._assign(action)
+        """Send a worker what was decided about its work, in the order in which it was."""
+        lease = action.work.lease if isinstance(action, Assign) else action.lease
+        if lease.number in self._held_back:
+            self._held_back[lease.number].append(action)
+        elif not isinstance(action, Assign):
+            self._require_transport().send(lease.worker, lease.epoch, action)
+        elif self._must_wait(action):
+            self._held_back[lease.number] = [action]
         else:
-            self._require_transport().send(action.lease.worker, action.lease.epoch, action)
+            self._assign(action)
+
+    def _must_wait(self, action: WorkerAction) -> bool:
+        """Whether a checkpoint is being deleted where work is to save: its own could be deleted in that one's place."""
+        if not isinstance(action, Assign) or not self._deleting:
+            return False
+        return any(stage.node in self._deleting for lane in action.work.lanes for stage in lane.stages)
 
     def _assign(self, action: Assign) -> None:
         lease = action.work.lease
-        if any(stage.node in self._deleting for lane in action.work.lanes for stage in lane.stages):
-            # Else what it saves could be taken for the older checkpoint of that name, and be deleted in its place.
-            self._files.submit(self.loop.call_soon_threadsafe, self._assign, action)
-            return
         if self.settings.trial_timeout_s is not None:
-            self._deadlines.set(lease, self._time() + self.settings.trial_timeout_s)
+            self._deadlines.set(lease, self.loop.time() + self.settings.trial_timeout_s)
         for stage in (stage for lane in action.work.lanes for stage in lane.stages if len(stage.trials) > 1):
             self.logs.note(trial_name(stage.trials[0]), _for_whom(stage))
         try:
@@ -416,22 +431,30 @@ class Driver:
 
     def _deleted(self, node: NodeKey) -> None:
         self._deleting[node] -= 1
-        if not self._deleting[node]:
-            del self._deleting[node]
+        if self._deleting[node]:
+            return
+        del self._deleting[node]
+        for number, actions in list(self._held_back.items()):
+            if not self._must_wait(actions[0]):
+                del self._held_back[number]
+                if number in self._state.attempts:  # else its worker was lost meanwhile
+                    for action in actions:
+                        self._tell(action)
+        self._arm()
 
     def _arm(self) -> None:
         """Let the timer fire no later than the earliest thing is due; one that fires too early sets itself anew."""
         due = [when for when in (self._liveness.next_deadline(), self._deadlines.next_deadline()) if when is not None]
         if not due:
             return
-        when = self.loop.time() + max(0.0, min(due) - self._time())
+        when = min(due)
         if self._timer is None or when < self._timer.when():
             if self._timer is not None:
                 self._timer.cancel()
             self._timer = self.loop.call_at(when, self._on_timer)
 
     def _on_timer(self) -> None:
-        now = self._time()
+        now = self.loop.time()
         self._timer = None
         for (worker, epoch), silence_s in self._liveness.overdue(now):
             self._liveness.forget((worker, epoch))
@@ -447,27 +470,33 @@ class Driver:
 
     async def _snapshot(self) -> None:
         self._snapshot_at = self._journal.last + self.settings.snapshot_every
-        data = snapshot.encode(self._state, self._journal.last)
-        await self.loop.run_in_executor(self._files, save_snapshot, self._store, data, self._journal.last)
+        last = self._journal.last
+        data = snapshot.encode(self._state, last)
+        try:
+            await self.loop.run_in_executor(self._files, save_snapshot, self._store, data, last)
+        except Exception as error:
+            _log.warning("The snapshot after record %d could not be saved, and the journal has it all: %s", last, error)
 
     async def _shut_down(self) -> None:
         self._pump_task.cancel()
-        if self.failure is None:
-            self._is_commit_due = True
-            await self._process(self._inbox)
-        if self._timer is not None:
-            self._timer.cancel()
-        if self._sharing is not None:
+        try:
             if self.failure is None:
-                await self._sharing.close()
-            else:
-                self._sharing.abandon()
-        self.logs.close()
-        if self.failure is None:
-            await self._snapshot()
-        for executor in (self._workers, self._files, self._disk):
-            executor.shutdown(wait=True)
-        self._journal.close()
+                self._is_commit_due = True
+                await self._process(self._inbox)
+            if self._timer is not None:
+                self._timer.cancel()
+            if self._sharing is not None:
+                if self.failure is None:
+                    await self._sharing.close()
+                else:
+                    self._sharing.abandon()
+            self.logs.close()
+            if self.failure is None:
+                await self._snapshot()
+        finally:
+            for executor in (self._workers, self._deletions, self._files, self._disk):
+                executor.shutdown(wait=True)
+            self._journal.close()
 
     def _require_transport(self) -> Transport:
         assert self._transport is not None, "connect() comes before the first event"

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import queue
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,10 +20,18 @@ from asyncsearch.driver.sharing import SharedFolder
 from asyncsearch.engine import snapshot
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import MessageTooLargeError, StaleLeaseError, StoreError
-from asyncsearch.events import DriverStarted, Outcome, Reported, RunRequested, StopRequested, TrainingEnded
-from asyncsearch.ids import Lease, WorkerId
+from asyncsearch.events import (
+    CheckpointCommitted,
+    DriverStarted,
+    Outcome,
+    Reported,
+    RunRequested,
+    StopRequested,
+    TrainingEnded,
+)
+from asyncsearch.ids import CheckpointRef, Lease, WorkerId
 from asyncsearch.rpc.messages import Heartbeat, Hello, LogLine, LogLines, Refused, WorkerMessage
-from asyncsearch.schedulers import FIFO
+from asyncsearch.schedulers import ASHA, FIFO
 from asyncsearch.store import open_store
 from asyncsearch.store.base import Store
 from tests.engine.tools import make_state
@@ -56,7 +67,14 @@ class Wire:
 class Harness:
     """A driver with a wire instead of workers."""
 
-    def __init__(self, store: Store, state: StudyState, shared: SharedFolder | None = None, **settings: Any) -> None:
+    def __init__(
+        self,
+        store: Store,
+        state: StudyState,
+        shared: SharedFolder | None = None,
+        clock: Any = time.time,
+        **settings: Any,
+    ) -> None:
         self.now = 1000.0
         self.store, self.state, self.wire = store, state, Wire()
         self.launched: queue.Queue[tuple[int, int]] = queue.Queue()
@@ -69,6 +87,7 @@ class Harness:
             kill=lambda worker, epoch: self.killed.put((worker, epoch)),
             settings=DriverSettings(**settings),
             shared=shared,
+            clock=clock,
         )
         self.driver.connect(self.wire)
 
@@ -256,3 +275,67 @@ def test_a_worker_that_cannot_be_launched_is_lost_with_the_reason(store: Store) 
     assert harness.driver.outcome is not None
     assert "no such cluster" in harness.driver.outcome.reason
     harness.driver.close()
+
+
+def test_work_that_waits_for_a_deletion_is_not_overtaken_by_its_own_stop(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    delete, gate = store.delete, threading.Event()
+
+    def wait_and_delete(checkpoint: CheckpointRef) -> None:
+        gate.wait(PATIENCE_S)
+        delete(checkpoint)
+
+    monkeypatch.setattr(store, "delete", wait_and_delete)
+    harness = Harness(store, make_state(ASHA(max_resource=9)))
+    numbers = itertools.count(1)
+    assign = harness.begin(9)
+    while True:
+        lease, stage = assign.work.lease, assign.work.lanes[0].stages[-1]
+        assert stage.stop is not None
+        for resource in range(stage.start + 1, stage.stop + 1):
+            harness.say(next(numbers), Reported(lease, resource, {"loss": float(stage.trials[0])}))
+        harness.say(next(numbers), CheckpointCommitted(lease, CheckpointRef(stage.node, stage.stop)))
+        harness.say(next(numbers), TrainingEnded(lease, Outcome.REACHED, stage.stop, stage.stop))
+        if (stage.trials[0], stage.stop) == (2, 3):
+            break
+        assign = harness.wire.next(Assign)
+    harness.driver.post(StopRequested("it is enough"))
+    while not harness.driver.call(lambda state: state.stopping):
+        pass
+    assert harness.wire.sent.empty(), "the checkpoint of trial-0 at 1 is still being deleted"
+    gate.set()
+    assign, stop = (harness.wire.sent.get(timeout=PATIENCE_S) for _ in range(2))
+    assert isinstance(assign, Assign)
+    assert assign.work.lanes[0].stages[-1].trials == (0,)
+    assert stop == StopTraining(assign.work.lease, "it is enough")
+    harness.driver.close()
+
+
+def test_a_clock_that_is_set_takes_no_worker_for_lost_and_no_trial_for_late(store: Store) -> None:
+    seconds = itertools.count(1.0e9, 3_600.0)
+    harness = Harness(store, make_state(FIFO(max_resource=3)), clock=lambda: next(seconds), trial_timeout_s=1_800.0)
+    lease = harness.begin(1).work.lease
+    for resource in (1, 2, 3):
+        harness.say(resource, Reported(lease, resource, {"loss": 0.5}))
+        assert harness.wire.acknowledged.get(timeout=PATIENCE_S) == resource
+    assert harness.killed.empty()
+    assert harness.driver.call(lambda state: state.trials[0].failures) == 0
+    harness.driver.close()
+
+
+def test_a_snapshot_that_cannot_be_saved_costs_nothing_but_time(
+    store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(*_: object) -> None:
+        raise StoreError("the disk is full")
+
+    monkeypatch.setattr("asyncsearch.driver.loop.save_snapshot", refuse)
+    harness = Harness(store, make_state(FIFO(max_resource=3)), snapshot_every=1)
+    lease = harness.begin(1).work.lease
+    harness.say(1, Reported(lease, 1, {"loss": 0.5}))
+    assert harness.wire.acknowledged.get(timeout=PATIENCE_S) == 1
+    harness.driver.close()
+    assert harness.driver.failure is None
+    assert "the disk is full" in caplog.text
+    assert [record.event for record in read_records(store)][-1] == Reported(lease, 1, {"loss": 0.5})
