@@ -303,7 +303,9 @@ def test_work_that_waits_for_a_deletion_is_not_overtaken_by_its_own_stop(
     harness.driver.post(StopRequested("it is enough"))
     while not harness.driver.call(lambda state: state.stopping):
         pass
-    assert harness.wire.sent.empty(), "the checkpoint of trial-0 at 1 is still being deleted"
+    harness.say(next(numbers), Reported(lease, 9, {"loss": 0.5}))
+    answer = harness.wire.sent.get(timeout=PATIENCE_S)
+    assert isinstance(answer, Refused), "a checkpoint of trial-0 is still being deleted, so its work and its stop wait"
     gate.set()
     assign, stop = (harness.wire.sent.get(timeout=PATIENCE_S) for _ in range(2))
     assert isinstance(assign, Assign)
