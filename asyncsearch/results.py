@@ -6,7 +6,7 @@ import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from asyncsearch.driver.opening import (
     StudyFile,
@@ -18,6 +18,7 @@ from asyncsearch.engine.config import EngineConfig
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import (
     NoTrialsError,
+    StoreError,
     StudyNotFoundError,
     UsageError,
 )
@@ -34,6 +35,14 @@ if TYPE_CHECKING:
     from asyncsearch.report.tree import Tree
 
 
+class Seen(NamedTuple):
+    """What was known of a study."""
+
+    state: StudyState
+    journal_size: int
+    """Bytes that the journal had, at the least, when it led to the state."""
+
+
 class Results:
     """The results of a study, at any time: while it runs, afterwards, and on a machine that has none of its code."""
 
@@ -41,7 +50,7 @@ class Results:
     config: EngineConfig
     store: Store
     shared: Store | None
-    _state: StudyState | None
+    _seen: Seen | None
 
     @property
     def trials(self) -> list[Trial]:
@@ -172,9 +181,18 @@ class Results:
         return status_of(self._read_state(), store=self.store.shown, scheduler=self._require_file().scheduler)
 
     def _read_state(self) -> StudyState:
-        if self._state is None:
-            self._state = read_state(self.store, self._require_file())
-        return self._state
+        """Return the state that the journal leads to; it is read again only when it has grown."""
+        seen = self._seen
+        if seen is None or self._has_grown(seen):
+            size = self.store.journal_size()  # before the look: what comes meanwhile is looked at the next time
+            seen = self._seen = Seen(read_state(self.store, self._require_file()), size)
+        return seen.state
+
+    def _has_grown(self, seen: Seen) -> bool:
+        try:
+            return self.store.journal_size() > seen.journal_size
+        except StoreError:
+            return False  # what was seen can be shown without the store
 
     def _standing(self, trial: TrialId) -> str:
         """Return where a trial stands in its scheduler's words; empty where the scheduler is not at hand."""

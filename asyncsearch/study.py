@@ -47,7 +47,7 @@ from asyncsearch.plan.keys import canonical, digest, path
 from asyncsearch.report.display import Display, open_display
 from asyncsearch.report.expected import cost_of, expected
 from asyncsearch.report.preview import Preview, preview
-from asyncsearch.results import Results
+from asyncsearch.results import Results, Seen
 from asyncsearch.rpc.messages import Endpoint
 from asyncsearch.running import Presses, Search, run_search
 from asyncsearch.schedulers.base import Scheduler
@@ -189,7 +189,7 @@ class Study(Results):
         }
         self._backend = backend
         self._resume = resume
-        self._state: StudyState | None = None
+        self._seen: Seen | None = None
         self._is_read_only = False
         self._fingerprint = source_hash(trainable)
         self._warm = warm_start_of(self.store, warm_start, space=self.space, config=self.config, resume=resume)
@@ -229,7 +229,7 @@ class Study(Results):
         study.name, study._trainable_name, study._fingerprint = file.name, file.trainable, file.fingerprint
         study.shared = open_store(file.shared) if file.shared else None
         study.config = config_of(file)
-        study._state, study._is_read_only = None, True
+        study._seen, study._is_read_only = None, True
         return study
 
     def run(
@@ -313,9 +313,9 @@ class Study(Results):
                     folder.plan.evict(self._quota_bytes)
             finally:
                 # After a failure the state may be ahead of the journal, and the journal is what counts.
-                self._state = None
+                self._seen = None
                 watcher.close()
-        self._state = state
+            self._seen = Seen(state, self.store.journal_size())
         if end.error_kind:
             raise _error_class(end.error_kind)(end.reason)
         return self
@@ -398,7 +398,7 @@ class Study(Results):
             self._require_runnable()
             one = copy.copy(self)
             one.searcher, one.scheduler, one.store = One(plain), UpTo(resource, end or resource), home
-            one._resume, one._state, one._warm = True, None, WarmStart()
+            one._resume, one._seen, one._warm = True, None, WarmStart()
             display = open_display("none")
             if self.shared is None:
                 one.config = msgspec.structs.replace(self.config, share=True)  # its nodes follow from its values alone

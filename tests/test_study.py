@@ -11,6 +11,9 @@ import cloudpickle
 import pytest
 
 from asyncsearch import ASHA, FIFO, GridSearch, Study, Trainer, choice, uniform
+from asyncsearch.driver.opening import StudyFile
+from asyncsearch.driver.reading import read_state
+from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import (
     CannotPauseError,
     JournalDamagedError,
@@ -26,6 +29,7 @@ from asyncsearch.errors import (
 )
 from asyncsearch.launch import modules
 from asyncsearch.sequences import multistep
+from asyncsearch.store import LocalStore, Store
 from asyncsearch.trial import TrialState
 
 SPACE = {"x": uniform(0.0, 1.0)}
@@ -250,6 +254,55 @@ def test_a_study_that_is_only_looked_at_knows_every_checkpoint_that_is_kept(tmp_
     kept = [trial.checkpoint for trial in made.trials]
     assert sum(checkpoint is not None for checkpoint in kept) == 2
     assert [trial.checkpoint for trial in Study.open(tmp_path / "s").trials] == kept
+
+
+def test_what_is_looked_at_shows_what_has_come_since_and_reads_the_journal_only_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = run(study(tmp_path / "s", backend="inline", scheduler=FIFO(max_resource=1)), 1)
+    opened = Study.open(tmp_path / "s")
+    assert len(made.trials) == len(opened.trials) == 1
+    run(Study.resume(tmp_path / "s"), 3)
+    looks: list[Store] = []
+
+    def counted(store: Store, file: StudyFile) -> StudyState:
+        looks.append(store)
+        return read_state(store, file)
+
+    monkeypatch.setattr("asyncsearch.results.read_state", counted)
+    for one in (made, opened):
+        assert len(one.history("trial-2")) == 1
+        assert one.best_trial == min(one.trials, key=lambda trial: trial.value or 0.0)
+        assert "3 trials" in one.summary()
+    assert looks == [made.store, opened.store]
+
+
+def test_a_study_that_runs_can_be_looked_at_again_and_again(tmp_path: Path) -> None:
+    opened: list[Study] = []
+
+    def looking(trial: Any) -> None:
+        opened[:] = opened or [Study.open(tmp_path / "s")]
+        now = len(Study.open(tmp_path / "s").trials)
+        with (tmp_path / "looks").open("a") as file:
+            file.write(f"{now} {len(opened[0].trials)}\n")
+        train(trial)
+
+    run(study(tmp_path / "s", looking, backend="inline", scheduler=FIFO(max_resource=1)), 4)
+    looks = [tuple(map(int, line.split())) for line in (tmp_path / "looks").read_text().splitlines()]
+    assert [number for number, now in enumerate(looks, 1) if now[0] > now[1]] == []
+    assert looks[0][0] < looks[-1][0] <= 4
+
+
+def test_what_was_seen_is_shown_where_the_store_cannot_be_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = run(study(tmp_path / "s", backend="inline"))
+
+    def unreachable(store: Store) -> int:
+        raise StoreError("Cannot list.")
+
+    monkeypatch.setattr(LocalStore, "journal_size", unreachable)
+    assert len(made.trials) == 2
 
 
 def test_results_of_a_trial_can_be_looked_at(tmp_path: Path) -> None:

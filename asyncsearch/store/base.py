@@ -109,6 +109,10 @@ class Store(abc.ABC):
         """Return the names of the journal's segments in order."""
 
     @abc.abstractmethod
+    def journal_size(self) -> int:
+        """Return how many bytes the journal has; 0 if there is none. One listing, so it can be asked often."""
+
+    @abc.abstractmethod
     def read_segment(self, name: str) -> Iterator[bytes]:
         """Yield the lines of a segment as they are, each with its newline; the last may lack it."""
 

@@ -155,6 +155,9 @@ class FsspecStore(Store):
     def journal_segments(self) -> Sequence[str]:
         return [layout.segment_name(number) for number in layout.segment_numbers(self._remote.names("journal"))]
 
+    def journal_size(self) -> int:
+        return sum(self._remote.find("journal").values())
+
     def read_segment(self, name: str) -> Iterator[bytes]:
         if name not in self.journal_segments():
             raise StoreError(

@@ -155,6 +155,11 @@ class LocalStore(Store):
     def journal_segments(self) -> Sequence[str]:
         return [layout.segment_name(number) for number in layout.segment_numbers(self.list("journal"))]
 
+    def journal_size(self) -> int:
+        folder = self._root / "journal"
+        with explained("list", folder):
+            return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
     def read_segment(self, name: str) -> Iterator[bytes]:
         path = self._path(f"journal/{layout.check_segment(name)}")
         if not path.exists():

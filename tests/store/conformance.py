@@ -164,6 +164,16 @@ class StoreTests:
         segment.close()
         assert list(store.read_segment(segment.name)) == lines
 
+    def test_the_journal_grows_with_every_append_and_every_segment_counts(self, store: Store) -> None:
+        sizes = [store.journal_size()]
+        for _ in range(2):
+            segment = store.open_segment()
+            for line in (b"a\n", b"bcd\n"):
+                segment.append(line)
+                sizes.append(store.journal_size())
+            segment.close()
+        assert sizes == [0, 2, 6, 8, 12]
+
     def test_closed_segment_takes_no_more(self, store: Store) -> None:
         segment = store.open_segment()
         segment.append(b"a\n")
