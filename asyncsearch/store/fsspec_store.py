@@ -37,7 +37,7 @@ from asyncsearch.store.remote import Remote
 
 _STAGE = "stage"
 
-_log_guard = threading.Lock()
+_chunk_guard = threading.Lock()
 _last_chunk = 0
 
 
@@ -252,7 +252,7 @@ class FsspecStore(Store):
     def append_log(self, name: str, lines: Sequence[str]) -> None:
         path = layout.log_file(name)
         data = "".join(f"{line}\n" for line in lines).encode(errors="backslashreplace")
-        with _log_guard:
+        with self._remote.guard(path):
             if self._can_append():
                 self._remote.append(path, data)
             else:
@@ -352,7 +352,8 @@ def _split(blocks: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _next_chunk() -> str:
-    """Return a name that sorts behind all that this process gave before. Call it under the guard."""
+    """Return a name that sorts behind all that this process gave before."""
     global _last_chunk  # noqa: PLW0603
-    _last_chunk = max(time.time_ns(), _last_chunk + 1)
-    return f"{_last_chunk:020d}-{uuid.uuid4().hex[:8]}"
+    with _chunk_guard:
+        _last_chunk = max(time.time_ns(), _last_chunk + 1)
+        return f"{_last_chunk:020d}-{uuid.uuid4().hex[:8]}"

@@ -13,6 +13,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
+from weakref import WeakValueDictionary
 
 import fsspec
 from fsspec.implementations.local import LocalFileSystem
@@ -26,7 +27,8 @@ T = TypeVar("T")
 _APPENDING = {"file", "local", "hdfs", "viewfs", "webhdfs", "sftp", "ssh"}
 """Where an append costs what it adds. Some object stores offer appends that copy the whole object each time."""
 
-_exclusive = threading.Lock()
+_guards: WeakValueDictionary[str, threading.Lock] = WeakValueDictionary()
+_guards_guard = threading.Lock()
 
 
 class Remote:
@@ -44,8 +46,9 @@ class Remote:
     @property
     def _fs(self) -> Any:
         # fsspec keeps one instance for each process, and for each thread where it must; nothing to hold or to pickle.
-        kind = fsspec.get_filesystem_class(self.url.partition("://")[0])
-        return kind(**{**kind._get_kwargs_from_urls(self.url), **self._options})
+        with self.explained("connect", ""):
+            kind = fsspec.get_filesystem_class(self.url.partition("://")[0])
+            return kind(**{**kind._get_kwargs_from_urls(self.url), **self._options})
 
     def _path(self, name: str) -> str:
         root = str(self._fs._strip_protocol(self.url)).rstrip("/")
@@ -72,6 +75,18 @@ class Remote:
             what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
             step = next_step(error, "Check the address, the credentials and the connection, then try again")
             raise StoreError(f"Cannot {doing} at {f'{self.shown}/{name}'.rstrip('/')!r}: {what}. {step}.") from error
+
+    def guard(self, name: str) -> threading.Lock:
+        """Return the lock of a file, the same one for all in this process who reach it by whatever URL.
+
+        It may be held while the file system answers: who waits for it needs that very file.
+        """
+        key = f"{type(self._fs).__qualname__}:{self._path(name)}"
+        with _guards_guard:
+            lock = _guards.get(key)
+            if lock is None:
+                lock = _guards[key] = threading.Lock()
+            return lock
 
     def is_file(self, name: str) -> bool:
         """Return whether there is a file of this name."""
@@ -120,7 +135,7 @@ class Remote:
                 self._fs.pipe_file(path, data, mode="create")
 
         # Some file systems look first and write then: at least threads of this process must not both find nothing.
-        with self.explained("create", name), _exclusive:
+        with self.explained("create", name), self.guard(name):
             try:
                 self._with_folder(path, write)
             except FileExistsError:

@@ -8,9 +8,11 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import uuid
-from collections.abc import Iterator
+import weakref
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,7 @@ from asyncsearch.errors import StoreError, StoreLockedError
 from asyncsearch.store import open_store
 from asyncsearch.store.fsspec_store import FsspecStore
 from asyncsearch.store.lease_lock import Record, _machine
+from asyncsearch.store.remote import Remote
 from tests.store.conformance import REF, StoreTests, load, save
 
 
@@ -80,6 +83,54 @@ def test_password_in_a_url_is_not_shown() -> None:
     store = FsspecStore("sftp://me:secret@host/studies")
     assert repr(store) == "FsspecStore('sftp://me:***@host/studies')"
     assert store.url == "sftp://me:secret@host/studies"
+
+
+@pytest.mark.parametrize(
+    "write", [lambda store: store.append_log("trial-0", ["a"]), lambda store: store.open_segment()]
+)
+def test_a_file_system_that_does_not_answer_keeps_no_other_store_waiting(
+    monkeypatch: pytest.MonkeyPatch, write: Callable[[FsspecStore], object]
+) -> None:
+    silent, other = [FsspecStore(f"memory://{uuid.uuid4().hex}") for _ in range(2)]
+    reached, answers, in_time = threading.Event(), threading.Event(), list[bool]()
+    with_folder = Remote._with_folder
+
+    def hang(remote: Remote, path: str, action: Callable[[], object]) -> object:
+        if remote is silent._remote:
+            reached.set()
+            in_time.append(answers.wait(20))
+        return with_folder(remote, path, action)
+
+    monkeypatch.setattr(Remote, "_with_folder", hang)
+    thread = threading.Thread(target=write, args=(silent,))
+    thread.start()
+    assert reached.wait(60)
+    write(other)
+    answers.set()
+    thread.join()
+    assert in_time
+    assert all(in_time)
+
+
+def test_all_who_reach_a_file_have_the_same_lock_and_it_goes_with_them() -> None:
+    name = uuid.uuid4().hex
+    one, other = Remote(f"memory://{name}", {}), Remote(f"memory:///{name}/", {})
+    lock = one.guard("a")
+    assert other.guard("a") is lock
+    assert other.guard("b") is not lock
+    gone = weakref.ref(lock)
+    del lock
+    assert gone() is None
+
+
+def test_a_file_system_that_cannot_be_reached_is_an_error_of_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(protocol: str) -> object:
+        raise ConnectionRefusedError("refused")
+
+    store = FsspecStore("memory://x")
+    monkeypatch.setattr(fsspec, "get_filesystem_class", refuse)
+    with pytest.raises(StoreError, match=r"Cannot connect at 'memory://x'.*refused"):
+        store.append_log("trial-0", ["a"])
 
 
 def test_append_makes_one_file_on_disk_and_numbered_objects_in_memory(store: FsspecStore) -> None:
