@@ -82,7 +82,18 @@ def text_of(name: str, value: object) -> str:
     """Return text."""
     if not isinstance(value, str):
         raise UsageError(f"{name}={value!r} must be text: write e.g. {name}={str(value)!r}.")
+    if not is_unicode(value):
+        raise UsageError(f"{name}={value!r} is not valid Unicode, so it cannot be written to a file: write other text.")
     return value
+
+
+def is_unicode(text: str) -> bool:
+    """Return whether text can be written to a file; the lone surrogates of undecoded bytes cannot."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def enough(parallelism: int | None, num_trials: int | None) -> int | None:

@@ -63,6 +63,10 @@ def run(made: Study, num_trials: int | None = 2, **options: Any) -> Study:
         ({"space": 5}, SpaceError, "5"),
         ({"mode": "maximum"}, UsageError, r"maximum.*mode='max'"),
         ({"metric": ""}, UsageError, "metric"),
+        ({"metric": "lo\ud800ss"}, UsageError, r"metric='lo\\ud800ss' is not valid Unicode"),
+        ({"name": "\ud800"}, UsageError, r"name='\\ud800' is not valid Unicode"),
+        ({"version": "\ud800"}, UsageError, r"version='\\ud800' is not valid Unicode"),
+        ({"space": {"\ud800": choice(1, 2)}}, SpaceError, r"name '\\ud800' is not valid Unicode"),
         ({"seed": -1}, UsageError, "seed=-1"),
         ({"max_failures": -1}, UsageError, "max_failures=-1"),
         ({"scheduler": ASHA}, UsageError, r"ASHA\(\.\.\.\)"),
@@ -219,6 +223,17 @@ def test_a_journal_damaged_elsewhere_is_refused_with_the_place(tmp_path: Path) -
 
 def raises(trial: Any) -> None:
     raise ValueError("no such layer")
+
+
+def reports_what_cannot_be_written(trial: Any) -> None:
+    trial.report({"loss": 1.0, "x\ud800": 2.0})
+
+
+@pytest.mark.parametrize("backend", ["inline", "processes"])
+def test_a_metric_whose_name_cannot_be_written_fails_its_trial_and_not_the_search(tmp_path: Path, backend: str) -> None:
+    made = run(study(tmp_path / "s", reports_what_cannot_be_written, backend=backend))
+    assert [trial.state for trial in made.trials] == [TrialState.FAILED] * 2
+    assert "'x\\ud800' is not valid Unicode" in made.trials[0].reason
 
 
 def test_the_best_of_nothing_says_what_went_wrong(tmp_path: Path) -> None:

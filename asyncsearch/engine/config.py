@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from asyncsearch.arguments import text_of
 from asyncsearch.errors import UsageError
 from asyncsearch.ids import NodeKey
 from asyncsearch.plan.keys import root_key, shared_root
@@ -59,6 +60,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
             raise UsageError(f"mode={self.mode!r} is not a direction: write mode='min' or mode='max'.")
         if not _is_name(self.metric):
             raise UsageError(f"metric={self.metric!r} must be the name under which trials report it, e.g. 'accuracy'.")
+        text_of("metric", self.metric)
         if not _is_count(self.seed) or self.seed >= 2**63:
             raise UsageError(f"seed={self.seed!r} must be an integer from 0 to 2**63 - 1.")
         for name in ("max_failures", "max_losses", "max_relaunches", "keep_checkpoints", "look_ahead"):

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from asyncsearch.arguments import is_unicode
 from asyncsearch.errors import SpaceError
 from asyncsearch.sequences import Sequence as Course
 from asyncsearch.sequences import from_json, is_sequence
@@ -97,6 +98,8 @@ def _checked_name(prefix: str, name: Any) -> str:
         raise SpaceError(f"{where} is {a_type(name)}: names of parameters are strings; write {str(name)!r}.")
     if not name.strip():
         raise SpaceError(f"{where} is empty: give the parameter a name.")
+    if not is_unicode(name):
+        raise SpaceError(f"{where} is not valid Unicode: it cannot be written to the journal; spell it out.")
     if "." in name:
         first, _, rest = name.partition(".")
         raise SpaceError(f"{where} has a dot: write it nested, {{{first!r}: {{{rest!r}: ...}}}}, or without the dot.")

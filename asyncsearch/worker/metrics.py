@@ -6,6 +6,7 @@ import reprlib
 from collections.abc import Mapping
 from typing import Any
 
+from asyncsearch.arguments import is_unicode
 from asyncsearch.trainable import ReportError
 
 _RULE = "one number for each name: Python, numpy, or a 0-dimensional tensor"
@@ -59,4 +60,8 @@ def _single(value: Any) -> Any:
 def _checked(name: object) -> str:
     if not isinstance(name, str) or not name:
         raise ReportError(f"{name!r} is not a name of a metric: names are text, as in report({{'accuracy': 0.9}}).")
+    if not is_unicode(name):
+        raise ReportError(
+            f"{name!r} is not valid Unicode: the name of a metric is written to the journal; spell it out."
+        )
     return name

@@ -120,6 +120,7 @@ class TestSpace:
             ({"a.b": 1}, r"'a.b' has a dot: write it nested, \{'a': \{'b': ...\}\}"),
             ({"m": {"a.b": 1}}, "'a.b' in 'm' has a dot"),
             ({"": 1}, "is empty: give the parameter a name"),
+            ({"m": {"\ud800": 1}}, r"The name '\\ud800' in 'm' is not valid Unicode"),
             ({"  ": 1}, "is empty: give the parameter a name"),
             ({3: 1}, "The name 3 is an int: .*write '3'"),
             ({"m": {None: 1}}, "The name None in 'm' is a NoneType"),

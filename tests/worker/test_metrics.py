@@ -135,7 +135,9 @@ def test_a_mapping_and_names_are_merged() -> None:
     assert as_metrics({"val/accuracy": 0.5, "loss": 1}, {"loss": 2}) == {"val/accuracy": 0.5, "loss": 2.0}
 
 
-@pytest.mark.parametrize("metrics", [None, {}, 0.5, "accuracy", [("accuracy", 0.5)], {1: 0.5}, {"": 0.5}])
+@pytest.mark.parametrize(
+    "metrics", [None, {}, 0.5, "accuracy", [("accuracy", 0.5)], {1: 0.5}, {"": 0.5}, {"x\ud800": 0.5}]
+)
 def test_no_metrics_and_names_that_are_no_text_are_errors(metrics: Any) -> None:
-    with pytest.raises(ReportError, match=r"report\("):
+    with pytest.raises(ReportError, match=r"report\(|not valid Unicode"):
         as_metrics(metrics, {})
