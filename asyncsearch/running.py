@@ -1,18 +1,16 @@
 """One run of a search: driver, server, launcher and display put together, and taken apart again whatever happens.
 
-The calling thread only shows things and waits, so that Ctrl-C reaches it at once. It holds no lock that another thread
-needs, and all that must not be skipped is done by other threads while it waits, so that no Ctrl-C can break anything.
+The calling thread only shows things and waits, so that Ctrl-C is heeded at once. Nothing is raised in it meanwhile
+(``driver/presses.py``), and what begins and ends the run is done by another thread, so that nothing can break it.
 """
 
 from __future__ import annotations
 
 import asyncio
-import signal
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import msgspec
@@ -22,6 +20,7 @@ from asyncsearch.actions import EndRun
 from asyncsearch.driver.bell import Bell
 from asyncsearch.driver.journal import Journal
 from asyncsearch.driver.loop import Driver, DriverSettings
+from asyncsearch.driver.presses import GRACE_S, Presses, interrupts_to
 from asyncsearch.driver.sharing import SharedFolder
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import InternalError
@@ -41,7 +40,6 @@ T = TypeVar("T")
 _REFRESH_S = 0.5
 _STATUS_SHARE = 0.005
 """Share of the driver's time that statuses may take. With 10^5 trials one takes 70 ms, and all else waits for it."""
-_INTERRUPT_GRACE_S = 20.0
 _TIMEOUT_GRACE_S = 60.0
 """How long after its timeout a run waits for what workers still save."""
 _STOP_GRACE_S = 15.0
@@ -95,76 +93,54 @@ def run_search(search: Search, watcher: Watcher, presses: Presses | None = None)
         KeyboardInterrupt: the calling thread was interrupted; the results are kept and nothing runs any more.
         Exception: what broke the driver, such as a ``StoreError``.
     """
-    with python_interrupts():
-        return _conduct(search, watcher, presses or Presses())
+    presses = presses or Presses()
+    with interrupts_to(presses.press):
+        end = _conduct(search, watcher, presses)
+    if presses.count:
+        raise KeyboardInterrupt
+    if end is None:
+        raise InternalError("The run ended without an outcome. Please report this with the study's journal.")
+    return end
 
 
-@contextmanager
-def python_interrupts() -> Iterator[None]:
-    """Have Ctrl-C raise KeyboardInterrupt and do no more: PySpark's handler would cancel the jobs of the workers."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    former = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler if former is None else former)
-
-
-def _conduct(search: Search, watcher: Watcher, presses: Presses) -> EndRun:
-    run = _elsewhere(lambda: _Run(search), presses)
-    presses.bell = run.news
+def _conduct(search: Search, watcher: Watcher, presses: Presses) -> EndRun | None:
+    run = _elsewhere(lambda: _Run(search))
+    presses.bells = (run.news, run.over)
     try:
         if isinstance(search.launcher, InlineLauncher):
             _work_inline(run, search.launcher, watcher, presses)
         else:
             _watch(run, watcher, presses)
+    except BaseException:
+        run.driver.post(StopRequested("what waited for it was broken off"))
+        run.driver.give_up_after(0.0)
+        raise
     finally:
-        presses.bell = None
-        _elsewhere(run.finish, presses)
-    _show_lines(run, watcher)
-    _show_status(run, watcher, run.status(search.state))
+        presses.bells = ()
+        _elsewhere(run.finish)
+    if run.unshown is None:
+        _show_lines(run, watcher)
+        _show_status(run, watcher, run.status(search.state))
     if run.driver.failure is not None:
         raise run.driver.failure
-    if presses.count:
-        raise KeyboardInterrupt
-    if run.driver.outcome is None:
-        raise InternalError("The run ended without an outcome. Please report this with the study's journal.")
+    if run.unshown is not None:
+        raise run.unshown
     return run.driver.outcome
-
-
-class Presses:
-    """How often Ctrl-C was pressed, and how often the driver was told."""
-
-    def __init__(self) -> None:
-        self.count = self.told = 0
-        self.bell: Bell | None = None
-        """Wakes the thread that watches the run."""
-
-    def press(self) -> None:
-        """Interrupt the run from another thread."""
-        self.count += 1
-        if self.bell is not None:
-            self.bell.ring()
-
-    def tell(self, driver: Driver) -> None:
-        """Ask the search to stop at the first press; at the second one, wait for workers no longer."""
-        while self.told < self.count:
-            self.told += 1
-            driver.post(StopRequested("it was interrupted"))
-            driver.give_up_after(_INTERRUPT_GRACE_S if self.told == 1 else 0.0)
 
 
 class _Run:
     """The parts of one run."""
 
     def __init__(self, search: Search) -> None:
-        self.news, self.over = Bell(), Bell()
+        self.news = Bell()
+        self.over = Bell()
+        """Rung when the run has ended or was interrupted: then nobody waits for the time to show it again."""
         self.statuses: deque[StudyStatus] = deque(maxlen=1)
         """The newest status that was asked for, for the calling thread to show."""
         self.status_due_s = 0.0
         """When the next one may be asked for, monotonic seconds."""
+        self.unshown: Exception | None = None
+        """Why it cannot be shown any more; it ends then, and this is raised."""
         self.is_quota_told = False
         """Whether it was said that checkpoints take more than the quota."""
         self._search = search
@@ -253,14 +229,12 @@ class _Run:
 def _watch(run: _Run, watcher: Watcher, presses: Presses) -> None:
     """Show the run until it ends."""
     while not run.driver.ended.is_set():
-        try:
-            presses.tell(run.driver)
-            run.news.wait()
-            run.news.answer()
-            _show(run, watcher)
-            run.over.wait(_REFRESH_S)
-        except KeyboardInterrupt:
-            presses.count += 1
+        if presses.tell(run.driver):
+            run.over.answer()
+        run.news.wait()
+        run.news.answer()
+        _show(run, watcher)
+        run.over.wait(_REFRESH_S)
 
 
 def _work_inline(run: _Run, launcher: InlineLauncher, watcher: Watcher, presses: Presses) -> None:
@@ -274,20 +248,24 @@ def _work_inline(run: _Run, launcher: InlineLauncher, watcher: Watcher, presses:
             _show(run, watcher)
 
     while not run.driver.ended.is_set():
-        try:
-            presses.tell(run.driver)
-            launcher.run_in_main(run.driver.hear, run.driver.ended.is_set, tick)
-        except KeyboardInterrupt:
-            presses.count += 1
+        presses.tell(run.driver)
+        presses.interruptible(lambda: launcher.run_in_main(run.driver.hear, run.driver.ended.is_set, tick))
 
 
 def _show(run: _Run, watcher: Watcher) -> None:
-    """Show the status that came, and ask for the next one."""
-    _show_lines(run, watcher)
-    if run.statuses:
-        _show_status(run, watcher, run.statuses.pop())
-    elif time.monotonic() >= run.status_due_s:
-        run.ask_status()
+    """Show the status that came, and ask for the next one; what cannot be shown is to end in order."""
+    if run.unshown is not None:
+        return
+    try:
+        _show_lines(run, watcher)
+        if run.statuses:
+            _show_status(run, watcher, run.statuses.pop())
+        elif time.monotonic() >= run.status_due_s:
+            run.ask_status()
+    except Exception as error:
+        run.unshown = error
+        run.driver.post(StopRequested(f"it could not be shown: {type(error).__name__}: {error}"))
+        run.driver.give_up_after(GRACE_S)
 
 
 def _show_status(run: _Run, watcher: Watcher, status: StudyStatus) -> None:
@@ -305,8 +283,8 @@ def _show_lines(run: _Run, watcher: Watcher) -> None:
         watcher.log_lines(lines)
 
 
-def _elsewhere(function: Callable[[], T], presses: Presses) -> T:
-    """Call a function in another thread and wait for it; interrupts are counted meanwhile."""
+def _elsewhere(function: Callable[[], T]) -> T:
+    """Call a function in another thread and return what it returns; wait for it whatever is raised in this one."""
     done = Bell()
     results: list[T] = []
     errors: list[BaseException] = []
@@ -319,13 +297,17 @@ def _elsewhere(function: Callable[[], T], presses: Presses) -> T:
         finally:
             done.ring()
 
-    threading.Thread(target=call, name="asyncsearch-run", daemon=True).start()
+    try:
+        threading.Thread(target=call, name="asyncsearch-run", daemon=True).start()
+    except RuntimeError:  # the machine has no thread to spare
+        call()
+    raised: BaseException | None = None
     while not done.has_rung:
         try:
             done.wait()
-        except KeyboardInterrupt:
-            presses.count += 1
+        except BaseException as error:  # of a signal's handler that is the user's own
+            raised = error
     done.close()
-    if errors:
-        raise errors[0]
+    if raised is not None or errors:
+        raise raised or errors[0]
     return results[0]

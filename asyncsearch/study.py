@@ -27,6 +27,7 @@ from asyncsearch.driver.opening import (
     replay,
     write_study_file,
 )
+from asyncsearch.driver.presses import Presses
 from asyncsearch.driver.sharing import SharedFolder
 from asyncsearch.engine.config import EngineConfig
 from asyncsearch.engine.state import StudyState
@@ -49,7 +50,7 @@ from asyncsearch.report.expected import cost_of, expected
 from asyncsearch.report.preview import Preview, preview
 from asyncsearch.results import Results, Seen
 from asyncsearch.rpc.messages import Endpoint
-from asyncsearch.running import Presses, Search, run_search
+from asyncsearch.running import Search, run_search
 from asyncsearch.schedulers.base import Scheduler
 from asyncsearch.schedulers.fifo import FIFO
 from asyncsearch.schedulers.plain import options_of

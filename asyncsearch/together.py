@@ -9,6 +9,7 @@ from datetime import timedelta
 
 from asyncsearch.arguments import positive, seconds_of
 from asyncsearch.driver.bell import Bell
+from asyncsearch.driver.presses import Presses, interrupts_to
 from asyncsearch.errors import UsageError
 from asyncsearch.launch import choose
 from asyncsearch.launch.base import Launcher
@@ -16,7 +17,6 @@ from asyncsearch.report.display import Display, say
 from asyncsearch.report.status import StudyStatus
 from asyncsearch.report.table import short_line
 from asyncsearch.rpc.messages import LogLine
-from asyncsearch.running import Presses, python_interrupts
 from asyncsearch.study import Study
 
 DISPLAYS = ("auto", "plain", "none")
@@ -61,10 +61,21 @@ def run_together(
         _Side(study, preflight.parallelism // len(studies) + (number < preflight.parallelism % len(studies)), bell)
         for number, study in enumerate(studies)
     ]
-    with python_interrupts():
+
+    def press() -> None:
         for side in sides:
-            side.start(num_trials, timeout_s, preflight.cpu_threads)
-        _watch(sides, bell, is_shown=display != "none")
+            side.presses.press()
+
+    with interrupts_to(press):
+        try:
+            for side in sides:
+                side.start(num_trials, timeout_s, preflight.cpu_threads)
+            _watch(sides, bell, is_shown=display != "none")
+        except BaseException:
+            press()
+            _watch(sides, bell, is_shown=False)
+            raise
+    bell.close()
     if any(side.presses.count for side in sides):
         raise KeyboardInterrupt
     failed = [side for side in sides if side.error is not None]
@@ -83,7 +94,7 @@ class _Side(Display):
         self.study = study
         self.presses = Presses()
         self.error: BaseException | None = None
-        self.is_over = threading.Event()
+        self.is_running = False
         self._workers, self._bell = max(1, workers), bell
         self._notes: deque[str] = deque()
         self._statuses: deque[StudyStatus] = deque(maxlen=1)
@@ -99,10 +110,14 @@ class _Side(Display):
             except BaseException as error:
                 self.error = error
             finally:
-                self.is_over.set()
+                self.is_running = False
                 self._bell.ring()
 
-        threading.Thread(target=run, name=f"asyncsearch-{self.study.name}", daemon=True).start()
+        self.is_running = True
+        try:
+            threading.Thread(target=run, name=f"asyncsearch-{self.study.name}", daemon=True).start()
+        except RuntimeError as error:  # the machine has no thread to spare
+            self.is_running, self.error = False, error
 
     def lines(self) -> list[str]:
         """Return what to print of it now; called in the main thread."""
@@ -126,17 +141,12 @@ class _Side(Display):
 
 
 def _watch(sides: Sequence[_Side], bell: Bell, *, is_shown: bool) -> None:
-    """Show the studies until all have ended; Ctrl-C is handed to each."""
-    while not all(side.is_over.is_set() for side in sides):
-        try:
-            bell.wait(_EVERY_S)
-            bell.answer()
-            _show(sides, is_shown)
-        except KeyboardInterrupt:
-            for side in sides:
-                side.presses.press()
+    """Show the studies until all have ended."""
+    while any(side.is_running for side in sides):
+        bell.wait(_EVERY_S)
+        bell.answer()
+        _show(sides, is_shown)
     _show(sides, is_shown)
-    bell.close()
 
 
 def _show(sides: Sequence[_Side], is_shown: bool) -> None:

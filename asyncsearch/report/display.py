@@ -8,6 +8,7 @@ spark-submit log and a pipe.
 from __future__ import annotations
 
 import abc
+import contextlib
 import logging
 import os
 import shutil
@@ -197,10 +198,21 @@ class Notebook(Display):
 
 
 def say(text: str) -> None:
-    """Write lines to where the process prints now: a notebook replaces ``sys.stdout``."""
-    if text and sys.stdout is not None:
-        sys.stdout.write(f"{text}\n")
-        sys.stdout.flush()
+    """Write lines to where the process prints now: a notebook replaces ``sys.stdout``.
+
+    What it cannot spell is escaped. Where nothing can be written any more (a closed pipe, a full disk), nothing is: a
+    search does not end because nobody reads.
+    """
+    out = sys.stdout
+    if not text or out is None:
+        return
+    with contextlib.suppress(OSError, ValueError):  # ValueError: it was closed
+        try:
+            out.write(f"{text}\n")
+        except UnicodeEncodeError:
+            encoding = getattr(out, "encoding", None) or "ascii"
+            out.write(text.encode(encoding, "backslashreplace").decode(encoding) + "\n")
+        out.flush()
 
 
 def _notebook() -> Any:

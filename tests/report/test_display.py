@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 import time
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 from asyncsearch.errors import UsageError
-from asyncsearch.report.display import Notebook, Plain, Quiet, Terminal, open_display
+from asyncsearch.report.display import Notebook, Plain, Quiet, Terminal, open_display, say
 from asyncsearch.report.lines import LINES_PER_S, LinePrinter, line_text
 from asyncsearch.rpc.messages import LogLine
 from tests.report.tools import full_counts, make_status
@@ -215,3 +216,37 @@ def test_the_end_leaves_one_whole_table_on_a_terminal(capsys: pytest.CaptureFixt
     display.close()
     display.close()
     assert capsys.readouterr().out.count("/tmp/s") == 1
+
+
+class Stream(io.StringIO):
+    """A standard output that fails."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__()
+        self.error = error
+
+    def write(self, text: str) -> int:
+        raise self.error
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "ascii"])
+def test_what_the_output_cannot_spell_is_escaped(monkeypatch: pytest.MonkeyPatch, encoding: str) -> None:
+    raw = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding=encoding))
+    say("100%|\u2588|")
+    say("next")
+    assert raw.getvalue().decode(encoding) == "100%|\\u2588|\nnext\n"
+
+
+@pytest.mark.parametrize(
+    "error", [BrokenPipeError(32, "Broken pipe"), OSError(28, "No space left"), ValueError("closed")]
+)
+def test_an_output_to_which_nothing_can_be_written_does_not_end_a_run(
+    monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    monkeypatch.setattr(sys, "stdout", Stream(error))
+    display = Plain(logs=True, every_s=0.0)
+    display.warn(["something"])
+    display.update(STATUS)
+    display.log_lines(lines(1))
+    display.close()
