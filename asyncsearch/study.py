@@ -28,6 +28,7 @@ from asyncsearch.driver.opening import (
     write_study_file,
 )
 from asyncsearch.driver.presses import Presses
+from asyncsearch.driver.quota import EVALUATIONS, keep_within
 from asyncsearch.driver.sharing import SharedFolder
 from asyncsearch.engine.config import EngineConfig
 from asyncsearch.engine.state import StudyState
@@ -133,7 +134,8 @@ class Study(Results):
                 have: what the trainable takes when it is not told.
             quota_bytes: bytes that checkpoints may take together; None: without limit. Of the ``keep_checkpoints`` best
                 finished trials the worst give theirs up as soon as it is exceeded; the best one and trials that may
-                go on never do. In a shared folder, at the end of a run, what no study needs is removed.
+                go on never do. In a shared folder, at the end of a run, what no study needs is removed, and if that is
+                not enough, what ``eval`` keeps there.
             share: train once what trials have in common; False: each trial trains for itself.
             max_failures: how many failed attempts of a trial are tried again.
             trial_timeout: seconds that an attempt may take.
@@ -310,8 +312,8 @@ class Study(Results):
             )
             try:
                 end = run_search(search, watcher, presses)
-                if folder is not None and self._quota_bytes is not None:
-                    folder.plan.evict(self._quota_bytes)
+                if folder is not None:
+                    self._keep_quota(folder.plan, watcher)
             finally:
                 # After a failure the state may be ahead of the journal, and the journal is what counts.
                 self._seen = None
@@ -392,7 +394,7 @@ class Study(Results):
         plain = dict(params) if self._is_read_only else self.space.plain(params)
         root = self.config.root
         steps = path(root, {**self.config.defaults, **plain}, resource)
-        home = inside(self.store, f"evals/{digest(root, canonical(plain), str(resource))}")
+        home = inside(self.store, f"{EVALUATIONS}/{digest(root, canonical(plain), str(resource))}")
         way = Way(plain, steps, resource)
         known = self._known(way, home)
         if known is None:
@@ -410,7 +412,11 @@ class Study(Results):
                         start = Way(plain, steps, resource)
                         start.read_journal(read_records(self.store))
                         start.begin(home, state, last, self.store)
+            else:
+                one._quota_bytes = None
             one._run(1, 1, None, display)
+            if self.shared is not None:
+                self._keep_quota(SharedPlan(self.shared), display)
             known = self._known(way, home)
             if known is None:
                 raise AsyncSearchError(f"It could not be trained to {resource}: {one.trials[0].reason}")
@@ -501,6 +507,10 @@ class Study(Results):
         names = self.space.names | default_names(self.config.defaults)
         watcher.warn(compare_names(plan.files, self.store.shown, state.root, names))
         return SharedFolder(plan, self.store.shown)
+
+    def _keep_quota(self, plan: SharedPlan, watcher: Any) -> None:
+        if self._quota_bytes is not None:
+            watcher.warn(keep_within(plan, self._quota_bytes, self.store))
 
     def _create(self, bundle: bytes) -> None:
         self.store.write(BUNDLE_FILE, self._plan_bytes(bundle))

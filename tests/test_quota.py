@@ -10,11 +10,12 @@ import pytest
 
 from asyncsearch import ASHA, FIFO, GridSearch, Study, choice
 from asyncsearch.driver.cleaning import clean
+from asyncsearch.driver.quota import keep_within
 from asyncsearch.errors import NoTrialsError
 from asyncsearch.report.display import Plain
 from asyncsearch.report.status import StudyStatus
 from asyncsearch.running import _show_status
-from asyncsearch.store.shared import SharedPlan
+from asyncsearch.store.shared import SharedPlan, inside
 
 SIZE = 100_000
 ALL = [5.0, 3.0, 4.0, 1.0, 2.0]
@@ -105,3 +106,56 @@ def test_a_study_may_be_resumed_with_another_quota_and_counts_what_it_has(tmp_pa
     for trial in (trial for trial in wide.trials if trial.checkpoint is not None):
         with wide.checkpoint(trial) as path:
             assert path.stat().st_size == SIZE
+
+
+def shared_study(tmp_path: Path, name: str = "s", **options: Any) -> Study:
+    settings: dict[str, Any] = {"version": "v1", "keep_checkpoints": 1, "quota_bytes": 2 * SIZE + SIZE // 2}
+    return study(tmp_path / name, **(settings | options))
+
+
+def in_folder(made: Study) -> int:
+    assert made.shared is not None
+    return sum(SharedPlan(made.shared).usage().values())
+
+
+def test_what_evaluations_keep_in_a_shared_folder_gives_way_to_the_quota(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    made = shared_study(tmp_path).run(1, display="none")
+    assert made.shared is not None
+    for x in ALL[1:]:
+        assert made.eval({"x": x}, 2) == {"loss": x}
+        assert in_folder(made) <= 2 * SIZE + SIZE // 2
+    with made.checkpoint() as path:
+        assert path.stat().st_size == SIZE
+    assert made.shared.list("drivers") == []
+    assert "quota_bytes" not in caplog.text
+    assert [made.eval({"x": x}, 2) for x in ALL] == [{"loss": x} for x in ALL]
+
+
+def test_evaluations_of_other_studies_and_those_that_run_keep_what_they_hold(tmp_path: Path) -> None:
+    made, other = shared_study(tmp_path, quota_bytes=None), shared_study(tmp_path, "other", quota_bytes=None)
+    made.eval({"x": 1.0}, 2)
+    made.eval({"x": 2.0}, 2)
+    other.eval({"x": 3.0}, 2)
+    assert in_folder(made) > 3 * SIZE
+    assert made.shared is not None
+    plan = SharedPlan(made.shared)
+    running = inside(made.store, f"evals/{min(made.store.list('evals'))}")
+    with running.lock():
+        keep_within(plan, 1, made.store)
+    held = {hold.study for hold in plan.standing().holds.values()}
+    assert len(held) == 2
+    assert running.url in held
+    assert any(name.startswith(f"{other.store.url}/evals/") for name in held)
+
+
+def test_what_studies_need_beyond_the_quota_of_a_shared_folder_is_said(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    made = shared_study(tmp_path, quota_bytes=1).run(2, display="none")
+    assert made.shared is not None
+    said = [record.message for record in caplog.records if "quota_bytes=1:" in record.message]
+    assert len(said) == 1
+    assert repr(made.shared.url) in said[0]
+    assert made.shared.list("drivers") == [], "looking what may go leaves no sign of life behind"
