@@ -20,7 +20,7 @@ from fsspec.implementations.local import LocalFileSystem
 
 from asyncsearch.errors import StoreError
 from asyncsearch.store.disk import next_step
-from asyncsearch.store.passwords import without_password
+from asyncsearch.store.passwords import without_password, without_password_of
 
 T = TypeVar("T")
 
@@ -74,7 +74,8 @@ class Remote:
         except Exception as error:  # each file system has exceptions of its own
             what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
             step = next_step(error, "Check the address, the credentials and the connection, then try again")
-            raise StoreError(f"Cannot {doing} at {f'{self.shown}/{name}'.rstrip('/')!r}: {what}. {step}.") from error
+            words = f"{without_password_of(self.url, what)}. {step}."
+            raise StoreError(f"Cannot {doing} at {f'{self.shown}/{name}'.rstrip('/')!r}: {words}") from error
 
     def guard(self, name: str) -> threading.Lock:
         """Return the lock of a file, the same one for all in this process who reach it by whatever URL.

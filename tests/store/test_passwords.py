@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from asyncsearch import FIFO, GridSearch, Study, choice
-from asyncsearch.errors import StudyNotFoundError
+from asyncsearch.errors import StoreError, StudyNotFoundError
 from asyncsearch.ids import CheckpointRef
+from asyncsearch.store.fsspec_store import FsspecStore
 from asyncsearch.store.passwords import lacks_password, without_password
 from tests.store.shared_tools import NODE, plan_at
 
@@ -74,6 +75,14 @@ def test_a_password_is_in_no_file_of_the_shared_folder_and_in_nothing_that_peopl
     assert any(name.startswith("plan/claims/") for name in names)
     seen += names + [path.read_text() for path in files]
     assert [text for text in seen if password in text] == []
+
+
+def test_what_a_file_system_says_is_passed_on_without_the_password() -> None:
+    password = uuid.uuid4().hex
+    store = FsspecStore(f"memory://ann:{password}@host/{uuid.uuid4().hex}")
+    with pytest.raises(StoreError, match=r"and /ann:\*\*\*@host") as raised, store._remote.explained("look", "a"):
+        raise PermissionError(f"{store.url}/a and /ann:{password}@host/a")
+    assert password not in str(raised.value)
 
 
 def test_the_hold_of_a_study_whose_home_needs_a_password_counts_however_old_it_is(
