@@ -12,6 +12,7 @@ from asyncsearch.errors import StoreError, UsageError
 from asyncsearch.store.base import Segment, Store
 from asyncsearch.store.disk import explained
 from asyncsearch.store.local import LocalStore
+from asyncsearch.store.passwords import without_password, without_password_of
 
 __all__ = ["LocalStore", "Segment", "Store", "open_store"]
 
@@ -34,16 +35,19 @@ def open_store(url: str | Path) -> Store:
     protocol, colon, rest = text.partition(":")
     if re.match(r"[A-Za-z][A-Za-z0-9+.-]*(::.*)?://", text):
         if rest.startswith(":"):
-            raise StoreError(f"A store cannot be a chain of URLs as {text!r} is. Name the inner one alone.")
+            raise StoreError(
+                f"A store cannot be a chain of URLs as {without_password(text)!r} is. Name the inner one alone."
+            )
         if protocol.lower() not in ("file", "local"):
             return _open_fsspec(text, protocol.lower())
         return _open_local(_path_of(text, rest.removeprefix("//")))
     if colon and protocol == "file":
         return _open_local(_path_of(text, rest))
     if colon and rest.startswith("/") and protocol.lower() in _protocols():
+        shown = without_password_of(f"{protocol}:/{rest}", text)
         raise StoreError(
-            f"{text!r} looks like a URL without its '//', as pathlib.Path makes it of a URL. Pass it as text:"
-            f" '{protocol}://...'; or, if it is a folder, './{text}'."
+            f"{shown!r} looks like a URL without its '//', as pathlib.Path makes it of a URL. Pass it as text:"
+            f" '{protocol}://...'; or, if it is a folder, './{shown}'."
         )
     return _open_local(text)
 
@@ -52,7 +56,7 @@ def _path_of(url: str, rest: str) -> str:
     host, slash, path = rest.partition("/")
     if host not in ("", "localhost") or not slash:
         raise StoreError(
-            f"{url!r} names another machine, or no absolute path. Write it with three slashes: 'file:///...'."
+            f"{without_password(url)!r} names another machine, or no absolute path. Write it with three slashes: 'file:///...'."
         )
     return urllib.parse.unquote(slash + path)
 

@@ -12,6 +12,7 @@ import pytest
 from asyncsearch import FIFO, GridSearch, Study, choice
 from asyncsearch.errors import StoreError, StudyNotFoundError
 from asyncsearch.ids import CheckpointRef
+from asyncsearch.store import open_store
 from asyncsearch.store.fsspec_store import FsspecStore
 from asyncsearch.store.passwords import lacks_password, without_password
 from tests.store.shared_tools import NODE, plan_at
@@ -83,6 +84,16 @@ def test_what_a_file_system_says_is_passed_on_without_the_password() -> None:
     with pytest.raises(StoreError, match=r"and /ann:\*\*\*@host") as raised, store._remote.explained("look", "a"):
         raise PermissionError(f"{store.url}/a and /ann:{password}@host/a")
     assert password not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "place",
+    ["file://ann:secret@host/a", "zip::sftp://ann:secret@host/a", "sftp:/ann:secret@host/a", "no://ann:secret@h"],
+)
+def test_a_place_that_is_refused_is_named_without_its_password(place: str) -> None:
+    with pytest.raises(StoreError) as raised:
+        open_store(place)
+    assert "secret" not in str(raised.value)
 
 
 def test_the_hold_of_a_study_whose_home_needs_a_password_counts_however_old_it_is(
