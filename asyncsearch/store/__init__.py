@@ -56,7 +56,8 @@ def _path_of(url: str, rest: str) -> str:
     host, slash, path = rest.partition("/")
     if host not in ("", "localhost") or not slash:
         raise StoreError(
-            f"{without_password(url)!r} names another machine, or no absolute path. Write it with three slashes: 'file:///...'."
+            f"{without_password(url)!r} names another machine, or no absolute path. Write it with three slashes:"
+            " 'file:///...'."
         )
     return urllib.parse.unquote(slash + path)
 
