@@ -11,6 +11,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import msgspec
@@ -218,12 +219,16 @@ class _Run:
 
     def finish(self) -> None:
         """End the workers, the server and the driver."""
-        self._search.launcher.stop(_STOP_GRACE_S if self.driver.failure is None else 0.0)
+        with ExitStack() as ends:  # each of them, whatever the others raise; the last one first
+            ends.callback(self.over.close)
+            ends.callback(self.news.close)
+            ends.callback(self.driver.close)
+            ends.callback(self._stop_server)
+            self._search.launcher.stop(_STOP_GRACE_S if self.driver.failure is None else 0.0)
+
+    def _stop_server(self) -> None:
         if self._server is not None:
             asyncio.run_coroutine_threadsafe(self._server.stop(), self.driver.loop).result()
-        self.driver.close()
-        self.news.close()
-        self.over.close()
 
 
 def _watch(run: _Run, watcher: Watcher, presses: Presses) -> None:
