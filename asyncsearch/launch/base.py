@@ -18,6 +18,8 @@ Ended = Callable[[WorkerId, int, str], None]
 """Called from any thread with (worker, epoch, reason) when a worker has ended, cleanly or not."""
 ConfigFor = Callable[[WorkerId, int], WorkerConfig]
 """Gives the configuration of one launch of a worker."""
+TOO_LATE = "it was launched after the end of the run"
+"""Why a worker ends that ``stop`` has overtaken."""
 
 
 class Preflight(msgspec.Struct, frozen=True):
@@ -60,7 +62,10 @@ class Launcher(abc.ABC):
 
     @abc.abstractmethod
     def launch(self, worker: WorkerId, epoch: int) -> None:
-        """Start a worker and return at once; what goes wrong is told through ``ended``."""
+        """Start a worker and return at once; what goes wrong is told through ``ended``.
+
+        After ``stop`` none is started.
+        """
 
     @abc.abstractmethod
     def kill(self, worker: WorkerId, epoch: int) -> None:
@@ -68,4 +73,7 @@ class Launcher(abc.ABC):
 
     @abc.abstractmethod
     def stop(self, grace_s: float) -> None:
-        """Wait until all workers have ended, for ``grace_s`` seconds at most; then end them. Leaves nothing behind."""
+        """Wait until all workers have ended, for ``grace_s`` seconds at most; then end them. Leaves nothing behind.
+
+        It comes after every ``check``, also where nothing was started, and may come twice.
+        """

@@ -14,7 +14,7 @@ import time
 import msgspec
 
 from asyncsearch.ids import WorkerId, worker_name
-from asyncsearch.launch.base import Ended
+from asyncsearch.launch.base import TOO_LATE, Ended
 from asyncsearch.launch.call import Agent
 from asyncsearch.launch.spark.session import WAIT_SAID_AFTER_S, Spark
 from asyncsearch.launch.spark.task import Mode, task
@@ -137,6 +137,8 @@ class Supervisor:
 
     def _handle(self, message: _Message | None) -> None:
         match message:
+            case _Launch(key=key) if self._give_up_at is not None:
+                self._ended(*key, TOO_LATE)
             case _Launch(key=key, config=config):
                 self._start_job(key, config)
             case _Kill(key=key):
