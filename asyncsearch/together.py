@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from collections.abc import Sequence
 from datetime import timedelta
@@ -65,7 +64,7 @@ def run_together(
         ]
         if display != "none":
             say("\n".join(f"note: {sentence}" for sentence in preflight.warnings))
-        _run_sides(sides, bell, num_trials, timeout_s, preflight.cpu_threads, is_shown=display != "none")
+        _run_sides(first, sides, bell, num_trials, timeout_s, preflight.cpu_threads, is_shown=display != "none")
         bell.close()
     if any(side.presses.count for side in sides):
         raise KeyboardInterrupt
@@ -97,6 +96,7 @@ def _look(launcher: Launcher, parallelism: int | None, studies: int) -> Prefligh
 
 
 def _run_sides(
+    launcher: Launcher,
     sides: Sequence[_Side],
     bell: Bell,
     num_trials: int | None,
@@ -114,7 +114,7 @@ def _run_sides(
     with interrupts_to(press):
         try:
             for side in sides:
-                side.start(num_trials, timeout_s, cpu_threads)
+                side.start(launcher, num_trials, timeout_s, cpu_threads)
             _watch(sides, bell, is_shown=is_shown)
         except BaseException:
             press()
@@ -135,8 +135,8 @@ class _Side(Display):
         self._notes: deque[str] = deque()
         self._statuses: deque[StudyStatus] = deque(maxlen=1)
 
-    def start(self, num_trials: int | None, timeout_s: float | None, cpu_threads: int) -> None:
-        """Run the study in a thread of its own."""
+    def start(self, launcher: Launcher, num_trials: int | None, timeout_s: float | None, cpu_threads: int) -> None:
+        """Run the study in a thread of its own, which the launcher makes."""
 
         def run() -> None:
             try:
@@ -151,8 +151,8 @@ class _Side(Display):
 
         self.is_running = True
         try:
-            threading.Thread(target=run, name=f"asyncsearch-{self.study.name}", daemon=True).start()
-        except RuntimeError as error:  # the machine has no thread to spare
+            launcher.thread(run, f"asyncsearch-{self.study.name}").start()
+        except Exception as error:  # the machine has no thread to spare, or Spark is gone
             self.is_running, self.error = False, error
 
     def lines(self) -> list[str]:

@@ -7,6 +7,7 @@ reported once by ``ended``, and the engine says whether it is launched again.
 from __future__ import annotations
 
 import abc
+import threading
 from collections.abc import Callable
 
 import msgspec
@@ -77,3 +78,7 @@ class Launcher(abc.ABC):
 
         It comes after every ``check``, also where nothing was started, and may come twice.
         """
+
+    def thread(self, target: Callable[[], None], name: str) -> threading.Thread:
+        """Return a thread, not started, which is to the cluster as the one that called ``check``."""
+        return threading.Thread(target=target, name=name, daemon=True)

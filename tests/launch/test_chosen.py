@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,9 @@ class FakeSpark:
     def __init__(self) -> None:
         self.is_owned = not FakeSpark.is_active
         FakeSpark.is_active = True
+
+    def thread(self, target: Callable[[], None], name: str) -> threading.Thread:
+        return threading.Thread(target=target, name=name, daemon=True)
 
     def close(self) -> None:
         if self.is_owned:
@@ -61,6 +66,18 @@ def make(store: Path, backend: Any = "spark") -> Study:
 
 def test_session_made_for_studies_that_run_together_ends_with_them(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="no jobs here"):
+        run_together([make(tmp_path / "first"), make(tmp_path / "second")], num_trials=2, display="none")
+    assert not FakeSpark.is_active
+
+
+def test_studies_whose_threads_cannot_begin_end_with_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(self: FakeSpark, target: Callable[[], None], name: str) -> threading.Thread:
+        raise AttributeError("Spark is gone")
+
+    monkeypatch.setattr(FakeSpark, "thread", fail)
+    with pytest.raises(AttributeError, match="Spark is gone"):
         run_together([make(tmp_path / "first"), make(tmp_path / "second")], num_trials=2, display="none")
     assert not FakeSpark.is_active
 

@@ -91,7 +91,7 @@ class Supervisor:
         """When to end whatever the jobs do; None: never."""
 
     def start(self) -> None:
-        """Begin. The jobs inherit the scheduler pool and the job group of the calling thread."""
+        """Begin. The jobs have the scheduler pool and the job group of the thread that joined the session."""
         self._spark.thread(self._supervise, "asyncsearch-spark").start()
 
     def launch(self, key: Key, config: WorkerConfig) -> None:
