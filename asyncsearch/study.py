@@ -40,7 +40,7 @@ from asyncsearch.errors import (
 from asyncsearch.evaluating import Evaluation, One, UpTo, Way
 from asyncsearch.first_answers import require_proposal, require_target
 from asyncsearch.ids import TrialId, WorkerId
-from asyncsearch.launch import choose
+from asyncsearch.launch import chosen
 from asyncsearch.launch.base import Launcher
 from asyncsearch.launch.bundle import pack
 from asyncsearch.launch.modules import sent_as_registered
@@ -276,52 +276,52 @@ class Study(Results):
         self._require_bounded(num_trials)
         watcher.warn(self.scheduler.warnings(num_trials))
         bundle = self._packed(watcher)
-        launcher = choose(self._backend, study=self.name)
-        preflight = launcher.check(enough(parallelism, num_trials))
-        watcher.warn(preflight.warnings)
+        with chosen(self._backend, study=self.name) as launcher:
+            preflight = launcher.check(enough(parallelism, num_trials))
+            watcher.warn(preflight.warnings)
 
-        def worker_config(worker: WorkerId, epoch: int, endpoint: Endpoint | None) -> WorkerConfig:
-            return WorkerConfig(
-                study=self.name,
-                metric=self.config.metric,
-                bundle=bundle,
-                store=self.shared or self.store,
-                endpoint=endpoint,
-                worker=worker,
-                epoch=epoch,
-                cpu_threads=cpu_threads or preflight.cpu_threads,
-                **self._worker,
-            )
+            def worker_config(worker: WorkerId, epoch: int, endpoint: Endpoint | None) -> WorkerConfig:
+                return WorkerConfig(
+                    study=self.name,
+                    metric=self.config.metric,
+                    bundle=bundle,
+                    store=self.shared or self.store,
+                    endpoint=endpoint,
+                    worker=worker,
+                    epoch=epoch,
+                    cpu_threads=cpu_threads or preflight.cpu_threads,
+                    **self._worker,
+                )
 
-        self.store.prepare()
-        with self.store.lock():
-            state, last = self._opened_for_writing(bundle, watcher)
-            folder = self._shared_folder(state, watcher)
-            search = Search(
-                state=state,
-                store=self.store,
-                last_record=last,
-                launcher=launcher,
-                preflight=preflight,
-                worker_config=worker_config,
-                settings=self._settings,
-                num_trials=num_trials,
-                timeout_s=timeout_s,
-                scheduler=self.scheduler.describe(),
-                shared=folder,
-            )
-            try:
-                end = run_search(search, watcher, presses)
-                if folder is not None:
-                    self._keep_quota(folder.plan, watcher)
-            finally:
-                # After a failure the state may be ahead of the journal, and the journal is what counts.
-                self._seen = None
-                watcher.close()
-            self._seen = Seen(state, self.store.journal_size())
-        if end.error_kind:
-            raise _error_class(end.error_kind)(end.reason)
-        return self
+            self.store.prepare()
+            with self.store.lock():
+                state, last = self._opened_for_writing(bundle, watcher)
+                folder = self._shared_folder(state, watcher)
+                search = Search(
+                    state=state,
+                    store=self.store,
+                    last_record=last,
+                    launcher=launcher,
+                    preflight=preflight,
+                    worker_config=worker_config,
+                    settings=self._settings,
+                    num_trials=num_trials,
+                    timeout_s=timeout_s,
+                    scheduler=self.scheduler.describe(),
+                    shared=folder,
+                )
+                try:
+                    end = run_search(search, watcher, presses)
+                    if folder is not None:
+                        self._keep_quota(folder.plan, watcher)
+                finally:
+                    # After a failure the state may be ahead of the journal, and the journal is what counts.
+                    self._seen = None
+                    watcher.close()
+                self._seen = Seen(state, self.store.journal_size())
+            if end.error_kind:
+                raise _error_class(end.error_kind)(end.reason)
+            return self
 
     def preview(
         self,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from collections.abc import Sequence
 from datetime import timedelta
@@ -10,9 +9,9 @@ from datetime import timedelta
 from asyncsearch.arguments import positive, seconds_of
 from asyncsearch.driver.bell import Bell
 from asyncsearch.driver.presses import Presses, interrupts_to
-from asyncsearch.errors import UsageError
-from asyncsearch.launch import choose
-from asyncsearch.launch.base import Launcher
+from asyncsearch.errors import NotEnoughSlotsError, UsageError
+from asyncsearch.launch import chosen
+from asyncsearch.launch.base import Launcher, Preflight
 from asyncsearch.report.display import Display, say
 from asyncsearch.report.status import StudyStatus
 from asyncsearch.report.table import short_line
@@ -39,7 +38,7 @@ def run_together(
         studies: at least one, each with a store of its own.
         num_trials: of each study, as in ``Study.run``.
         parallelism: workers of all studies together, shared out evenly, at least one each; None: as many as the
-            cluster has slots.
+            cluster has slots. A cluster of fewer slots than studies is refused; on this machine they share its cores.
         timeout: seconds after which the runs end, with what they have by then.
         display: ``"auto"`` or ``"plain"``: lines, which name their study; or ``"none"``.
 
@@ -55,27 +54,18 @@ def run_together(
     num_trials = None if num_trials is None else positive("num_trials", num_trials)
     timeout_s = None if timeout is None else seconds_of("timeout", timeout)
     total = parallelism if parallelism is None else positive("parallelism", parallelism)
-    preflight = choose(studies[0]._backend, study=studies[0].name).check(total)
-    bell = Bell()
-    sides = [
-        _Side(study, preflight.parallelism // len(studies) + (number < preflight.parallelism % len(studies)), bell)
-        for number, study in enumerate(studies)
-    ]
-
-    def press() -> None:
-        for side in sides:
-            side.presses.press()
-
-    with interrupts_to(press):
-        try:
-            for side in sides:
-                side.start(num_trials, timeout_s, preflight.cpu_threads)
-            _watch(sides, bell, is_shown=display != "none")
-        except BaseException:
-            press()
-            _watch(sides, bell, is_shown=False)
-            raise
-    bell.close()
+    with chosen(studies[0]._backend, study=studies[0].name) as first:
+        preflight = _look(first, total, len(studies))
+        workers, more = divmod(preflight.parallelism, len(studies))
+        bell = Bell()
+        sides = [
+            _Side(study, workers + (number < more), bell, said=preflight.warnings)
+            for number, study in enumerate(studies)
+        ]
+        if display != "none":
+            say("\n".join(f"note: {sentence}" for sentence in preflight.warnings))
+        _run_sides(first, sides, bell, num_trials, timeout_s, preflight.cpu_threads, is_shown=display != "none")
+        bell.close()
     if any(side.presses.count for side in sides):
         raise KeyboardInterrupt
     failed = [side for side in sides if side.error is not None]
@@ -87,20 +77,66 @@ def run_together(
     return list(studies)
 
 
+def _look(launcher: Launcher, parallelism: int | None, studies: int) -> Preflight:
+    """Return what the cluster has for all studies, of which each needs a worker.
+
+    Raises:
+        ClusterError: the workers cannot run, or there are fewer slots than studies.
+    """
+    preflight = launcher.check(parallelism)
+    if preflight.parallelism >= studies:
+        return preflight
+    try:
+        return launcher.check(studies)
+    except NotEnoughSlotsError as error:
+        raise NotEnoughSlotsError(
+            f"{studies} studies side by side need a worker each, and the cluster has not as many slots: run at most "
+            f"{preflight.parallelism} of them at a time, or give it more."
+        ) from error
+
+
+def _run_sides(
+    launcher: Launcher,
+    sides: Sequence[_Side],
+    bell: Bell,
+    num_trials: int | None,
+    timeout_s: float | None,
+    cpu_threads: int,
+    *,
+    is_shown: bool,
+) -> None:
+    """Return when all have ended; Ctrl-C, and an exception, are handed to each."""
+
+    def press() -> None:
+        for side in sides:
+            side.presses.press()
+
+    with interrupts_to(press):
+        try:
+            for side in sides:
+                side.start(launcher, num_trials, timeout_s, cpu_threads)
+            _watch(sides, bell, is_shown=is_shown)
+        except BaseException:
+            press()
+            _watch(sides, bell, is_shown=False)
+            raise
+
+
 class _Side(Display):
     """One of the studies: its thread, and what there is to show of it."""
 
-    def __init__(self, study: Study, workers: int, bell: Bell) -> None:
+    def __init__(self, study: Study, workers: int, bell: Bell, *, said: Sequence[str]) -> None:
+        """Begin nothing yet; ``said`` are the notes that hold for all studies, and are not said for each again."""
         self.study = study
         self.presses = Presses()
         self.error: BaseException | None = None
         self.is_running = False
-        self._workers, self._bell = max(1, workers), bell
+        self._workers, self._bell, self._said = workers, bell, said
         self._notes: deque[str] = deque()
         self._statuses: deque[StudyStatus] = deque(maxlen=1)
 
-    def start(self, num_trials: int | None, timeout_s: float | None, cpu_threads: int) -> None:
-        """Run the study in a thread of its own."""
+    def start(self, launcher: Launcher, num_trials: int | None, timeout_s: float | None, cpu_threads: int) -> None:
+        """Run the study in a thread of its own, which the launcher makes."""
 
         def run() -> None:
             try:
@@ -115,8 +151,8 @@ class _Side(Display):
 
         self.is_running = True
         try:
-            threading.Thread(target=run, name=f"asyncsearch-{self.study.name}", daemon=True).start()
-        except RuntimeError as error:  # the machine has no thread to spare
+            launcher.thread(run, f"asyncsearch-{self.study.name}").start()
+        except Exception as error:  # the machine has no thread to spare, or Spark is gone
             self.is_running, self.error = False, error
 
     def lines(self) -> list[str]:
@@ -127,7 +163,9 @@ class _Side(Display):
         return found
 
     def warn(self, sentences: Sequence[str]) -> None:
-        self._notes.extend(f"{self.study.name}: note: {sentence}" for sentence in sentences)
+        self._notes.extend(
+            f"{self.study.name}: note: {sentence}" for sentence in sentences if sentence not in self._said
+        )
 
     def update(self, status: StudyStatus) -> None:
         if status.trials:
@@ -165,6 +203,13 @@ def _require_runnable(studies: Sequence[Study], display: str) -> None:
     twice = next((store for store in stores if stores.count(store) > 1), None)
     if twice is not None:
         raise UsageError(f"Two of the studies have the store {twice!r}: give each one of its own, store=...")
+    launchers = [study._backend for study in studies if isinstance(study._backend, Launcher)]
+    shared = next((one for one in launchers if sum(one is other for other in launchers) > 1), None)
+    if shared is not None:
+        raise UsageError(
+            f"Two of the studies have the same {type(shared).__name__} as backend, which serves one run at a time: "
+            f"give each one of its own, or backend={shared.name!r}."
+        )
     for study in studies:
         study._require_runnable()
         if study._backend == "inline" or (isinstance(study._backend, Launcher) and study._backend.name == "inline"):

@@ -1,9 +1,11 @@
-"""Backends: where workers come from. ``choose`` returns one by its name."""
+"""Backends: where workers come from. ``choose`` returns one by its name, ``chosen`` lends it."""
 
 from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from asyncsearch.errors import UsageError
 from asyncsearch.launch.base import Launcher
@@ -40,6 +42,16 @@ def choose(backend: str | Launcher = "auto", *, study: str = "study") -> Launche
             return SparkLauncher(study=study)
         case _:
             raise UsageError(f"backend={backend!r} is not known: choose one of {', '.join(map(repr, NAMES))}.")
+
+
+@contextmanager
+def chosen(backend: str | Launcher = "auto", *, study: str = "study") -> Iterator[Launcher]:
+    """Lend a backend, as ``choose`` does, and stop it afterwards, whatever happens."""
+    launcher = choose(backend, study=study)
+    try:
+        yield launcher
+    finally:
+        launcher.stop(0.0)
 
 
 def is_spark_active() -> bool:

@@ -7,6 +7,7 @@ reported once by ``ended``, and the engine says whether it is launched again.
 from __future__ import annotations
 
 import abc
+import threading
 from collections.abc import Callable
 
 import msgspec
@@ -18,6 +19,8 @@ Ended = Callable[[WorkerId, int, str], None]
 """Called from any thread with (worker, epoch, reason) when a worker has ended, cleanly or not."""
 ConfigFor = Callable[[WorkerId, int], WorkerConfig]
 """Gives the configuration of one launch of a worker."""
+TOO_LATE = "it was launched after the end of the run"
+"""Why a worker ends that ``stop`` has overtaken."""
 
 
 class Preflight(msgspec.Struct, frozen=True):
@@ -60,7 +63,10 @@ class Launcher(abc.ABC):
 
     @abc.abstractmethod
     def launch(self, worker: WorkerId, epoch: int) -> None:
-        """Start a worker and return at once; what goes wrong is told through ``ended``."""
+        """Start a worker and return at once; what goes wrong is told through ``ended``.
+
+        After ``stop`` none is started.
+        """
 
     @abc.abstractmethod
     def kill(self, worker: WorkerId, epoch: int) -> None:
@@ -68,4 +74,11 @@ class Launcher(abc.ABC):
 
     @abc.abstractmethod
     def stop(self, grace_s: float) -> None:
-        """Wait until all workers have ended, for ``grace_s`` seconds at most; then end them. Leaves nothing behind."""
+        """Wait until all workers have ended, for ``grace_s`` seconds at most; then end them. Leaves nothing behind.
+
+        It comes after every ``check``, also where nothing was started, and may come twice.
+        """
+
+    def thread(self, target: Callable[[], None], name: str) -> threading.Thread:
+        """Return a thread, not started, which is to the cluster as the one that called ``check``."""
+        return threading.Thread(target=target, name=name, daemon=True)

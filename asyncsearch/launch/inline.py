@@ -14,7 +14,7 @@ import msgspec
 
 from asyncsearch.errors import InternalError
 from asyncsearch.ids import WorkerId
-from asyncsearch.launch.base import ConfigFor, Ended, Launcher, Preflight
+from asyncsearch.launch.base import TOO_LATE, ConfigFor, Ended, Launcher, Preflight
 from asyncsearch.launch.inline_worker import InlineWorker, Post
 from asyncsearch.launch.machine import cores
 from asyncsearch.rpc.messages import DriverMessage
@@ -61,6 +61,7 @@ class InlineLauncher(Launcher):
         self._worker: InlineWorker | None = None
         self._config_for: ConfigFor | None = None
         self._ended: Ended | None = None
+        self._is_stopped = False
 
     def check(self, parallelism: int | None) -> Preflight:
         warning = f"Inline, one trial runs after the other: parallelism={parallelism} is not heeded."
@@ -70,16 +71,22 @@ class InlineLauncher(Launcher):
 
     def start(self, config_for: ConfigFor, ended: Ended) -> None:
         self._config_for, self._ended = config_for, ended
+        self._inbox, self._later = queue.SimpleQueue(), deque()  # what came after the end of a run before is for nobody
+        self._is_stopped = False
 
     def launch(self, worker: WorkerId, epoch: int) -> None:
-        if self._config_for is None:
+        if self._config_for is None or self._ended is None:
             raise InternalError("launch() comes after start()")
+        if self._is_stopped:
+            self._ended(worker, epoch, TOO_LATE)
+            return
         self._inbox.put(_Launched(self._config_for(worker, epoch)))
 
     def kill(self, worker: WorkerId, epoch: int) -> None:
         self._inbox.put(_Gone(worker, epoch, "it was ended by the driver"))
 
     def stop(self, grace_s: float) -> None:
+        self._is_stopped = True
         worker, self._worker = self._worker, None
         if worker is not None:
             worker.close()

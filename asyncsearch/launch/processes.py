@@ -21,7 +21,7 @@ import cloudpickle
 
 from asyncsearch.errors import ClusterError, InternalError, UsageError
 from asyncsearch.ids import WorkerId, worker_name
-from asyncsearch.launch.base import ConfigFor, Ended, Launcher, Preflight
+from asyncsearch.launch.base import TOO_LATE, ConfigFor, Ended, Launcher, Preflight
 from asyncsearch.launch.call import Agent, run_agent
 from asyncsearch.launch.child import LENGTH
 from asyncsearch.launch.machine import cores
@@ -44,6 +44,7 @@ class ProcessLauncher(Launcher):
         self._ended: Ended | None = None
         self._changed = threading.Condition()
         self._launches: dict[tuple[WorkerId, int], _Launch] = {}
+        self._is_stopped = False
 
     def check(self, parallelism: int | None) -> Preflight:
         if not sys.executable:
@@ -63,14 +64,20 @@ class ProcessLauncher(Launcher):
 
     def start(self, config_for: ConfigFor, ended: Ended) -> None:
         self._config_for, self._ended = config_for, ended
+        self._is_stopped = False
 
     def launch(self, worker: WorkerId, epoch: int) -> None:
-        if self._config_for is None:
+        if self._config_for is None or self._ended is None:
             raise InternalError("launch() comes after start()")
         payload = cloudpickle.dumps((self._agent, self._config_for(worker, epoch)))
         launch = _Launch(payload)
         with self._changed:
-            self._launches[worker, epoch] = launch
+            is_late = self._is_stopped
+            if not is_late:
+                self._launches[worker, epoch] = launch
+        if is_late:
+            self._ended(worker, epoch, TOO_LATE)
+            return
         name = f"asyncsearch-{worker_name(worker)}.{epoch}"
         threading.Thread(target=self._follow, args=(worker, epoch, launch), name=name, daemon=True).start()
 
@@ -81,6 +88,8 @@ class ProcessLauncher(Launcher):
             launch.kill()
 
     def stop(self, grace_s: float) -> None:
+        with self._changed:
+            self._is_stopped = True
         self._wait_for_all(grace_s)
         with self._changed:
             left = list(self._launches.values())

@@ -19,6 +19,7 @@ from asyncsearch.engine.config import EngineConfig
 from asyncsearch.engine.state import StudyState
 from asyncsearch.events import DriverStarted, RunRequested, StopRequested
 from asyncsearch.ids import WorkerId
+from asyncsearch.launch.base import TOO_LATE
 from asyncsearch.launch.bundle import pack
 from asyncsearch.launch.inline import InlineLauncher
 from asyncsearch.rpc.messages import Hello, WorkerMessage
@@ -235,6 +236,19 @@ def test_trainable_that_cannot_be_loaded_fails_each_trial(search: Make) -> None:
     one.go_on()
     assert one.states() == [TrialState.FAILED, TrialState.FAILED]
     assert "The trainable could not be loaded" in one.state.trials[0].reason
+
+
+def test_what_comes_after_stop_is_told_and_reaches_no_later_run(search: Make) -> None:
+    one, told = search(counting), []
+    one.launcher.start(one._config, lambda *end: told.append(end))
+    one.launcher.launch(WorkerId(0), 1)
+    one.launcher.stop(0.0)
+    one.launcher.launch(WorkerId(0), 2)
+    assert told == [(WorkerId(0), 2, TOO_LATE)]
+    one.launcher.start(one._config, one.driver.lost)
+    one.begin(1)
+    one.go_on()
+    assert one.states() == [TrialState.PAUSED]
 
 
 def test_parallelism_is_not_heeded_and_that_is_said() -> None:

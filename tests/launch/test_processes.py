@@ -14,6 +14,7 @@ import pytest
 from asyncsearch.errors import UsageError
 from asyncsearch.ids import WorkerId
 from asyncsearch.launch import processes
+from asyncsearch.launch.base import TOO_LATE
 from asyncsearch.launch.call import Agent
 from asyncsearch.launch.machine import cores
 from asyncsearch.launch.processes import ProcessLauncher
@@ -181,6 +182,19 @@ def test_launch_that_is_killed_before_it_starts_is_told(tmp_path: Path) -> None:
     launch = processes._Launch(b"")
     launch.kill()
     assert launch.run() == "it was called off before it started"
+
+
+def test_launch_after_stop_starts_nothing_and_is_told_until_the_next_start(
+    launch: Launch, ends: Ends, tmp_path: Path
+) -> None:
+    launcher = launch(lambda config: "done")
+    assert ends.reason() == "done"
+    launcher.stop(0.0)
+    launcher.launch(W1, 1)
+    assert ends.next() == (1, 1, TOO_LATE)
+    launcher.start(lambda worker, epoch: config_for(tmp_path), ends)
+    launcher.launch(W1, 2)
+    assert ends.next() == (1, 2, "done")
 
 
 def test_stop_waits_for_those_that_end_by_themselves(launch: Launch, ends: Ends, tmp_path: Path) -> None:

@@ -102,6 +102,51 @@ def test_job_says_in_sparks_pages_what_it_is(spark: Any, ends: Ends, session: An
     assert "asyncsearch-digits-" in data.jobTags().mkString(" ")
 
 
+@pytest.mark.parametrize("is_together", [False, True])
+def test_jobs_have_the_pool_and_the_group_of_the_thread_that_called_check(
+    session: Any, ends: Ends, tmp_path: Path, *, is_together: bool
+) -> None:
+    """A run is begun by a thread of its own; of studies that run together, each is checked in one too."""
+    context = session.sparkContext
+
+    def agent(config: Any) -> str:
+        from pyspark import TaskContext
+
+        found = TaskContext.get()
+        return f"{found.getLocalProperty('spark.scheduler.pool')} {found.getLocalProperty('spark.jobGroup.id')}"
+
+    first, launcher = SparkLauncher(agent=agent), SparkLauncher(agent=agent)
+
+    def begin() -> None:
+        launcher.start(lambda worker, epoch: config_for(tmp_path), ends)
+        launcher.launch(W0, 1)
+
+    def side() -> None:
+        launcher.check(1)
+        in_thread(threading.Thread(target=begin))
+
+    context.setJobGroup("mine", "what I do")
+    context.setLocalProperty("spark.scheduler.pool", "fair")
+    try:
+        if is_together:
+            first.check(1)
+            in_thread(first.thread(side, "side"))
+        else:
+            side()
+        assert ends.reason() == "fair mine"
+        assert context.getLocalProperty("spark.jobGroup.id") == "mine"
+    finally:
+        context.setLocalProperty("spark.scheduler.pool", None)
+        context.setLocalProperty("spark.jobGroup.id", None)
+        launcher.stop(5.0)
+        first.stop(0.0)
+
+
+def in_thread(thread: threading.Thread) -> None:
+    thread.start()
+    thread.join()
+
+
 @pytest.mark.parametrize("mode", list(Mode))
 def test_exception_is_told_and_not_tried_again(spark: Any, ends: Ends, mode: Mode) -> None:
     def agent(config: Any) -> str:

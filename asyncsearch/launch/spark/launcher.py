@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
 from typing import Any
 
 from asyncsearch.errors import InternalError, UnsupportedSparkError, UsageError
@@ -87,6 +89,12 @@ class SparkLauncher(Launcher):
         if self._supervisor is not None:
             self._supervisor.stop(grace_s)
         self._leave()
+
+    def thread(self, target: Callable[[], None], name: str) -> threading.Thread:
+        if self._spark is None:
+            return super().thread(target, name)
+        made: threading.Thread = self._spark.thread(target, name)
+        return made
 
     def _leave(self) -> None:
         spark, self._spark = self._spark, None

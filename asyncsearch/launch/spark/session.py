@@ -5,6 +5,7 @@ Rule: every method talks to the JVM over the calling thread's own connection; no
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import re
@@ -48,6 +49,7 @@ class Spark:
         self._session = session
         self.is_owned = is_owned
         """Whether it was made here."""
+        self._properties: Any = None
 
     def conf(self, key: str, default: str = "") -> str:
         """Return a setting of the application."""
@@ -123,11 +125,21 @@ class Spark:
             return True
         return False
 
+    def inherit(self) -> None:
+        """Let what ``thread`` makes have the job properties that the calling thread has now: pool, job group, tags."""
+        self._properties = self.context._jsc.sc().getLocalProperties().clone()
+
     def thread(self, target: Callable[[], None], name: str) -> Any:
-        """Return a thread, not started, with job properties of its own."""
+        """Return a thread, not started, with job properties of its own, which are at first those of ``inherit``."""
         from pyspark import InheritableThread
 
-        return InheritableThread(target=target, name=name, daemon=True)
+        def run() -> None:
+            if self._properties is not None:
+                with contextlib.suppress(Exception):  # Spark is gone, as the target will find
+                    self.context._jsc.sc().setLocalProperties(self._properties.clone())
+            target()
+
+        return InheritableThread(target=run, name=name, daemon=True)
 
     def close(self) -> None:
         """Stop the session, if it was made here."""
@@ -136,7 +148,7 @@ class Spark:
 
 
 def join(session: Any = None) -> Spark:
-    """Join the session that is given or active, or make one.
+    """Join the session that is given or active, or make one; its jobs have the properties of the calling thread's.
 
     Raises:
         UnsupportedSparkError: there is no pyspark or no Java, or the session is of a kind that cannot be used.
@@ -185,6 +197,7 @@ def _checked(spark: Spark) -> Spark:
             "PYSPARK_PIN_THREAD=false makes all threads share the tags of their Spark jobs, so that ending one worker "
             "would end all. Remove it from the environment and start the session again."
         )
+    spark.inherit()
     return spark
 
 

@@ -14,7 +14,7 @@ import time
 import msgspec
 
 from asyncsearch.ids import WorkerId, worker_name
-from asyncsearch.launch.base import Ended
+from asyncsearch.launch.base import TOO_LATE, Ended
 from asyncsearch.launch.call import Agent
 from asyncsearch.launch.spark.session import WAIT_SAID_AFTER_S, Spark
 from asyncsearch.launch.spark.task import Mode, task
@@ -91,7 +91,7 @@ class Supervisor:
         """When to end whatever the jobs do; None: never."""
 
     def start(self) -> None:
-        """Begin. The jobs inherit the scheduler pool and the job group of the calling thread."""
+        """Begin. The jobs have the scheduler pool and the job group of the thread that joined the session."""
         self._spark.thread(self._supervise, "asyncsearch-spark").start()
 
     def launch(self, key: Key, config: WorkerConfig) -> None:
@@ -137,6 +137,8 @@ class Supervisor:
 
     def _handle(self, message: _Message | None) -> None:
         match message:
+            case _Launch(key=key) if self._give_up_at is not None:
+                self._ended(*key, TOO_LATE)
             case _Launch(key=key, config=config):
                 self._start_job(key, config)
             case _Kill(key=key):
