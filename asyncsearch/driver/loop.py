@@ -10,6 +10,7 @@ Nothing polls: the thread sleeps until a message comes, somebody posts an event,
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import threading
 import time
@@ -182,7 +183,7 @@ class Driver:
     def hear(self, worker: WorkerId, epoch: int, number: int, message: WorkerMessage) -> None:
         """Take a message of a worker that lives in this process."""
         if isinstance(message, Hello):
-            self.loop.call_soon_threadsafe(self.attached, message, "this process")
+            self.loop.call_soon_threadsafe(self._attached_here, message)
         else:
             self.loop.call_soon_threadsafe(self.received, worker, epoch, number, message)
 
@@ -228,6 +229,10 @@ class Driver:
         self._attached.add((hello.worker, hello.epoch))
         self._liveness.heard((hello.worker, hello.epoch), self.loop.time())
         self._take(WorkerAttached(hello.worker, hello.epoch, hello.host, hello.pid))
+
+    def _attached_here(self, hello: Hello) -> None:
+        with contextlib.suppress(StaleLeaseError):  # the run was stopped before; ``kill`` has told it
+            self.attached(hello, "this process")
 
     def received(self, worker: WorkerId, epoch: int, number: int, message: WorkerMessage) -> None:
         """See ``rpc.server.Handler``."""

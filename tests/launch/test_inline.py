@@ -238,6 +238,15 @@ def test_trainable_that_cannot_be_loaded_fails_each_trial(search: Make) -> None:
     assert "The trainable could not be loaded" in one.state.trials[0].reason
 
 
+def test_worker_that_attaches_after_its_launch_is_over_is_not_heard_and_nobody_is_alarmed(
+    search: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    one = search(counting)
+    one.driver.hear(WorkerId(0), 9, 0, Hello(WorkerId(0), 9, "id", "host", 1))
+    assert one.driver.call(lambda state: list(state.pool.alive())) == []
+    assert caplog.messages == []
+
+
 def test_what_comes_after_stop_is_told_and_reaches_no_later_run(search: Make) -> None:
     one, told = search(counting), []
     one.launcher.start(one._config, lambda *end: told.append(end))
