@@ -21,7 +21,8 @@ class Kernel:
         self.manager, self.client = start_new_kernel(kernel_name="python3", cwd=str(folder))
 
     def begin(self, code: str) -> str:
-        return str(self.client.execute(code))
+        # Else the kernel answers "aborted" to what comes just after a cell that ended in an error.
+        return str(self.client.execute(code, stop_on_error=False))
 
     def await_output(self, words: str) -> None:
         """Return when the running cell has shown these words."""
