@@ -11,8 +11,8 @@ that out: the time of the units with sharing, over that of as many units of the 
 Each search is run three times, in turns, and the quickest counts. ``wall_ratio_1`` and ``wall_ratio_2`` are the time
 from the first ``Assign`` to the end of the search, with one and two workers. ``bytes_ratio`` is the bytes of all
 checkpoints that were written, and ``bytes_held_ratio`` the most that was held at a time: a trial that trains alone
-saves its end only, and a shared one also where others part from it. The baseline of all of these is the same search with
-``share=False`` in the same run.
+saves its end only, and a shared one also where others part from it. The baseline of all of these is the same search
+with ``share=False`` in the same run.
 
 ``explored_rate_sha`` and ``explored_rate_asha`` are the units asked for by all of the 448 trials over those trained, in
 simulated searches on 8 workers with a reduction factor of 4 and the rungs of the Hippo paper, 15, 60 and 120 (ours
