@@ -4,10 +4,10 @@ The CNN is trained in torch for 8 epochs, on a grid of step, warm-up and cyclic 
 Figures: ``merge_rate`` is the units that the trainers trained without sharing over those with it. ``training_ratio`` is
 the time inside of ``Trainer.train``, summed over all units, of one worker; it is processor time of the thread that
 trains, so that what else the machine does is not in it. ``saving_off_percent`` is how far the saving in training time
-is from the merge rate; its baseline is the goal. Batch sizes grow in some schedules and shrink in others, so that of the
-units with sharing about as many have the larger one as of those without, 36 % and 33 %: they cost differently, and if all
-grew, the saving would hang on by how much. ``unit_ratio`` is the time of the units with sharing, over that of as many
-units of the same batch sizes without it.
+is from the merge rate; its baseline is the goal. Batch sizes grow in some schedules and shrink in others, so that of
+the units with sharing about as many have the larger one as of those without, 36 % and 33 %: they cost differently, and
+if all grew, the saving would hang on by how much. ``unit_ratio`` is the time of the units with sharing, over that of as
+many units of the same batch sizes without it.
 
 Each search is run three times, in turns, and the quickest counts. ``wall_ratio_1`` and ``wall_ratio_2`` are the time
 from the first ``Assign`` to the end of the search, with one and two workers. ``bytes_ratio`` is the bytes of all
