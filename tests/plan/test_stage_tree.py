@@ -246,7 +246,8 @@ class PlanBesideAlgorithm(RuleBasedStateMachine):
             assert wanted == 0 or max(asked) >= wanted
             nodes = [node for node, position, stop in run if position < wanted <= stop]
             assert bool(wanted) == bool(nodes and self.plan.readers_at(nodes[0], wanted))
-            if wanted and wanted < run[-1][2] != UNBOUNDED:
+            # In a node that others train as well, what comes after is theirs to save.
+            if wanted and wanted < run[-1][2] != UNBOUNDED and run[-1][0] not in self.plan.blocked:
                 assert self.plan.readers_at(run[-1][0], run[-1][2]) == []
 
     def save(self, node: NodeKey, resource: int) -> None:
