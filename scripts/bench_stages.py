@@ -36,7 +36,7 @@ from typing import Any
 
 from _bench import Figure, show
 
-from asyncsearch import ASHA, FIFO, SHA, GridSearch, Space, Study, choice
+from asyncsearch import ASHA, FIFO, SHA, GridSearch, Study, choice
 from asyncsearch.actions import AnyAction, Assign, DeleteCheckpoint, EndRun
 from asyncsearch.driver.opening import read_records
 from asyncsearch.engine.config import EngineConfig
@@ -44,13 +44,13 @@ from asyncsearch.engine.state import StudyState
 from asyncsearch.events import AnyEvent, CheckpointCommitted, Reported
 from asyncsearch.ids import CheckpointRef
 from asyncsearch.schedulers.base import Scheduler
-from asyncsearch.sequences import cyclic, step, values, warmup
+from asyncsearch.sequences import values
 from asyncsearch.simulate.cluster import Simulation
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from tests.sequences.spaces import RESNET56_EPOCHS, resnet56_space
 from tests.simulate.workloads import Histories
-from tests.trainers.digits import EPOCHS
+from tests.trainers.digits import EPOCHS, schedules
 
 CHANNELS = 12
 TRAIN_ON = 1_437
@@ -59,6 +59,7 @@ PAPER_RUNGS = (15, 60, 120)
 PAPER_SHA, PAPER_ASHA = 4.23, 4.81
 GOAL_PERCENT = 5.0
 ROUNDS = 3
+BATCH_SIZES = choice(32, values([32, 48], milestones=[4]), values([48, 32], milestones=[4]))
 
 
 @dataclass(frozen=True)
@@ -86,22 +87,6 @@ class Cost:
         return sum(len(found) * statistics.fmean(self.seconds[size]) for size, found in units.items())
 
 
-def schedules() -> Space:
-    """Return 6 learning rates x 3 batch sizes x 3 momenta, all of them sequences."""
-    drops = choice(4, 6)
-    return Space(
-        {
-            "lr": choice(
-                step(0.05, step_size=drops),
-                warmup(2, step(0.05, step_size=drops), start=0.01),
-                cyclic(0.005, 0.05, up=choice(2, 4)),
-            ),
-            "batch_size": choice(32, values([32, 48], milestones=[4]), values([48, 32], milestones=[4])),
-            "momentum": choice(0.9, values([0.9, 0.5], milestones=[4]), values([0.9, 0.5], milestones=[6])),
-        }
-    )
-
-
 def timed(note: Path) -> type[Any]:
     """Return the trainer; each unit appends its seconds to a file."""
     from tests.trainers.digits_torch import TorchDigits
@@ -126,7 +111,7 @@ def search(*, share: bool, workers: int) -> Cost:
         folder = Path(name)
         study = Study(
             timed(folder / "seconds"),
-            space=schedules(),
+            space=schedules(BATCH_SIZES),
             metric="accuracy",
             searcher=GridSearch(),
             scheduler=FIFO(max_resource=EPOCHS),

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from asyncsearch.sequences import cyclic, step, values, warmup
-from asyncsearch.space import Space, choice
+from asyncsearch.space import Choice, Space, choice
 
 EPOCHS = 8
 TRIALS = 54
@@ -16,8 +16,11 @@ UNIQUE = 172
 """Of 432 units how many differ: a merge rate of 2.512."""
 
 
-def schedules() -> Space:
-    """Return 6 learning rates x 3 batch sizes x 3 momenta, all of them sequences."""
+GROWING = choice(32, values([32, 48], milestones=[4]), values([32, 48], milestones=[6]))
+
+
+def schedules(batch_size: Choice = GROWING) -> Space:
+    """Return 6 learning rates x 3 momenta x some batch sizes, all of them sequences."""
     drops = choice(4, 6)
     return Space(
         {
@@ -26,7 +29,7 @@ def schedules() -> Space:
                 warmup(2, step(0.05, step_size=drops), start=0.01),
                 cyclic(0.005, 0.05, up=choice(2, 4)),
             ),
-            "batch_size": choice(32, values([32, 48], milestones=[4]), values([32, 48], milestones=[6])),
+            "batch_size": batch_size,
             "momentum": choice(0.9, values([0.9, 0.5], milestones=[4]), values([0.9, 0.5], milestones=[6])),
         }
     )
