@@ -47,7 +47,17 @@ class Snapshot(msgspec.Struct, frozen=True):
     """Bytes of each durable checkpoint; None: no quota counted them."""
 
 
-_SNAPSHOT = msgspec.json.Decoder(Snapshot)
+def _to_json(value: Any) -> dict[str, Any]:
+    if isinstance(value, NodeReports):
+        return value.to_json()
+    raise NotImplementedError(value)
+
+
+def _from_json(_: type, value: Any) -> NodeReports:
+    return NodeReports.from_json(**value)
+
+
+_SNAPSHOT = msgspec.json.Decoder(Snapshot, dec_hook=_from_json)
 
 
 def encode(state: StudyState, record: int) -> bytes:
@@ -73,7 +83,8 @@ def encode(state: StudyState, record: int) -> bytes:
             busy=list(state.busy),
             costs=state.plan.costs(),
             sizes=None if state.config.quota_bytes is None else state.stock.snapshot(),
-        )
+        ),
+        enc_hook=_to_json,
     )
 
 

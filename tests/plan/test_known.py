@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
 from asyncsearch.ids import NodeKey, PathStep
-from asyncsearch.plan.known import Known
+from asyncsearch.plan.known import Known, NodeReports
 
 TRUNK, TWIG = NodeKey("trunk"), NodeKey("twig")
 LONG = (PathStep(0, TRUNK),)
@@ -23,6 +29,13 @@ def test_a_way_reads_each_node_up_to_where_it_leaves_it() -> None:
     assert list(known().between(LONG, 6, 7)) == [(7, 0.7)]
 
 
+def test_a_way_that_ends_before_the_first_report_reads_nothing() -> None:
+    found = Known()
+    for resource in range(6, 12):
+        found.report(TRUNK, resource, 0.1)
+    assert list(found.between(LONG, 0, 2)) == []
+
+
 def test_what_is_known_stays_as_it_was_first_reported() -> None:
     found = known()
     found.report(TRUNK, 3, 9.0)
@@ -36,3 +49,55 @@ def test_an_end_counts_for_those_who_had_not_left_before_it() -> None:
     assert found.ended(PARTING) is None
     found.end(TWIG, 5)
     assert found.ended(PARTING) == 5
+
+
+REPORTS = st.lists(st.tuples(st.integers(1, 12), st.one_of(st.none(), st.floats(-9, 9))), max_size=12)
+"""Reports in any order, with gaps and repeats."""
+
+
+@given(REPORTS, st.lists(st.integers(0, 14), min_size=2, max_size=2))
+def test_reports_in_any_order_are_those_of_a_dictionary(
+    reports: list[tuple[int, float | None]], ends: list[int]
+) -> None:
+    found, expected = Known(), dict[int, float | None]()
+    for resource, value in reports:
+        found.report(TRUNK, resource, value)
+        expected.setdefault(resource, value)
+    for resource in range(14):
+        assert found.has(TRUNK, resource) is (resource in expected)
+    after, upto = ends
+    way = [(resource, value) for resource, value in sorted(expected.items()) if after < resource <= upto]
+    assert list(found.between(LONG, after, upto)) == way
+    assert list(found.between((PathStep(5, TRUNK),), 0, upto)) == [
+        (resource, value) for resource, value in sorted(expected.items()) if 5 < resource <= upto
+    ]
+
+
+@given(REPORTS, st.one_of(st.none(), st.integers(1, 12)))
+def test_what_is_known_of_a_node_is_written_as_two_lists_and_read_again(
+    reports: list[tuple[int, float | None]], ended: int | None
+) -> None:
+    found, expected = Known(), dict[int, float | None]()
+    if ended is not None:
+        found.end(TRUNK, ended)
+    for resource, value in reports:
+        found.report(TRUNK, resource, value)
+        expected.setdefault(resource, value)
+    for node in found.nodes.values():
+        resources = sorted(expected)
+        written = {"resources": resources, "values": [expected[at] for at in resources], "ended": ended}
+        assert msgspec.json.encode(node.to_json()) == msgspec.json.encode(written)
+        again = NodeReports.from_json(**node.to_json())
+        assert again.to_json() == node.to_json()
+        again.add(13, 0.5)
+        assert again.to_json()["resources"] == [*resources, 13]
+
+
+def test_a_report_takes_no_more_than_8_bytes_where_all_follow_one_another() -> None:
+    found = Known()
+    found.end(TRUNK, 1_002)
+    for resource in range(3, 1_003):
+        found.report(TRUNK, resource, resource / 7)
+    node = found.nodes[TRUNK]
+    assert node.scattered is None
+    assert sys.getsizeof(node.values) < 1_000 * 9 + 200
