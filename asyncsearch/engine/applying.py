@@ -26,7 +26,7 @@ from asyncsearch.engine.attempts import Attempt
 from asyncsearch.engine.learning import pass_resource, take_report
 from asyncsearch.engine.transitions import check_transition
 from asyncsearch.ids import CheckpointRef, worker_name
-from asyncsearch.plan.keys import UNBOUNDED
+from asyncsearch.plan.keys import UNBOUNDED, joined
 from asyncsearch.plan.plan import Batch, PlannedStage
 from asyncsearch.trial import Trial, TrialState
 
@@ -118,7 +118,8 @@ def _apply_promote(state: StudyState, action: Promote, now: float) -> None:
 
 def _apply_branch(state: StudyState, action: Branch, now: float) -> None:
     trial = state.trials[action.trial]
-    trial.params, trial.node, trial.path = action.params, action.node, action.path
+    trial.params, trial.node = action.params, action.node
+    trial.path = joined(action.path, state.trials[action.donor].steps)
     trial.resource, trial.target = action.resource, action.to_resource
     _move(state, trial, TrialState.WAITING, action.reason, now)
     trial.is_begun = True

@@ -99,7 +99,8 @@ def decode(data: bytes) -> Snapshot | None:
 
 def restore(state: StudyState, snapshot: Snapshot) -> None:
     """Make a fresh state equal to the one that the snapshot was taken of."""
-    state.trials = snapshot.trials
+    state.trials, state.known.nodes = snapshot.trials, snapshot.known
+    _keep_once(state)
     state.waiting = dict.fromkeys(snapshot.waiting)
     state.attempts = {attempt.lease.number: attempt for attempt in snapshot.attempts}
     state.open_attempts = {trial: a.lease.number for a in snapshot.attempts for trial in a.trials}
@@ -112,10 +113,20 @@ def restore(state: StudyState, snapshot: Snapshot) -> None:
     state.metric_names = set(snapshot.metric_names)
     state.podium.restore(snapshot.podium)
     state.stock.restore(dict(snapshot.sizes or ()))
-    state.known.nodes = snapshot.known
     _restore_plan(state, snapshot)
     state.scheduler.restore(snapshot.scheduler)
     state.searcher.restore(snapshot.searcher)
+
+
+def _keep_once(state: StudyState) -> None:
+    """Keep one of all equal steps and keys, as in the state that the snapshot was taken of: most of them are shared."""
+    steps: dict[PathStep, PathStep] = {}
+    keys: dict[NodeKey, NodeKey] = {}
+    for trial in state.trials:
+        trial.path = tuple([steps.setdefault(step, step) for step in trial.path])
+        trial.node = trial.path[-1].node if trial.path else trial.node
+        keys.update((step.node, step.node) for step in trial.steps)
+    state.known.nodes = {keys.get(node, node): found for node, found in state.known.nodes.items()}
 
 
 def _restore_plan(state: StudyState, snapshot: Snapshot) -> None:

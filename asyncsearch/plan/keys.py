@@ -7,7 +7,7 @@ hyper-parameters in it. The root's parent is the study's root key: code, data, s
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -68,3 +68,11 @@ def path(root: NodeKey, params: Mapping[str, Any], horizon: int, salt: str = "")
         parent = digest(parent, str(start), pieces, *salts)
         steps.append(PathStep(start, parent))
     return tuple(steps)
+
+
+def joined(steps: Sequence[PathStep], other: Sequence[PathStep]) -> tuple[PathStep, ...]:
+    """Return equal steps, of which those that two ways have in common are the other one's: they are kept once."""
+    common = 0
+    while common < min(len(steps), len(other)) and steps[common] == other[common]:
+        common += 1
+    return (*other[:common], *steps[common:])

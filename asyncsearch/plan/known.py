@@ -68,7 +68,7 @@ class NodeReports:
 
 
 class Known:
-    """Reports by node: about 300 bytes a node and 8 a report, until nobody can come who would read them."""
+    """Reports by node: about 250 bytes a node and 8 a report, until nobody can come who would read them."""
 
     def __init__(self) -> None:
         self.nodes: dict[NodeKey, NodeReports] = {}

@@ -101,6 +101,27 @@ def test_the_schedule_that_was_found_trained_as_a_sequence_gives_the_same_to_the
         assert since[-1] == (12, {"loss": trial.value})
 
 
+def steps_kept(state: StudyState) -> tuple[int, int]:
+    """Return how many steps all ways have that differ, and how many objects those are."""
+    steps = [step for trial in state.trials for step in trial.path]
+    return len(set(steps)), len({id(step) for step in steps})
+
+
+def test_the_way_that_a_trial_has_in_common_with_its_donors_is_kept_once() -> None:
+    recorded = searched()
+    taken = snapshot.decode(snapshot.encode(recorded.state, 1))
+    restored = fresh()
+    assert taken is not None
+    snapshot.restore(restored, taken)
+    again = replayed(fresh(), recorded.lines)
+    for state in (recorded.state, again, restored):
+        distinct, objects = steps_kept(state)
+        assert distinct == objects
+    keys = {id(step.node) for trial in restored.trials for step in trial.path}
+    assert {id(trial.node) for trial in restored.trials if trial.path} <= keys
+    assert {id(node) for node in restored.known.nodes if node in {t.node for t in restored.trials if t.path}} <= keys
+
+
 def test_reports_of_a_trial_rise_strictly_whatever_it_takes_over() -> None:
     recorded = searched(workers=3)
     entries = list(SegmentReader().read("000001.jsonl", recorded.lines))

@@ -11,7 +11,7 @@ import pytest
 
 from asyncsearch.errors import SpaceError
 from asyncsearch.ids import NodeKey, PathStep
-from asyncsearch.plan.keys import UNBOUNDED, canonical, digest, path, root_key
+from asyncsearch.plan.keys import UNBOUNDED, canonical, digest, joined, path, root_key
 from asyncsearch.searchers import GridSearch
 from asyncsearch.sequences import multistep, warmup
 from tests.sequences.spaces import RESNET56_EPOCHS, RESNET56_TRIALS, RESNET56_UNIQUE, resnet56_space
@@ -116,3 +116,14 @@ class TestBenchmarkSpace:
         for params in trials:
             path(ROOT, params, RESNET56_EPOCHS)
         assert time.perf_counter() - began < 2
+
+
+def test_what_a_way_has_in_common_with_another_one_is_kept_once() -> None:
+    def way(*names: str) -> tuple[PathStep, ...]:
+        return tuple(PathStep(start, NodeKey(name)) for start, name in enumerate(names))
+
+    other = way("a", "b", "c")
+    for names, common in (("abd", 2), ("ab", 2), ("abcd", 3), ("xbc", 0), ("a", 1), ("", 0)):
+        result = joined(way(*names), other)
+        assert result == way(*names)
+        assert [mine is its for mine, its in zip(result, other, strict=False)].count(True) == common
