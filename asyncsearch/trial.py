@@ -42,13 +42,16 @@ class TrialState(enum.Enum):
 
 
 _FINISHED = frozenset({TrialState.COMPLETED, TrialState.STOPPED, TrialState.FAILED})
+_ENCODER = msgspec.json.Encoder()
+_PARAMS = msgspec.json.Decoder(Params)
 
 
-class Trial(msgspec.Struct):
+class Trial(msgspec.Struct, gc=False):
     """What the engine knows of one trial. Only ``StudyState`` changes it; everybody else reads."""
 
     id: TrialId
-    params: Params
+    kept: Params | msgspec.Raw = msgspec.field(name="params")
+    """Its params as they are kept: as text once it is finished. Read ``params``."""
     node: NodeKey
     """The last plan node on its way; one without sequences has no other."""
     state: TrialState = TrialState.WAITING
@@ -83,6 +86,21 @@ class Trial(msgspec.Struct):
 
     is_begun: bool = False
     """Whether it had a worker, or was promoted: such trials come before new ones."""
+
+    @property
+    def params(self) -> Params:
+        """Its configuration, which nobody may change; of a finished trial a copy."""
+        return _PARAMS.decode(self.kept) if isinstance(self.kept, msgspec.Raw) else self.kept
+
+    @params.setter
+    def params(self, params: Params) -> None:
+        self.kept = params
+
+    def pack(self) -> None:
+        """Keep the params as text, in a third of the memory: few will ask for them from now on."""
+        if not isinstance(self.kept, msgspec.Raw):
+            # What the encoder returns holds on to more memory than its text needs: half as much again.
+            self.kept = msgspec.Raw(b"%b" % _ENCODER.encode(self.kept))
 
     @property
     def steps(self) -> tuple[PathStep, ...]:

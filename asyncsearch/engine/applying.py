@@ -225,6 +225,7 @@ def _apply_move(state: StudyState, action: MoveTrial, now: float) -> None:
             state.touched[lease] = action.reason
         state.plan.withdraw(trial.id)
     if action.to.is_finished:
+        trial.pack()
         _retire_checkpoint(state, trial, score)
 
 

@@ -100,7 +100,7 @@ def decode(data: bytes) -> Snapshot | None:
 def restore(state: StudyState, snapshot: Snapshot) -> None:
     """Make a fresh state equal to the one that the snapshot was taken of."""
     state.trials, state.known.nodes = snapshot.trials, snapshot.known
-    _keep_once(state)
+    _compact(state)
     state.waiting = dict.fromkeys(snapshot.waiting)
     state.attempts = {attempt.lease.number: attempt for attempt in snapshot.attempts}
     state.open_attempts = {trial: a.lease.number for a in snapshot.attempts for trial in a.trials}
@@ -118,11 +118,13 @@ def restore(state: StudyState, snapshot: Snapshot) -> None:
     state.searcher.restore(snapshot.searcher)
 
 
-def _keep_once(state: StudyState) -> None:
-    """Keep one of all equal steps and keys, as in the state that the snapshot was taken of: most of them are shared."""
+def _compact(state: StudyState) -> None:
+    """Keep params of finished trials as text, and one of all equal steps and keys: as where the snapshot was taken."""
     steps: dict[PathStep, PathStep] = {}
     keys: dict[NodeKey, NodeKey] = {}
     for trial in state.trials:
+        if trial.state.is_finished:
+            trial.pack()
         trial.path = tuple([steps.setdefault(step, step) for step in trial.path])
         trial.node = trial.path[-1].node if trial.path else trial.node
         keys.update((step.node, step.node) for step in trial.steps)

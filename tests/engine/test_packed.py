@@ -1,0 +1,107 @@
+"""Params of finished trials are kept as text, and nobody can tell."""
+
+from __future__ import annotations
+
+import copy
+import tracemalloc
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from asyncsearch.engine import snapshot
+from asyncsearch.engine.state import StudyState
+from asyncsearch.ids import NodeKey, TrialId
+from asyncsearch.schedulers import ASHA, PBT
+from asyncsearch.schedulers.base import Scheduler
+from asyncsearch.sequences.constants import INT_MAX, INT_MIN, plain
+from asyncsearch.trial import Params, Trial
+from tests.engine.tools import Recorded, make_state, record, replayed
+
+CONSTANTS = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(INT_MIN, INT_MAX),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.text(st.characters(exclude_categories=["Cs"])),
+)
+VALUES: st.SearchStrategy[Any] = st.recursive(
+    CONSTANTS, lambda inner: st.one_of(st.lists(inner), st.dictionaries(st.text(max_size=3), inner)), max_leaves=6
+)
+SCHEDULERS = [
+    pytest.param(ASHA(max_resource=9), id="asha"),
+    pytest.param(PBT(max_resource=9, perturbation_interval=3), id="pbt"),
+]
+
+
+def searched(scheduler: Scheduler) -> Recorded:
+    return record(make_state(scheduler), 12, 3)
+
+
+def exact(value: Any) -> str:
+    """Tell 1 from 1.0, 0.0 from -0.0, and one order from another."""
+    return repr(value)
+
+
+@given(st.dictionaries(st.text(max_size=3), VALUES))
+def test_packed_params_are_the_same_to_the_bit_and_in_the_same_order(params: Params) -> None:
+    trial = Trial(TrialId(0), plain(params), NodeKey("a"))
+    written = msgspec.json.encode(trial)
+    trial.pack()
+    assert exact(trial.params) == exact(plain(params))
+    assert msgspec.json.encode(trial) == written
+    trial.pack()
+    assert exact(trial.params) == exact(plain(params))
+
+
+def test_who_changes_the_params_of_a_packed_trial_changes_his_own_copy() -> None:
+    trial = Trial(TrialId(0), {"x": [1]}, NodeKey("a"))
+    trial.pack()
+    trial.params["x"].append(2)
+    assert trial.params == {"x": [1]}
+
+
+def test_packed_params_take_little_more_than_their_text() -> None:
+    params = {"lr": {"sequence": "values", "values": [0.125, 0.25], "milestones": [3]}}
+    trials = [Trial(TrialId(0), params, NodeKey("a")) for _ in range(1_000)]
+    tracemalloc.start()
+    before, _ = tracemalloc.get_traced_memory()
+    for trial in trials:
+        trial.pack()
+    after, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert (after - before) / len(trials) < len(msgspec.json.encode(params)) + 100
+
+
+def unpacked(state: StudyState) -> list[Trial]:
+    trials = copy.deepcopy([msgspec.structs.asdict(trial) | {"kept": trial.params} for trial in state.trials])
+    return [Trial(**trial) for trial in trials]
+
+
+@pytest.mark.parametrize("scheduler", SCHEDULERS)
+def test_a_snapshot_is_the_same_whether_params_are_packed_or_not(scheduler: Scheduler) -> None:
+    state = searched(scheduler).state
+    written = snapshot.encode(state, 1)
+    state.trials = unpacked(state)
+    assert not any(isinstance(trial.kept, msgspec.Raw) for trial in state.trials)
+    assert snapshot.encode(state, 1) == written
+
+
+@pytest.mark.parametrize("scheduler", SCHEDULERS)
+def test_finished_trials_and_no_others_are_packed_in_a_search_a_replay_and_what_was_restored(
+    scheduler: Scheduler,
+) -> None:
+    recorded, finished = searched(scheduler), [False]
+    for cut in (len(recorded.lines) // 2, len(recorded.lines)):
+        state = replayed(make_state(scheduler), recorded.lines[:cut])
+        taken = snapshot.decode(snapshot.encode(state, 1))
+        assert taken is not None
+        restored = make_state(scheduler)
+        snapshot.restore(restored, taken)
+        finished = [trial.state.is_finished for trial in state.trials]
+        for trials in (state.trials, restored.trials):
+            assert [isinstance(trial.kept, msgspec.Raw) for trial in trials] == finished
+        assert restored.trials == state.trials
+    assert any(finished)
