@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -13,7 +13,7 @@ from asyncsearch.events import RunRequested
 from asyncsearch.ids import CheckpointRef, NodeKey, PathStep, TrialId
 from asyncsearch.plan.costs import KnownCosts
 from asyncsearch.plan.keys import UNBOUNDED
-from asyncsearch.plan.known import NodeReports
+from asyncsearch.plan.known import NodeReports, Row
 from asyncsearch.trial import Trial, TrialState
 
 FORMAT = 1
@@ -47,17 +47,13 @@ class Snapshot(msgspec.Struct, frozen=True):
     """Bytes of each durable checkpoint; None: no quota counted them."""
 
 
-def _to_json(value: Any) -> dict[str, Any]:
-    if isinstance(value, NodeReports):
-        return value.to_json()
+def _in_lists(value: Any) -> NodeReports:
+    if isinstance(value, Row):
+        return value.reports()
     raise NotImplementedError(value)
 
 
-def _from_json(_: type, value: Any) -> NodeReports:
-    return NodeReports.from_json(**value)
-
-
-_SNAPSHOT = msgspec.json.Decoder(Snapshot, dec_hook=_from_json)
+_SNAPSHOT = msgspec.json.Decoder(Snapshot)
 
 
 def encode(state: StudyState, record: int) -> bytes:
@@ -77,14 +73,14 @@ def encode(state: StudyState, record: int) -> bytes:
             is_exhausted=state.is_exhausted,
             metric_names=sorted(state.metric_names),
             podium=state.podium.snapshot(),
-            known=state.known.nodes,
+            known=cast(dict[NodeKey, NodeReports], state.known.nodes),
             scheduler=state.scheduler.snapshot(),
             searcher=state.searcher.snapshot(),
             busy=list(state.busy),
             costs=state.plan.costs(),
             sizes=None if state.config.quota_bytes is None else state.stock.snapshot(),
         ),
-        enc_hook=_to_json,
+        enc_hook=_in_lists,
     )
 
 
@@ -99,7 +95,8 @@ def decode(data: bytes) -> Snapshot | None:
 
 def restore(state: StudyState, snapshot: Snapshot) -> None:
     """Make a fresh state equal to the one that the snapshot was taken of."""
-    state.trials, state.known.nodes = snapshot.trials, snapshot.known
+    state.trials = snapshot.trials
+    state.known.restore(snapshot.known)
     _compact(state)
     state.waiting = dict.fromkeys(snapshot.waiting)
     state.attempts = {attempt.lease.number: attempt for attempt in snapshot.attempts}

@@ -4,84 +4,101 @@ from __future__ import annotations
 
 import bisect
 from array import array
-from collections.abc import Collection, Iterator, Sequence
-from typing import Any
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
 
 from asyncsearch.ids import NodeKey, PathStep
 
+if TYPE_CHECKING:
+    _Floats = array[float]
+else:
+    _Floats = array
 
-class NodeReports:
-    """What was reported in one node: 8 bytes a report that is finite, while none is missing between two others."""
 
-    __slots__ = ("ended", "first", "scattered", "values")
+class NodeReports(msgspec.Struct, gc=False):
+    """What was reported in one node, whatever it was."""
 
-    def __init__(self, first: int) -> None:
-        """Know of no report; ``first`` is where the first one is expected."""
-        self.first = first
-        """Resource of the first report, while all follow one another."""
-        self.scattered: array[int] | None = None
-        """Resources of all reports, strictly ascending; None: they follow one another."""
-        self.values: array[float] | list[float | None] = array("d")
-        """The metric in the user's own sign, one for each resource; None: not finite, or not among what was reported.
-
-        Only where one of them is None it is a list.
-        """
-        self.ended: int | None = None
-        """Resource at which the user's function returned by itself; None: it did not."""
-
-    @property
-    def resources(self) -> Sequence[int]:
-        """Where there are reports, strictly ascending."""
-        return range(self.first, self.first + len(self.values)) if self.scattered is None else self.scattered
+    resources: list[int]
+    """Strictly ascending."""
+    values: list[float | None]
+    """The metric in the user's own sign, one for each resource; None: not finite, or not among what was reported."""
+    ended: int | None = None
+    """Resource at which the user's function returned by itself; None: it did not."""
 
     def add(self, resource: int, value: float | None) -> None:
         """Know one more report; one that is known already stays as it was."""
-        resources, count = self.resources, len(self.values)
-        at = bisect.bisect_left(resources, resource)
-        if at < count and resources[at] == resource:
-            return
-        if not count:
-            self.first = resource
-        elif self.scattered is not None or resource != self.first + count:
-            self.scattered = array("q", resources) if self.scattered is None else self.scattered
-            self.scattered.insert(at, resource)
-        if value is None and isinstance(self.values, array):
-            self.values = list(self.values)
-        self.values.insert(at, value)  # type: ignore[arg-type]
+        at = len(self.resources)
+        if self.resources and resource <= self.resources[-1]:
+            at = bisect.bisect_left(self.resources, resource)
+            if self.resources[at] == resource:
+                return
+        self.resources.insert(at, resource)
+        self.values.insert(at, value)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return it as JSON values."""
-        return {"resources": list(self.resources), "values": list(self.values), "ended": self.ended}
+    def row(self) -> Row | None:
+        """Return the same as a row; None: it is none."""
+        if not self.resources or self.ended is not None or None in self.values:
+            return None
+        is_whole = self.resources[-1] - self.resources[0] < len(self.resources)
+        return row(self.resources[0], self.values) if is_whole else None  # type: ignore[arg-type]
 
-    @classmethod
-    def from_json(cls, resources: list[int], values: list[float | None], ended: int | None = None) -> NodeReports:
-        """Return what ``to_json`` was asked of.
 
-        Raises:
-            TypeError, ValueError: it is nothing of the kind.
-        """
-        found = cls(0)
-        for resource, value in zip(resources, values, strict=True):
-            found.add(resource, value)
-        found.ended = ended
-        return found
+class Row(_Floats):
+    """What was reported in most nodes: finite values of the metric, at resources that follow one another.
+
+    Not lists: it takes 8 bytes a report, and they 40.
+    """
+
+    __slots__ = ("first",)
+
+    first: int
+    """Resource of the first value."""
+
+    def has(self, resource: int) -> bool:
+        """Return whether a report at that resource is among them."""
+        return 0 <= resource - self.first < len(self)
+
+    def reports(self) -> NodeReports:
+        """Return the same as lists."""
+        return NodeReports(list(range(self.first, self.first + len(self))), list(self))
+
+
+def row(first: int, values: Iterable[float]) -> Row:
+    """Return a row of values, the first of them at a resource."""
+    made = Row("d", values)
+    made.first = first
+    return made
 
 
 class Known:
-    """Reports by node: about 250 bytes a node and 8 a report, until nobody can come who would read them."""
+    """Reports by node: about 200 bytes a node and 8 a report, until nobody can come who would read them."""
 
     def __init__(self) -> None:
-        self.nodes: dict[NodeKey, NodeReports] = {}
+        self.nodes: dict[NodeKey, Row | NodeReports] = {}
+
+    def restore(self, nodes: Mapping[NodeKey, NodeReports]) -> None:
+        """Know what a snapshot says."""
+        self.nodes = {node: reports.row() or reports for node, reports in nodes.items()}
 
     def report(self, node: NodeKey, resource: int, value: float | None) -> None:
         """The metric was reported; one that is known already stays as it was."""
         found = self.nodes.get(node)
         if found is None:
-            found = self.nodes[node] = NodeReports(resource)
-        if value is not None and found.scattered is None and resource == found.first + len(found.values):
-            found.values.append(value)  # as nearly every report does
-        else:
+            self.nodes[node] = NodeReports([resource], [None]) if value is None else row(resource, (value,))
+        elif isinstance(found, NodeReports):
             found.add(resource, value)
+        elif value is not None and resource == found.first + len(found):
+            found.append(value)
+        elif not found.has(resource):
+            self._in_lists(node).add(resource, value)
+
+    def _in_lists(self, node: NodeKey) -> NodeReports:
+        """Return what is known of a node, kept from now on in the form that holds anything."""
+        found = self.nodes.get(node, NodeReports([], []))
+        reports = self.nodes[node] = found.reports() if isinstance(found, Row) else found
+        return reports
 
     def keep(self, nodes: Collection[NodeKey]) -> None:
         """Forget what is known of all other nodes."""
@@ -92,25 +109,25 @@ class Known:
         found = self.nodes.get(node)
         if found is None:
             return False
-        if found.scattered is None:
-            return 0 <= resource - found.first < len(found.values)
-        at = bisect.bisect_left(found.scattered, resource)
-        return at < len(found.scattered) and found.scattered[at] == resource
+        if isinstance(found, Row):
+            return found.has(resource)
+        at = bisect.bisect_left(found.resources, resource)
+        return at < len(found.resources) and found.resources[at] == resource
 
     def has_end(self, node: NodeKey) -> bool:
         """Return whether it is known that the user's function returned by itself in a node."""
         found = self.nodes.get(node)
-        return found is not None and found.ended is not None
+        return isinstance(found, NodeReports) and found.ended is not None
 
     def end(self, node: NodeKey, resource: int) -> None:
         """The user's function returned by itself: nothing comes after this resource."""
-        self.nodes.setdefault(node, NodeReports(resource)).ended = resource
+        self._in_lists(node).ended = resource
 
     def ended(self, steps: Sequence[PathStep]) -> int | None:
         """Return where the user's function returned by itself on this way; None: nowhere that is known."""
         for number, step in enumerate(steps):
             found = self.nodes.get(step.node)
-            ended = None if found is None else found.ended
+            ended = found.ended if isinstance(found, NodeReports) else None
             # A node may have been trained beyond where this way leaves it.
             if ended is not None and (number + 1 == len(steps) or ended <= steps[number + 1].start):
                 return ended
@@ -124,9 +141,9 @@ class Known:
             if found is None or end <= after:
                 continue
             low, high = max(after, step.start), min(end, upto)
-            if found.scattered is None:
+            if isinstance(found, Row):
                 begin = max(0, low + 1 - found.first)
-                yield from enumerate(found.values[begin : max(0, high + 1 - found.first)], found.first + begin)
+                yield from enumerate(found[begin : max(0, high + 1 - found.first)], found.first + begin)
             else:
-                places = slice(bisect.bisect_right(found.scattered, low), bisect.bisect_right(found.scattered, high))
-                yield from zip(found.scattered[places], found.values[places], strict=True)
+                places = slice(bisect.bisect_right(found.resources, low), bisect.bisect_right(found.resources, high))
+                yield from zip(found.resources[places], found.values[places], strict=True)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
 from asyncsearch.ids import NodeKey, PathStep
-from asyncsearch.plan.known import Known, NodeReports
+from asyncsearch.plan.known import Known, NodeReports, Row
 
 TRUNK, TWIG = NodeKey("trunk"), NodeKey("twig")
 LONG = (PathStep(0, TRUNK),)
@@ -51,7 +52,12 @@ def test_an_end_counts_for_those_who_had_not_left_before_it() -> None:
     assert found.ended(PARTING) == 5
 
 
-REPORTS = st.lists(st.tuples(st.integers(1, 12), st.one_of(st.none(), st.floats(-9, 9))), max_size=12)
+RESOURCES, VALUES = st.integers(1, 7), st.floats(-9, 9)
+REPORTS: st.SearchStrategy[list[tuple[int, float | None]]] = st.one_of(
+    st.lists(st.tuples(RESOURCES, VALUES), max_size=9),
+    st.lists(st.tuples(RESOURCES, VALUES | st.none()), max_size=9),
+    st.lists(VALUES | st.none(), max_size=9).map(lambda values: list(enumerate(values, 2))),
+)
 """Reports in any order, with gaps and repeats."""
 
 
@@ -83,21 +89,36 @@ def test_what_is_known_of_a_node_is_written_as_two_lists_and_read_again(
     for resource, value in reports:
         found.report(TRUNK, resource, value)
         expected.setdefault(resource, value)
-    for node in found.nodes.values():
+    again = Known()
+    again.restore(read(written(found)))
+    assert written(again) == written(found)
+    if found.nodes:
         resources = sorted(expected)
-        written = {"resources": resources, "values": [expected[at] for at in resources], "ended": ended}
-        assert msgspec.json.encode(node.to_json()) == msgspec.json.encode(written)
-        again = NodeReports.from_json(**node.to_json())
-        assert again.to_json() == node.to_json()
-        again.add(13, 0.5)
-        assert again.to_json()["resources"] == [*resources, 13]
+        lists = {"resources": resources, "values": [expected[at] for at in resources], "ended": ended}
+        assert written(found) == msgspec.json.encode({TRUNK: lists})
+        again.report(TRUNK, 13, 0.5)
+        assert list(again.between(LONG, 0, 13)) == [*sorted(expected.items()), (13, 0.5)]
+        assert again.ended(LONG) == ended
+
+
+def written(known: Known) -> bytes:
+    def in_lists(row: Any) -> NodeReports:
+        assert isinstance(row, Row)
+        return row.reports()
+
+    return msgspec.json.encode(known.nodes, enc_hook=in_lists)
+
+
+def read(data: bytes) -> dict[NodeKey, NodeReports]:
+    return msgspec.json.decode(data, type=dict[NodeKey, NodeReports])
 
 
 def test_a_report_takes_no_more_than_8_bytes_where_all_follow_one_another() -> None:
-    found = Known()
-    found.end(TRUNK, 1_002)
+    found, again = Known(), Known()
     for resource in range(3, 1_003):
         found.report(TRUNK, resource, resource / 7)
-    node = found.nodes[TRUNK]
-    assert node.scattered is None
-    assert sys.getsizeof(node.values) < 1_000 * 9 + 200
+    found.report(TRUNK, 500, None)
+    again.restore(read(written(found)))
+    for node in (found.nodes[TRUNK], again.nodes[TRUNK]):
+        assert isinstance(node, Row)
+        assert sys.getsizeof(node) < 1_000 * 9 + 200
