@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import bisect
 import enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -42,16 +42,41 @@ class TrialState(enum.Enum):
 
 
 _FINISHED = frozenset({TrialState.COMPLETED, TrialState.STOPPED, TrialState.FAILED})
-_ENCODER = msgspec.json.Encoder()
-_PARAMS = msgspec.json.Decoder(Params)
+_ENCODER = msgspec.msgpack.Encoder()
+_DECODER = msgspec.msgpack.Decoder(Params)
+
+
+class Packed:
+    """Params as bytes, which whoever writes JSON of them must unpack: ``msgspec`` refuses them, so nobody forgets."""
+
+    __slots__ = ("_data",)
+
+    def __init__(self, params: Params) -> None:
+        # What the encoder returns holds on to more memory than it needs: half as much again.
+        self._data = b"%b" % _ENCODER.encode(params)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Packed) and self._data == other._data
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def unpacked(self) -> Params:
+        """Return the params, equal and in the same order."""
+        return _DECODER.decode(self._data)
+
+
+if TYPE_CHECKING:
+    _Kept = Params | Packed
+else:
+    _Kept = Params  # what is read from JSON is never packed
 
 
 class Trial(msgspec.Struct, gc=False):
     """What the engine knows of one trial. Only ``StudyState`` changes it; everybody else reads."""
 
     id: TrialId
-    kept: Params | msgspec.Raw = msgspec.field(name="params")
-    """Its params as they are kept: as text once it is finished. Read ``params``."""
+    kept: _Kept = msgspec.field(name="params")
+    """Its params as they are kept, ``Packed`` once it is finished. Read ``params``."""
     node: NodeKey
     """The last plan node on its way; one without sequences has no other."""
     state: TrialState = TrialState.WAITING
@@ -90,17 +115,16 @@ class Trial(msgspec.Struct, gc=False):
     @property
     def params(self) -> Params:
         """Its configuration, which nobody may change; of a finished trial a copy."""
-        return _PARAMS.decode(self.kept) if isinstance(self.kept, msgspec.Raw) else self.kept
+        return self.kept.unpacked() if isinstance(self.kept, Packed) else self.kept
 
     @params.setter
     def params(self, params: Params) -> None:
         self.kept = params
 
     def pack(self) -> None:
-        """Keep the params as text, in a third of the memory: few will ask for them from now on."""
-        if not isinstance(self.kept, msgspec.Raw):
-            # What the encoder returns holds on to more memory than its text needs: half as much again.
-            self.kept = msgspec.Raw(b"%b" % _ENCODER.encode(self.kept))
+        """Keep the params in a fifth of the memory: few will ask for them from now on."""
+        if not isinstance(self.kept, Packed):
+            self.kept = Packed(self.kept)
 
     @property
     def steps(self) -> tuple[PathStep, ...]:

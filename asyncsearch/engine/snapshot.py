@@ -14,7 +14,7 @@ from asyncsearch.ids import CheckpointRef, NodeKey, PathStep, TrialId
 from asyncsearch.plan.costs import KnownCosts
 from asyncsearch.plan.keys import UNBOUNDED
 from asyncsearch.plan.known import NodeReports, Row
-from asyncsearch.trial import Trial, TrialState
+from asyncsearch.trial import Packed, Trial, TrialState
 
 FORMAT = 1
 """A snapshot of another format is passed over, and the journal replayed from its beginning."""
@@ -47,9 +47,12 @@ class Snapshot(msgspec.Struct, frozen=True):
     """Bytes of each durable checkpoint; None: no quota counted them."""
 
 
-def _in_lists(value: Any) -> NodeReports:
+def to_json(value: Any) -> Any:
+    """Return what a snapshot writes for what is kept otherwise in the state."""
     if isinstance(value, Row):
         return value.reports()
+    if isinstance(value, Packed):
+        return value.unpacked()
     raise NotImplementedError(value)
 
 
@@ -80,7 +83,7 @@ def encode(state: StudyState, record: int) -> bytes:
             costs=state.plan.costs(),
             sizes=None if state.config.quota_bytes is None else state.stock.snapshot(),
         ),
-        enc_hook=_in_lists,
+        enc_hook=to_json,
     )
 
 
@@ -116,7 +119,7 @@ def restore(state: StudyState, snapshot: Snapshot) -> None:
 
 
 def _compact(state: StudyState) -> None:
-    """Keep params of finished trials as text, and one of all equal steps and keys: as where the snapshot was taken."""
+    """Pack params of finished trials, and keep one of all equal steps and keys: as where the snapshot was taken."""
     steps: dict[PathStep, PathStep] = {}
     keys: dict[NodeKey, NodeKey] = {}
     for trial in state.trials:
