@@ -15,7 +15,7 @@ from itertools import pairwise
 import msgspec
 
 from asyncsearch._version import __version__
-from asyncsearch.actions import CreateTrial, DeleteCheckpoint
+from asyncsearch.actions import Branch, CreateTrial, DeleteCheckpoint
 from asyncsearch.driver.journal import Journal
 from asyncsearch.engine.journal import Record
 from asyncsearch.engine.state import StudyState
@@ -73,7 +73,7 @@ class Way:
                 saved.setdefault(ref.node, set()).add(ref.resource)
             for action in record.actions:
                 # Where trials do not share, each has nodes of its own.
-                if isinstance(action, CreateTrial) and action.params == self._params:
+                if isinstance(action, CreateTrial | Branch) and action.params == self._params:
                     paths.add(action.path or (PathStep(0, action.node),))
                 elif isinstance(action, DeleteCheckpoint):
                     saved.get(action.checkpoint.node, set()).discard(action.checkpoint.resource)

@@ -50,15 +50,9 @@ def require_sequences(trainable: Trainable, space: Space, scheduler: Scheduler, 
     """Check that values may change during training, where the space or the scheduler says that they do.
 
     Raises:
-        UsageError: nothing says how long trials train, a ``Trainer`` class has no ``update``, or the scheduler needs
-            what ``share=False`` forbids.
+        UsageError: nothing says how long trials train, or a ``Trainer`` class has no ``update``.
         CannotPauseError: trials are to share what is equal, and the trainable cannot be resumed where they part.
     """
-    if scheduler.branches and not share:
-        raise UsageError(
-            f"{_name(scheduler)} lets trials go on from each other's checkpoints, and share=False lets each train "
-            "for itself: leave share= out."
-        )
     if not space.has_sequences and not scheduler.branches:
         return
     if scheduler.max_resource is None:

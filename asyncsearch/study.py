@@ -136,7 +136,8 @@ class Study(Results):
                 finished trials the worst give theirs up as soon as it is exceeded; the best one and trials that may
                 go on never do. In a shared folder, at the end of a run, what no study needs is removed, and if that is
                 not enough, what ``eval`` keeps there.
-            share: train once what trials have in common; False: each trial trains for itself.
+            share: train once what trials have in common; False: each trial trains for itself, under ``PBT`` from the
+                weights of others.
             max_failures: how many failed attempts of a trial are tried again.
             trial_timeout: seconds that an attempt may take.
             lease_timeout: seconds of silence after which a worker has lost its work.

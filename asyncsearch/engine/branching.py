@@ -1,7 +1,8 @@
 """A trial that goes on with the weights of another one, and with values of its own from there: how it is decided. Pure.
 
 Nothing is copied. Its new params are the donor's up to where the donor's checkpoint stands, so that its new path leads
-through the nodes in which the donor was trained, and the plan finds the checkpoint there as it would for anybody.
+through the nodes in which the donor was trained, and the plan finds the checkpoint there as it would for anybody. Where
+trials share nothing, it leads through them all the same, and ends in a new node of the trial's own.
 """
 
 from __future__ import annotations
@@ -10,9 +11,11 @@ from typing import TYPE_CHECKING
 
 from asyncsearch.actions import Branch
 from asyncsearch.errors import InternalError
-from asyncsearch.plan.keys import UNBOUNDED, path
+from asyncsearch.ids import CheckpointRef, PathStep
+from asyncsearch.plan.keys import UNBOUNDED, canonical, digest, path
+from asyncsearch.plan.plan import Path
 from asyncsearch.schedulers.base import Promotion
-from asyncsearch.trial import Trial
+from asyncsearch.trial import Params, Trial
 
 if TYPE_CHECKING:
     from asyncsearch.engine.state import StudyState
@@ -37,7 +40,7 @@ def branch(state: StudyState, promotion: Promotion) -> Branch | None:
     offspring = state.scheduler.branch(promotion, donor.params, checkpoint.resource)
     if offspring is None:
         return None
-    steps = path(state.root, {**state.config.defaults, **offspring.params}, state.max_resource or UNBOUNDED)
+    steps = _way(state, trial, donor, checkpoint, offspring.params)
     changed = Trial(trial.id, offspring.params, steps[-1].node, path=steps)
     if changed.node_at(checkpoint.resource) != checkpoint.node or offspring.to_resource <= checkpoint.resource:
         raise InternalError(
@@ -54,3 +57,15 @@ def branch(state: StudyState, promotion: Promotion) -> Branch | None:
         reason=offspring.reason,
         path=steps if len(steps) > 1 else (),
     )
+
+
+def _way(state: StudyState, trial: Trial, donor: Trial, checkpoint: CheckpointRef, params: Params) -> Path:
+    """Return the nodes on the way of a trial that goes on from a checkpoint of its donor."""
+    named = {**state.config.defaults, **params}
+    if state.config.share:
+        return path(state.root, named, state.max_resource or UNBOUNDED)
+    start = checkpoint.resource
+    before = tuple([step for step in donor.steps if step.start < start])
+    if before[-1].node != checkpoint.node:  # trained anew from 0, when what it went on from was lost
+        before = (PathStep(0, checkpoint.node),)
+    return (*before, PathStep(start, digest(state.root, str(start), canonical(named), str(trial.id))))

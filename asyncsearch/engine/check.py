@@ -17,6 +17,8 @@ def check(state: StudyState) -> None:
     Raises:
         InternalError: names the invariant and the trial, lease or worker that breaks it.
     """
+    # A checkpoint may turn out to be damaged while its own trial is paused, if others go on from it too.
+    may_lack = state.config.share or any(trial.path for trial in state.trials)
     for number, trial in enumerate(state.trials):
         _hold(trial.id == number, f"trial {number} has id {trial.id}")
         _hold((trial.state is TrialState.WAITING) == (trial.id in state.waiting), f"{trial.name} and the waiting list")
@@ -24,8 +26,7 @@ def check(state: StudyState) -> None:
         is_asked = trial.state in (TrialState.WAITING, TrialState.RUNNING)
         _hold(is_asked == (state.plan.target_of(trial.id) is not None), f"{trial.name} and its request")
         paused_without = trial.state is TrialState.PAUSED and trial.checkpoint is None
-        is_known = bool(trial.path) or state.config.share
-        _hold(not paused_without or is_known, f"{trial.name} is paused without a checkpoint")
+        _hold(not paused_without or may_lack, f"{trial.name} is paused without a checkpoint")
     for lease_number, attempt in state.attempts.items():
         _hold(attempt.lease.number == lease_number, f"attempt {lease_number} has another lease")
         _hold(not attempt.is_lost, f"{attempt.lease} is of a lost worker")

@@ -1,7 +1,8 @@
 """The search plan of a study whose trials share nothing: ``plan.plan.SearchPlan`` without its tree. Pure.
 
-Each trial has one node of its own, so what is left to train is one stage for each trial that asks; everything costs
-O(log n) with a small constant. Where ways may meet, ``SearchPlan`` is taken.
+Each trial trains in a node of its own, the last one on its path, so what is left to train is one stage for each trial
+that asks; everything costs O(log n) with a small constant. The nodes before that are of those from whose checkpoint it
+goes on; where that is lost, it trains all of its way in its own. Where ways may meet, ``SearchPlan`` is taken.
 """
 
 from __future__ import annotations
@@ -9,17 +10,25 @@ from __future__ import annotations
 import heapq
 from bisect import bisect_right, insort
 from collections.abc import Collection
+from typing import NamedTuple
 
-from asyncsearch.ids import CheckpointRef, NodeKey, PathStep, TrialId
+from asyncsearch.ids import CheckpointRef, NodeKey, TrialId
 from asyncsearch.plan.costs import KnownCosts
-from asyncsearch.plan.plan import Batch, PlannedStage
+from asyncsearch.plan.plan import Batch, Path, PlannedStage
+
+
+class Wish(NamedTuple):
+    """What a trial asks for."""
+
+    path: Path
+    target: int
 
 
 class SoloPlan:
     """Requests, durable checkpoints and running batches, one node a trial."""
 
     def __init__(self) -> None:
-        self._targets: dict[TrialId, int] = {}
+        self._wishes: dict[TrialId, Wish] = {}
         self._nodes: dict[NodeKey, TrialId] = {}
         """Who asks for a node."""
         self._saved: dict[NodeKey, list[int]] = {}
@@ -29,20 +38,24 @@ class SoloPlan:
         """Urgent trials first, then by id; entries that are outdated stay until they come up."""
         self._unmeasured: set[CheckpointRef] = set()
 
-    def request(self, trial: TrialId, path: tuple[PathStep, ...], target: int, *, is_urgent: bool = False) -> None:
+    def request(self, trial: TrialId, path: Path, target: int, *, is_urgent: bool = False) -> None:
         """Let a trial ask for ``target``, in place of what it asked for before."""
-        node = path[0].node
-        self._targets[trial] = target
+        self.withdraw(trial)
+        node = path[-1].node
+        self._wishes[trial] = Wish(path, target)
         self._nodes[node] = trial
         heapq.heappush(self._queue, (not is_urgent, trial, node))
 
     def withdraw(self, trial: TrialId) -> None:
         """Let a trial ask for nothing."""
-        self._targets.pop(trial, None)
+        wish = self._wishes.pop(trial, None)
+        if wish is not None:
+            del self._nodes[wish.path[-1].node]
 
     def target_of(self, trial: TrialId) -> int | None:
         """Return what a trial asks for."""
-        return self._targets.get(trial)
+        wish = self._wishes.get(trial)
+        return None if wish is None else wish.target
 
     def add_checkpoint(self, ref: CheckpointRef, lease: int | None = None) -> None:
         """Count a checkpoint as durable."""
@@ -85,19 +98,23 @@ class SoloPlan:
         """Nothing waits for others."""
         return frozenset()
 
-    def nearest(self, path: tuple[PathStep, ...], resource: int) -> CheckpointRef | None:
+    def nearest(self, path: Path, resource: int) -> CheckpointRef | None:
         """Return the last durable checkpoint at or before ``resource``."""
-        node = path[0].node
-        saved = self._saved.get(node, ())
-        at = bisect_right(saved, resource)
-        return CheckpointRef(node, saved[at - 1]) if at else None
+        for start, node in reversed(path):
+            saved = self._saved.get(node)
+            if saved:
+                at = bisect_right(saved, resource)
+                if at:
+                    return CheckpointRef(node, saved[at - 1])
+            resource = min(resource, start)  # beyond there another trial went on with other values
+        return None
 
     def begin(self, lease: int, batch: Batch) -> None:
         """Let a lease train a batch that ``next_batch`` returned just now."""
         node = batch.stages[0].node
         self._runs[lease], self._leases[node] = node, lease
 
-    def resume(self, lease: int, batch: Batch, path: tuple[PathStep, ...] = ()) -> None:
+    def resume(self, lease: int, batch: Batch, path: Path = ()) -> None:
         """Know that a lease trains a batch that was begun before this plan was made."""
         self.begin(lease, batch)
 
@@ -105,11 +122,9 @@ class SoloPlan:
         """Let nothing run under a lease any more."""
         node = self._runs.pop(lease)
         del self._leases[node]
-        trial = self._nodes.get(node)  # a plan made anew does not know who asks for nothing any more
-        if trial is not None and trial in self._targets:
+        trial = self._nodes.get(node)
+        if trial is not None:
             heapq.heappush(self._queue, (False, trial, node))
-        else:
-            self._nodes.pop(node, None)
 
     def cut(self, lease: int, stop: int) -> None:
         """A batch of one stage has no tail that only others want."""
@@ -120,22 +135,22 @@ class SoloPlan:
     def readers_at(self, node: NodeKey, resource: int) -> list[TrialId]:
         """Return the trial of a node, if it waits for the unit that ends at ``resource``."""
         trial = self._nodes.get(node)
-        return [trial] if trial is not None and self._targets.get(trial, 0) >= resource else []
+        return [trial] if trial is not None and self._wishes[trial].target >= resource else []
 
     def targets_at(self, node: NodeKey, resource: int) -> list[TrialId]:
         """Return the trial of a node, if it asks for just this resource."""
         trial = self._nodes.get(node)
-        return [trial] if trial is not None and self._targets.get(trial) == resource else []
+        return [trial] if trial is not None and self._wishes[trial].target == resource else []
 
-    def leases_on(self, path: tuple[PathStep, ...]) -> list[int]:
+    def leases_on(self, path: Path) -> list[int]:
         """Return the lease under which the node is trained, if it is."""
-        lease = self._leases.get(path[0].node)
+        lease = self._leases.get(path[-1].node)
         return [] if lease is None else [lease]
 
     def wanted_stop(self, lease: int) -> int:
         """Return what is still asked for of what a lease trains; 0: nothing."""
         trial = self._nodes.get(self._runs[lease])
-        return 0 if trial is None else self._targets.get(trial, 0)
+        return 0 if trial is None else self._wishes[trial].target
 
     def splits(self, lease: int) -> list[tuple[NodeKey, int]]:
         """Return where others need a checkpoint: nowhere."""
@@ -155,13 +170,11 @@ class SoloPlan:
         """Return what to train next, None: nothing now. Urgent trials come first, then the oldest."""
         while self._queue:
             is_other, trial, node = self._queue[0]
-            target = self._targets.get(trial)
-            if target is None or node in self._leases:
+            if self._nodes.get(node) != trial or node in self._leases:
                 heapq.heappop(self._queue)
-                if target is None and node not in self._leases:
-                    self._nodes.pop(node, None)
                 continue
-            load = self.nearest((PathStep(0, node),), target)
+            path, target = self._wishes[trial]
+            load = self.nearest(path, target)
             start = 0 if load is None else load.resource
             return Batch(load, (PlannedStage(node, start, target, (trial,)),), not is_other)
         return None

@@ -82,7 +82,8 @@ def simulate(
         restarts: what is promoted trains again from 0.
         report_every: units between two reports; None: only where work is saved or ends, so that a scheduler which stops
             trials on their way never hears of them.
-        share: train once what trials have in common; None: where the space has sequences, or the scheduler needs it.
+        share: train once what trials have in common; None: where the space has sequences, or trials go on with the
+            weights of others.
         max_failures: as of a ``Study``.
         max_losses: attempts of a trial that may be lost before it counts as failed.
 
@@ -103,11 +104,6 @@ def simulate(
     declared = Space.of(space if space is not None else getattr(workload, "space", _ANYWHERE))
     if share is None:
         share = declared.has_sequences or chosen.branches
-    if chosen.branches and not share:
-        raise UsageError(
-            f"Under {type(chosen).__name__}() trials go on from each other's checkpoints, and share=False lets each "
-            "train for itself: leave share= out."
-        )
     config = EngineConfig(
         study="simulated",
         metric=metric,

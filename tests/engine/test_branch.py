@@ -37,6 +37,7 @@ CHANGING = Space({"lr": loguniform(1e-4, 1e-1), "decay": multistep(0.1, mileston
 FREE = PBT(max_resource=12, perturbation_interval=3)
 IN_STEP = PBT(max_resource=12, perturbation_interval=3, synchronous=True)
 TRIALS = 12
+BOTH = pytest.mark.parametrize("share", [pytest.param(True, id="over the plan"), pytest.param(False, id="apart")])
 
 
 def fresh(scheduler: PBT = FREE, space: Space = SPACE, **config: Any) -> StudyState:
@@ -44,7 +45,7 @@ def fresh(scheduler: PBT = FREE, space: Space = SPACE, **config: Any) -> StudySt
 
 
 def searched(scheduler: PBT = FREE, workers: int = 4, space: Space = SPACE, **options: Any) -> Recorded:
-    config = {name: options.pop(name) for name in ("seed", "max_failures") if name in options}
+    config = {name: options.pop(name) for name in ("seed", "max_failures", "share") if name in options}
     return record(fresh(scheduler, space, **config), TRIALS, workers, workload=HISTORIES, **options)
 
 
@@ -84,13 +85,47 @@ def test_a_branch_loads_what_the_donor_saved_and_both_have_the_same_way_up_to_th
                     pass
 
 
+@pytest.mark.parametrize("workers", [1, 4, 12])
+@pytest.mark.parametrize("space", [SPACE, CHANGING], ids=["constants", "sequences"])
+@pytest.mark.parametrize("scheduler", [FREE, IN_STEP], ids=["free", "in step"])
+def test_where_nothing_is_shared_a_branch_loads_what_the_donor_saved_and_goes_on_in_a_node_of_its_own(
+    scheduler: PBT, space: Space, workers: int
+) -> None:
+    recorded = searched(scheduler, workers, space, share=False, delays=Delays(commit_s=0.3, message_s=0.1))
+    assert branches(recorded)
+    owners: dict[NodeKey, TrialId] = {}
+    ways: dict[TrialId, tuple[PathStep, ...]] = {}
+    loads: dict[TrialId, CheckpointRef] = {}
+    for _, _, actions in recorded.steps:
+        for action in actions:
+            match action:
+                case CreateTrial():
+                    assert owners.setdefault(action.node, action.trial) == action.trial
+                    ways[action.trial] = (PathStep(0, action.node),)
+                case Branch():
+                    assert owners.setdefault(action.node, action.trial) == action.trial
+                    before = tuple(step for step in ways[action.donor] if step.start < action.resource)
+                    assert action.path == (*before, PathStep(action.resource, action.node))
+                    ways[action.trial] = action.path
+                    loads[action.trial] = CheckpointRef(before[-1].node, action.resource)
+                case Assign(work=work):
+                    (stage,), (trial,) = work.lanes[0].stages, work.lanes[0].stages[0].trials
+                    assert owners[stage.node] == trial
+                    assert stage.node == ways[trial][-1].node
+                    if stage.start == ways[trial][-1].start > 0:
+                        assert work.lanes[0].load == loads[trial]
+                case _:
+                    pass
+
+
+@BOTH
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("space", [SPACE, CHANGING], ids=["constants", "sequences"])
 @pytest.mark.parametrize("scheduler", [FREE, IN_STEP], ids=["free", "in step"])
 def test_the_schedule_that_was_found_trained_as_a_sequence_gives_the_same_to_the_bit(
-    scheduler: PBT, space: Space, seed: int
+    scheduler: PBT, space: Space, seed: int, share: bool
 ) -> None:
-    recorded = searched(scheduler, 3, space, seed=seed, losses=[Loss(WorkerId(1), 7.0, 2.0)])
+    recorded = searched(scheduler, 3, space, seed=seed, share=share, losses=[Loss(WorkerId(1), 7.0, 2.0)])
     entries = list(SegmentReader().read("000001.jsonl", recorded.lines))
     for trial in recorded.state.trials:
         alone = record(make_state(FIFO(max_resource=12), space=Space(trial.params)), 1, 1, workload=HISTORIES)
@@ -107,13 +142,14 @@ def steps_kept(state: StudyState) -> tuple[int, int]:
     return len(set(steps)), len({id(step) for step in steps})
 
 
-def test_the_way_that_a_trial_has_in_common_with_its_donors_is_kept_once() -> None:
-    recorded = searched()
+@BOTH
+def test_the_way_that_a_trial_has_in_common_with_its_donors_is_kept_once(share: bool) -> None:
+    recorded = searched(share=share)
     taken = snapshot.decode(snapshot.encode(recorded.state, 1))
-    restored = fresh()
+    restored = fresh(share=share)
     assert taken is not None
     snapshot.restore(restored, taken)
-    again = replayed(fresh(), recorded.lines)
+    again = replayed(fresh(share=share), recorded.lines)
     for state in (recorded.state, again, restored):
         distinct, objects = steps_kept(state)
         assert distinct == objects
@@ -122,8 +158,9 @@ def test_the_way_that_a_trial_has_in_common_with_its_donors_is_kept_once() -> No
     assert {id(node) for node in restored.known.nodes if node in {t.node for t in restored.trials if t.path}} <= keys
 
 
-def test_reports_of_a_trial_rise_strictly_whatever_it_takes_over() -> None:
-    recorded = searched(workers=3)
+@BOTH
+def test_reports_of_a_trial_rise_strictly_whatever_it_takes_over(share: bool) -> None:
+    recorded = searched(workers=3, share=share)
     entries = list(SegmentReader().read("000001.jsonl", recorded.lines))
     assert branches(recorded)
     for trial in recorded.state.trials:
@@ -155,28 +192,35 @@ def states_of(recorded: Recorded, scheduler: PBT, **config: Any) -> None:
         assert snapshot.encode(again, cut) == expected
 
 
+@BOTH
 @pytest.mark.parametrize("scheduler", [FREE, IN_STEP], ids=["free", "in step"])
-def test_every_prefix_of_the_journal_and_every_snapshot_give_the_state_that_was_there(scheduler: PBT) -> None:
+def test_every_prefix_of_the_journal_and_every_snapshot_give_the_state_that_was_there(
+    scheduler: PBT, share: bool
+) -> None:
     options: dict[str, Any] = {"losses": [Loss(WorkerId(0), 7.0, 2.0)], "failures": {TrialId(2): 5, TrialId(4): 2}}
-    recorded = searched(scheduler, 3, max_failures=1, delays=Delays(commit_s=0.2), **options)
+    recorded = searched(scheduler, 3, max_failures=1, share=share, delays=Delays(commit_s=0.2), **options)
     assert branches(recorded)
-    states_of(recorded, scheduler, max_failures=1)
+    states_of(recorded, scheduler, max_failures=1, share=share)
 
 
-def test_deciding_again_gives_the_recorded_decisions() -> None:
-    recorded = searched(workers=3, delays=Delays(commit_s=0.2))
-    state = fresh()
+@BOTH
+def test_deciding_again_gives_the_recorded_decisions(share: bool) -> None:
+    recorded = searched(workers=3, share=share, delays=Delays(commit_s=0.2))
+    state = fresh(share=share)
     for entry in SegmentReader().read("000001.jsonl", recorded.lines):
         assert state.handle(entry.event, entry.t) == list(entry.actions)
 
 
+@BOTH
 @pytest.mark.parametrize("workers", [1, 3])
-def test_every_prefix_of_the_journal_resumes_to_the_results_of_the_undisturbed_run_in_step(workers: int) -> None:
+def test_every_prefix_of_the_journal_resumes_to_the_results_of_the_undisturbed_run_in_step(
+    workers: int, share: bool
+) -> None:
     scheduler = PBT(max_resource=5, perturbation_interval=2, synchronous=True, quantile=0.4)
-    whole = record(fresh(scheduler), 7, workers, workload=HISTORIES)
+    whole = record(fresh(scheduler, share=share), 7, workers, workload=HISTORIES)
     assert branches(whole)
     for cut in range(1, len(whole.lines) + 1):
-        state = replayed(fresh(scheduler), whole.lines[:cut])
+        state = replayed(fresh(scheduler, share=share), whole.lines[:cut])
         again = record(state, 7, workers, last=cut - 1, workload=HISTORIES)
         assert results(again.state) == results(whole.state), f"cut after record {cut - 1}"
 
@@ -245,17 +289,34 @@ def test_an_answer_that_does_not_lead_through_the_donors_checkpoint_is_a_bug(ans
         promoted(state, promotion)
 
 
-def test_a_donor_that_fails_afterwards_takes_nothing_from_those_who_took_over_from_it() -> None:
-    whole = searched(workers=3)
+def test_a_donor_that_was_trained_anew_is_taken_over_in_the_node_in_which_that_was_done() -> None:
+    """What a trial goes on from may be lost; then all of its way is trained in its own node, and saved there."""
+    recorded = searched(workers=3, share=False)
+    state = replayed(fresh(share=False), recorded.lines)
+    donor = next(trial for trial in state.trials if trial.steps[-1].start > 3)
+    other = next(trial for trial in state.trials if trial is not donor)
+    other.resource, donor.checkpoint = 3, CheckpointRef(donor.node, 3)
+    assert isinstance(state.scheduler, PBTState)
+    state.scheduler.__class__ = Scripted
+    state.scheduler.answer = Offspring(donor.params, 6, "scripted")  # type: ignore[attr-defined]
+    (found,) = promoted(state, Promotion(other.id, 3, 6, "scripted", donor.id))
+    assert isinstance(found, Branch)
+    assert found.path == (PathStep(0, donor.node), PathStep(3, found.node))
+
+
+@BOTH
+def test_a_donor_that_fails_afterwards_takes_nothing_from_those_who_took_over_from_it(share: bool) -> None:
+    whole = searched(workers=3, share=share)
     first = branches(whole)[0]
-    recorded = searched(workers=3, failures={first.donor: first.resource + 2})
+    recorded = searched(workers=3, share=share, failures={first.donor: first.resource + 2})
     assert recorded.state.trials[first.donor].state is TrialState.FAILED
     assert recorded.state.trials[first.trial].state is TrialState.COMPLETED
     assert first in branches(recorded)
 
 
-def test_what_a_trial_leaves_is_deleted_and_what_it_takes_over_is_kept_as_long_as_it_needs_it() -> None:
-    recorded = searched(workers=3)
+@BOTH
+def test_what_a_trial_leaves_is_deleted_and_what_it_takes_over_is_kept_as_long_as_it_needs_it(share: bool) -> None:
+    recorded = searched(workers=3, share=share)
     stored: set[CheckpointRef] = set()
     for _, event, actions in recorded.steps:
         if isinstance(event, CheckpointCommitted):
@@ -280,14 +341,15 @@ def test_a_trial_keeps_its_best_value_and_its_last_one_until_it_reports_again() 
     assert (after.params, after.steps[-1].node, after.reason) == (first.params, first.node, after.reason)
 
 
-def test_a_trial_that_takes_over_from_one_that_is_further_stands_there() -> None:
-    recorded = searched(workers=1)
+@BOTH
+def test_a_trial_that_takes_over_from_one_that_is_further_stands_there(share: bool) -> None:
+    recorded = searched(workers=1, share=share)
     jumps = 0
     for cut, (_, _, actions) in enumerate(recorded.steps, 1):
         for action in actions:
             if isinstance(action, Branch):
-                before = replayed(fresh(), recorded.lines[:cut]).trials[action.trial]
-                after = replayed(fresh(), recorded.lines[: cut + 1]).trials[action.trial]
+                before = replayed(fresh(share=share), recorded.lines[:cut]).trials[action.trial]
+                after = replayed(fresh(share=share), recorded.lines[: cut + 1]).trials[action.trial]
                 jumps += before.resource < action.resource
                 assert after.resource == action.resource == (after.checkpoint.resource if after.checkpoint else None)
                 assert (after.value, after.value_resource) == (before.value, before.value_resource), (
@@ -327,8 +389,9 @@ def test_new_trials_come_before_those_that_wait_at_a_boundary() -> None:
     assert 0 not in order[TRIALS:]
 
 
-def test_the_stories_tell_of_branches() -> None:
-    recorded = searched(workers=3)
+@BOTH
+def test_the_stories_tell_of_branches(share: bool) -> None:
+    recorded = searched(workers=3, share=share)
     entries = list(SegmentReader().read("000001.jsonl", recorded.lines))
     (first, *_) = branches(recorded)
     told = " ".join(explain(entries, first.trial, metric="loss", mode="min").split())
@@ -361,16 +424,17 @@ SPACES = [
 ]
 
 
+@BOTH
 @pytest.mark.parametrize("own_ends", [0.0, 0.03])
 @pytest.mark.parametrize("space", SPACES)
 @pytest.mark.parametrize("scheduler", WORLDS)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 2**32), steps=st.integers(0, 300), save_every=st.sampled_from([None, 2]))
 def test_whatever_happens_trials_have_the_values_of_their_schedules_and_the_run_ends(
-    scheduler: PBT, space: Space, own_ends: float, seed: int, steps: int, save_every: int | None
+    scheduler: PBT, space: Space, own_ends: float, share: bool, seed: int, steps: int, save_every: int | None
 ) -> None:
     def make() -> StudyState:
-        return fresh(scheduler, space, max_failures=seed % 3, save_every=save_every)
+        return fresh(scheduler, space, max_failures=seed % 3, save_every=save_every, share=share)
 
     world = BatchWorld(make, random.Random(seed), own_ends=own_ends)
     world.tell(DriverStarted("test"))
@@ -378,6 +442,7 @@ def test_whatever_happens_trials_have_the_values_of_their_schedules_and_the_run_
         world.step()
         if number % 50 == 0:
             world.require_memory()
+            world.require_same_decisions()
     world.require_memory()
     world.drain()
     world.require_memory()

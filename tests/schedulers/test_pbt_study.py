@@ -90,8 +90,19 @@ def test_trials_share_even_where_they_never_meet_and_none_begins_before_its_turn
     assert study(tmp_path).config.share
     changing = {"lr": loguniform(1e-3, 1.0), "decay": multistep(0.1, milestones=choice([2], [4]))}
     assert study(tmp_path, space=changing).config.look_ahead == 0
-    with pytest.raises(UsageError, match=r"PBT\(.*lets trials go on from each other's checkpoints, and share=False"):
-        study(tmp_path, share=False)
+
+
+def test_trials_that_share_nothing_take_over_weights_all_the_same(tmp_path: Path) -> None:
+    apart = study(tmp_path, name="apart", share=False)
+    assert not apart.config.share
+    apart.run(num_trials=8, display="none")
+    together = study(tmp_path).run(num_trials=8, display="none")
+    assert [(t.params, t.value) for t in apart.trials] == [(t.params, t.value) for t in together.trials]
+    moved = next(trial for trial in apart.trials if isinstance(trial.params["lr"], dict))
+    assert moved.path[-1].node == moved.node
+    assert "takes its weights" in apart.explain(moved)
+    found = Study.open(tmp_path / "apart").eval(moved.params, 8)
+    assert (found["loss"], found.resource) == (moved.value, 8)
 
 
 @pytest.mark.parametrize(

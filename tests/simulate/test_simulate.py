@@ -291,8 +291,6 @@ def test_what_a_study_refuses_of_populations_is_refused_here_too() -> None:
     pbt = PBT(max_resource=9, perturbation_interval=3, population=8)
     with pytest.raises(ResourceError, match="population=8 is larger than num_trials=4"):
         search(scheduler=pbt, num_trials=4)
-    with pytest.raises(UsageError, match=r"Under PBT\(\) trials go on from each other's checkpoints, and share=False"):
-        search(scheduler=pbt, share=False)
 
 
 def test_questions_to_a_result_that_have_no_answer_are_refused() -> None:
