@@ -74,7 +74,7 @@ class Rung:
     Trials without a finite score only count in ``size``: they come after all others and never go on.
     """
 
-    __slots__ = ("_gone", "_waiting", "candidate", "promoted", "quota", "size")
+    __slots__ = ("_ahead", "_gone", "_waiting", "candidate", "promoted", "quota", "size")
 
     def __init__(self) -> None:
         self.size = 0
@@ -87,6 +87,8 @@ class Rung:
         """The best waiting trial, if its rank among all, gone ones included, is within the quota."""
         self._waiting = Standings()
         self._gone = Standings()
+        self._ahead = -1
+        """How many of those that are gone come before the best waiting trial; -1: not counted yet."""
 
     def insert(self, trial: TrialId, score: float | None) -> None:
         """Count a trial that reached the rung; None is worst."""
@@ -95,6 +97,7 @@ class Rung:
         if score is None or not math.isfinite(score):
             return
         if self._waiting.add(score, trial):
+            self._ahead = -1
             self._settle()
 
     def allow(self, quota: int) -> None:
@@ -122,8 +125,9 @@ class Rung:
 
     def rank(self, trial: TrialId, score: float) -> int:
         """Return the place of a trial, from 1, among all that reached the rung."""
-        ahead = 0 if (score, trial) == self.candidate else self._waiting.before(score, trial)
-        return 1 + ahead + self._gone.before(score, trial)
+        if (score, trial) == self.candidate and self._ahead >= 0:
+            return 1 + self._ahead
+        return 1 + self._waiting.before(score, trial) + self._gone.before(score, trial)
 
     def rank_of_newcomer(self, score: float) -> int:
         """Return the place of a trial that arrives now, if only those that went on are ahead of it in a tie."""
@@ -133,13 +137,17 @@ class Rung:
         if score is None or not self._waiting.remove(score, trial):
             raise InternalError(f"{trial_name(trial)} does not wait at this rung; its last score was {score}.")
         self._gone.add(score, trial)
+        self._ahead = -1
         self._settle()
 
     def _settle(self) -> None:
         """Find the candidate. All that are better than the best waiting one are gone, so those are its rank."""
         best = self.best_waiting()
-        if best is not None and len(self._gone) >= self.quota and self._gone.before(*best) >= self.quota:
-            best = None
+        if best is not None and len(self._gone) >= self.quota:
+            if self._ahead < 0:
+                self._ahead = self._gone.before(*best)
+            if self._ahead >= self.quota:
+                best = None
         self.candidate = best
 
     def snapshot(self) -> dict[str, Any]:

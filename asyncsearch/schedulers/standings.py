@@ -16,14 +16,16 @@ from asyncsearch.ids import TrialId
 Entry = tuple[float, TrialId]
 """A score, smaller is better, and the trial that has it."""
 
-_MOST = 4096
-"""Entries in a block; a fuller one is split. To count blocks and to move a block's tail then cost about the same."""
+_MOST = 1024
+"""Entries in a block; a fuller one is split. To find a block and to move its tail then cost about the same."""
+_GROUP = 32
+"""Blocks in a group, whose entries are counted together."""
 
 
 class Standings:
-    """A sorted multiset of entries. Every operation takes O(log n + n / 4096) with a tiny constant."""
+    """A sorted multiset of entries. Every operation takes O(log n + n / 32768) with a tiny constant."""
 
-    __slots__ = ("_highest", "_scores", "_size", "_sizes", "_trials")
+    __slots__ = ("_groups", "_highest", "_scores", "_size", "_sizes", "_trials")
 
     def __init__(self, entries: Iterable[Entry] = ()) -> None:
         """Take entries in any order."""
@@ -34,7 +36,9 @@ class Standings:
         self._scores = [array("d", [score for score, _ in chunk]) for chunk in chunks]
         self._trials = [array("q", [trial for _, trial in chunk]) for chunk in chunks]
         self._sizes = [len(chunk) for chunk in chunks]
-        self._highest = [chunk[-1][0] for chunk in chunks[:-1]]
+        self._groups = self._grouped()
+        """How many entries are in each group of blocks."""
+        self._highest = array("d", [chunk[-1][0] for chunk in chunks[:-1]])
         """The last score of each block but the last one."""
 
     def __len__(self) -> int:
@@ -60,6 +64,7 @@ class Standings:
         self._trials[block].insert(at, trial)
         self._size += 1
         self._sizes[block] += 1
+        self._groups[block // _GROUP] += 1
         if self._sizes[block] > _MOST:
             self._split(block)
         return block == 0 == at
@@ -73,9 +78,11 @@ class Standings:
         del scores[at], trials[at]
         self._size -= 1
         self._sizes[block] -= 1
+        self._groups[block // _GROUP] -= 1
         if not scores and len(self._scores) > 1:
             del self._scores[block], self._trials[block], self._sizes[block]
             del self._highest[min(block, len(self._highest) - 1)]
+            self._groups = self._grouped()
         return True
 
     def before(self, score: float, trial: TrialId) -> int:
@@ -110,7 +117,11 @@ class Standings:
             block, low = block + 1, 0
 
     def _in_front(self, block: int) -> int:
-        return sum(self._sizes[:block])
+        group = block // _GROUP
+        return sum(self._groups[:group]) + sum(self._sizes[group * _GROUP : block])
+
+    def _grouped(self) -> list[int]:
+        return [sum(self._sizes[at : at + _GROUP]) for at in range(0, len(self._sizes), _GROUP)]
 
     def _split(self, block: int) -> None:
         scores, trials = self._scores[block], self._trials[block]
@@ -120,3 +131,4 @@ class Standings:
         del scores[half:], trials[half:]
         self._sizes[block : block + 1] = [half, len(self._scores[block + 1])]
         self._highest.insert(block, scores[-1])
+        self._groups = self._grouped()

@@ -22,6 +22,7 @@ ENTRIES = st.tuples(SCORES, st.integers(0, 40).map(TrialId))
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(standings, "_MOST", 4)
+    monkeypatch.setattr(standings, "_GROUP", 3)
 
 
 @settings(max_examples=300, deadline=None)
