@@ -8,6 +8,9 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import Protocol
 
+_SHORT = 10_000
+"""Trials in a round up to which its order is kept."""
+
 
 class Allotment(Protocol):
     """A rule."""
@@ -42,11 +45,10 @@ class Shares:
         common = math.gcd(*weights)
         self.weights = tuple(weight // common for weight in weights)
         self.total = sum(self.weights)
+        self._round = self._order() if self.total <= _SHORT else []
 
     def next_bracket(self, counts: Sequence[int]) -> int:
-        number = sum(counts) + 1
-        behind = [weight * number - self.total * count for weight, count in zip(self.weights, counts, strict=True)]
-        return behind.index(max(behind))
+        return self._round[sum(counts) % self.total] if self._round else self._furthest_behind(counts)
 
     def split(self, num_trials: int) -> list[int]:
         rounds, rest = divmod(num_trials, self.total)  # after each round nobody is ahead or behind
@@ -54,6 +56,20 @@ class Shares:
         for _ in range(rest):
             counts[self.next_bracket(counts)] += 1
         return [weight * rounds + count for weight, count in zip(self.weights, counts, strict=True)]
+
+    def _furthest_behind(self, counts: Sequence[int]) -> int:
+        number = sum(counts) + 1
+        behind = [weight * number - self.total * count for weight, count in zip(self.weights, counts, strict=True)]
+        return behind.index(max(behind))
+
+    def _order(self) -> list[int]:
+        """Return the brackets of a whole round, after which the next one is the same."""
+        order: list[int] = []
+        counts = [0] * len(self.weights)
+        for _ in range(self.total):
+            order.append(self._furthest_behind(counts))
+            counts[order[-1]] += 1
+        return order
 
 
 class Rounds:

@@ -28,8 +28,9 @@ class Progress:
 
     def arrive(self, trial: TrialId, rung: int, value: float | None) -> None:
         """A trial was recorded at a rung with this value, and heads for the one above."""
-        self.note(trial, value)
-        self.pass_rung(trial, rung)
+        self._grow(trial)
+        self._values[trial] = math.nan if value is None else value
+        self._marks[trial] = rung + 2
 
     def pass_rung(self, trial: TrialId, rung: int) -> None:
         """A trial was recorded at a rung, and heads for the one above; its last value stays."""
@@ -82,7 +83,6 @@ class Progress:
         return progress
 
     def _grow(self, trial: TrialId) -> None:
-        missing = trial + 1 - len(self._marks)
-        if missing > 0:
-            self._marks.extend(bytes(missing))
-            self._values.extend([math.nan] * missing)
+        while trial >= len(self._marks):
+            self._marks.append(0)
+            self._values.append(math.nan)

@@ -13,25 +13,20 @@ from asyncsearch.schedulers.progress import Progress
 class Race:
     """One ladder on which a trial goes on as soon as it is among the best ⌊n/η⌋ of its rung."""
 
-    __slots__ = ("_ready", "_reduction_factor", "ladder")
+    __slots__ = ("_reduction_factor", "ladder", "ready")
 
     def __init__(
         self, levels: tuple[int, ...], reduction_factor: int, progress: Progress, *, is_endless: bool = False
     ) -> None:
         self.ladder = Ladder(levels, progress, reduction_factor if is_endless else None)
         self._reduction_factor = reduction_factor
-        self._ready = -1
+        self.ready = -1
         """Index of the highest rung from which a trial may go on; -1: there is none."""
-
-    @property
-    def is_ready(self) -> bool:
-        """Whether a trial may go on."""
-        return self._ready >= 0
 
     def next_promotion(self) -> Promotion | None:
         """Return the best trial that may go on, of the highest rung that has one."""
-        candidate = self.ladder.rungs[self._ready].candidate if self._ready >= 0 else None
-        return None if candidate is None else self.ladder.promotion(self._ready, candidate)
+        candidate = self.ladder.rungs[self.ready].candidate if self.ready >= 0 else None
+        return None if candidate is None else self.ladder.promotion(self.ready, candidate)
 
     def promote(self, trial: TrialId, resource: int) -> None:
         """Let a trial go on from the rung at ``resource``."""
@@ -56,10 +51,10 @@ class Race:
         """See whether somebody may go on from a rung that has changed."""
         rungs = self.ladder.rungs
         if rungs[index].candidate is not None:
-            if self._ready < index < self.ladder.top:
-                self._ready = index
-        elif index == self._ready:
-            self._ready = next((below for below in range(index - 1, -1, -1) if rungs[below].candidate is not None), -1)
+            if self.ready < index < self.ladder.top:
+                self.ready = index
+        elif index == self.ready:
+            self.ready = next((below for below in range(index - 1, -1, -1) if rungs[below].candidate is not None), -1)
 
     def snapshot(self) -> list[dict[str, Any]]:
         """Return the rungs as JSON values; the progress belongs to the owner."""
@@ -68,6 +63,6 @@ class Race:
     def restore(self, progress: Progress, snapshot: list[dict[str, Any]]) -> None:
         """Become the race that ``snapshot`` described, of trials that stand where ``progress`` says."""
         self.ladder.restore(progress, snapshot)
-        self._ready = -1
+        self.ready = -1
         for index in range(self.ladder.top):
             self._look(index)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -42,8 +43,11 @@ class RacesState(SchedulerState):
         return self._races[home].ladder.levels[0]
 
     def next_promotion(self) -> Promotion | None:
-        ready = [home for home, race in enumerate(self._races) if race.is_ready]
-        return self._races[min(ready, key=self._units.__getitem__)].next_promotion() if ready else None
+        first, units = None, math.inf
+        for race, given in zip(self._races, self._units, strict=True):
+            if race.ready >= 0 and given < units:
+                first, units = race, given
+        return None if first is None else first.next_promotion()
 
     def standing(self, trial: TrialId) -> str:
         if not self._progress.knows(trial):

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from asyncsearch.errors import ResourceError
 from asyncsearch.ids import TrialId
 from asyncsearch.schedulers import Hyperband, RungForecast, SchedulerState
+from asyncsearch.schedulers.allotment import Shares
 from asyncsearch.schedulers.rungs import rung_levels
 from tests.schedulers.oracle import BracketsOracle
 from tests.schedulers.play import COMMANDS, Command, Play
@@ -107,6 +108,20 @@ def test_every_prefix_of_the_search_keeps_the_shares(max_resource: int, eta: int
         behind = [share * number - count for share, count in zip(shares, counts, strict=True)]
         assert min(behind) > -1
         assert max(behind) < (1 if len(shares) <= 5 else 1.25)
+
+
+@pytest.mark.parametrize("rung_counts", [(5, 4, 3), (5, 4, 3, 2, 1), (1,), (7, 2)])
+def test_a_round_whose_order_is_kept_is_the_round_that_is_worked_out(
+    rung_counts: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = Shares(rung_counts, 3)
+    monkeypatch.setattr("asyncsearch.schedulers.allotment._SHORT", 0)
+    worked_out = Shares(rung_counts, 3)
+    counts = [0] * len(rung_counts)
+    for _ in range(2 * kept.total + 1):
+        bracket = kept.next_bracket(counts)
+        assert bracket == worked_out.next_bracket(counts)
+        counts[bracket] += 1
 
 
 def test_shares_are_in_inverse_proportion_to_what_a_trial_costs() -> None:
