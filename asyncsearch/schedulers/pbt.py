@@ -181,10 +181,11 @@ class PBTState(SchedulerState):
         trial = population.candidate
         assert trial is not None
         here = population.place(trial)
-        place = words.place(*population.ranked(trial), here)
+        rank, size = population.ranked(trial)
+        place = words.place(rank, size, here)
         above = self._rules.after(here)
         donor = None
-        if population.is_worst(trial):
+        if self._rules.is_worst(rank, size):
             donor = population.draw_best(trial, generator(self._seed, f"{_DONOR}/{here}", trial))
         reason = f"{place}, goes on to {above}"
         if donor is not None:
@@ -205,7 +206,7 @@ class PBTState(SchedulerState):
         return Offspring(explored, self._rules.after(resource), reason)
 
     def standing(self, trial: TrialId) -> str:
-        population = self._living(trial)
+        population = self._living(trial, self._number(trial))
         if population is None:
             return ""
         here = population.place(trial)
@@ -235,10 +236,11 @@ class PBTState(SchedulerState):
         self._note(len(self._starts) - 1)
 
     def paused(self, trial: TrialId, resource: int, score: float | None) -> None:
-        population = self._living(trial)
+        number = self._number(trial)
+        population = self._living(trial, number)
         if population is not None and not population.is_waiting(trial):
             population.arrive(trial, resource, score)
-            self._note(self._number(trial))
+            self._note(number)
 
     def promoted(self, trial: TrialId, from_resource: int, to_resource: int) -> None:
         self._leave(trial, to_resource)
@@ -256,24 +258,26 @@ class PBTState(SchedulerState):
         self._end(trial, None)
 
     def _leave(self, trial: TrialId, to_resource: int) -> None:
-        population = self._living(trial)
+        number = self._number(trial)
+        population = self._living(trial, number)
         if population is not None:
             population.leave(trial, to_resource)
-            self._note(self._number(trial))
+            self._note(number)
 
     def _end(self, trial: TrialId, score: float | None) -> None:
-        population = self._living(trial)
+        number = self._number(trial)
+        population = self._living(trial, number)
         if population is not None:
             population.end(trial, score)
-            self._note(self._number(trial))
+            self._note(number)
 
     def _number(self, trial: TrialId) -> int:
         """Return the population of a trial. Trials are created in the order of their ids."""
         return bisect_right(self._starts, trial) - 1
 
-    def _living(self, trial: TrialId) -> Population | None:
-        """Return the population of a trial that has not ended."""
-        population = self._populations.get(self._number(trial))
+    def _living(self, trial: TrialId, number: int) -> Population | None:
+        """Return a population if it is one of which a trial is a member that has not ended."""
+        population = self._populations.get(number)
         return population if population is not None and population.lives(trial) else None
 
     def _filling(self) -> Population | None:

@@ -39,6 +39,10 @@ class Rules(NamedTuple):
         """Return how many of so many are the best, and how many the worst."""
         return size * self.quantile.numerator // self.quantile.denominator
 
+    def is_worst(self, rank: int, size: int) -> bool:
+        """Return whether a rank, from 1, among so many is one of the worst."""
+        return rank > size - self.quota(size)
+
 
 class Boundary:
     """The members that came to one resource, or ended on their way to it, by (score, trial id); None is worst."""
@@ -144,11 +148,6 @@ class Population:
         boundary = self._boundaries[self._places[trial]]
         return boundary.rank(trial), boundary.size
 
-    def is_worst(self, trial: TrialId) -> bool:
-        """Return whether a waiting member is one of the worst at its place."""
-        rank, size = self.ranked(trial)
-        return rank > size - self._rules.quota(size)
-
     def draw_best(self, trial: TrialId, source: np.random.Generator) -> TrialId | None:
         """Draw one of the best, of those that live, of the boundary where a member waits; None: there is none."""
         boundary = self._boundaries[self._places[trial]]
@@ -213,7 +212,7 @@ class Population:
             return
         for trial in self._held:
             # In step those that take over weights go first, while those of whom they take them still stand there.
-            is_last = self._rules.is_synchronous and not self.is_worst(trial)
+            is_last = self._rules.is_synchronous and not self._rules.is_worst(*self.ranked(trial))
             self._queued[trial] = is_last
             insort(self._queue, (self._places[trial], is_last, trial))
         self._held.clear()
