@@ -23,10 +23,13 @@ class Evaluations:
         """How many leases are to end at a position, or evaluate it."""
         self._stages: dict[CheckpointRef, Point] = {}
 
+    @property
+    def is_any(self) -> bool:
+        """Whether there is anything to evaluate, or was until now."""
+        return bool(self.unmeasured or self._stages)
+
     def settle(self, point: Point, *, is_blocked: bool) -> None:
         """Make, weigh anew or take away the evaluation of a point, as is due now."""
-        if not self.unmeasured and not self._stages:
-            return
         ref = CheckpointRef(point.node.key, point.resource)
         stage = self._stages.get(ref)
         is_due = (

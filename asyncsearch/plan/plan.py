@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Collection, Iterator
-from itertools import pairwise, takewhile
 from typing import NamedTuple
 
 import msgspec
@@ -78,9 +77,14 @@ class SearchPlan:
             InternalError: the path does not begin at 0, its starts do not ascend, the target is not above 0, or the
                 plan knows one of its nodes at another place.
         """
-        steps = tuple(takewhile(lambda step: step[0] < target, path))
-        starts = [start for start, _ in steps]
-        if starts[:1] != [0] or any(low >= high for low, high in pairwise(starts)):
+        last, steps = -1, []
+        for step in path:
+            if not last < step[0] < target:
+                break
+            last = step[0]
+            steps.append(step)
+        is_broken = len(steps) < len(path) and path[len(steps)][0] < target
+        if is_broken or not steps or steps[0][0] != 0:
             raise InternalError(
                 f"{trial_name(trial)} asks for {target} on a path whose nodes begin at {[start for start, _ in path]}: "
                 "a path begins at 0, ascends, and is asked for something above 0."
@@ -301,8 +305,12 @@ class SearchPlan:
 
     def leases_on(self, path: Path) -> list[int]:
         """Return the leases under which nodes of a path are trained, each once."""
-        nodes = (self._tree.nodes.get(key) for _, key in path)
-        return list(dict.fromkeys(span.lease for node in nodes if node is not None for span in node.spans))
+        found: list[int] = []
+        for _, key in path:
+            node = self._tree.nodes.get(key)
+            if node is not None and node.spans:
+                found += [span.lease for span in node.spans]
+        return list(dict.fromkeys(found)) if len(found) > 1 else found
 
     def next_batch(self, held: Collection[CheckpointRef] = ()) -> Batch | None:
         """Return what to train next, None: nothing now. ``begin`` makes it running.
@@ -363,12 +371,17 @@ class SearchPlan:
         if goal is not None:
             self._goals[lease] = goal
             awaited[goal] += 1
-            self._tree.reweigh(goal)
+            self._reweigh(goal)
         if former is not None:
             awaited[former] -= 1
             if not awaited[former]:
                 del awaited[former]
-            self._tree.reweigh(former)
+            self._reweigh(former)
+
+    def _reweigh(self, goal: CheckpointRef) -> None:
+        """Look again at the evaluation of a position, which is none unless the metric is missing there."""
+        if goal in self._tree.evaluations.unmeasured:
+            self._tree.reweigh(goal)
 
 
 def _parent_key(node: Node) -> NodeKey | None:

@@ -275,7 +275,8 @@ class StageTree:
             self.ready.offer(point)
 
     def _evaluate(self, point: Point) -> None:
-        self.evaluations.settle(point, is_blocked=point.node.key in self.blocked)
+        if self.evaluations.is_any:
+            self.evaluations.settle(point, is_blocked=point.node.key in self.blocked)
 
     def _settle(self, point: Point) -> None:
         """Remove a point that nobody needs any more, and then perhaps its host, and so on."""
