@@ -31,6 +31,12 @@ class Event(msgspec.Struct, frozen=True, tag_field="kind"):
     """Base of all events."""
 
 
+class LeaseEvent(Event, frozen=True):
+    """Base of those that come under a lease, and mean nothing once it is over."""
+
+    lease: Lease
+
+
 class DriverStarted(Event, frozen=True, tag="driver_started"):
     """A driver opened the study; every lease that an earlier one gave is void."""
 
@@ -64,20 +70,18 @@ class WorkerLost(Event, frozen=True, tag="worker_lost"):
     reason: str
 
 
-class Reported(Event, frozen=True, tag="reported"):
+class Reported(LeaseEvent, frozen=True, tag="reported"):
     """A lane reported metrics."""
 
-    lease: Lease
     resource: int
     """Units of training done when the metrics were measured, from 1."""
     metrics: Metrics
     lane: int = 0
 
 
-class TrainingEnded(Event, frozen=True, tag="training_ended"):
+class TrainingEnded(LeaseEvent, frozen=True, tag="training_ended"):
     """A lane trains no more and its worker is free; a checkpoint may still be on its way."""
 
-    lease: Lease
     outcome: Outcome
     resource: int
     """Units of training done, from 0."""
@@ -91,28 +95,24 @@ class TrainingEnded(Event, frozen=True, tag="training_ended"):
     lane: int = 0
 
 
-class CheckpointCommitted(Event, frozen=True, tag="checkpoint_committed"):
+class CheckpointCommitted(LeaseEvent, frozen=True, tag="checkpoint_committed"):
     """A checkpoint is durable in the store."""
 
-    lease: Lease
     checkpoint: CheckpointRef
     size_bytes: int = 0
     lane: int = 0
 
 
-class CheckpointFailed(Event, frozen=True, tag="checkpoint_failed"):
+class CheckpointFailed(LeaseEvent, frozen=True, tag="checkpoint_failed"):
     """A checkpoint that was saved locally could not be made durable."""
 
-    lease: Lease
     checkpoint: CheckpointRef
     error: str
     lane: int = 0
 
 
-class TrialTimedOut(Event, frozen=True, tag="trial_timed_out"):
+class TrialTimedOut(LeaseEvent, frozen=True, tag="trial_timed_out"):
     """An attempt ran longer than ``trial_timeout``."""
-
-    lease: Lease
 
 
 class StopRequested(Event, frozen=True, tag="stop_requested"):
@@ -133,10 +133,9 @@ class Learned(Event, frozen=True, tag="learned"):
     """Resources of durable checkpoints, ascending."""
 
 
-class WorkRefused(Event, frozen=True, tag="work_refused"):
+class WorkRefused(LeaseEvent, frozen=True, tag="work_refused"):
     """A lease was not handed to its worker: others train there, or have trained there before."""
 
-    lease: Lease
     reason: str
     busy: tuple[NodeKey, ...] = ()
     """The nodes of the work in which others train now."""

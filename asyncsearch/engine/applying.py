@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from asyncsearch.actions import (
     AnyAction,
@@ -36,42 +37,7 @@ if TYPE_CHECKING:
 
 def apply(state: StudyState, action: AnyAction, now: float) -> None:
     """Apply a decision, new or recorded."""
-    match action:
-        case MoveTrial():
-            _apply_move(state, action, now)
-        case Assign():
-            _apply_assign(state, action, now)
-        case CreateTrial():
-            _apply_create(state, action)
-        case Promote():
-            _apply_promote(state, action, now)
-        case Branch():
-            _apply_branch(state, action, now)
-        case DeleteCheckpoint():
-            _apply_delete(state, action.checkpoint)
-        case Inherit():
-            _apply_inherit(state, action)
-        case StopTraining():
-            _apply_stop(state, action)
-        case SaveAt():
-            state.attempts[action.lease.number].save_points.append(CheckpointRef(action.node, action.resource))
-            state.plan.add_save_point(action.lease.number, action.node, action.resource)
-        case CutWork():
-            _apply_cut(state, action)
-        case LaunchWorker():
-            state.pool.launch(action.worker, action.epoch)
-        case DismissWorker():
-            state.pool.lose(action.worker)
-        case EndProposals():
-            state.is_exhausted = True
-            state.scheduler.no_more_trials()
-            _forget_reports(state)
-        case EndRun():
-            state.run, state.stopping, state.stopping_kind = None, "", ""
-            state.unblock_all()
-            _forget_reports(state)
-        case StopRun():
-            state.stopping, state.stopping_kind = action.reason, action.error_kind
+    _BY_KIND[type(action)](state, action, now)
 
 
 def _forget_reports(state: StudyState) -> None:
@@ -82,7 +48,8 @@ def _forget_reports(state: StudyState) -> None:
     state.known.keep({step.node for trial in going_on for step in trial.steps})
 
 
-def _apply_delete(state: StudyState, checkpoint: CheckpointRef) -> None:
+def _apply_delete(state: StudyState, action: DeleteCheckpoint, _now: float) -> None:
+    checkpoint = action.checkpoint
     if checkpoint in state.references:  # it was kept for finished trials only, and was too large for the quota
         given = {number for number in state.podium.trials() if state.trials[number].checkpoint == checkpoint}
         state.podium.remove(given)
@@ -94,7 +61,7 @@ def _apply_delete(state: StudyState, checkpoint: CheckpointRef) -> None:
     state.stock.take(checkpoint)
 
 
-def _apply_create(state: StudyState, action: CreateTrial) -> None:
+def _apply_create(state: StudyState, action: CreateTrial, _now: float) -> None:
     trial = Trial(action.trial, action.params, action.node, target=action.target, path=action.path)
     state.trials.append(trial)
     state.proposals = action.proposal + 1
@@ -130,7 +97,7 @@ def _apply_branch(state: StudyState, action: Branch, now: float) -> None:
     state.searcher.branched(action.trial, action.params, action.resource)
 
 
-def _apply_inherit(state: StudyState, action: Inherit) -> None:
+def _apply_inherit(state: StudyState, action: Inherit, _now: float) -> None:
     trial = state.trials[action.trial]
     for resource, value in state.known.between(trial.steps, trial.resource, action.resource):
         take_report(state, trial, resource, value)
@@ -171,7 +138,7 @@ def _apply_assign(state: StudyState, action: Assign, now: float) -> None:
         state.open_attempts[number] = lease.number
 
 
-def _apply_stop(state: StudyState, action: StopTraining) -> None:
+def _apply_stop(state: StudyState, action: StopTraining, _now: float) -> None:
     attempt = state.attempts.get(action.lease.number)
     if attempt is not None:
         attempt.is_told = True
@@ -185,7 +152,7 @@ def _close_if_empty(state: StudyState, attempt: Attempt) -> None:
         state.leave_plan(attempt)
 
 
-def _apply_cut(state: StudyState, action: CutWork) -> None:
+def _apply_cut(state: StudyState, action: CutWork, _now: float) -> None:
     state.attempts[action.lease.number].cut = action.stop
     state.plan.cut(action.lease.number, action.stop)
 
@@ -249,3 +216,52 @@ def _move(state: StudyState, trial: Trial, to: TrialState, reason: str, now: flo
         trial.ended_s = now
     if to is TrialState.WAITING:
         state.waiting[trial.id] = None
+
+
+def _apply_save(state: StudyState, action: SaveAt, _now: float) -> None:
+    state.attempts[action.lease.number].save_points.append(CheckpointRef(action.node, action.resource))
+    state.plan.add_save_point(action.lease.number, action.node, action.resource)
+
+
+def _apply_launch(state: StudyState, action: LaunchWorker, _now: float) -> None:
+    state.pool.launch(action.worker, action.epoch)
+
+
+def _apply_dismissal(state: StudyState, action: DismissWorker, _now: float) -> None:
+    state.pool.lose(action.worker)
+
+
+def _apply_end_of_proposals(state: StudyState, _action: EndProposals, _now: float) -> None:
+    state.is_exhausted = True
+    state.scheduler.no_more_trials()
+    _forget_reports(state)
+
+
+def _apply_stop_of_run(state: StudyState, action: StopRun, _now: float) -> None:
+    state.stopping, state.stopping_kind = action.reason, action.error_kind
+
+
+def _apply_end_of_run(state: StudyState, _action: EndRun, _now: float) -> None:
+    state.run, state.stopping, state.stopping_kind = None, "", ""
+    state.unblock_all()
+    _forget_reports(state)
+
+
+_BY_KIND: dict[type[AnyAction], Callable[[StudyState, Any, float], None]] = {
+    CreateTrial: _apply_create,
+    Inherit: _apply_inherit,
+    Promote: _apply_promote,
+    Branch: _apply_branch,
+    MoveTrial: _apply_move,
+    Assign: _apply_assign,
+    StopTraining: _apply_stop,
+    SaveAt: _apply_save,
+    CutWork: _apply_cut,
+    LaunchWorker: _apply_launch,
+    DismissWorker: _apply_dismissal,
+    DeleteCheckpoint: _apply_delete,
+    EndProposals: _apply_end_of_proposals,
+    StopRun: _apply_stop_of_run,
+    EndRun: _apply_end_of_run,
+}
+"""A table, since a decision has three or four actions, and a ``match`` looks at one kind after the other."""

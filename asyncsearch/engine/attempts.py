@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import functools
 from collections.abc import Set
 
 import msgspec
@@ -158,9 +158,9 @@ def verdict_on_end(end: TrainingEnded, trial: Trial, max_resource: int | None, m
                 "or use a scheduler that does not pause, such as ASHA(..., variant='stopping')."
             )
             return Verdict(TrialState.FAILED, reason, stops_run="CannotPauseError")
-        return Verdict(TrialState.PAUSED, _one_text(f"paused at {end.checkpoint_resource}"))
+        return Verdict(TrialState.PAUSED, _at("paused", end.checkpoint_resource))
     words = "trained to the end" if trial.resource == max_resource else "its function returned"
-    return Verdict(TrialState.COMPLETED, _one_text(f"{words}, at {trial.resource}"))
+    return Verdict(TrialState.COMPLETED, _at(f"{words},", trial.resource))
 
 
 def verdict_on_arrival(trial: Trial, max_resource: int | None, metric: str, names: Set[str], how: str) -> Verdict:
@@ -173,9 +173,10 @@ def verdict_on_arrival(trial: Trial, max_resource: int | None, metric: str, name
     return Verdict(TrialState.PAUSED, f"paused at {trial.target}{how}")
 
 
-def _one_text(words: str) -> str:
+@functools.lru_cache(maxsize=10_000)
+def _at(words: str, resource: int) -> str:
     """Return words that many trials have as the one object: else each would keep 70 bytes of its own."""
-    return sys.intern(words)
+    return f"{words} at {resource}"
 
 
 def missing_metric(trial: Trial, metric: str, known_names: Set[str]) -> Verdict | None:

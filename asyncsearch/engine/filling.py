@@ -152,7 +152,7 @@ def _end_repeats(state: StudyState, repeats: int, emit: Emit) -> None:
 
 def _work_for(state: StudyState, batch: Batch, worker: WorkerId) -> Work:
     lease = Lease(state.next_lease, worker, state.pool.slots[worker].epoch)
-    stages = tuple(
+    stages = [
         Stage(
             node=planned.node,
             params=state.trials[planned.trials[0]].params,
@@ -166,8 +166,8 @@ def _work_for(state: StudyState, batch: Batch, worker: WorkerId) -> Work:
             more=planned.more,
         )
         for planned in batch.stages
-    )
-    return Work(lease, (Lane(stages, batch.load),))
+    ]
+    return Work(lease, (Lane(tuple(stages), batch.load),))
 
 
 def is_anything_left(state: StudyState) -> bool:

@@ -157,15 +157,18 @@ def _measure(state: StudyState, attempt: Attempt, resource: int, now: float) -> 
 
 def _learn_commit(state: StudyState, event: CheckpointCommitted) -> None:
     attempt, checkpoint = state.attempts[event.lease.number], event.checkpoint
-    attempt.committed = max(checkpoint.resource, attempt.committed or 0)
-    attempt.settled = max(checkpoint.resource, attempt.settled or 0)
+    resource = checkpoint.resource
+    if attempt.committed is None or resource > attempt.committed:
+        attempt.committed = resource
+    if attempt.settled is None or resource > attempt.settled:
+        attempt.settled = resource
     state.add_checkpoint(checkpoint, event.lease.number)
     state.pool.hold(event.lease.worker, checkpoint)
     state.stock.put(checkpoint, event.size_bytes)
     if checkpoint not in state.references:
         state.unreachable[checkpoint] = None
-    for trial in state.readers(attempt, checkpoint.resource):
-        if trial.checkpoint is None or trial.checkpoint.resource <= checkpoint.resource:
+    for trial in state.readers(attempt, resource):
+        if trial.checkpoint is None or trial.checkpoint.resource <= resource:
             state.repoint(trial, checkpoint)
     _end_if_over(state, attempt)
 

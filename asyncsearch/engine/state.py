@@ -28,18 +28,14 @@ from asyncsearch.engine.pool import Pool, SlotState
 from asyncsearch.events import (
     AnyEvent,
     CheckpointCommitted,
-    CheckpointFailed,
     DriverStarted,
     Learned,
+    LeaseEvent,
     NodeFreed,
-    Reported,
     RunRequested,
     StopRequested,
-    TrainingEnded,
-    TrialTimedOut,
     WorkerAttached,
     WorkerLost,
-    WorkRefused,
 )
 from asyncsearch.ids import CheckpointRef, Lease, NodeKey, TrialId, WorkerId
 from asyncsearch.nonfinite import finite
@@ -145,15 +141,8 @@ class StudyState:
     def is_stale(self, event: AnyEvent) -> bool:
         """Whether the event concerns a lease or a launch that is over; ``handle`` would ignore it."""
         match event:
-            case (
-                Reported(lease=lease)
-                | TrainingEnded(lease=lease)
-                | CheckpointCommitted(lease=lease)
-                | CheckpointFailed(lease=lease)
-                | TrialTimedOut(lease=lease)
-                | WorkRefused(lease=lease)
-            ):
-                return self.attempt(lease) is None
+            case LeaseEvent():
+                return self.attempt(event.lease) is None
             case WorkerAttached(worker=worker, epoch=epoch):
                 slot = self.pool.slots.get(worker)
                 return slot is None or slot.epoch != epoch or slot.state is not SlotState.LAUNCHING
@@ -191,10 +180,14 @@ class StudyState:
 
     def hearers(self, attempt: Attempt, resource: int) -> list[Trial]:
         """Return the trials on whose way lies what an attempt reports at ``resource``, by id."""
-        trials = [self.trials[number] for number in self.plan.readers_at(attempt.node_at(resource), resource)]
+        trials, readers = self.trials, self.plan.readers_at(attempt.node_at(resource), resource)
         if attempt.is_evaluation:
-            return trials
-        return [trial for trial in trials if trial.checkpoint is None or trial.checkpoint.resource <= resource]
+            return [trials[number] for number in readers]
+        return [
+            trials[number]
+            for number in readers
+            if (checkpoint := trials[number].checkpoint) is None or checkpoint.resource <= resource
+        ]
 
     def readers(self, attempt: Attempt, resource: int) -> list[Trial]:
         """Return the trials that need what an attempt does at ``resource``, by id.
@@ -205,8 +198,11 @@ class StudyState:
             here = CheckpointRef(attempt.node_at(resource), resource)
             asking = self.plan.targets_at(here.node, here.resource) if self.plan.lacks_metric(here) else ()
             return [self.trials[number] for number in asking]
-        trials = self.hearers(attempt, resource)
-        return [trial for trial in trials if trial.checkpoint is None or trial.checkpoint.resource < resource]
+        return [
+            trial
+            for trial in self.hearers(attempt, resource)
+            if trial.checkpoint is None or trial.checkpoint.resource < resource
+        ]
 
     def awaiting(self, attempt: Attempt, checkpoint: CheckpointRef) -> list[Trial]:
         """Return the trials that an attempt was to bring to a checkpoint."""

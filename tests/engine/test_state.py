@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
@@ -19,6 +19,7 @@ from asyncsearch.actions import (
     Promote,
     StopTraining,
 )
+from asyncsearch.engine import applying
 from asyncsearch.engine.check import check
 from asyncsearch.engine.state import StudyState
 from asyncsearch.engine.transitions import TRANSITIONS, check_transition
@@ -429,3 +430,7 @@ def test_what_was_saved_before_a_stop_counts_when_it_is_durable_after_the_end(sh
     here = CheckpointRef(player.state.trials[0].node, 1)
     player.tell(CheckpointCommitted(lease, here))
     assert player.state.trials[0].checkpoint == here
+
+
+def test_every_kind_of_decision_can_be_applied() -> None:
+    assert set(applying._BY_KIND) == set(get_args(AnyAction))
