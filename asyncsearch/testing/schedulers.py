@@ -169,9 +169,10 @@ class SchedulerConformance(Suite):
         return StudyState(settings, RandomSearch().begin(space, 3), living, scheduler.max_resource)
 
     def _happened(self, seed: int, mode: str = "min") -> _LawfulWorld:
-        """Return a world in which much has happened, of which ``seed`` decides what."""
+        """Return a world in which much has happened; ``seed`` decides what, and whether trials share."""
         chance = random.Random(seed)
-        world = _LawfulWorld(self, chance, mode, own_ends=self._own_ends(seed), max_failures=seed % 3)
+        config = {"max_failures": seed % 3, "share": seed % 4 < 2}
+        world = _LawfulWorld(self, chance, mode, own_ends=self._own_ends(seed), **config)
         world.tell(DriverStarted("test"))
         for _ in range(chance.randint(*_STEPS)):
             world.step()
@@ -218,12 +219,12 @@ class _LawfulWorld(BatchWorld):
     """A world that looks every decision up in the laws."""
 
     def __init__(
-        self, suite: SchedulerConformance, chance: random.Random, mode: str, *, own_ends: float, max_failures: int
+        self, suite: SchedulerConformance, chance: random.Random, mode: str, *, own_ends: float, **config: Any
     ) -> None:
         sign = 1.0 if mode == "min" else -1.0
 
         def make() -> StudyState:
-            return suite._state(is_checked=True, mode=mode, max_failures=max_failures)
+            return suite._state(is_checked=True, mode=mode, **config)
 
         def report(loss: float) -> float | str:
             return spell(sign * float(VALUES[int(loss * 7919) % len(VALUES)]))
