@@ -135,6 +135,8 @@ class StageTree:
         span.node.spans.append(span)
         for point in points_in(span.node, span.position, span.stop):
             self._reconsider(point)
+        # In a plan made anew nobody may ask for the end of what runs, from where others go on all the same.
+        self._rehost_above(span.node, span.stop)
 
     def shorten(self, span: Span, stop: int) -> None:
         """Let a lease train no further than ``stop``; not above ``position`` means that nothing of it runs any more."""

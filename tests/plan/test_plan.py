@@ -185,6 +185,17 @@ class TestTrap9Withdrawal:
         plan.end(1)
         assert not plan.facts().nodes
 
+    def test_what_goes_on_from_the_end_of_a_batch_waits_for_it_in_a_plan_made_anew_too(self, plan: SearchPlan) -> None:
+        ask(plan, 0, "0a", 2)
+        batch = begin(plan, 1)
+        ask(plan, 1, "0a", 4)
+        plan.withdraw(TrialId(0))
+        again = SearchPlan()
+        ask(again, 1, "0a", 4)
+        again.resume(1, batch, path("0a"))
+        assert tree(again) == tree(plan) == ["0a 2-4 running"]
+        check(again)
+
     def test_a_request_takes_the_place_of_the_trials_earlier_one(self, plan: SearchPlan) -> None:
         ask(plan, 0, "0a/4b", 10)
         ask(plan, 0, "0a/4c", 6)
