@@ -47,16 +47,24 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setattr(scratch, "_mine", mine)
     yield place
     mine.close()
+    while started:
+        kill(started.pop())
+
+
+started: list[subprocess.Popen[str]] = []
+"""Those of the present test."""
 
 
 def start(place: Path, code: str = HOLDER + WAITS) -> subprocess.Popen[str]:
-    return subprocess.Popen(
+    process = subprocess.Popen(
         [sys.executable, "-c", code],
         env=os.environ | {"TMPDIR": str(place)},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
     )
+    started.append(process)
+    return process
 
 
 def line_of(process: subprocess.Popen[str]) -> str:
@@ -66,7 +74,8 @@ def line_of(process: subprocess.Popen[str]) -> str:
 
 def kill(process: subprocess.Popen[str]) -> None:
     process.kill()
-    process.communicate()
+    if process.stdout is not None and not process.stdout.closed:
+        process.communicate()
 
 
 def end(process: subprocess.Popen[str]) -> int:
@@ -115,10 +124,17 @@ def test_an_ended_process_leaves_nothing(place: Path) -> None:
 
 
 def test_the_next_process_removes_what_a_killed_one_left_and_not_what_a_living_one_has(place: Path) -> None:
-    killed, living = start(place), start(place)
-    left, held = Path(line_of(killed)), Path(line_of(living))
+    killed = start(place)
+    left = Path(line_of(killed))
     kill(killed)
     assert left.exists()
+    living = start(place)
+    held = Path(line_of(living))
+    wait_until(lambda: not left.parent.exists())
+    killed = start(place)
+    left = Path(line_of(killed))
+    kill(killed)
+    assert left.exists(), "who lives has looked already"
     following = start(place)
     mine = Path(line_of(following))
     wait_until(lambda: not left.parent.exists())
