@@ -112,6 +112,10 @@ class Trial(msgspec.Struct, gc=False):
     is_begun: bool = False
     """Whether it had a worker, or was promoted: such trials come before new ones."""
 
+    def __repr__(self) -> str:
+        shown = (f"{name}={getattr(self, name)!r}" for name in self.__struct_encode_fields__)
+        return f"Trial({', '.join(shown)})"
+
     @property
     def params(self) -> Params:
         """Its configuration, which nobody may change; of a finished trial a copy."""

@@ -63,6 +63,14 @@ def test_who_changes_the_params_of_a_packed_trial_changes_his_own_copy() -> None
     assert trial.params == {"x": [1]}
 
 
+def test_a_trial_looks_the_same_whether_its_params_are_packed_or_not() -> None:
+    trial = Trial(TrialId(0), {"x": [1]}, NodeKey("a"))
+    shown = repr(trial)
+    assert shown.startswith("Trial(id=0, params={'x': [1]}, node='a', state=")
+    trial.pack()
+    assert repr(trial) == shown
+
+
 def test_packed_params_take_little_more_than_their_text() -> None:
     params = {"lr": {"sequence": "values", "values": [0.125, 0.25], "milestones": [3]}}
     trials = [Trial(TrialId(0), params, NodeKey("a")) for _ in range(1_000)]
