@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import contextlib
 import enum
 from typing import TYPE_CHECKING, Any
 
@@ -76,7 +77,7 @@ class Trial(msgspec.Struct, gc=False):
 
     id: TrialId
     kept: _Kept = msgspec.field(name="params")
-    """Its params as they are kept, ``Packed`` once it is finished. Read ``params``."""
+    """Its params as they are kept, ``Packed`` once it is finished, if they can be. Read ``params``."""
     node: NodeKey
     """The last plan node on its way; one without sequences has no other."""
     state: TrialState = TrialState.WAITING
@@ -128,7 +129,9 @@ class Trial(msgspec.Struct, gc=False):
     def pack(self) -> None:
         """Keep the params in a fifth of the memory: few will ask for them from now on."""
         if not isinstance(self.kept, Packed):
-            self.kept = Packed(self.kept)
+            # A searcher of the user's own may propose integers beyond 64 bits, for which there are no such bytes.
+            with contextlib.suppress(OverflowError):
+                self.kept = Packed(self.kept)
 
     @property
     def steps(self) -> tuple[PathStep, ...]:
