@@ -164,6 +164,13 @@ class Way:
         self._saved |= {CheckpointRef(node, at): path for at in checkpoints if at <= self._resource}
 
 
+def was_found(params: Params, records: Iterable[Record]) -> bool:
+    """Return whether a trial went on with these params and the weights of another one, as a journal says."""
+    return any(
+        isinstance(action, Branch) and action.params == params for record in records for action in record.actions
+    )
+
+
 def _copy(source: Store, checkpoint: CheckpointRef, target: Store, copy: CheckpointRef) -> None:
     with source.fetch(checkpoint) as files:
         staged = target.stage(copy)

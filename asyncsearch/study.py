@@ -34,10 +34,11 @@ from asyncsearch.engine.config import EngineConfig
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import (
     AsyncSearchError,
+    SpaceError,
     StudyExistsError,
     UsageError,
 )
-from asyncsearch.evaluating import Evaluation, One, UpTo, Way
+from asyncsearch.evaluating import Evaluation, One, UpTo, Way, was_found
 from asyncsearch.first_answers import require_proposal, require_target
 from asyncsearch.ids import TrialId, WorkerId
 from asyncsearch.launch import chosen
@@ -59,11 +60,13 @@ from asyncsearch.searchers.base import Searcher, SearcherState
 from asyncsearch.searchers.random import RandomSearch
 from asyncsearch.sharing import default_names, open_folder, read_defaults
 from asyncsearch.space import Space
+from asyncsearch.space.values import plain
 from asyncsearch.store import open_store
 from asyncsearch.store.base import Store
 from asyncsearch.store.shared import SharedPlan, inside
 from asyncsearch.store.shared_names import compare_names
 from asyncsearch.trainable import Trainable, WithFunctions, as_function
+from asyncsearch.trial import Params
 from asyncsearch.warming import WarmStart, begin_searcher, keep, kept, warm_start_of
 from asyncsearch.worker.config import WorkerConfig
 
@@ -379,11 +382,11 @@ class Study(Results):
         trainable can.
 
         Args:
-            params: a whole configuration of the space.
+            params: a whole configuration of the space, or a schedule that ``PBT`` found in this study.
             resource: units of training, from 1; at most the scheduler's ``max_resource``.
 
         Raises:
-            SpaceError: the space does not have this configuration.
+            SpaceError: the space does not have this configuration, and no trial of the study went on with it.
             UsageError: there is no such resource; or it is not known, and the study was opened for looking only.
             MetricNotReportedError: nothing was reported up to there.
             AsyncSearchError: training it failed.
@@ -392,16 +395,16 @@ class Study(Results):
         end = self._max_resource()
         if end is not None and resource > end:
             raise UsageError(f"resource={resource} lies beyond max_resource={end} of this study: name one up to it.")
-        plain = dict(params) if self._is_read_only else self.space.plain(params)
+        given = dict(params) if self._is_read_only else self._plain(params)
         root = self.config.root
-        steps = path(root, {**self.config.defaults, **plain}, resource)
-        home = inside(self.store, f"{EVALUATIONS}/{digest(root, canonical(plain), str(resource))}")
-        way = Way(plain, steps, resource)
+        steps = path(root, {**self.config.defaults, **given}, resource)
+        home = inside(self.store, f"{EVALUATIONS}/{digest(root, canonical(given), str(resource))}")
+        way = Way(given, steps, resource)
         known = self._known(way, home)
         if known is None:
             self._require_runnable()
             one = copy.copy(self)
-            one.searcher, one.scheduler, one.store = One(plain), UpTo(resource, end or resource), home
+            one.searcher, one.scheduler, one.store = One(given), UpTo(resource, end or resource), home
             one._resume, one._seen, one._warm = True, None, WarmStart()
             display = open_display("none")
             if self.shared is None:
@@ -410,7 +413,7 @@ class Study(Results):
                 with home.lock():
                     state, last = one._opened_for_writing(one._packed(display), display)
                     if not state.trials:
-                        start = Way(plain, steps, resource)
+                        start = Way(given, steps, resource)
                         start.read_journal(read_records(self.store))
                         start.begin(home, state, last, self.store)
             else:
@@ -422,6 +425,16 @@ class Study(Results):
             if known is None:
                 raise AsyncSearchError(f"It could not be trained to {resource}: {one.trials[0].reason}")
         return known
+
+    def _plain(self, params: Mapping[str, Any]) -> Params:
+        """Return params as a trial has them, of the space or of a trial that went on with the weights of others."""
+        try:
+            return self.space.plain(params)
+        except SpaceError:
+            given: Params = plain(dict(params))
+            if not was_found(given, read_records(self.store)):
+                raise
+            return given
 
     def _known(self, way: Way, home: Store) -> Evaluation | None:
         for store in (self.store, home):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import contextlib
 import enum
 from typing import TYPE_CHECKING, Any
 
@@ -76,7 +77,7 @@ class Trial(msgspec.Struct, gc=False):
 
     id: TrialId
     kept: _Kept = msgspec.field(name="params")
-    """Its params as they are kept, ``Packed`` once it is finished. Read ``params``."""
+    """Its params as they are kept, ``Packed`` once it is finished, if they can be. Read ``params``."""
     node: NodeKey
     """The last plan node on its way; one without sequences has no other."""
     state: TrialState = TrialState.WAITING
@@ -112,6 +113,10 @@ class Trial(msgspec.Struct, gc=False):
     is_begun: bool = False
     """Whether it had a worker, or was promoted: such trials come before new ones."""
 
+    def __repr__(self) -> str:
+        shown = (f"{name}={getattr(self, name)!r}" for name in self.__struct_encode_fields__)
+        return f"Trial({', '.join(shown)})"
+
     @property
     def params(self) -> Params:
         """Its configuration, which nobody may change; of a finished trial a copy."""
@@ -124,7 +129,9 @@ class Trial(msgspec.Struct, gc=False):
     def pack(self) -> None:
         """Keep the params in a fifth of the memory: few will ask for them from now on."""
         if not isinstance(self.kept, Packed):
-            self.kept = Packed(self.kept)
+            # A searcher of the user's own may propose integers beyond 64 bits, for which there are no such bytes.
+            with contextlib.suppress(OverflowError):
+                self.kept = Packed(self.kept)
 
     @property
     def steps(self) -> tuple[PathStep, ...]:

@@ -112,6 +112,8 @@ class _Running(msgspec.Struct):
     lease: Lease
     stops: list[tuple[int, NodeKey]]
     at: int
+    wanted: int
+    """Resource up to which it is to go on; it may come further before it hears of that."""
 
 
 class TreeReader:
@@ -197,17 +199,17 @@ class TreeReader:
                 self._assign(action.work)
             case CutWork() if action.lease.number in self._running:
                 run = self._running[action.lease.number]
-                run.stops = [(min(stop, max(action.stop, run.at)), key) for stop, key in run.stops]
+                run.wanted = min(run.wanted, action.stop)
             case StopTraining() if action.lease.number in self._running:
                 run = self._running[action.lease.number]
-                run.stops = [(min(stop, run.at), key) for stop, key in run.stops]
+                run.wanted = min(run.wanted, run.at)
             case _:
                 pass
 
     def _assign(self, work: Work) -> None:
         stages = work.lanes[0].stages
         stops = [(_ENDLESS if stage.stop is None else stage.stop, stage.node) for stage in stages]
-        self._running[work.lease.number] = _Running(work.lease, stops, stages[0].start)
+        self._running[work.lease.number] = _Running(work.lease, stops, stages[0].start, _ENDLESS)
         for stage, (stop, _) in zip(stages, stops, strict=True):
             for way in self._asking(stage):
                 if way.end <= stop and way.state is TrialState.WAITING:
@@ -299,8 +301,9 @@ class TreeReader:
         for run in self._running.values():
             at = run.at
             for stop, key in run.stops:
-                if at < min(stop, horizon):
-                    busy.setdefault(key, []).append((at, min(stop, horizon)))
+                end = min(stop, horizon, run.wanted)
+                if at < end:
+                    busy.setdefault(key, []).append((at, end))
                 at = max(at, stop)
         return busy
 

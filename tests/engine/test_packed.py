@@ -14,9 +14,12 @@ from hypothesis import strategies as st
 from asyncsearch.engine import snapshot
 from asyncsearch.engine.state import StudyState
 from asyncsearch.ids import NodeKey, TrialId
-from asyncsearch.schedulers import ASHA, PBT
+from asyncsearch.schedulers import ASHA, FIFO, PBT
 from asyncsearch.schedulers.base import Scheduler
+from asyncsearch.searchers.base import Searcher, SearcherState
 from asyncsearch.sequences.constants import INT_MAX, INT_MIN, plain
+from asyncsearch.space import Space
+from asyncsearch.testing.recording import restored
 from asyncsearch.trial import Packed, Params, Trial
 from tests.engine.tools import Recorded, make_state, record, replayed
 
@@ -40,6 +43,21 @@ def searched(scheduler: Scheduler) -> Recorded:
     return record(make_state(scheduler), 12, 3)
 
 
+class Own(Searcher):
+    """A searcher whose proposals nobody looks at."""
+
+    def begin(self, space: Space, seed: int) -> SearcherState:
+        return OwnState()
+
+    def describe(self) -> str:
+        return "Own()"
+
+
+class OwnState(SearcherState):
+    def propose(self, number: int) -> Params:
+        return {"x": 2**70}
+
+
 def exact(value: Any) -> str:
     """Tell 1 from 1.0, 0.0 from -0.0, and one order from another."""
     return repr(value)
@@ -61,6 +79,26 @@ def test_who_changes_the_params_of_a_packed_trial_changes_his_own_copy() -> None
     trial.pack()
     trial.params["x"].append(2)
     assert trial.params == {"x": [1]}
+
+
+def test_a_trial_looks_the_same_whether_its_params_are_packed_or_not() -> None:
+    trial = Trial(TrialId(0), {"x": [1]}, NodeKey("a"))
+    shown = repr(trial)
+    assert shown.startswith("Trial(id=0, params={'x': [1]}, node='a', state=")
+    trial.pack()
+    assert repr(trial) == shown
+
+
+def test_params_that_cannot_be_packed_stay_as_they_are_and_their_study_can_be_read() -> None:
+    def fresh() -> StudyState:
+        return make_state(FIFO(max_resource=2), Own())
+
+    searched_for = record(fresh(), 1, 1)
+    read = replayed(fresh(), searched_for.lines)
+    for state in (searched_for.state, read, restored(read, fresh())):
+        (trial,) = state.trials
+        assert trial.state.is_finished
+        assert trial.params == {"x": 2**70}
 
 
 def test_packed_params_take_little_more_than_their_text() -> None:

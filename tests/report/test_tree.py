@@ -16,7 +16,16 @@ from asyncsearch.actions import Assign, CreateTrial, CutWork, MoveTrial, StopTra
 from asyncsearch.cli import main
 from asyncsearch.engine.journal import Record
 from asyncsearch.errors import NoTrialsError
-from asyncsearch.events import DriverStarted, Learned, Outcome, Reported, TrainingEnded, WorkerLost, WorkRefused
+from asyncsearch.events import (
+    DriverStarted,
+    Learned,
+    NodeFreed,
+    Outcome,
+    Reported,
+    TrainingEnded,
+    WorkerLost,
+    WorkRefused,
+)
 from asyncsearch.ids import Lease, NodeKey, PathStep, TrialId, WorkerId
 from asyncsearch.report.tree import Tree, tree
 from asyncsearch.report.tree_layout import Layout
@@ -357,6 +366,14 @@ NOTHING = DriverStarted("1")
 )
 def test_what_a_worker_still_has_to_train_runs(last: Record | None, running: int) -> None:
     assert units(read_tree([*assigned(), *([last] if last else [])], "loss"))[Kind.RUNNING] == running
+
+
+@pytest.mark.parametrize("told", [CutWork(LEASE, 4), StopTraining(LEASE, "it was interrupted")], ids=["cut", "stop"])
+def test_what_a_worker_trains_before_it_hears_that_it_is_to_stop_is_trained(told: CutWork | StopTraining) -> None:
+    late = [Record(3, 2.0, NodeFreed(NodeKey("b")), (told,)), Record(4, 3.0, Reported(LEASE, 5, {"loss": 0.5}))]
+    stages = read_tree([*assigned(), *late], "loss")
+    assert units(stages) == {Kind.TRAINED: 5, Kind.WAITING: 3}
+    assert stages.ways[0].reached == stages.trained == 5
 
 
 def test_a_trial_without_an_end_is_drawn_a_little_further_than_it_is() -> None:

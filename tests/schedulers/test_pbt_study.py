@@ -105,6 +105,46 @@ def test_trials_that_share_nothing_take_over_weights_all_the_same(tmp_path: Path
     assert (found["loss"], found.resource) == (moved.value, 8)
 
 
+@pytest.mark.parametrize("share", [True, False])
+def test_a_study_evaluates_the_schedules_that_it_found_and_no_others(tmp_path: Path, share: bool) -> None:
+    found = study(tmp_path, share=share).run(num_trials=8, display="none")
+    moved = next(trial for trial in found.trials if isinstance(trial.params["lr"], dict))
+    known = found.eval(moved.params, 8)
+    assert (known["loss"], known.resource) == (moved.value, 8)
+    later = study(tmp_path, share=share, name="later", scheduler=PBT(max_resource=12, perturbation_interval=2))
+    with pytest.raises(SpaceError, match="write a number"):
+        later.eval(moved.params, 8)
+
+
+@pytest.mark.parametrize("share", [True, False])
+def test_the_schedule_of_a_trial_that_failed_is_trained_to_where_it_was_to_go(tmp_path: Path, share: bool) -> None:
+    broken = tmp_path / "broken"
+    broken.touch()
+
+    def breaks(trial: TrialContext) -> None:
+        net = {"x": 1.0}
+
+        def save(path: Path) -> None:
+            path.write_text(json.dumps(net))
+
+        def load(path: Path) -> None:
+            net.update(json.loads(path.read_text()))
+
+        for epoch in trial.epochs(save=save, load=load):
+            if epoch == 7 and broken.exists():
+                raise ValueError("broken")
+            net["x"] *= 1 - trial.params["lr"] / epoch
+            trial.report(loss=net["x"])
+
+    found = study(tmp_path, breaks, share=share, max_failures=0).run(num_trials=8, display="none")
+    failed = next(trial for trial in found.trials if isinstance(trial.params["lr"], dict))
+    assert failed.state.value == "FAILED"
+    broken.unlink()
+    known = found.eval(failed.params, 8)
+    again = study(tmp_path, breaks, space=failed.params, scheduler=FIFO(max_resource=8), name="again")
+    assert known["loss"] == again.run(num_trials=1, display="none").best_value
+
+
 @pytest.mark.parametrize(
     ("options", "error", "words"),
     [
