@@ -7,6 +7,8 @@ import math
 from datetime import timedelta
 from typing import Any, SupportsFloat, SupportsIndex
 
+import numpy as np
+
 from asyncsearch.errors import UsageError
 
 
@@ -21,6 +23,13 @@ def checked(value: Any, kind: type[Any], name: str) -> Any:
     else:
         hint = f"{kind.__name__}(...)"
     raise UsageError(f"{name}={value!r} is not a {kind.__name__}: write {hint}.")
+
+
+def yes_or_no(name: str, value: object) -> bool:
+    """Return True or False. A word such as "no" would count as True."""
+    if isinstance(value, bool | np.bool_):
+        return bool(value)
+    raise UsageError(f"{name}={value!r} is neither True nor False: write {name}=True or {name}=False.")
 
 
 def finite_number(name: str, value: object) -> float:

@@ -15,7 +15,7 @@ import msgspec
 
 from asyncsearch import errors
 from asyncsearch._version import __version__
-from asyncsearch.arguments import checked, enough, positive, seconds_of, text_of
+from asyncsearch.arguments import checked, enough, positive, seconds_of, text_of, yes_or_no
 from asyncsearch.definition import Plan, read_plan, require_same, source_hash
 from asyncsearch.driver.loop import DriverSettings
 from asyncsearch.driver.opening import (
@@ -165,7 +165,8 @@ class Study(Results):
         self.store: Store = open_store(store if store is not None else Path("studies") / (name or label))
         self.name = text_of("name", name or "") or self.store.shown.rstrip("/").rsplit("/", 1)[-1] or label
         self._trainable_name = getattr(trainable, "__qualname__", repr(trainable))
-        self.shared = open_folder(self.store, shared, version, share=bool(share), trainable=trainable)
+        share, resume = yes_or_no("share", share), yes_or_no("resume", resume)
+        self.shared = open_folder(self.store, shared, version, share=share, trainable=trainable)
         self._quota_bytes = None if quota_bytes is None else positive("quota_bytes", quota_bytes)
         self.config = EngineConfig(
             study=self.name,
@@ -177,7 +178,7 @@ class Study(Results):
             keep_checkpoints=keep_checkpoints,
             quota_bytes=self._quota_bytes if self.shared is None else None,
             save_every=save_every,
-            share=bool(share) and (self.shared is not None or can_share(self.space) or self.scheduler.branches),
+            share=share and (self.shared is not None or can_share(self.space) or self.scheduler.branches),
             shared_as="" if self.shared is None else self._trainable_name,
             defaults=read_defaults(defaults),
             can_evaluate=can_evaluate(trainable),
@@ -189,7 +190,7 @@ class Study(Results):
         )
         grace_s = seconds_of("stop_grace", stop_grace)
         self._worker: dict[str, Any] = {
-            "fresh_process": bool(fresh_process),
+            "fresh_process": yes_or_no("fresh_process", fresh_process),
             "recycle_after": positive("recycle_after", recycle_after),
             "stop_grace_s": grace_s,
             "kill_grace_s": grace_s,

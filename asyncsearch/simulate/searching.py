@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from asyncsearch.arguments import checked, finite_number, positive, seconds_of
+from asyncsearch.arguments import checked, finite_number, positive, seconds_of, yes_or_no
 from asyncsearch.engine.config import EngineConfig
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import UsageError
@@ -102,7 +102,9 @@ def simulate(
     checked(delays, Delays, "delays")
     checked(chance, Chance, "chance")
     declared = Space.of(space if space is not None else getattr(workload, "space", _ANYWHERE))
-    if share is None:
+    if share is not None:
+        share = yes_or_no("share", share)
+    else:
         share = declared.has_sequences or chosen.branches
     config = EngineConfig(
         study="simulated",

@@ -196,6 +196,7 @@ def test_what_a_dead_worker_said_and_nobody_heard_is_no_incumbent() -> None:
     ("options", "words"),
     [
         ({"workers": 0}, "workers=0 must be a positive integer"),
+        ({"share": "no"}, "share='no' is neither True nor False"),
         ({"workers": 2.5}, "workers=2.5 must be"),
         ({"num_trials": 0}, "num_trials=0 must be"),
         ({"num_trials": -3}, "num_trials=-3 must be"),
