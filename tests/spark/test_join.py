@@ -73,3 +73,41 @@ print(SparkContext._active_spark_context)
     environment["SPARK_LOCAL_IP"] = "127.0.0.1"
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
     assert done.stdout.splitlines() == ["1", f"{sys.executable} false", "None"], done.stderr
+
+
+@pytest.mark.spark
+def test_session_that_is_made_here_is_stopped_by_the_last_who_uses_it() -> None:
+    code = """
+from asyncsearch.launch.spark.launcher import SparkLauncher
+first, second = SparkLauncher(), SparkLauncher()
+first.check(1), second.check(1)
+from pyspark import SparkContext
+context = SparkContext._active_spark_context
+first.stop(0.0)
+first.stop(0.0)
+print(context._jsc.sc().isStopped(), context.parallelize([1]).count())
+second.stop(0.0)
+print(SparkContext._active_spark_context)
+"""
+    environment = os.environ | {"SPARK_LOCAL_IP": "127.0.0.1"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    assert done.stdout.splitlines() == ["False 1", "None"], done.stderr
+
+
+@pytest.mark.spark
+def test_session_that_somebody_else_made_is_never_stopped() -> None:
+    code = """
+from pyspark.sql import SparkSession
+session = SparkSession.builder.getOrCreate()
+from asyncsearch.launch.spark.launcher import SparkLauncher
+launchers = [SparkLauncher(), SparkLauncher(session)]
+for launcher in launchers:
+    launcher.check(1)
+for launcher in launchers:
+    launcher.stop(0.0)
+print(session.sparkContext.parallelize([1]).count())
+session.stop()
+"""
+    environment = os.environ | {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    assert done.stdout.splitlines() == ["1"], done.stderr

@@ -11,6 +11,7 @@ import os
 import re
 import secrets
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal, InvalidOperation
@@ -43,12 +44,10 @@ def new_tag(study: str) -> str:
 class Spark:
     """A classic Spark session."""
 
-    def __init__(self, context: Any, session: Any = None, *, is_owned: bool = False) -> None:
-        """Wrap a context; ``is_owned`` says whether ``close`` stops it."""
+    def __init__(self, context: Any, made: Made | None = None) -> None:
+        """Wrap a context; ``made`` says that it was made here, and counts its users."""
         self.context = context
-        self._session = session
-        self.is_owned = is_owned
-        """Whether it was made here."""
+        self._made = made
         self._properties: Any = None
 
     def conf(self, key: str, default: str = "") -> str:
@@ -142,9 +141,28 @@ class Spark:
         return InheritableThread(target=run, name=name, daemon=True)
 
     def close(self) -> None:
-        """Stop the session, if it was made here."""
-        if self.is_owned:
-            self._session.stop()
+        """Use the session no longer; the last one to say so stops it, if it was made here."""
+        made, self._made = self._made, None
+        with _MAKING:
+            if made is None:
+                return
+            made.users -= 1
+            if not made.users:
+                _MADE.pop(self.context, None)
+                made.session.stop()
+
+
+class Made:
+    """A session that was made here. Studies that run side by side may have a launcher each, and use one session."""
+
+    def __init__(self, session: Any) -> None:
+        self.session = session
+        self.users = 0
+
+
+_MADE: dict[Any, Made] = {}
+"""Those that were made here and not stopped, by their contexts."""
+_MAKING = threading.RLock()
 
 
 def join(session: Any = None) -> Spark:
@@ -165,26 +183,39 @@ def join(session: Any = None) -> Spark:
     _refuse_connect(session)
     from pyspark import SparkContext
 
-    found = session or SparkSession.getActiveSession()
-    if found is None and SparkContext._active_spark_context is not None:
-        return _checked(Spark(SparkContext._active_spark_context))
-    if found is not None:
-        return _checked(Spark(found.sparkContext, found))
+    with _MAKING:
+        found = session or SparkSession.getActiveSession()
+        context = SparkContext._active_spark_context if found is None else found.sparkContext
+        if context is None:
+            context = _make(SparkSession.builder)
+        spark = Spark(context, _MADE.get(context))
+        if spark._made is not None:
+            spark._made.users += 1
     try:
-        builder = SparkSession.builder.appName("asyncsearch")
+        return _checked(spark)
+    except BaseException:
+        spark.close()
+        raise
+
+
+def _make(builder: Any) -> Any:
+    """Make a session, and return its context."""
+    try:
+        builder = builder.appName("asyncsearch")
         for key, value in _QUIET.items():
             builder = builder.config(key, value)
-        made = builder.getOrCreate()
+        session = builder.getOrCreate()
     except Exception as error:
         raise UnsupportedSparkError(
             f"Spark could not be started: {full_text(error).splitlines()[0]}. It needs Java 17 or newer (JAVA_HOME); "
             "where there is none, pass backend='processes'."
         ) from error
-    spark = _checked(Spark(made.sparkContext, made, is_owned=True))
-    if spark.is_local and "PYSPARK_PYTHON" not in os.environ:
+    context = session.sparkContext
+    _MADE[context] = Made(session)
+    if str(context.master).startswith("local") and "PYSPARK_PYTHON" not in os.environ:
         # Else its workers would run the first python3 of PATH, which has other packages.
-        spark.context.pythonExec = sys.executable
-    return spark
+        context.pythonExec = sys.executable
+    return context
 
 
 def _checked(spark: Spark) -> Spark:
