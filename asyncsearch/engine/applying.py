@@ -193,6 +193,7 @@ def _apply_move(state: StudyState, action: MoveTrial, now: float) -> None:
         state.plan.withdraw(trial.id)
     if action.to.is_finished:
         trial.pack()
+        state.known.settle(trial.node)
         _retire_checkpoint(state, trial, score)
 
 

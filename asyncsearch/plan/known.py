@@ -100,6 +100,12 @@ class Known:
         reports = self.nodes[node] = found.reports() if isinstance(found, Row) else found
         return reports
 
+    def settle(self, node: NodeKey) -> None:
+        """Take no room for more reports in a node than there are; more may come all the same."""
+        found = self.nodes.get(node)
+        if isinstance(found, Row):
+            self.nodes[node] = row(found.first, found)
+
     def keep(self, nodes: Collection[NodeKey]) -> None:
         """Forget what is known of all other nodes."""
         self.nodes = {node: known for node, known in self.nodes.items() if node in nodes}

@@ -122,3 +122,16 @@ def test_a_report_takes_no_more_than_8_bytes_where_all_follow_one_another() -> N
     for node in (found.nodes[TRUNK], again.nodes[TRUNK]):
         assert isinstance(node, Row)
         assert sys.getsizeof(node) < 1_000 * 9 + 200
+
+
+def test_what_is_settled_has_no_room_to_spare_and_hears_of_more_all_the_same() -> None:
+    found = Known()
+    for resource in range(1, 11):
+        found.report(TRUNK, resource, resource / 7)
+    before = sys.getsizeof(found.nodes[TRUNK])
+    found.settle(TRUNK)
+    found.settle(TWIG)
+    assert sys.getsizeof(found.nodes[TRUNK]) < before
+    found.report(TRUNK, 11, 0.5)
+    assert list(found.between(LONG, 0, 20)) == [(at, at / 7) for at in range(1, 11)] + [(11, 0.5)]
+    assert list(found.nodes) == [TRUNK]
