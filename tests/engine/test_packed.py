@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import sys
 import tracemalloc
 from typing import Any
 
@@ -14,11 +15,12 @@ from hypothesis import strategies as st
 from asyncsearch.engine import snapshot
 from asyncsearch.engine.state import StudyState
 from asyncsearch.ids import NodeKey, TrialId
+from asyncsearch.plan.known import Row, row
 from asyncsearch.schedulers import ASHA, FIFO, PBT
 from asyncsearch.schedulers.base import Scheduler
 from asyncsearch.searchers.base import Searcher, SearcherState
 from asyncsearch.sequences.constants import INT_MAX, INT_MIN, plain
-from asyncsearch.space import Space
+from asyncsearch.space import Space, uniform
 from asyncsearch.testing.recording import restored
 from asyncsearch.trial import Packed, Params, Trial
 from tests.engine.tools import Recorded, make_state, record, replayed
@@ -143,3 +145,12 @@ def test_finished_trials_and_no_others_are_packed_in_a_search_a_replay_and_what_
             assert [isinstance(trial.kept, Packed) for trial in trials] == finished
         assert restored.trials == state.trials
     assert any(finished)
+
+
+def test_what_is_known_of_a_finished_trial_has_no_room_to_spare() -> None:
+    scheduler = PBT(max_resource=12, perturbation_interval=3)
+    state = record(make_state(scheduler, space=Space({"lr": uniform(0.0, 1.0)})), 8, 3).state
+    rows = [found for trial in state.trials if isinstance(found := state.known.nodes.get(trial.node), Row)]
+    assert len(rows) == 8
+    for found in rows:
+        assert sys.getsizeof(found) == sys.getsizeof(row(found.first, found))
