@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import random
+import itertools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 from asyncsearch.ids import TrialId
 from asyncsearch.schedulers import ASHA, Scheduler, SchedulerState
@@ -104,8 +104,11 @@ class IsNotJSON(Outer):
 
 
 class ThrowsDice(Outer):
+    # One after the other: true dice fall alike at times, and what is found first would be luck.
+    falls: ClassVar = itertools.cycle([1, 3, 9])
+
     def first_target(self, trial: TrialId) -> int | None:
-        return random.choice([1, 3, 9])
+        return next(self.falls)
 
 
 class PromotesTooFar(Outer):
