@@ -30,7 +30,7 @@ from asyncsearch.space import Space, choice, loguniform, randint, uniform
 from asyncsearch.testing.batches import HISTORIES, BatchWorld
 from asyncsearch.trial import TrialState
 from asyncsearch.work import Lane, Stage, Work
-from tests.engine.tools import Recorded, make_state, record, replayed, results
+from tests.engine.tools import Recorded, live_through, make_state, record, replayed, results
 
 SPACE = Space({"lr": loguniform(1e-4, 1e-1), "momentum": choice(0.8, 0.9, 0.95), "layers": randint(1, 9)})
 CHANGING = Space({"lr": loguniform(1e-4, 1e-1), "decay": multistep(0.1, milestones=choice([3], [7]))})
@@ -437,15 +437,7 @@ def test_whatever_happens_trials_have_the_values_of_their_schedules_and_the_run_
         return fresh(scheduler, space, max_failures=seed % 3, save_every=save_every, share=share)
 
     world = BatchWorld(make, random.Random(seed), own_ends=own_ends)
-    world.tell(DriverStarted("test"))
-    for number in range(steps):
-        world.step()
-        if number % 50 == 0:
-            world.require_memory()
-            world.require_same_decisions()
-    world.require_memory()
-    world.drain()
-    world.require_memory()
+    live_through(world, steps)
     for trial in world.state.trials:
         assert trial.state in (TrialState.COMPLETED, TrialState.FAILED), trial
         if trial.state is TrialState.COMPLETED and not own_ends:

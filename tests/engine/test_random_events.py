@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from asyncsearch.engine.config import EngineConfig
 from asyncsearch.engine.state import StudyState
-from asyncsearch.events import DriverStarted
 from asyncsearch.schedulers import ASHA, FIFO, SHA, Hyperband, MedianStopping
 from asyncsearch.schedulers.base import Scheduler
 from asyncsearch.searchers.base import Searcher
@@ -21,7 +20,7 @@ from asyncsearch.space import Space, choice
 from asyncsearch.testing.batches import HISTORIES, BatchWorld
 from asyncsearch.testing.worlds import World
 from asyncsearch.trial import Trial, TrialState
-from tests.engine.tools import make_state
+from tests.engine.tools import live_through, make_state
 
 SCHEDULERS = [
     pytest.param(FIFO(max_resource=3), id="fifo"),
@@ -45,15 +44,7 @@ def test_whatever_happens_in_whatever_order_the_state_is_whole_and_the_run_ends(
     scheduler: Scheduler, seed: int, steps: int, save_every: int | None
 ) -> None:
     world = World(lambda: make_state(scheduler, max_failures=seed % 3, save_every=save_every), random.Random(seed))
-    world.tell(DriverStarted("test"))
-    for number in range(steps):
-        world.step()
-        if number % 50 == 0:
-            world.require_memory()
-            world.require_same_decisions()
-    world.require_memory()
-    world.drain()
-    world.require_memory()
+    live_through(world, steps)
     assert all(trial.state is not TrialState.RUNNING for trial in world.state.trials)
 
 
@@ -124,15 +115,7 @@ def test_whatever_happens_trials_that_share_have_the_values_that_each_would_have
         )
 
     world = BatchWorld(make, random.Random(seed), own_ends=OWN_ENDS)
-    world.tell(DriverStarted("test"))
-    for number in range(steps):
-        world.step()
-        if number % 50 == 0:
-            world.require_memory()
-            world.require_same_decisions()
-    world.require_memory()
-    world.drain()
-    world.require_memory()
+    live_through(world, steps)
     for trial in world.state.trials:
         require_the_truth(trial, world.state.config)
         if scheduler.describe() == FIFO(max_resource=9).describe():
@@ -154,15 +137,7 @@ def test_whatever_happens_a_target_at_which_nothing_was_reported_is_evaluated(
         return make_state(scheduler, searcher, space, can_evaluate=True, **config)
 
     world = BatchWorld(make, random.Random(seed), own_ends=OWN_ENDS, silences=SILENCES)
-    world.tell(DriverStarted("test"))
-    for number in range(steps):
-        world.step()
-        if number % 50 == 0:
-            world.require_memory()
-            world.require_same_decisions()
-    world.require_memory()
-    world.drain()
-    world.require_memory()
+    live_through(world, steps)
     for trial in world.state.trials:
         require_the_truth(trial, world.state.config, SILENCES)
         assert trial.state not in (TrialState.RUNNING, TrialState.WAITING), trial

@@ -5,11 +5,26 @@ from __future__ import annotations
 from typing import Any
 
 from asyncsearch.engine.state import StudyState
+from asyncsearch.events import DriverStarted
 from asyncsearch.simulate.cluster import Simulation
 from asyncsearch.simulate.workloads import Curves
 from asyncsearch.testing.recording import SPACE, Recorded, make_state, replayed
+from asyncsearch.testing.worlds import World
 
-__all__ = ["SPACE", "Recorded", "make_state", "record", "replayed", "results"]
+__all__ = ["SPACE", "Recorded", "live_through", "make_state", "record", "replayed", "results"]
+
+
+def live_through(world: World, steps: int) -> None:
+    """Let so many things happen in a world and let it end, and look now and then at what it remembers."""
+    world.tell(DriverStarted("test"))
+    for number in range(steps):
+        world.step()
+        if number % 50 == 0:
+            world.require_memory()
+            world.require_same_decisions()
+    world.require_memory()
+    world.drain()
+    world.require_memory()
 
 
 def record(state: StudyState, num_trials: int, workers: int, last: int = 0, **options: Any) -> Recorded:

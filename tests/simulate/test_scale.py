@@ -21,7 +21,9 @@ def to_target(excess: float, workers: int, seed: int) -> SimulationResult:
     return simulate(WORKLOAD, scheduler=halving, workers=workers, target=target, seed=seed, report_every=1)
 
 
-@pytest.mark.parametrize(("workers", "excess", "seeds"), [(25, 0.0085, range(20)), (100, 0.002, range(8)), (500, 0.0006, range(4, 9))])
+@pytest.mark.parametrize(
+    ("workers", "excess", "seeds"), [(25, 0.0085, range(20)), (100, 0.002, range(8)), (500, 0.0006, range(4, 9))]
+)
 def test_asha_meets_a_target_within_a_tenth_of_linear_while_configurations_outnumber_workers_four_to_one(
     workers: int, excess: float, seeds: range
 ) -> None:
