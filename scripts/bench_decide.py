@@ -257,9 +257,7 @@ def main() -> None:
         figures.append(Figure("decide_growth", last_us / first_us, "", 1.0))
         figures.append(Figure("bytes_per_trial_most", max(memory[name] for name in plain), "bytes", 1024.0))
     if over_plan is not None:
-        figures.append(
-            Figure("decide_us_plan", over_plan.decide_us[-1], "us", sorting_us(sizes[-1]))
-        )
+        figures.append(Figure("decide_us_plan", over_plan.decide_us[-1], "us", sorting_us(sizes[-1])))
         figures.append(Figure("bytes_per_trial_plan", memory[OVER_PLAN], "bytes", 1024.0))
     asha = found.get("ASHA")
     if asha is not None:
