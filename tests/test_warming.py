@@ -70,6 +70,33 @@ def test_searcher_that_does_not_learn_begins_with_the_best(earlier: Path, tmp_pa
     assert all(later not in params[:BEST] for later in params[BEST:])
 
 
+@pytest.mark.parametrize("searcher", [RandomSearch(), SobolSearch()], ids=str)
+def test_the_same_seed_proposes_other_configurations_after_a_warm_start_and_the_same_ones_again(
+    earlier: Path, tmp_path: Path, searcher: Searcher
+) -> None:
+    if isinstance(searcher, SobolSearch):
+        pytest.importorskip("scipy")
+    cold = study(tmp_path / "cold", searcher=searcher).run(20, display="none")
+    known = [trial.params for trial in Study.open(earlier).trials] + [trial.params for trial in cold.trials]
+    found = []
+    for name in ("one", "another"):
+        warm = study(tmp_path / name, searcher=searcher, warm_start=[earlier]).run(10, display="none")
+        found.append([trial.params for trial in warm.trials[BEST:]])
+    assert all(params not in known for params in found[0])
+    assert found[1] == found[0]
+    further = study(tmp_path / "one", searcher=searcher, resume=True).run(20, display="none")
+    whole = study(tmp_path / "whole", searcher=searcher, warm_start=[earlier]).run(20, display="none")
+    assert [trial.params for trial in further.trials] == [trial.params for trial in whole.trials]
+
+
+def test_a_warm_grid_proposes_what_is_an_initial_point_too_once(tmp_path: Path) -> None:
+    values = choice(0.1, 0.2, 0.3, 0.4)
+    first = study(tmp_path / "first", space={"x": values}, searcher=GridSearch()).run(display="none")
+    space = Space({"x": values}, initial=[{"x": 0.3}])
+    warm = study(tmp_path / "warm", space=space, searcher=GridSearch(), warm_start=[first]).run(display="none")
+    assert [trial.params["x"] for trial in warm.trials] == [0.3, 0.1, 0.2, 0.4]
+
+
 def test_searcher_that_learns_knows_every_trial_and_its_reports(earlier: Path, tmp_path: Path) -> None:
     optuna = pytest.importorskip("optuna")
     seen: list[Any] = []

@@ -21,7 +21,7 @@ from asyncsearch.schedulers import words
 from asyncsearch.schedulers.allotment import Allotment, Rounds, Shares, bracket_sizes
 from asyncsearch.schedulers.base import RungForecast, Scheduler, SchedulerState
 from asyncsearch.schedulers.races import RacesState
-from asyncsearch.schedulers.rungs import check_whole, rung_levels
+from asyncsearch.schedulers.rungs import HIGHEST, check_whole, rung_levels
 from asyncsearch.schedulers.sha import Shape, SHAState
 
 if TYPE_CHECKING:
@@ -89,10 +89,14 @@ class Hyperband(Scheduler):
             raise ResourceError(self._impossible(brackets, most))
 
     def _impossible(self, rungs: int, near: int | tuple[int, ...]) -> str:
-        ways = [f"brackets={near}", f"max_resource >= {self.min_resource * self.reduction_factor ** (rungs - 1)}"]
-        lower = self.max_resource // self.reduction_factor ** (rungs - 1)
-        if lower >= 1:
-            ways.append(f"min_resource <= {lower}")
+        ways = [f"brackets={near}"]
+        # The power of thousands of rungs is too long to be written out, and beyond all resources.
+        if rungs <= HIGHEST.bit_length():
+            ratio = self.reduction_factor ** (rungs - 1)
+            if self.min_resource * ratio <= HIGHEST:
+                ways.append(f"max_resource >= {self.min_resource * ratio}")
+            if self.max_resource >= ratio:
+                ways.append(f"min_resource <= {self.max_resource // ratio}")
         return (
             f"brackets={self.brackets} cannot be: they take {rungs} rungs, and from "
             f"min_resource={self.min_resource} to max_resource={self.max_resource} there are {self._most_rungs}, each "

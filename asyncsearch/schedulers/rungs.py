@@ -15,7 +15,10 @@ from asyncsearch.ids import TrialId, trial_name
 from asyncsearch.schedulers.standings import Entry, Standings
 
 HIGHEST = 2**62 - 1
-"""Resource beyond which no rung of an endless ladder lies: plans count to there."""
+"""Resource beyond which no rung lies: plans count to there."""
+
+
+_SHOWN_BITS = 200
 
 
 def rung_levels(min_resource: int, max_resource: int, reduction_factor: int) -> tuple[int, ...]:
@@ -51,7 +54,7 @@ def levels_up_to(levels: tuple[int, ...], resource: int, reduction_factor: int) 
 
 
 def check_whole(name: str, value: object, low: int) -> None:
-    """Raise unless ``value`` is an integer from ``low``.
+    """Raise unless ``value`` is an integer from ``low`` to ``HIGHEST``.
 
     Raises:
         ResourceError: it is not; the message names the value, the rule and what to write.
@@ -66,6 +69,13 @@ def check_whole(name: str, value: object, low: int) -> None:
         )
     if value < low:
         raise ResourceError(f"{name}={value} is too small: it must be at least {low}. Use {name}={low} or more.")
+    if value > HIGHEST:
+        # Python writes out no integer of thousands of digits.
+        shown = f"{name}={value}" if value.bit_length() <= _SHOWN_BITS else f"{name} of {value.bit_length():,} bits"
+        raise ResourceError(
+            f"{shown} is too large: resources and trials are counted up to {HIGHEST}. Use a smaller {name}, and count "
+            "resources in coarser units."
+        )
 
 
 class Rung:

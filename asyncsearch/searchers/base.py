@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from asyncsearch.ids import TrialId
-from asyncsearch.searchers.earlier import beginning_with_best
+from asyncsearch.searchers.earlier import beginning_with_best, going_on
 from asyncsearch.searchers.observations import Observed
 from asyncsearch.space import Space
 from asyncsearch.trial import Params
@@ -101,12 +101,13 @@ class Searcher(abc.ABC):
     def begin_with(self, space: Space, seed: int, earlier: Sequence[Observed]) -> SearcherState:
         """Return a fresh state for one study that is warmed by the trials of earlier ones.
 
-        One that does not learn from them begins with the best, as if they were initial points of the space.
+        One that does not learn from them begins with the best, as if they were initial points of the space, and then
+        proposes other configurations than an earlier study of the same seed.
 
         Raises:
             SpaceError: the searcher cannot search this space.
         """
-        return self.begin(beginning_with_best(space, earlier), seed)
+        return self.begin(beginning_with_best(space, earlier), going_on(seed, earlier))
 
     @abc.abstractmethod
     def describe(self) -> str:

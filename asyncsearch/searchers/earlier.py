@@ -5,10 +5,14 @@ Rule 1: pure. An earlier trial is an ``Observed``; its score is one of this stud
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from asyncsearch.errors import SpaceError
+from asyncsearch.randomness import below, generator
 from asyncsearch.searchers.observations import Observed, Stand
 from asyncsearch.sequences import is_sequence
 from asyncsearch.space import Space
@@ -21,7 +25,7 @@ BEST = 5
 
 
 def beginning_with_best(space: Space, earlier: Sequence[Observed]) -> Space:
-    """Return the space with the best earlier trials among its initial points, after its own.
+    """Return the space with the best earlier trials among its initial points, after its own and other than they.
 
     Those that came furthest are the best, and of these the ones with the best last score.
     """
@@ -30,7 +34,19 @@ def beginning_with_best(space: Space, earlier: Sequence[Observed]) -> Space:
     ended = [(trial, _last(trial)) for trial in earlier if trial.stand is not Stand.FAILED]
     ranked = sorted((-resource, score, at) for at, (_, (resource, score)) in enumerate(ended) if score is not None)
     points = {str(ended[at][0].params): ended[at][0].params for _, _, at in ranked}
-    return space.with_initial(list(points.values())[:BEST])
+    own = {str(space.flatten(point)) for point in space.initial}
+    return space.with_initial([point for point in list(points.values())[:BEST] if str(space.flatten(point)) not in own])
+
+
+def going_on(seed: int, earlier: Sequence[Observed]) -> int:
+    """Return the seed of a search that goes on from earlier trials.
+
+    With the seed itself it would propose what they proposed, wherever the earlier study had the same seed.
+    """
+    if not earlier:
+        return seed
+    trained = hashlib.sha256(msgspec.json.encode([trial.params for trial in earlier])).hexdigest()
+    return below(generator(seed, f"searchers.earlier/{trained}", 0), 1 << 63)
 
 
 def differences(space: Space, params: Params) -> Iterator[tuple[str, str]]:

@@ -46,12 +46,14 @@ def decision(make: Callable[[], SchedulerState], scheduler: Scheduler, num_trial
     """
     worker = _Worker(make(), scheduler.max_resource, num_trials)
     every = max(1, num_trials // _SAMPLES)
+    # Steps at equal distances would meet a bracket of as many trials at the same place each time.
+    gaps = random.Random(0)
     counted = []
     while not worker.is_over:
         units = worker.units
         executed = instructions(worker.step)
         counted.append(executed / max(1, worker.units - units))
-        for _ in range(every - 1):
+        for _ in range(gaps.randrange(2 * every - 1)):
             worker.step()
     late = sorted(counted[len(counted) // 2 :])
     return statistics.fmean(late[: len(late) - len(late) // 10])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from asyncsearch.schedulers import Scheduler
+from asyncsearch.schedulers import SHA, Hyperband, Scheduler
 from asyncsearch.schedulers.base import RungForecast
 from asyncsearch.searchers.base import Searcher
 from asyncsearch.testing import SchedulerConformance, SearcherConformance
@@ -61,6 +61,24 @@ def test_a_scheduler_with_a_fault_is_refused_in_words_that_name_it(scheduler: Sc
 
     with pytest.raises(AssertionError, match=words):
         raise AssertionError("\n".join(faults(Suite())))
+
+
+@pytest.mark.parametrize(
+    "scheduler",
+    [
+        SHA(max_resource=9, bracket_size=3),
+        SHA(max_resource=9, bracket_size=6),
+        SHA(max_resource=4, reduction_factor=4, bracket_size=7),
+        Hyperband(max_resource=9, brackets=(3, 1), variant="synchronous"),
+    ],
+    ids=str,
+)
+def test_a_scheduler_whose_dear_decisions_come_at_equal_distances_is_not_said_to_grow(scheduler: Scheduler) -> None:
+    class Suite(SchedulerConformance):
+        def make(self) -> Scheduler:
+            return scheduler
+
+    Suite().test_a_decision_does_not_grow_with_the_number_of_trials()
 
 
 @pytest.mark.parametrize(("half", "words"), SEARCHERS)

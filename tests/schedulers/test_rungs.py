@@ -39,7 +39,7 @@ def test_every_rung_is_there_where_logarithms_lose_one(max_resource: int, reduct
         ((28, 81, 3), (81,)),
         ((1, 2, 3), (2,)),
         ((1, 1, 2), (1,)),
-        ((1, 2**64, 2), tuple(2**k for k in range(65))),
+        ((1, 2**61, 2), tuple(2**k for k in range(62))),
     ],
 )
 def test_levels_are_divided_down_from_the_top(arguments: tuple[int, int, int], levels: tuple[int, ...]) -> None:
@@ -69,6 +69,8 @@ def test_levels_rise_and_stay_within_their_bounds(low: int, more: int, factor: i
         ((1, -5, 3), "max_resource=-5 is too small"),
         ((1, 81, 1), "reduction_factor=1 is too small.*at least 2"),
         ((1, 81, 2.5), "reduction_factor=2.5 is not an integer.*reduction_factor=2"),
+        ((1, 2**62, 3), "max_resource=4611686018427387904 is too large: .* up to 4611686018427387903.*coarser units"),
+        ((10**5000, 81, 3), "min_resource of 16,610 bits is too large"),
         ((100, 81, 3), "min_resource=100 is above max_resource=81.*min_resource <= 81 or max_resource >= 100"),
     ],
 )
