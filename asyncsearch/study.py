@@ -49,7 +49,7 @@ from asyncsearch.pausing import can_evaluate, can_share, require_pausable, requi
 from asyncsearch.plan.keys import canonical, digest, path
 from asyncsearch.report.display import Display, open_display
 from asyncsearch.report.expected import cost_of, expected
-from asyncsearch.report.preview import Preview, preview
+from asyncsearch.report.preview import Preview, notes_of, preview, warnings_of
 from asyncsearch.results import Results, Seen
 from asyncsearch.rpc.messages import Endpoint
 from asyncsearch.running import Search, run_search
@@ -278,8 +278,10 @@ class Study(Results):
         presses: Presses | None = None,
         cpu_threads: int | None = None,
     ) -> Study:
-        self._require_bounded(num_trials)
-        watcher.warn(self.scheduler.warnings(num_trials))
+        proposals = self._begin_searcher().length()
+        self._require_bounded(num_trials, proposals, "run")
+        is_begun = read_study_file(self.store) is not None
+        watcher.warn(warnings_of(self.scheduler, num_trials, proposals, is_begun=is_begun))
         bundle = self._packed(watcher)
         with chosen(self._backend, study=self.name) as launcher:
             preflight = launcher.check(enough(parallelism, num_trials))
@@ -339,10 +341,11 @@ class Study(Results):
         """Say what a search would do, before it runs: rungs, trials at each, units of training, and the time they take.
 
         The time is that of a simulation of the search, or of a part of a large one; its trials have made-up learning
-        curves.
+        curves. All figures are of the whole search from its beginning; if trials are there already, a note says how
+        many, and how many a run would add.
 
         Args:
-            num_trials: as in ``run``; None: as many as the searcher proposes.
+            num_trials: as in ``run``; None, or more than that: as many as the searcher proposes.
             parallelism: workers to share the training.
             seconds_per_unit: what a unit of training costs, if you know.
             like: an earlier study, or its store, in which the cost was measured; None: this one, if it has run.
@@ -350,17 +353,16 @@ class Study(Results):
         Raises:
             UsageError: a number that cannot be, no number of trials for a searcher without an end, or ``like`` names a
                 study in which nothing was measured.
+            ResourceError: the search cannot work at all.
             StudyNotFoundError: ``like`` names no study.
         """
         self._require_described("preview")
         proposals = self._begin_searcher().length()
-        total = num_trials if num_trials is not None else proposals
-        if total is None:
-            raise UsageError(
-                f"preview(num_trials=None) of {self.searcher.describe()}, whose number of proposals is not known: "
-                "say how many trials, e.g. preview(num_trials=64)."
-            )
-        total, parallelism = positive("num_trials", total), positive("parallelism", parallelism)
+        self._require_bounded(num_trials, proposals, "preview")
+        asked = positive("num_trials", proposals if num_trials is None else num_trials)
+        parallelism = positive("parallelism", parallelism)
+        total = asked if proposals is None else min(asked, proposals)
+        warnings = warnings_of(self.scheduler, None if num_trials is None else asked, proposals)
         cost = cost_of(self.store, seconds_per_unit, like)
         is_special = self.space.has_sequences or getattr(self.scheduler, "branches", False)
         simulated = expected(
@@ -372,7 +374,10 @@ class Study(Results):
             space=self.space if is_special else None,
             searcher=self.searcher if is_special and proposals is not None else None,
         )
-        return preview(self.scheduler, total, parallelism=parallelism, cost=cost, expected=simulated)
+        already = 0 if read_study_file(self.store) is None else len(self._read_state().trials)
+        notes = notes_of(asked, total, already, self.scheduler.begin(self.space, self.config.seed))
+        warnings = [*warnings, *notes]
+        return preview(self.scheduler, total, parallelism=parallelism, cost=cost, expected=simulated, warnings=warnings)
 
     def eval(self, params: Mapping[str, Any], resource: int) -> Evaluation:
         """Return the metrics of a configuration, as last reported at or before a resource; its ``resource`` says where.
@@ -477,11 +482,11 @@ class Study(Results):
                 f"Study.resume({self.store.shown!r}).{method}(...)."
             )
 
-    def _require_bounded(self, num_trials: int | None) -> None:
-        if num_trials is None and self._begin_searcher().length() is None:
+    def _require_bounded(self, num_trials: int | None, proposals: int | None, method: str) -> None:
+        if num_trials is None and proposals is None:
             raise UsageError(
-                f"run(num_trials=None) of {self.searcher.describe()}, whose number of proposals is not known: "
-                "say how many trials, e.g. run(num_trials=64)."
+                f"{method}(num_trials=None) of {self.searcher.describe()}, whose number of proposals is not known: "
+                f"say how many trials, e.g. {method}(num_trials=64)."
             )
 
     def _packed(self, watcher: Any) -> bytes:

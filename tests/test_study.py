@@ -10,7 +10,7 @@ from typing import Any
 import cloudpickle
 import pytest
 
-from asyncsearch import ASHA, FIFO, GridSearch, Study, Trainer, choice, uniform
+from asyncsearch import ASHA, FIFO, PBT, SHA, GridSearch, Hyperband, Study, Trainer, choice, uniform
 from asyncsearch.driver.opening import StudyFile
 from asyncsearch.driver.reading import read_state
 from asyncsearch.engine.state import StudyState
@@ -28,6 +28,7 @@ from asyncsearch.errors import (
     UsageError,
 )
 from asyncsearch.launch import modules
+from asyncsearch.schedulers import Scheduler
 from asyncsearch.sequences import multistep
 from asyncsearch.store import LocalStore, Store
 from asyncsearch.trial import TrialState
@@ -416,6 +417,56 @@ def test_a_preview_says_what_a_search_will_cost_before_it_runs(tmp_path: Path) -
     assert not (tmp_path / "s").exists()
     grid = Study(train, space={"x": choice(1, 2)}, metric="loss", searcher=GridSearch(), store=tmp_path / "g")
     assert "2" in str(grid.preview())
+
+
+def test_a_preview_of_more_trials_than_proposals_is_one_of_all_proposals(tmp_path: Path) -> None:
+    made = study(
+        tmp_path / "g",
+        space={"x": choice(1, 2, 3)},
+        searcher=GridSearch(),
+        scheduler=SHA(max_resource=27, min_resource=9),
+    )
+    plan, whole = made.preview(64), made.preview()
+    assert (plan.num_trials, plan.rungs, plan.total, plan.expected) == (3, whole.rungs, whole.total, whole.expected)
+    assert plan.warnings == (
+        *whole.warnings,
+        "The searcher has only 3 proposals: this is a search of 3 trials, not of 64.",
+    )
+    assert not any("proposals" in note for made in (whole, made.preview(3), made.preview(2)) for note in made.warnings)
+
+
+def test_warnings_of_a_run_are_of_as_many_trials_as_there_will_be(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options: dict[str, Any] = {"space": {"x": choice(1, 2, 3)}, "searcher": GridSearch(), "backend": "inline"}
+    study(tmp_path / "s", scheduler=ASHA(max_resource=9), **options).run(64, display="plain")
+    assert "3 trials are fewer than 3^2 = 9" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "is_bracketed"),
+    [
+        (SHA(max_resource=3), True),
+        (Hyperband(max_resource=3, variant="synchronous"), True),
+        (Hyperband(max_resource=3), False),
+        (ASHA(max_resource=3), False),
+        (PBT(max_resource=3, perturbation_interval=1), False),
+    ],
+)
+def test_a_preview_of_a_study_with_trials_is_of_the_whole_search_and_says_what_a_run_adds(
+    scheduler: Scheduler, is_bracketed: bool, tmp_path: Path
+) -> None:
+    made = study(tmp_path / "s", scheduler=scheduler, backend="inline")
+    before = made.preview(9, seconds_per_unit=1.0)
+    run(made, 4)
+    plan, over = made.preview(9, seconds_per_unit=1.0), made.preview(3, seconds_per_unit=1.0)
+    added = plan.warnings[len(before.warnings) :]
+    assert (plan.rungs, plan.total, plan.seconds) == (before.rungs, before.total, before.seconds)
+    assert "4 trials are there already" in added[0]
+    assert added[0].endswith("A run of 9 trials would add 5.")
+    assert [("further brackets" in note) for note in added] == [False] + is_bracketed * [True]
+    assert over.warnings[-1].endswith("A run of 3 trials would add 0: nothing new begins.")
+    assert len(run(Study.resume(tmp_path / "s"), 9).trials) == 4 + 5
 
 
 def test_a_plan_is_pickled_while_no_other_study_has_its_modules_sent_by_value(

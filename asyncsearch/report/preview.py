@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Sequence
 
 import msgspec
 
+from asyncsearch.errors import ResourceError
 from asyncsearch.report.expected import Cost, Expected
 from asyncsearch.report.words import count, duration, many
-from asyncsearch.schedulers.base import RungForecast, Scheduler
+from asyncsearch.schedulers.base import RungForecast, Scheduler, SchedulerState
+from asyncsearch.schedulers.sha import SHAState
 
 WIDTH = 100
 
@@ -21,6 +24,7 @@ class Preview(msgspec.Struct, frozen=True, kw_only=True):
     parallelism: int
     rungs: tuple[RungForecast, ...]
     warnings: tuple[str, ...] = ()
+    """What a user should know before the search: of its scheduler, of its searcher, and of trials that are there."""
     total: int | None = None
     """Units of training of all trials together; None: not known, trials end when their function returns."""
     full: int | None = None
@@ -35,10 +39,11 @@ class Preview(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def seconds(self) -> float | None:
         """Expected wall time: as simulated, else all units shared by the workers, and at least the longest trial."""
-        if self.cost is not None and self.expected is not None:
-            return self.expected.wall_s
         if self.total is None or self.longest is None or self.cost is None:
             return None
+        if self.expected is not None:
+            # Of a part that is scaled up, fewer trials may come to their end.
+            return max(self.expected.wall_s, self.longest * self.cost.unit_s)
         return max(self.total / self.parallelism, self.longest) * self.cost.unit_s
 
     def __str__(self) -> str:
@@ -99,7 +104,7 @@ class Preview(msgspec.Struct, frozen=True, kw_only=True):
             where = f", as measured in {self.cost.source!r}" if self.cost.source else ""
             return [f"about {duration(self.seconds)} on {on}, at {self.cost.unit_s:.3g} s a unit{where}"]
         if self.expected is not None:
-            return [f"takes as long on {on} as {self.expected.wall_s:,.0f} units on one"]
+            return [f"takes as long on {on} as {max(self.expected.wall_s, self.longest or 0):,.0f} units on one"]
         return []
 
 
@@ -110,6 +115,7 @@ def preview(
     parallelism: int = 1,
     cost: Cost | None = None,
     expected: Expected | None = None,
+    warnings: Sequence[str] | None = None,
 ) -> Preview:
     """Return what a search of ``num_trials`` trials would do if every rung passed on exactly its share.
 
@@ -119,6 +125,7 @@ def preview(
         parallelism: how many workers.
         cost: of a unit of training, if it is known.
         expected: how a simulation went.
+        warnings: what to say, in sentences; None: what the scheduler warns of.
 
     Raises:
         ResourceError: the search cannot work at all.
@@ -130,13 +137,65 @@ def preview(
         num_trials=num_trials,
         parallelism=parallelism,
         rungs=rungs,
-        warnings=tuple(scheduler.warnings(num_trials)),
+        warnings=tuple(scheduler.warnings(num_trials) if warnings is None else warnings),
         total=sum(map(_units, rungs)) if is_known else None,
         full=None if scheduler.max_resource is None else scheduler.max_resource * num_trials,
         longest=max((rung.to_resource or 0 for rung in rungs if rung.trials), default=0) if is_known else None,
         cost=cost,
         expected=expected,
     )
+
+
+def warnings_of(
+    scheduler: Scheduler, num_trials: int | None, proposals: int | None, *, is_begun: bool = False
+) -> list[str]:
+    """Return a scheduler's warnings of a search: of as many trials as there will be.
+
+    Args:
+        scheduler: of the search.
+        num_trials: as asked for; None: as many as the searcher proposes.
+        proposals: how many the searcher has; None: no end, or not known.
+        is_begun: whether the search began, and then it goes on, however few proposals there are.
+
+    Raises:
+        ResourceError: the search cannot work at all.
+    """
+    if proposals is None or (num_trials is not None and num_trials <= proposals):
+        return scheduler.warnings(num_trials)
+    try:
+        return scheduler.warnings(proposals)
+    except ResourceError as error:
+        if is_begun:
+            return scheduler.warnings(num_trials)
+        only = f"the searcher has only {many(proposals, 'proposal')}, however many trials are asked for"
+        raise ResourceError(f"{error} Mind that {only}.") from None
+
+
+def notes_of(asked: int, num_trials: int, already: int, scheduler: SchedulerState) -> list[str]:
+    """Return what else there is to know of a preview, in sentences.
+
+    Args:
+        asked: trials that were asked for.
+        num_trials: trials of the preview: no more than the searcher has proposals.
+        already: trials that the study has.
+        scheduler: of the study, fresh.
+    """
+    notes = []
+    if num_trials < asked:
+        proposals, trials = many(num_trials, "proposal"), many(num_trials, "trial")
+        notes.append(f"The searcher has only {proposals}: this is a search of {trials}, not of {asked:,}.")
+    if already:
+        more = max(0, num_trials - already)
+        there = "1 trial is" if already == 1 else f"{already:,} trials are"
+        whole = f"{there} there already, and these figures are of the whole search from its beginning."
+        adds = f"would add {more:,}" if more else "would add 0: nothing new begins"
+        notes.append(f"{whole} A run of {many(num_trials, 'trial')} {adds}.")
+        if more and isinstance(scheduler, SHAState):
+            notes.append(
+                "No bracket takes more trials than its run asked for: what a later run asks for beyond opens further "
+                "brackets and competes only there, while these figures are as if one run had asked for all."
+            )
+    return notes
 
 
 def _units(rung: RungForecast) -> int:

@@ -109,10 +109,12 @@ class ASHA(Scheduler):
         return f"ASHA({', '.join(options)}): {rungs}"
 
     def forecast(self, num_trials: int) -> list[RungForecast]:
-        lines = words.ideal(self._levels_for(num_trials), [(1, num_trials)], self.reduction_factor)
+        # The stopping variant lets the first trial at each rung go on, finish_best takes the best one to the end.
+        least = min(num_trials, 1) if self.variant == "stopping" or self.finish_best else 0
+        lines = words.ideal(self._levels_for(num_trials), [(1, num_trials)], self.reduction_factor, least)
         if self.max_resource is None and self.variant == "stopping":
             last = lines[-1]
-            lines.append(RungForecast(last.to_resource or 0, None, min(num_trials, 1)))
+            lines.append(RungForecast(last.to_resource or 0, None, least))
         return lines
 
     def warnings(self, num_trials: int | None) -> list[str]:

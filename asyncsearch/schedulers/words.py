@@ -131,18 +131,21 @@ def _reachable(num_trials: int, min_resource: int, reduction_factor: int) -> int
     return rungs_above - 1
 
 
-def ideal(levels: Sequence[int], groups: Sequence[tuple[int, int]], reduction_factor: int) -> list[RungForecast]:
+def ideal(
+    levels: Sequence[int], groups: Sequence[tuple[int, int]], reduction_factor: int, least: int = 0
+) -> list[RungForecast]:
     """Return how many trials train over which interval if each rung passes exactly ⌊n/η⌋.
 
     Args:
         levels: The rungs.
         groups: (how many groups of this size, size); trials of a group compete with each other.
         reduction_factor: η.
+        least: How many of each group, which has as many, go on from every rung all the same.
     """
     forecasts = []
     start = 0
     for index, level in enumerate(levels):
-        trials = sum(count * (size // reduction_factor**index) for count, size in groups)
+        trials = sum(count * max(size // reduction_factor**index, least) for count, size in groups)
         forecasts.append(RungForecast(start, level, trials))
         start = level
     return forecasts

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from asyncsearch.errors import ResourceError
-from asyncsearch.report.expected import Cost, expected, measured
-from asyncsearch.report.preview import preview
+from asyncsearch.report.expected import Cost, Expected, expected, measured
+from asyncsearch.report.preview import notes_of, preview, warnings_of
 from asyncsearch.schedulers import ASHA, FIFO, PBT, SHA, Hyperband, Scheduler
 from asyncsearch.schedulers.base import RungForecast
 from asyncsearch.sequences import multistep
@@ -73,6 +73,65 @@ def test_preview_of_any_number_of_trials_has_a_line_for_every_rung(size: int) ->
 def test_a_search_that_cannot_work_is_refused() -> None:
     with pytest.raises(ResourceError):
         ASHA(max_resource=0)
+
+
+@pytest.mark.parametrize(
+    "scheduler", [ASHA(max_resource=27, variant="stopping"), ASHA(max_resource=27, finish_best=True)]
+)
+@pytest.mark.parametrize("size", [1, 2, 4, 9])
+def test_what_one_trial_is_sure_to_train_is_in_the_table_and_in_the_simulation(scheduler: ASHA, size: int) -> None:
+    search = expected(scheduler, size, 3)
+    plan = preview(scheduler, size, parallelism=3, cost=Cost(2.0), expected=search)
+    assert search is not None
+    assert plan.longest == 27
+    assert dict(search.reached)[27] >= plan.rungs[-1].trials == 1
+    assert (plan.seconds or 0.0) >= 2.0 * 27
+
+
+def test_no_number_of_workers_makes_a_search_shorter_than_the_trial_that_is_sure_to_train_to_the_end() -> None:
+    plan = preview(ASHA(max_resource=10**6, variant="stopping"), 1_000, parallelism=1_000, cost=Cost(1.0))
+    assert (plan.longest, plan.seconds) == (10**6, 1e6)
+
+
+@pytest.mark.parametrize("part", [None, (100, 10)])
+def test_a_simulated_time_is_never_less_than_the_longest_trial(part: tuple[int, int] | None) -> None:
+    short = Expected(wall_s=20.0, trained=90, reached=((1, 64), (27, 0)), busy_share=0.5, part=part)
+    timed, untimed = (preview(ASHA(max_resource=27), 64, cost=cost, expected=short) for cost in (Cost(2.0), None))
+    assert timed.seconds == 54.0
+    assert "takes as long on 1 worker as 27 units on one" in str(untimed)
+
+
+def test_a_searcher_with_fewer_proposals_is_named_in_the_preview() -> None:
+    (note,) = notes_of(64, 3, 0, ASHA().begin())
+    assert note == "The searcher has only 3 proposals: this is a search of 3 trials, not of 64."
+    assert notes_of(2, 1, 0, ASHA().begin())[0].startswith(
+        "The searcher has only 1 proposal: this is a search of 1 trial,"
+    )
+    assert f"note: {note}" in str(preview(ASHA(max_resource=3), 3, warnings=[note]))
+    assert notes_of(3, 3, 0, ASHA().begin()) == []
+
+
+def test_a_study_with_trials_is_told_what_a_run_would_add() -> None:
+    halving = SHA(max_resource=9).begin()
+    (more,) = notes_of(64, 64, 12, ASHA().begin())
+    assert more.startswith("12 trials are there already, and these figures are of the whole search from its beginning.")
+    assert more.endswith("A run of 64 trials would add 52.")
+    for size in (1, 12):
+        (none,) = notes_of(size, size, 12, halving)
+        assert none.endswith("would add 0: nothing new begins."), "and no bracket is opened for it"
+    one, brackets = notes_of(2, 2, 1, halving)
+    assert one.startswith("1 trial is there already")
+    assert "a later run asks for beyond opens further brackets" in brackets
+
+
+@pytest.mark.parametrize(
+    ("num_trials", "proposals", "counted"), [(64, None, 64), (64, 20, 20), (None, 20, 20), (20, 64, 20), (20, 20, 20)]
+)
+def test_warnings_are_of_as_many_trials_as_there_will_be(
+    num_trials: int | None, proposals: int | None, counted: int
+) -> None:
+    scheduler = ASHA(max_resource=81)
+    assert warnings_of(scheduler, num_trials, proposals) == scheduler.warnings(counted)
 
 
 def test_the_simulated_time_is_that_of_a_search_whose_workers_wait_for_rungs() -> None:

@@ -94,6 +94,14 @@ def test_forecast_divides_by_the_reduction_factor_at_each_rung() -> None:
     assert ASHA(max_resource=2).forecast(7) == [RungForecast(0, 2, 7)]
 
 
+@pytest.mark.parametrize("options", [{"variant": "stopping"}, {"finish_best": True}])
+def test_forecast_counts_the_trial_that_goes_on_from_every_rung_all_the_same(options: dict[str, Any]) -> None:
+    scheduler = ASHA(max_resource=27, **options)
+    forecasts = [[line.trials for line in scheduler.forecast(size)] for size in (0, 1, 4, 10)]
+    assert forecasts == [[0, 0, 0, 0], [1, 1, 1, 1], [4, 1, 1, 1], [10, 3, 1, 1]]
+    assert [line.trials for line in ASHA(max_resource=27).forecast(4)] == [4, 1, 0, 0]
+
+
 def test_a_search_too_small_for_its_rungs_is_warned_of() -> None:
     """asha.md 1.13: reaching max_resource needs n ≥ η^(rungs-1)."""
     (warning,) = ASHA(max_resource=81).warnings(20)

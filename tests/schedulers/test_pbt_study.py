@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from asyncsearch import FIFO, PBT, Study, choice, loguniform, randint, uniform
+from asyncsearch import FIFO, PBT, GridSearch, Study, choice, loguniform, randint, uniform
 from asyncsearch.errors import CannotPauseError, ResourceError, SpaceError, UsageError
 from asyncsearch.sequences import multistep
 from asyncsearch.trainable import Trainer, TrialContext
@@ -170,6 +170,32 @@ def test_a_population_larger_than_the_trials_is_refused_before_anything_runs(tmp
     with pytest.raises(ResourceError, match="population=9 is larger than num_trials=8"):
         large.preview(8)
     assert not (tmp_path / "pbt").exists()
+
+
+THREE: dict[str, Any] = {"space": {"lr": choice(0.1, 0.2, 0.3), "power": 1}, "searcher": GridSearch()}
+LARGE = PBT(max_resource=8, perturbation_interval=2, population=9)
+
+
+@pytest.mark.parametrize("num_trials", [None, 9, 64])
+def test_a_population_larger_than_the_proposals_is_refused_before_anything_runs(
+    num_trials: int | None, tmp_path: Path
+) -> None:
+    large = study(tmp_path, scheduler=LARGE, **THREE)
+    for ask in (lambda: large.run(num_trials, display="none"), lambda: large.preview(num_trials)):
+        with pytest.raises(ResourceError, match=r"population=9 is larger than num_trials=3.* has only 3 proposals"):
+            ask()
+    assert not (tmp_path / "pbt").exists()
+    assert len(study(tmp_path, scheduler=SCHEDULER, **THREE).run(num_trials, display="none").trials) == 3
+
+
+def test_a_study_that_began_with_fewer_proposals_than_its_population_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(PBT, "warnings", lambda self, num_trials: [])
+        study(tmp_path, scheduler=LARGE, **THREE).run(64, display="none")
+    for num_trials in (None, 64):
+        assert len(study(tmp_path, scheduler=LARGE, resume=True, **THREE).run(num_trials, display="none").trials) == 3
 
 
 def test_a_preview_says_how_much_is_trained_at_most(tmp_path: Path) -> None:
