@@ -60,8 +60,11 @@ def seconds_of(name: str, value: object) -> float:
 
 
 def _number(value: object) -> float:
-    """Return a number as it is; NaN stands for what is none."""
-    return float(value) if isinstance(value, SupportsFloat) and not isinstance(value, bool) else math.nan
+    """Return a number as it is; NaN stands for what is none, infinity for what is beyond all floats."""
+    try:
+        return float(value) if isinstance(value, SupportsFloat) and not isinstance(value, bool) else math.nan
+    except OverflowError:
+        return math.inf
 
 
 def count_of(name: str, value: object) -> int:

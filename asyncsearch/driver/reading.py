@@ -30,7 +30,7 @@ def read_standing(store: Store, study: StudyFile, trial: TrialId) -> str:
     scheduler = from_options(study.scheduler_options)
     if scheduler is None:
         return ""
-    state = StudyState(config_of(study), _NoSearcher(), scheduler.begin(), study.max_resource)
+    state = StudyState(config_of(study), _NoSearcher(), scheduler.begin_reading(), study.max_resource)
     replay(store, state)
     return state.scheduler.standing(trial)
 

@@ -27,9 +27,10 @@ def explain(
         records: the whole journal, in order.
         trial: which one.
         metric: the study's metric.
-        mode: ``"min"`` or ``"max"``; with it, a trial that waits at a rung is told its rank there.
-        standing: where an unfinished trial stands by its scheduler's own words; it knows of brackets, the journal does
-            not. Empty: it is not at hand.
+        mode: ``"min"`` or ``"max"``; with it, a trial that waits at a rung is told its rank there, unless trials took
+            over what others trained: these compete within populations, which the journal does not tell.
+        standing: where an unfinished trial stands by its scheduler's own words; it knows of brackets and populations,
+            the journal does not. Empty: it is not at hand.
     """
     story = _Story(trial, metric)
     for record in records:
@@ -51,6 +52,7 @@ class _Story:
         self._firsts: dict[TrialId, int | None] = {}  # the first target of each trial, by which brackets differ
         self._rungs: dict[tuple[int | None, int], dict[TrialId, float | None]] = {}
         """Values of those that paused or ended at a resource, by first target and resource."""
+        self._has_branches = False
         self._state: TrialState | None = None
         self._target: int | None = None
 
@@ -67,6 +69,7 @@ class _Story:
         for action in record.actions:
             if isinstance(action, CreateTrial):
                 self._firsts[action.trial] = action.target
+            self._has_branches |= isinstance(action, Branch)
             self._note(action, when)
 
     def _is_ours(self, lease: Lease) -> bool:
@@ -162,7 +165,7 @@ class _Story:
         """Say where a paused trial stands among those that stood there so far, and set out for the same first rung."""
         resource, value = self._values.get(self._trial, (0, None))
         rung = self._rungs.get((self._firsts.get(self._trial), resource), {})
-        if mode is None or self._state is not TrialState.PAUSED or self._trial not in rung:
+        if mode is None or self._has_branches or self._state is not TrialState.PAUSED or self._trial not in rung:
             return []
         if value is None:
             return [f"{'':12}It counts as the worst there: its {self._metric} is not a finite number."]

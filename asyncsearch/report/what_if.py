@@ -1,7 +1,7 @@
 """How long an earlier study would have taken on other numbers of workers: ``print(what_if(study))``.
 
-The engine runs as it is on a virtual clock. The configurations, their values and the times of units, launches, starts
-and commits are those of the study's journal.
+The engine runs as it is on a virtual clock. The configurations, their values and failures, and the times of units,
+launches, starts and commits are those of the study's journal.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from __future__ import annotations
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
 
-from asyncsearch.actions import Assign, CreateTrial, EndRun, LaunchWorker, MoveTrial
+from asyncsearch.actions import Assign, Branch, CreateTrial, EndRun, LaunchWorker, MoveTrial, Promote
 from asyncsearch.arguments import checked, positive
 from asyncsearch.driver.opening import read_records
 from asyncsearch.engine.config import EngineConfig
@@ -37,6 +37,8 @@ from asyncsearch.trial import TrialState
 
 WORKERS = (1, 2, 4, 8, 16)
 _NO_CHANCE = Chance()
+_LEAST_S = 1e-9
+"""From the last report of a trial to its failure, where it went on; 0 says that it failed where it was to stop."""
 
 
 class Planned(Protocol):
@@ -110,7 +112,8 @@ def what_if(
 
     Every trial of the study is proposed again, in the same order. With other workers other trials may be promoted; of
     units to which a trial was never trained nobody knows the values, and its last one is taken: ``guessed`` says how
-    often. Another scheduler guesses more.
+    often. Another scheduler guesses more. A trial that failed for good fails where it failed, each time that it is
+    tried.
 
     Args:
         study: a study with trials, as its script describes it or as ``Study.resume(store)`` returns it.
@@ -161,7 +164,10 @@ def recorded(records: Sequence[Record], metric: str) -> RecordedWorkload:
     delays = Delays(start_s=_launch_time(records), setup_s=setup_s, commit_s=_commit_time(records))
     moves = [action for record in records for action in record.actions if isinstance(action, MoveTrial)]
     ended = [move.trial for move in moves if move.to is TrialState.COMPLETED]
-    return RecordedWorkload(params, values, unit_s, delays, ended)
+    reached = {trial: curve[-1][0] for trial, curve in values.items()}
+    # What failed after it took over another's weights did not fail by the params with which it began.
+    failed = {trial: at for trial, at in _failures(records, reached, unit_s, setup_s).items() if trial not in ends}
+    return RecordedWorkload(params, values, unit_s, delays, ended, failed)
 
 
 def _case(study: Planned, scheduler: Scheduler, workers: int, records: Sequence[Record], chance: Chance) -> Case:
@@ -178,6 +184,7 @@ def _case(study: Planned, scheduler: Scheduler, workers: int, records: Sequence[
         delays=workload.delays,
         chance=chance,
         share=study.config.share,
+        max_failures=study.config.max_failures,
     )
     return Case(
         workers=workers,
@@ -220,6 +227,57 @@ def _training_times(records: Iterable[Record]) -> tuple[dict[TrialId, float], fl
         # With one report of each lease nothing tells starting from training, but that of trials with more.
         unit_s.setdefault(trial, max(0.0, seconds - setup_s) / units)
     return unit_s, setup_s
+
+
+class _Progress(msgspec.Struct):
+    """How far a lease was trained when it was last heard of."""
+
+    resource: int
+    since_s: float
+
+
+def _failures(
+    records: Iterable[Record], reached: Mapping[TrialId, int], unit_s: Mapping[TrialId, float], setup_s: float
+) -> dict[TrialId, tuple[int, float]]:
+    """Return, of each trial that failed for good, the units that it had trained and the seconds from there to its end.
+
+    0 seconds: it failed at its target, so that it was not paused, or completed, there.
+
+    Args:
+        records: the whole journal, in order.
+        reached: of each trial, the resource of its last report; those that reported nothing may be missing.
+        unit_s: measured seconds of a unit of each trial; the others take what these take on average.
+        setup_s: from work's coming to a worker to the beginning of its first unit.
+    """
+    mean_s = statistics.fmean(unit_s.values()) if unit_s else 0.0
+    leases: dict[int, _Progress] = {}
+    latest: dict[TrialId, int] = {}
+    targets: dict[TrialId, int | None] = {}
+    found: dict[TrialId, tuple[int, float]] = {}
+    for record in records:
+        event = record.event
+        if isinstance(event, Reported) and event.lease.number in leases:
+            leases[event.lease.number] = _Progress(event.resource, record.t)
+        for action in record.actions:
+            match action:
+                case CreateTrial():
+                    targets[action.trial] = action.target
+                case Promote() | Branch():
+                    targets[action.trial] = action.to_resource
+                case Assign():
+                    stages, lease = action.work.lanes[0].stages, action.work.lease.number
+                    leases[lease] = _Progress(stages[0].start, record.t + setup_s)
+                    latest |= dict.fromkeys((trial for stage in stages for trial in stage.trials), lease)
+                case MoveTrial(to=TrialState.FAILED, trial=trial):
+                    units, progress = reached.get(trial, 0), leases.get(latest.get(trial, -1))
+                    if progress is None or units == targets[trial]:
+                        found[trial] = (units, 0.0 if units == targets[trial] else _LEAST_S)
+                    else:  # its last attempt may have failed before it came as far as an earlier one
+                        again_s = (units - progress.resource) * unit_s.get(trial, mean_s)
+                        found[trial] = (units, max(record.t - progress.since_s - again_s, _LEAST_S))
+                case _:
+                    pass
+    return found
 
 
 def _launch_time(records: Iterable[Record]) -> float:

@@ -167,6 +167,10 @@ class Scheduler(abc.ABC):
             SpaceError: the scheduler cannot work on this space.
         """
 
+    def begin_reading(self) -> SchedulerState:
+        """Return a fresh state for who only looks: it hears everything, and is asked for nothing but ``standing``."""
+        return self.begin()
+
     @abc.abstractmethod
     def describe(self) -> str:
         """Return one line for people, e.g. ``ASHA(max_resource=81, reduction_factor=3)``."""

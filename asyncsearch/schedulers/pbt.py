@@ -111,6 +111,10 @@ class PBT(Scheduler):
         explorer = Explorer(space, domains, self.factors, self.resample_probability)
         return PBTState(rules, self.population, explorer, seed)
 
+    def begin_reading(self) -> PBTState:
+        rules = Rules(self.perturbation_interval, self.max_resource, fraction(self.quantile), self.synchronous)
+        return PBTState(rules, self.population, None, 0)
+
     def describe(self) -> str:
         options = [f"max_resource={self.max_resource}", f"perturbation_interval={self.perturbation_interval}"]
         defaults: dict[str, Any] = {"perturb": None, "population": None, "quantile": 0.25}
@@ -160,7 +164,7 @@ class PBTState(SchedulerState):
 
     begins_all_first = True
 
-    def __init__(self, rules: Rules, size: int | None, explorer: Explorer, seed: int) -> None:
+    def __init__(self, rules: Rules, size: int | None, explorer: Explorer | None, seed: int) -> None:
         self._rules = rules
         self._size = size
         self._explorer = explorer
@@ -196,6 +200,7 @@ class PBTState(SchedulerState):
     def branch(self, promotion: Promotion, params: Params, resource: int) -> Offspring | None:
         if resource >= self._rules.max_resource or promotion.donor is None:
             return None
+        assert self._explorer is not None
         here = promotion.from_resource
         source = generator(self._seed, f"{_EXPLORE}/{here}", promotion.trial)
         explored, changes = self._explorer.explore(params, resource, source)

@@ -10,9 +10,10 @@ from asyncsearch.schedulers.asha import ASHA
 from asyncsearch.schedulers.base import Scheduler
 from asyncsearch.schedulers.hyperband import Hyperband
 from asyncsearch.schedulers.median import MedianStopping
+from asyncsearch.schedulers.pbt import PBT
 from asyncsearch.schedulers.sha import SHA
 
-_KINDS: dict[str, type[Any]] = {kind.__name__: kind for kind in (ASHA, Hyperband, MedianStopping, SHA)}
+_KINDS: dict[str, type[Any]] = {kind.__name__: kind for kind in (ASHA, Hyperband, MedianStopping, PBT, SHA)}
 """Those that need nothing but numbers and words, and have something to say of where a trial stands."""
 
 
@@ -21,8 +22,14 @@ def options_of(scheduler: Scheduler) -> dict[str, Any] | None:
     kind = type(scheduler)
     if _KINDS.get(kind.__name__) is not kind:
         return None
-    options = {field.name: getattr(scheduler, field.name) for field in fields(kind)}
-    return {"kind": kind.__name__, **options}
+    return {"kind": kind.__name__, **{field.name: _plain(getattr(scheduler, field.name)) for field in fields(kind)}}
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as JSON has it; numpy's floats are floats that cannot be written."""
+    if isinstance(value, tuple):
+        return [_plain(each) for each in value]
+    return float(value) if isinstance(value, float) else value
 
 
 def from_options(options: dict[str, Any] | None) -> Scheduler | None:

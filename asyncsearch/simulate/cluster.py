@@ -32,7 +32,7 @@ from asyncsearch.actions import (
     StopRun,
     StopTraining,
 )
-from asyncsearch.arguments import checked, count_of, positive
+from asyncsearch.arguments import checked, count_of, positive, yes_or_no
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import UsageError
 from asyncsearch.events import (
@@ -47,7 +47,7 @@ from asyncsearch.events import (
     WorkerLost,
 )
 from asyncsearch.ids import CheckpointRef, Lease, NodeKey, TrialId, WorkerId
-from asyncsearch.simulate.answers import Answers
+from asyncsearch.simulate.answers import Answers, Failure
 from asyncsearch.simulate.chance import Chance, Draws
 from asyncsearch.simulate.clock import VirtualClock
 from asyncsearch.simulate.workloads import Workload
@@ -95,7 +95,8 @@ class Delays(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _check_seconds(name: str, value: object, most: float) -> None:
-    if not isinstance(value, int | float) or not 0 <= value <= most:
+    # Without the second bound an integer beyond all floats would be a time below infinity.
+    if not isinstance(value, int | float) or not (0 <= value <= sys.float_info.max or value == most):
         raise UsageError(f"{name}={value!r} is no time: write seconds from 0, e.g. {name}=1.0.")
 
 
@@ -132,6 +133,8 @@ class _Worker(msgspec.Struct):
     stage: Stage | None = None
     unit_s: float = 1.0
     """What a unit of the stage takes."""
+    failure: Failure | None = None
+    """Where the stage fails."""
     slowness: float = 1.0
     stop: int | None = None
     """Where it was told to end."""
@@ -148,7 +151,9 @@ class Simulation:
     Args:
         state: of a study with a metric that the workload gives.
         workload: what trials cost and are worth. Where a scheduler says no ``max_resource``, a trial ends after
-            ``workload.units(trial)`` units, or after one if the workload has no such function.
+            ``workload.units(trial)`` units, or after one if the workload has no such function. One for which
+            ``workload.fails_after(trial)`` returns (units, seconds) fails each time that it is tried: it reports so
+            many units, and fails so many seconds of the next one later; with 0 seconds at once, before it is paused.
         workers: how many slots the cluster has.
         delays: how long things take.
         losses: which workers die when.
@@ -160,8 +165,8 @@ class Simulation:
         watch: called with (time, event, actions) of every step.
 
     Raises:
-        UsageError: a worker that the cluster does not have is to die, a trial is to fail before its first unit, or the
-            workload returns what cannot be.
+        UsageError: a worker that the cluster does not have is to die, a trial is to fail before its first unit,
+            ``restarts`` is neither True nor False, or the workload returns what cannot be.
     """
 
     def __init__(
@@ -186,7 +191,8 @@ class Simulation:
         self._busy_s = 0.0
         self._answers, self._size, self._delays = Answers(workload), workers, delays
         self._failures = _read_failures(failures)
-        self._draws, self._restarts, self._report_every = Draws(chance), restarts, report_every
+        self._draws, self._restarts = Draws(chance), yes_or_no("restarts", restarts)
+        self._report_every = report_every
         self._watch = watch
         self._workers: dict[WorkerId, _Worker] = {}
         self._down_until: dict[WorkerId, float] = {}
@@ -329,9 +335,15 @@ class Simulation:
             return
         if stage is not worker.stage:
             worker.stage, worker.unit_s = stage, self._unit_s(worker, stage)
-        worker.goal = worker.resource + 1 if self._report_every == 1 else self._goal(worker, stage)
+            worker.failure = self._answers.failure(stage.trials[0])
         worker.turn += 1
-        turn, ends_s = worker.turn, worker.since_s + (worker.goal - worker.resource) * worker.unit_s
+        turn, failure = worker.turn, worker.failure
+        if failure is not None and worker.resource >= failure.units:
+            worker.goal = worker.resource + 1  # which it does not reach
+            self.clock.at(worker.since_s + failure.seconds * worker.slowness, lambda: self._fail(work, turn))
+            return
+        worker.goal = worker.resource + 1 if self._report_every == 1 else self._goal(worker, stage)
+        ends_s = worker.since_s + (worker.goal - worker.resource) * worker.unit_s
         self.clock.at(ends_s, lambda: self._reach_goal(work, stage, turn, ends_s))
 
     def _goal(self, worker: _Worker, stage: Stage) -> int:
@@ -344,6 +356,8 @@ class Simulation:
             goals.append(max(worker.stop, here + 1))
         if stage.trials[0] in self._failures:
             goals.append(self._failures[stage.trials[0]])
+        if worker.failure is not None:
+            goals.append(worker.failure.units)
         return min(goal for goal in goals if goal > here)
 
     def _reach_goal(self, work: Work, stage: Stage, turn: int, now: float) -> None:
@@ -358,8 +372,17 @@ class Simulation:
             return
         value = self._answers.value(stage, worker.resource)
         self._send(Reported(work.lease, worker.resource, {self.state.config.metric: value}))
-        if worker.work is work:
+        if worker.work is not work:
+            return
+        if worker.failure is not None and worker.failure == (worker.resource, 0.0):
+            self._fail(work, turn)
+        else:
             self._pass_boundary(worker, work, stage)
+
+    def _fail(self, work: Work, turn: int) -> None:
+        worker = self._holder(work)
+        if worker is not None and worker.work is work and worker.turn == turn:
+            self._end(worker, work, Outcome.FAILED, error="it failed as the workload says")
 
     def _catch_up(self, worker: _Worker) -> None:
         """Count the units that were done since the worker last stopped for something."""

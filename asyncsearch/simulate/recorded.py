@@ -22,7 +22,8 @@ class RecordedWorkload:
     """What the trials of an earlier study reported, and how long they took.
 
     Beyond what a trial was trained to, nobody knows its values: its last one is repeated there, and ``guessed`` counts
-    the reports for which that was done.
+    the reports for which that was done. A trial that failed for good fails here too, each time that it is tried, where
+    it did.
 
     Args:
         params: of the trials, in the order in which they began.
@@ -31,6 +32,7 @@ class RecordedWorkload:
         delays: measured times besides training.
         ended: trials whose function returned. The others were stopped, paused or failed: where there is no
             ``max_resource`` they are taken to be as long as the longest of all.
+        failed: of trials that failed for good, after how many units and how many seconds more: see ``fails_after``.
 
     Raises:
         UsageError: no trial reported anything, or no time was measured.
@@ -43,6 +45,7 @@ class RecordedWorkload:
         unit_s: Mapping[TrialId, float],
         delays: Delays,
         ended: Iterable[TrialId] = (),
+        failed: Mapping[TrialId, tuple[int, float]] | None = None,
     ) -> None:
         if not any(values.values()) or not unit_s:
             raise UsageError("The study has no trial with a report and a measured time: there is nothing to simulate.")
@@ -57,6 +60,7 @@ class RecordedWorkload:
         self._values = {trial: [value for _, value in curve] for trial, curve in values.items()}
         self._unit_s = dict(unit_s)
         self._ended = frozenset(ended)
+        self._failed = dict(failed or {})
         self._longest = max((resources[-1] for resources in self._resources.values() if resources), default=1)
 
     @property
@@ -77,8 +81,17 @@ class RecordedWorkload:
 
     def units(self, trial: TrialId) -> int:
         """Return after how many units the function of a trial returns, where nothing else ends it."""
+        if trial in self._failed:
+            return max(self._longest, self._failed[trial][0] + 1)  # else it would return where it failed
         resources = self._resources.get(trial)
         return resources[-1] if resources and trial in self._ended else self._longest
+
+    def fails_after(self, trial: TrialId) -> tuple[int, float] | None:
+        """Return after how many units, and how many seconds of the next one, a trial fails; None: it does not.
+
+        0 seconds: it failed where it was to be paused, or was complete.
+        """
+        return self._failed.get(trial)
 
     def seconds(self, trial: TrialId, params: Params) -> float:
         """Return the measured cost of a unit of this trial."""

@@ -120,7 +120,7 @@ def simulate(
     proposals = begun.begin(declared, seed)
     count = proposals.length() if num_trials is None else num_trials
     is_bounded = count is not None
-    chosen.warnings(count)
+    chosen.warnings(min((most for most in (count, proposals.length()) if most is not None), default=None))
     if not is_bounded and until == math.inf and target is None and until_completed is None:
         raise UsageError("Nothing would end this search: give num_trials=, until=, target= or until_completed=.")
     judge = chosen.begin(declared, seed)

@@ -8,10 +8,11 @@ from asyncsearch.actions import CreateTrial, Promote
 from asyncsearch.ids import TrialId, WorkerId
 from asyncsearch.report.explain import WIDTH, explain
 from asyncsearch.report.history import history, reports
-from asyncsearch.schedulers import ASHA, FIFO, Hyperband, MedianStopping
+from asyncsearch.schedulers import ASHA, FIFO, PBT, Hyperband, MedianStopping
 from asyncsearch.schedulers.base import Scheduler
 from asyncsearch.searchers.grid import GridSearch
 from asyncsearch.simulate.cluster import Loss, Simulation
+from asyncsearch.simulate.quadratic import NoisyQuadratic
 from asyncsearch.trial import TrialState
 from tests.engine.test_sharing import SPACE as SCHEDULES
 from tests.engine.tools import Recorded, make_state
@@ -100,6 +101,27 @@ def test_a_waiting_trial_is_ranked_among_those_of_its_own_bracket() -> None:
         there = sum(1 for other in state.trials if firsts[other.id] == firsts[trial.id] and other.resource >= 3)
         story = explain(records_of(recorded), trial.id, metric="loss", mode="min")
         assert f"It waits at 3, where it ranks {rank_in(story)} of {there} so far." in story
+
+
+def test_a_waiting_trial_is_not_ranked_among_those_of_other_populations() -> None:
+    workload = NoisyQuadratic()
+    state = make_state(PBT(max_resource=30, perturbation_interval=3, population=4), space=workload.space)
+    recorded = Recorded(state)
+    Simulation(state, workload, workers=2, watch=recorded).run(16, until=90.0)
+    waiting = [trial for trial in state.trials[4:] if trial.state is TrialState.PAUSED]
+    assert waiting
+    for trial in waiting:
+        assert "it ranks" not in explain(records_of(recorded), trial.id, metric="loss", mode="min")
+
+
+@pytest.mark.parametrize("mode", ["min", "max"])
+def test_a_waiting_trial_is_ranked_by_the_mode_of_its_study(mode: str) -> None:
+    recorded = Recorded(make_state(ASHA(max_resource=9), mode=mode))
+    Simulation(recorded.state, Histories(), workers=1, watch=recorded).run(20)
+    for trial in recorded.state.trials:
+        if trial.state is TrialState.PAUSED:
+            story = explain(records_of(recorded), trial.id, metric="loss", mode=mode)
+            assert f"rank {rank_in(story)} of " in recorded.state.scheduler.standing(trial.id)
 
 
 def rank_in(story: str) -> str:

@@ -12,14 +12,15 @@ from asyncsearch.errors import UsageError
 from asyncsearch.ids import TrialId
 from asyncsearch.report.history import branched
 from asyncsearch.report.what_if import recorded, what_if
-from asyncsearch.schedulers import ASHA, FIFO, PBT, MedianStopping
+from asyncsearch.schedulers import ASHA, FIFO, PBT, SHA, MedianStopping
+from asyncsearch.schedulers.base import Scheduler
 from asyncsearch.simulate import Delays, NoisyQuadratic, simulate
 from asyncsearch.simulate.workloads import Curves
 from asyncsearch.space import Space
 from asyncsearch.store import open_store
 from asyncsearch.store.base import Store
 from asyncsearch.study import Study
-from asyncsearch.trial import TrialState
+from asyncsearch.trial import Trial, TrialState
 from tests.engine.tools import Recorded, make_state, record
 from tests.report.tools import SCHEDULER, SPACE, records_of, simulated, store_of
 
@@ -89,6 +90,100 @@ def test_beyond_what_is_known_the_last_value_is_repeated() -> None:
     assert workload.guessed == 0
     assert workload.value(trial.id, {}, 9) == trial.value
     assert (workload.guessed, workload.reports) == (1, 2)
+
+
+def states(trials: list[Trial]) -> list[tuple[Any, ...]]:
+    return [(trial.id, trial.state, trial.target, trial.resource, trial.value) for trial in trials]
+
+
+class Broken(Curves):
+    """Every third trial fails: before its first unit, on its way, where it was to pause, or at the end."""
+
+    at = ((0, 0.5), (1, 0.0), (1, 0.5), (2, 0.0), (2, 0.7), (3, 0.0), (4, 0.2), (9, 0.0))
+
+    def units(self, trial: TrialId) -> int:
+        return 9
+
+    def fails_after(self, trial: TrialId) -> tuple[int, float] | None:
+        return self.at[trial // 3 % len(self.at)] if trial % 3 == 0 else None
+
+
+@pytest.mark.parametrize("max_failures", [0, 2])
+@pytest.mark.parametrize(
+    "scheduler",
+    [FIFO(), FIFO(max_resource=9), ASHA(max_resource=9), ASHA(max_resource=9, variant="stopping"), SHA(max_resource=9)],
+    ids=lambda scheduler: scheduler.describe(),
+)
+def test_trials_that_failed_fail_again_so_that_it_takes_as_long_and_nothing_is_guessed(
+    scheduler: Scheduler, max_failures: int, tmp_path: Path
+) -> None:
+    state = make_state(scheduler, space=SPACE, max_failures=max_failures)
+    made = record(state, 30, workers=3, workload=Broken(seed=1, spread=0.5), delays=DELAYS)
+    failed = [trial.id for trial in made.state.trials if trial.state is TrialState.FAILED]
+    assert len(failed) > 3
+    planned = Planned(made, tmp_path)
+    planned.scheduler = scheduler
+    found = what_if(planned, workers=[3])
+    assert found.recorded is not None
+    assert found.cases[0].wall_s == pytest.approx(found.recorded[1], rel=1e-6)
+    assert found.cases[0].guessed == 0
+    assert found.cases[0].best == min(trial.best for trial in made.state.trials if trial.best is not None)
+    workload = recorded(records_of(made), "loss")
+    options: dict[str, Any] = {"delays": workload.delays, "max_failures": max_failures, "workers": 3}
+    again = simulate(workload, scheduler=scheduler, searcher=workload.searcher, space=SPACE, **options)
+    assert states(again.trials) == states(made.state.trials)
+
+
+def test_what_failed_where_it_raised_and_reported_nothing_of_that_unit_takes_the_unit_all_the_same(
+    tmp_path: Path,
+) -> None:
+    made = quiet(workload=Curves(seed=1, spread=0.5), failures={TrialId(4): 1, TrialId(0): 2})
+    found = what_if(Planned(made, tmp_path), workers=[3])
+    assert found.recorded is not None
+    assert found.cases[0].wall_s == pytest.approx(found.recorded[1], rel=1e-6)
+    assert found.cases[0].guessed == 0
+
+
+def test_what_failed_once_and_went_well_when_it_was_tried_again_goes_well() -> None:
+    state = make_state(ASHA(max_resource=9), max_failures=1)
+    made = record(state, 9, workers=1, failures={TrialId(2): 1})
+    assert made.state.trials[2].failures == 1
+    workload = recorded(records_of(made), "loss")
+    assert [workload.fails_after(trial.id) for trial in made.state.trials] == [None] * 9
+
+
+def test_the_last_attempt_says_how_long_a_failure_takes_and_all_of_them_how_far_it_came() -> None:
+    class Hanging(Curves):
+        def __init__(self) -> None:
+            super().__init__(seed=1)
+            self.attempts = iter([(3, 0.5), (1, 10.0)])
+
+        def fails_after(self, trial: TrialId) -> tuple[int, float]:
+            return next(self.attempts)
+
+    made = record(make_state(FIFO(max_resource=5), max_failures=1), 1, workers=1, workload=Hanging())
+    units, seconds = recorded(records_of(made), "loss").fails_after(TrialId(0)) or (0, 0.0)
+    assert units == 3
+    assert units + seconds == pytest.approx(1 + 10.0)
+
+
+def test_what_failed_with_the_weights_of_another_did_not_fail_as_what_it_began_as() -> None:
+    class Late(NoisyQuadratic):
+        def fails_after(self, trial: TrialId) -> tuple[int, float] | None:
+            return 7, 0.5
+
+    quadratic = Late()
+    state = make_state(PBT(max_resource=9, perturbation_interval=3), space=quadratic.space, share=False)
+    made = record(state, 8, workers=2, workload=quadratic)
+    records = records_of(made)
+    took_over = branched(records)
+    assert {trial.state for trial in made.state.trials} == {TrialState.FAILED}
+    assert took_over
+    workload = recorded(records, "loss")
+    for trial in made.state.trials:
+        failure = workload.fails_after(trial.id)
+        assert (failure is None) is (trial.id in took_over)
+        assert failure is None or failure[0] == 7
 
 
 def test_lost_workers_and_failures_in_the_journal_do_not_disturb(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from asyncsearch import FIFO, PBT, GridSearch, Study, choice, loguniform, randin
 from asyncsearch.errors import CannotPauseError, ResourceError, SpaceError, UsageError
 from asyncsearch.sequences import multistep
 from asyncsearch.trainable import Trainer, TrialContext
+from asyncsearch.trial import TrialState
 
 SPACE = {"lr": loguniform(1e-3, 1.0), "power": choice(1, 2, 3), "name": "net"}
 SCHEDULER = PBT(max_resource=8, perturbation_interval=2)
@@ -78,6 +80,27 @@ def test_a_study_that_was_read_without_its_code_shows_the_same_trials(tmp_path: 
     assert [(t.params, t.value, t.state) for t in read.trials] == [(t.params, t.value, t.state) for t in found.trials]
     assert any("exploited trial-" in read.explain(trial) for trial in read.trials)
     assert "left by trial-" in str(read.tree())
+
+
+def test_a_waiting_trial_of_a_study_that_is_opened_is_ranked_within_its_population(tmp_path: Path) -> None:
+    calls = iter(range(10**6))
+
+    def breaks(trial: TrialContext) -> None:
+        for epoch in trial.epochs(save=lambda path: path.touch(), load=lambda path: None):
+            if next(calls) == 37:
+                raise KeyboardInterrupt
+            trial.report(loss=trial.params["lr"] / epoch)
+
+    two = PBT(max_resource=8, perturbation_interval=2, population=4)
+    made = study(tmp_path, breaks, scheduler=two)
+    with contextlib.suppress(KeyboardInterrupt):
+        made.run(num_trials=8, display="none")
+    paused = [trial for trial in made.trials[4:] if trial.state is TrialState.PAUSED]
+    assert paused
+    for trial in paused:
+        told = made.explain(trial)
+        assert "of 4 at resource" in told or "of 3 at resource" in told or "of 2 at resource" in told
+        assert Study.open(tmp_path / "pbt").explain(trial) == told
 
 
 def test_a_study_goes_on_with_a_population_of_its_own(tmp_path: Path) -> None:

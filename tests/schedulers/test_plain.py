@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
+import numpy as np
 import pytest
 
 from asyncsearch.schedulers import ASHA, FIFO, PBT, SHA, Hyperband, MedianStopping
@@ -22,6 +24,8 @@ from asyncsearch.schedulers.plain import from_options, options_of
         Hyperband(max_resource=81, variant="synchronous"),
         Hyperband(max_resource=81, brackets=(4, 2)),
         MedianStopping(min_trials=2, interval=3),
+        PBT(max_resource=9, perturbation_interval=3),
+        PBT(max_resource=9, perturbation_interval=3, population=4, perturb=["lr"], factors=(0.5, 2), synchronous=True),
     ],
     ids=lambda scheduler: scheduler.describe(),
 )
@@ -29,11 +33,16 @@ def test_a_scheduler_comes_back_from_its_options_as_it_was(scheduler: Scheduler)
     assert from_options(json.loads(json.dumps(options_of(scheduler)))) == scheduler
 
 
+def test_numbers_of_numpy_are_written_as_plain_ones() -> None:
+    scheduler = PBT(max_resource=9, perturbation_interval=3, quantile=np.float64(0.25), factors=(np.float64(0.5), 2))
+    assert from_options(msgspec.json.decode(msgspec.json.encode(options_of(scheduler)))) == scheduler
+
+
 class Mine(ASHA):
     """Has the options of another one, and decides otherwise."""
 
 
-@pytest.mark.parametrize("scheduler", [FIFO(), Mine(), PBT(perturbation_interval=3, max_resource=9)])
+@pytest.mark.parametrize("scheduler", [FIFO(), Mine()])
 def test_what_numbers_and_words_do_not_say_wholly_has_no_options(scheduler: Scheduler) -> None:
     assert options_of(scheduler) is None
 

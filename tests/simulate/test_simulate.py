@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 from asyncsearch.engine.check import check
@@ -159,11 +160,13 @@ def test_without_workers_the_simulation_ends_where_the_last_one_died() -> None:
         (lambda: Delays(start_s=math.inf), "start_s=inf is no time"),
         (lambda: Loss(WorkerId(0), -1), "at_s=-1 is no time"),
         (lambda: Loss(WorkerId(0), 1, math.nan), "down_s=nan is no time"),
+        (lambda: Loss(WorkerId(0), 10**400), "at_s=10{400} is no time"),
         (lambda: Delays(setup_s="1"), "setup_s='1' is no time"),  # type: ignore[arg-type]
         (lambda: Chance(drop="1"), "drop='1' must be a finite number"),  # type: ignore[arg-type]
         (lambda: Curves(unit_s=0), "unit_s=0 must be a positive, finite number"),
         (lambda: Curves(unit_s=math.nan), "unit_s=nan must be"),
         (lambda: Curves(spread=-1), "spread=-1 must be a finite number from 0"),
+        (lambda: Curves(spread=10**400), "spread=10+ must be a finite number from 0"),
         (lambda: Curves(seed="a"), "seed='a' must be an integer from 0"),  # type: ignore[arg-type]
         (lambda: Chance(seed=0.5), "seed=0.5 must be an integer from 0"),  # type: ignore[arg-type]
         (lambda: NoisyQuadratic(report_noise=math.nan), "report_noise=nan must be"),
@@ -197,6 +200,7 @@ def test_what_a_dead_worker_said_and_nobody_heard_is_no_incumbent() -> None:
     [
         ({"workers": 0}, "workers=0 must be a positive integer"),
         ({"share": "no"}, "share='no' is neither True nor False"),
+        ({"restarts": "no"}, "restarts='no' is neither True nor False: write restarts=True or restarts=False"),
         ({"workers": 2.5}, "workers=2.5 must be"),
         ({"num_trials": 0}, "num_trials=0 must be"),
         ({"num_trials": -3}, "num_trials=-3 must be"),
@@ -256,9 +260,21 @@ def test_trials_end_where_the_workload_says_that_their_functions_return() -> Non
         ({"seconds": None}, "returned None"),
         ({"value": None}, r"Odd.value\(\) returned None for trial-0: it must return a number, NaN where there is none"),
         ({"value": {"loss": 1.0}}, "returned {'loss': 1.0}"),
+        ({"value": 10**400}, r"Odd.value\(\) returned 10{400} for trial-0: it must return a number, NaN where"),
+        ({"value": -(10**5000)}, "returned an integer of thousands of digits for trial-0: it must return a number"),
+        ({"value": np.complex128(1j)}, "it must return a number, NaN where there is none"),
+        ({"seconds": 10**400}, "returned 10{400} for trial-0: it must return how long a unit takes"),
         ({"units": 0}, r"Odd.units\(\) returned 0 for trial-0: it must return after how many units"),
         ({"units": math.inf}, "returned inf"),
         ({"units": 2.5}, "returned 2.5"),
+        ({"units": 10**400}, "returned 10{400} for trial-0: it must return after how many units"),
+        ({"fails_after": 3}, r"Odd.fails_after\(\) returned 3 for trial-0: it must return None, or \(units, seconds\)"),
+        ({"fails_after": (-1, 0.0)}, r"returned \(-1, 0.0\)"),
+        ({"fails_after": (1.5, 0.0)}, r"returned \(1.5, 0.0\)"),
+        ({"fails_after": (1, -0.5)}, r"returned \(1, -0.5\)"),
+        ({"fails_after": (1, math.nan)}, r"returned \(1, nan\)"),
+        ({"fails_after": (1, 10**400)}, r"returned \(1, 10{400}\)"),
+        ({"fails_after": (1, 0.0, 0)}, r"returned \(1, 0.0, 0\)"),
     ],
 )
 def test_a_workload_that_returns_what_cannot_be_is_refused(answers: dict[str, Any], words: str) -> None:
@@ -271,6 +287,9 @@ def test_a_workload_that_returns_what_cannot_be_is_refused(answers: dict[str, An
 
         def units(self, trial: TrialId) -> Any:
             return answers.get("units", 3)
+
+        def fails_after(self, trial: TrialId) -> Any:
+            return answers.get("fails_after")
 
     with pytest.raises(UsageError, match=words):
         search(workload=Odd(), scheduler=FIFO())
@@ -292,6 +311,9 @@ def test_what_a_study_refuses_of_populations_is_refused_here_too() -> None:
     pbt = PBT(max_resource=9, perturbation_interval=3, population=8)
     with pytest.raises(ResourceError, match="population=8 is larger than num_trials=4"):
         search(scheduler=pbt, num_trials=4)
+    for num_trials in (None, 64):
+        with pytest.raises(ResourceError, match="population=8 is larger than num_trials=3"):
+            search(scheduler=pbt, searcher=GridSearch(), space={"x": choice(0.1, 0.2, 0.3)}, num_trials=num_trials)
 
 
 def test_questions_to_a_result_that_have_no_answer_are_refused() -> None:

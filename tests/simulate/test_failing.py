@@ -1,0 +1,120 @@
+"""Trials that fail each time that they are tried, as a workload says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from asyncsearch.engine.check import check
+from asyncsearch.ids import TrialId
+from asyncsearch.schedulers import ASHA, FIFO, SHA
+from asyncsearch.searchers import GridSearch
+from asyncsearch.sequences import multistep
+from asyncsearch.simulate import Chance, Curves, Delays, SimulationResult, simulate
+from asyncsearch.space import choice
+from asyncsearch.trial import TrialState
+
+ONE = TrialId(1)
+
+
+class Failing(Curves):
+    """Trials fail where ``where`` says."""
+
+    def __init__(self, where: Mapping[int, tuple[int, float]], **options: Any) -> None:
+        super().__init__(**options)
+        self.where = where
+
+    def fails_after(self, trial: TrialId) -> tuple[int, float] | None:
+        return self.where.get(trial)
+
+
+def search(where: Mapping[int, tuple[int, float]], **options: Any) -> SimulationResult:
+    settings: dict[str, Any] = {"scheduler": FIFO(max_resource=5), "workers": 1, "num_trials": 3} | options
+    result = simulate(Failing(where, seed=1), **settings)
+    check(result.state)
+    return result
+
+
+def test_a_trial_fails_after_its_units_and_seconds_and_its_reports_count() -> None:
+    result = search({ONE: (2, 0.5)})
+    assert [(trial.state, trial.resource) for trial in result.trials] == [
+        (TrialState.COMPLETED, 5),
+        (TrialState.FAILED, 2),
+        (TrialState.COMPLETED, 5),
+    ]
+    assert result.trials[1].value == Curves(seed=1).value(ONE, {}, 2)
+    assert result.trials[1].reason == "it failed as the workload says"
+    assert result.wall_s == result.busy_s == 5 + 2.5 + 5
+
+
+def test_a_trial_that_reports_nothing_fails_after_its_seconds() -> None:
+    result = search({ONE: (0, 0.25)}, delays=Delays(setup_s=1.0))
+    assert (result.trials[1].state, result.trials[1].resource) == (TrialState.FAILED, 0)
+    assert result.wall_s == 3 * 1.0 + 5 + 0.25 + 5
+
+
+def test_a_trial_fails_each_time_that_it_is_tried() -> None:
+    result = search({ONE: (2, 0.5)}, max_failures=2)
+    assert (result.trials[1].state, result.trials[1].failures) == (TrialState.FAILED, 3)
+    assert result.wall_s == 5 + 3 * 2.5 + 5
+
+
+@pytest.mark.parametrize(
+    ("failure", "state", "resource"),
+    [
+        ((1, 0.0), TrialState.FAILED, 1),
+        ((1, 0.5), TrialState.FAILED, 1),
+        ((3, 0.0), TrialState.FAILED, 3),
+        ((9, 0.5), TrialState.COMPLETED, 9),
+    ],
+)
+def test_only_without_seconds_it_fails_before_it_is_paused(
+    failure: tuple[int, float], state: TrialState, resource: int
+) -> None:
+    best = search({}, scheduler=SHA(max_resource=9), num_trials=9).completed[0].trial
+    result = search({best: failure}, scheduler=SHA(max_resource=9), num_trials=9)
+    arrivals = [arrival.resource for arrival in result.arrivals if arrival.trial == best]
+    assert (result.trials[best].state, result.trials[best].resource) == (state, resource)
+    assert arrivals == [level for level in (1, 3, 9) if level < resource or (level == resource and failure[1])]
+
+
+def test_a_trial_that_fails_counts_as_the_worst_of_its_rung_and_is_not_promoted() -> None:
+    whole = search({}, scheduler=ASHA(max_resource=9), num_trials=30)
+    best = whole.completed[0].trial
+    result = search({best: (1, 0.0)}, scheduler=ASHA(max_resource=9), num_trials=30)
+    assert result.trials[best].state is TrialState.FAILED
+    assert [arrival for arrival in result.arrivals if arrival.trial == best] == []
+    assert len(result.completed) >= 1
+
+
+@pytest.mark.parametrize("report_every", [None, 2, 7])
+def test_with_fewer_reports_it_fails_at_the_same_time(report_every: int | None) -> None:
+    options: dict[str, Any] = {
+        "scheduler": ASHA(max_resource=27),
+        "num_trials": 40,
+        "workers": 3,
+        "chance": Chance(spread=0.4, drop=0.01),
+        "delays": Delays(message_s=0.01, setup_s=0.2),
+    }
+    where = {number: (number % 5, 0.3 * (number % 2)) for number in range(0, 40, 3)}
+    fine, coarse = search(where, **options), search(where, report_every=report_every, **options)
+    states = [trial.state for trial in fine.trials]
+    assert states == [trial.state for trial in coarse.trials]
+    assert states.count(TrialState.FAILED) > 5
+    assert coarse.wall_s == pytest.approx(fine.wall_s)
+
+
+def test_stragglers_fail_later() -> None:
+    quick, slow = search({0: (0, 1.0)}, num_trials=1), search({0: (0, 1.0)}, num_trials=1, chance=Chance(spread=1.0))
+    assert quick.wall_s == 1.0 < slow.wall_s
+
+
+def test_what_trials_share_fails_for_each_of_them_and_what_comes_after_for_one() -> None:
+    space = {"lr": multistep(0.1, milestones=choice([3], [5]), gamma=choice(0.1, 0.5))}
+    options: dict[str, Any] = {"searcher": GridSearch(), "space": space, "num_trials": None}
+    shared = search(dict.fromkeys(range(4), (2, 0.5)), **options)
+    assert [trial.state for trial in shared.trials] == [TrialState.FAILED] * 4
+    alone = search({0: (5, 0.5)}, scheduler=FIFO(max_resource=8), **options)  # 0 and 1 part at 5
+    assert [trial.state for trial in alone.trials] == [TrialState.FAILED] + [TrialState.COMPLETED] * 3
