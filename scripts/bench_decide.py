@@ -4,17 +4,17 @@ A decision is all that ``StudyState.handle`` does from the last report of a work
 stopped or ends, to its next work: the report, its checkpoint and the end of its training, with the promotion or the
 new trial that they lead to. What the searcher needs for a proposal is its own cost and is left out: proposals are drawn
 beforehand. Each method is grown by its own decisions to 10^3, 10^4, 10^5 and 10^6 known trials; the table has the
-median microseconds at each: the least median of ten rounds, since machines change their pace by as much as the figures
-that are compared here. It takes half an hour, and three minutes with ``--largest 10000``.
+median microseconds at each: the least median of forty rounds, some seconds in all, since machines change their pace
+for seconds at a time and by as much as the figures that are compared here. It takes half an hour, and three minutes
+with ``--largest 10000``.
 
 Figures: ``decide_us_1e3`` and ``decide_us_1e5`` are ASHA's, ``decide_us_1e6`` that of the slowest method;
 ``decide_growth`` is the ratio of its last size to its first. ``report_us_1e5`` is a report of ASHA between rungs;
 ``bytes_per_trial`` is what the driver's memory grows by for each trial of ASHA, ``bytes_per_trial_most`` for each of
 the method that keeps most. Trials train for themselves, so that these are the costs of the methods; PBT is measured
-over the plan too, where it stands unless ``share=False``: ``decide_us_plan``, ``bytes_per_trial_plan``.
-The baseline of the times is Optuna's pruner for successive halving with as
-many trials or, at 10^6 and where Optuna is missing, a rung that sorts its entries at each report; that of the
-memory is the goal, 1 KB.
+over the plan too, up to 10^5, where it stands unless ``share=False``: ``decide_us_plan``, ``bytes_per_trial_plan``.
+The baseline of the times is Optuna's pruner for successive halving with as many trials or, at 10^6 and where Optuna is
+missing, a rung that sorts its entries at each report; that of the memory is the goal, 1 KB.
 
     python scripts/bench_decide.py [--largest 10000] [--methods ASHA SHA]
 """
@@ -64,8 +64,9 @@ from asyncsearch.searchers import SearcherState
 from asyncsearch.trial import Params
 
 SPACE = Space.of({"lr": loguniform(1e-5, 1e-1), "width": randint(16, 512), "dropout": uniform(0.0, 0.5)})
-SAMPLES, ROUNDS = 1_000, 10
+SAMPLES, ROUNDS = 1_000, 40
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
+LARGEST_PLAN = 100_000
 OVER_PLAN = "PBT over the plan"
 """Measured with trials that share: what the plan costs on top of a method."""
 OPTUNA_SIZES = (1_000, 100_000)
@@ -242,7 +243,7 @@ def main() -> None:
     found, memory = {}, {}
     print(f"{'decide_us at':<24}{''.join(f'{size:>12,}' for size in sizes)}{'bytes a trial':>16}", flush=True)
     for name in arguments.methods:
-        found[name] = measure(name, sizes)
+        found[name] = measure(name, [size for size in sizes if name != OVER_PLAN or size <= LARGEST_PLAN])
         memory[name] = bytes_per_trial(name)
         taken = "".join(f"{median:>12.1f}" for median in found[name].decide_us)
         print(f"{name:<24}{taken:<{12 * len(sizes)}}{memory[name]:>16.0f}", flush=True)
@@ -257,7 +258,9 @@ def main() -> None:
         figures.append(Figure("decide_growth", last_us / first_us, "", 1.0))
         figures.append(Figure("bytes_per_trial_most", max(memory[name] for name in plain), "bytes", 1024.0))
     if over_plan is not None:
-        figures.append(Figure("decide_us_plan", over_plan.decide_us[-1], "us", sorting_us(sizes[-1])))
+        figures.append(
+            Figure("decide_us_plan", over_plan.decide_us[-1], "us", sorting_us(min(sizes[-1], LARGEST_PLAN)))
+        )
         figures.append(Figure("bytes_per_trial_plan", memory[OVER_PLAN], "bytes", 1024.0))
     asha = found.get("ASHA")
     if asha is not None:
