@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     from asyncsearch import sequences
     from asyncsearch.checking import check
     from asyncsearch.errors import AsyncSearchError
-    from asyncsearch.report.plots import plot_history, plot_rungs
-    from asyncsearch.report.what_if import what_if
+    from asyncsearch.report.plots.plots import plot_history, plot_rungs
+    from asyncsearch.report.what_if.what_if import what_if
+    from asyncsearch.runner.standalone import StandaloneTrial
     from asyncsearch.schedulers import ASHA, FIFO, PBT, SHA, Hyperband, MedianStopping
     from asyncsearch.searchers import GridSearch, OptunaSearch, RandomSearch, SobolSearch
     from asyncsearch.space import (
@@ -28,13 +29,12 @@ if TYPE_CHECKING:
         randint,
         uniform,
     )
-    from asyncsearch.study import Study
-    from asyncsearch.together import run_together
+    from asyncsearch.study.study import Study
+    from asyncsearch.study.together import run_together
     from asyncsearch.trainable import Trainer, TrialContext, TrialPaused, TrialStopped
     from asyncsearch.trainers.keras import KerasTrainer as KerasTrainer
     from asyncsearch.trainers.torch import TorchTrainer as TorchTrainer
     from asyncsearch.trial import Trial, TrialState
-    from asyncsearch.worker.standalone import StandaloneTrial
 
 _HOMES = {
     "ASHA": "asyncsearch.schedulers",
@@ -50,8 +50,8 @@ _HOMES = {
     "SHA": "asyncsearch.schedulers",
     "SobolSearch": "asyncsearch.searchers",
     "Space": "asyncsearch.space",
-    "StandaloneTrial": "asyncsearch.worker.standalone",
-    "Study": "asyncsearch.study",
+    "StandaloneTrial": "asyncsearch.runner.standalone",
+    "Study": "asyncsearch.study.study",
     "TorchTrainer": "asyncsearch.trainers.torch",
     "Trainer": "asyncsearch.trainable",
     "Trial": "asyncsearch.trial",
@@ -59,8 +59,8 @@ _HOMES = {
     "TrialPaused": "asyncsearch.trainable",
     "TrialState": "asyncsearch.trial",
     "TrialStopped": "asyncsearch.trainable",
-    "plot_history": "asyncsearch.report.plots",
-    "plot_rungs": "asyncsearch.report.plots",
+    "plot_history": "asyncsearch.report.plots.plots",
+    "plot_rungs": "asyncsearch.report.plots.plots",
     "check": "asyncsearch.checking",
     "choice": "asyncsearch.space",
     "constant": "asyncsearch.space",
@@ -68,10 +68,10 @@ _HOMES = {
     "loguniform": "asyncsearch.space",
     "quniform": "asyncsearch.space",
     "randint": "asyncsearch.space",
-    "run_together": "asyncsearch.together",
+    "run_together": "asyncsearch.study.together",
     "sequences": "asyncsearch.sequences",
     "uniform": "asyncsearch.space",
-    "what_if": "asyncsearch.report.what_if",
+    "what_if": "asyncsearch.report.what_if.what_if",
 }
 
 __all__ = [

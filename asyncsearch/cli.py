@@ -16,20 +16,20 @@ from types import ModuleType
 from typing import Any
 
 from asyncsearch._version import __version__
-from asyncsearch.driver.cleaning import Item, Limits, clean
-from asyncsearch.driver.opening import read_records
 from asyncsearch.errors import AsyncSearchError, NoTrialsError, UsageError
 from asyncsearch.events import RunRequested
 from asyncsearch.ids import parse_trial
+from asyncsearch.journal.opening import read_records
 from asyncsearch.randomness import generator
-from asyncsearch.report import cleaning
+from asyncsearch.report import cleaning_lines
 from asyncsearch.report.dataframe import trial_rows
-from asyncsearch.report.following import follow
-from asyncsearch.report.status import row_of
-from asyncsearch.report.table import grid
-from asyncsearch.report.what_if import WORKERS, what_if
+from asyncsearch.report.follow_logs import follow
+from asyncsearch.report.live.status import row_of
+from asyncsearch.report.live.table import grid
+from asyncsearch.report.what_if.what_if import WORKERS, what_if
+from asyncsearch.shared.cleaning import Item, Limits, clean
 from asyncsearch.store import open_store
-from asyncsearch.study import Study
+from asyncsearch.study.study import Study
 from asyncsearch.trial import Trial, TrialState
 
 EXAMPLES = """\
@@ -281,14 +281,14 @@ def _simulate(options: argparse.Namespace) -> None:
 
 
 def _clean(options: argparse.Namespace) -> None:
-    quota = None if options.quota is None else cleaning.parse_size(options.quota)
-    older_than = None if options.older_than is None else cleaning.parse_age(options.older_than)
+    quota = None if options.quota is None else cleaning_lines.parse_size(options.quota)
+    older_than = None if options.older_than is None else cleaning_lines.parse_age(options.older_than)
 
     def told(item: Item) -> None:
-        print(cleaning.line(item, options.dry_run))
+        print(cleaning_lines.line(item, options.dry_run))
 
     done = clean(open_store(options.store), Limits(quota, older_than), dry_run=options.dry_run, told=told)
-    print(cleaning.totals(done, options.dry_run))
+    print(cleaning_lines.totals(done, options.dry_run))
 
 
 def _check(options: argparse.Namespace) -> int:

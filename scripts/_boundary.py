@@ -16,14 +16,14 @@ from pathlib import Path
 
 from asyncsearch import TrialContext
 from asyncsearch.actions import Assign, DismissWorker
+from asyncsearch.agent.agent import run_agent
+from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.events import Outcome, TrainingEnded
 from asyncsearch.ids import Lease, NodeKey, TrialId, WorkerId
 from asyncsearch.launch.bundle import pack
 from asyncsearch.rpc.messages import DriverMessage, Endpoint, Hello, WorkerMessage
 from asyncsearch.store import open_store
 from asyncsearch.work import Lane, Stage, Work
-from asyncsearch.worker.agent import run_agent
-from asyncsearch.worker.config import WorkerConfig
 
 BOUNDARIES = 200
 SIZE = 1_000_000

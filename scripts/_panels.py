@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from asyncsearch.report.svg import Axis, Plot, dot, frame, line, text
+from asyncsearch.report.plots.svg import Axis, Plot, dot, frame, line, text
 
 WIDTH, HEIGHT, GAP, TOP, BOTTOM, LEFT = 250, 190, 70, 92, 50, 60
 Point = tuple[float, float, float]

@@ -27,9 +27,9 @@ from _bench import Figure, show
 
 from asyncsearch import Study, TrialContext, uniform
 from asyncsearch.actions import Assign, EndRun
-from asyncsearch.driver.opening import read_records
 from asyncsearch.events import TrainingEnded
 from asyncsearch.ids import WorkerId
+from asyncsearch.journal.opening import read_records
 
 WORKERS = 2
 

@@ -27,10 +27,10 @@ from _bench import Figure, show
 from _boundary import boundary_ms
 
 from asyncsearch.ids import CheckpointRef, NodeKey, TrialId
-from asyncsearch.plan.algorithm import choose, generate
 from asyncsearch.plan.keys import PathStep, digest, path, root_key
-from asyncsearch.plan.plan import SearchPlan
+from asyncsearch.plan.search_plan import SearchPlan
 from asyncsearch.searchers import GridSearch
+from tests.plan.algorithm import choose, generate
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from tests.sequences.spaces import RESNET56_EPOCHS, resnet56_space

@@ -34,13 +34,13 @@ from grpc import aio
 
 from asyncsearch import FIFO, RandomSearch, Space, uniform
 from asyncsearch.actions import Assign
-from asyncsearch.driver.journal import Journal
 from asyncsearch.driver.loop import Driver
-from asyncsearch.driver.opening import read_records
 from asyncsearch.engine.config import EngineConfig
 from asyncsearch.engine.state import StudyState
 from asyncsearch.events import CheckpointCommitted, DriverStarted, Reported, RunRequested, StopRequested, TrainingEnded
 from asyncsearch.ids import Lease, NodeKey, TrialId, WorkerId
+from asyncsearch.journal.opening import read_records
+from asyncsearch.journal.writer import Journal
 from asyncsearch.rpc.auth import Identity, make_identity, server_credentials
 from asyncsearch.rpc.channel import MAX_MESSAGE_BYTES, METHOD, SERVICE, Keepalive, server_options
 from asyncsearch.rpc.convert import decode_worker, encode_driver, frame

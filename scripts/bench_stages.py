@@ -38,12 +38,12 @@ from _bench import Figure, show
 
 from asyncsearch import ASHA, FIFO, SHA, GridSearch, Study, choice
 from asyncsearch.actions import AnyAction, Assign, DeleteCheckpoint, EndRun
-from asyncsearch.driver.opening import read_records
 from asyncsearch.engine.config import EngineConfig
 from asyncsearch.engine.state import StudyState
 from asyncsearch.events import AnyEvent, CheckpointCommitted, Reported
 from asyncsearch.ids import CheckpointRef
-from asyncsearch.schedulers.base import Scheduler
+from asyncsearch.journal.opening import read_records
+from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.sequences import values
 from asyncsearch.simulate.cluster import Simulation
 

@@ -25,8 +25,8 @@ from _bench import Figure, percentile, show
 
 from asyncsearch import FIFO, Study, TrialContext, uniform
 from asyncsearch.actions import Assign, StopTraining
-from asyncsearch.driver.opening import read_records
 from asyncsearch.ids import TrialId, trial_name
+from asyncsearch.journal.opening import read_records
 from asyncsearch.schedulers.fifo import FIFOState
 from asyncsearch.space import Space
 

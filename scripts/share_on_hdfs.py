@@ -20,10 +20,10 @@ from pathlib import Path
 from _hdfs import hdfs
 
 from asyncsearch import Study
-from asyncsearch.driver.cleaning import clean
-from asyncsearch.driver.opening import read_records
 from asyncsearch.errors import AsyncSearchError
 from asyncsearch.events import WorkRefused
+from asyncsearch.journal.opening import read_records
+from asyncsearch.shared.cleaning import clean
 from asyncsearch.store import open_store
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))

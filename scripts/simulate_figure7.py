@@ -26,8 +26,8 @@ from _panels import Curve, Panel, draw
 from asyncsearch.ids import TrialId
 from asyncsearch.randomness import generator
 from asyncsearch.schedulers import ASHA, SHA
-from asyncsearch.schedulers.base import Scheduler
-from asyncsearch.searchers.base import Searcher, SearcherState
+from asyncsearch.schedulers.base_scheduler import Scheduler
+from asyncsearch.searchers.base_searcher import Searcher, SearcherState
 from asyncsearch.simulate import Chance, SimulationResult, simulate
 from asyncsearch.space import Space
 from asyncsearch.trial import Params

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from asyncsearch import cli
-from asyncsearch.study import Study
+from asyncsearch.study.study import Study
 from tests.report.tools import FAILING, simulated, store_of
 
 SCRIPT = """

@@ -9,7 +9,7 @@ generators   those of python, numpy, torch and TensorFlow that belong to nobody
 
 from __future__ import annotations
 
-from asyncsearch.checking.proof import check
 from asyncsearch.checking.result import CheckResult, Finding
+from asyncsearch.checking.resume_proof import check
 
 __all__ = ["CheckResult", "Finding", "check"]

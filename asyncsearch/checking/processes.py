@@ -16,12 +16,12 @@ from typing import Any
 import cloudpickle
 import msgspec
 
-from asyncsearch.checking import generators
-from asyncsearch.checking.runs import Task, name_of
+from asyncsearch.agent.devices import runner_environment
+from asyncsearch.checking import random_generators
+from asyncsearch.checking.training_runs import Task, name_of
 from asyncsearch.errors import UsageError
 from asyncsearch.launch.bundle import pack
 from asyncsearch.trainable import WithFunctions
-from asyncsearch.worker.devices import runner_environment
 
 _SHOWN_LINES = 12
 
@@ -68,7 +68,7 @@ def in_child(task: Task, step: str, frameworks: list[str]) -> tuple[Any, list[st
 
 def main(folder: str) -> None:
     """Carry out the step that lies in a folder, and write its result there."""
-    from asyncsearch.checking.proof import STEPS
+    from asyncsearch.checking.resume_proof import STEPS
 
     place = Path(folder)
     # Both files were written by the process that started this one.
@@ -78,7 +78,9 @@ def main(folder: str) -> None:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
     result = STEPS[step](Task(trainable, *rest))
-    (place / "result.json").write_bytes(msgspec.json.encode({"result": result, "frameworks": generators.loaded()}))
+    (place / "result.json").write_bytes(
+        msgspec.json.encode({"result": result, "frameworks": random_generators.loaded()})
+    )
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from concurrent.futures import Executor
 
 from asyncsearch.errors import StoreError
 from asyncsearch.rpc.messages import LogLine, LogLines
-from asyncsearch.store.base import Store
+from asyncsearch.store.base_store import Store
 
 _log = logging.getLogger(__name__)
 _FLUSH_S = 0.5

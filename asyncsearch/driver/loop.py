@@ -39,10 +39,7 @@ from asyncsearch.actions import (
     StopRun,
     StopTraining,
 )
-from asyncsearch.driver.journal import Journal
 from asyncsearch.driver.logs import LogSink
-from asyncsearch.driver.opening import save_snapshot
-from asyncsearch.driver.sharing import SharedFolder, Sharing, WorkerAction
 from asyncsearch.driver.transport import Transport
 from asyncsearch.engine import snapshot
 from asyncsearch.engine.liveness import Deadlines, Liveness
@@ -58,8 +55,11 @@ from asyncsearch.events import (
     WorkerLost,
 )
 from asyncsearch.ids import Lease, NodeKey, WorkerId, trial_name, worker_name
+from asyncsearch.journal.opening import save_snapshot
+from asyncsearch.journal.writer import Journal
 from asyncsearch.rpc.messages import Heartbeat, Hello, LogLines, Refused, WorkerMessage
-from asyncsearch.store.base import Store
+from asyncsearch.shared.session import SharedFolder, Sharing, WorkerAction
+from asyncsearch.store.base_store import Store
 from asyncsearch.work import Stage
 
 _log = logging.getLogger(__name__)

@@ -28,7 +28,7 @@ from asyncsearch.engine.learning import pass_resource, take_report
 from asyncsearch.engine.transitions import check_transition
 from asyncsearch.ids import CheckpointRef, worker_name
 from asyncsearch.plan.keys import UNBOUNDED, joined
-from asyncsearch.plan.plan import Batch, PlannedStage
+from asyncsearch.plan.search_plan import Batch, PlannedStage
 from asyncsearch.trial import Trial, TrialState
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import msgspec
 
 from asyncsearch.events import Outcome, TrainingEnded
 from asyncsearch.ids import CheckpointRef, Lease, NodeKey, TrialId
-from asyncsearch.plan.plan import Batch, PlannedStage
+from asyncsearch.plan.search_plan import Batch, PlannedStage
 from asyncsearch.trial import Trial, TrialState
 
 FATAL_KINDS = {"cannot_pause": "CannotPauseError"}

@@ -13,8 +13,8 @@ from asyncsearch.actions import Branch
 from asyncsearch.errors import InternalError
 from asyncsearch.ids import CheckpointRef, PathStep
 from asyncsearch.plan.keys import UNBOUNDED, canonical, digest, path
-from asyncsearch.plan.plan import Path
-from asyncsearch.schedulers.base import Promotion
+from asyncsearch.plan.search_plan import Path
+from asyncsearch.schedulers.base_scheduler import Promotion
 from asyncsearch.trial import Params, Trial
 
 if TYPE_CHECKING:

@@ -22,8 +22,8 @@ from asyncsearch.engine.moving import Emit, answer, stop_run, stop_training
 from asyncsearch.errors import InternalError, SpaceError
 from asyncsearch.ids import Lease, TrialId, WorkerId
 from asyncsearch.plan.keys import UNBOUNDED, path
-from asyncsearch.plan.plan import Batch
-from asyncsearch.schedulers.base import Promotion
+from asyncsearch.plan.search_plan import Batch
+from asyncsearch.schedulers.base_scheduler import Promotion
 from asyncsearch.work import Lane, Stage, Work
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from asyncsearch.events import (
 )
 from asyncsearch.ids import CheckpointRef
 from asyncsearch.nonfinite import finite
-from asyncsearch.plan.plan import Batch
+from asyncsearch.plan.search_plan import Batch
 from asyncsearch.trial import Trial
 
 if TYPE_CHECKING:

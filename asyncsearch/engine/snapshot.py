@@ -13,7 +13,7 @@ from asyncsearch.events import RunRequested
 from asyncsearch.ids import CheckpointRef, NodeKey, PathStep, TrialId
 from asyncsearch.plan.costs import KnownCosts
 from asyncsearch.plan.keys import UNBOUNDED
-from asyncsearch.plan.known import NodeReports, Row
+from asyncsearch.plan.known_reports import NodeReports, Row
 from asyncsearch.trial import Packed, Trial, TrialState
 
 FORMAT = 1

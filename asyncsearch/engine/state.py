@@ -40,12 +40,12 @@ from asyncsearch.events import (
 from asyncsearch.ids import CheckpointRef, Lease, NodeKey, TrialId, WorkerId
 from asyncsearch.nonfinite import finite
 from asyncsearch.plan.keys import UNBOUNDED
-from asyncsearch.plan.known import Known
-from asyncsearch.plan.plan import SearchPlan
+from asyncsearch.plan.known_reports import Known
 from asyncsearch.plan.retention import Podium, Stock, spare
-from asyncsearch.plan.solo import SoloPlan
-from asyncsearch.schedulers.base import SchedulerState
-from asyncsearch.searchers.base import SearcherState
+from asyncsearch.plan.search_plan import SearchPlan
+from asyncsearch.plan.solo_plan import SoloPlan
+from asyncsearch.schedulers.base_scheduler import SchedulerState
+from asyncsearch.searchers.base_searcher import SearcherState
 from asyncsearch.trial import Trial, TrialState
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from asyncsearch.errors import UsageError
-from asyncsearch.launch.base import Launcher
+from asyncsearch.launch.base_launcher import Launcher
 
 NAMES = ("auto", "inline", "processes", "spark")
 

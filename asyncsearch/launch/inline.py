@@ -12,13 +12,13 @@ from collections.abc import Callable
 
 import msgspec
 
+from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.errors import InternalError
 from asyncsearch.ids import WorkerId
-from asyncsearch.launch.base import TOO_LATE, ConfigFor, Ended, Launcher, Preflight
+from asyncsearch.launch.base_launcher import TOO_LATE, ConfigFor, Ended, Launcher, Preflight
+from asyncsearch.launch.cores import cores
 from asyncsearch.launch.inline_worker import InlineWorker, Post
-from asyncsearch.launch.machine import cores
 from asyncsearch.rpc.messages import DriverMessage
-from asyncsearch.worker.config import WorkerConfig
 
 
 class _Launched(msgspec.Struct, frozen=True):

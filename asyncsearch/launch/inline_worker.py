@@ -17,17 +17,17 @@ from pathlib import Path
 from typing import Any
 
 from asyncsearch.actions import Assign, CutWork, DismissWorker, SaveAt, StopTraining
+from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.events import CheckpointCommitted, CheckpointFailed, Outcome, Reported, TrainingEnded
 from asyncsearch.ids import CheckpointRef, Lease, WorkerId
 from asyncsearch.nonfinite import spell_all
 from asyncsearch.rpc.messages import DriverMessage, Heartbeat, Hello, Refused, WorkerMessage
+from asyncsearch.runner.failures import exception_text, kind_of
+from asyncsearch.runner.protocol import Cut, Ended, SavePoint, Train
+from asyncsearch.runner.sigterm import Interrupts
+from asyncsearch.runner.training import run_training
 from asyncsearch.trainable import Function, TrialContext, TrialStopped, as_function
 from asyncsearch.work import Lane
-from asyncsearch.worker.config import WorkerConfig
-from asyncsearch.worker.failures import exception_text, kind_of
-from asyncsearch.worker.interrupts import Interrupts
-from asyncsearch.worker.protocol import Cut, Ended, SavePoint, Train
-from asyncsearch.worker.training import run_training
 
 Post = Callable[[WorkerId, int, int, WorkerMessage], None]
 """Passes (worker, epoch, number, message) on to the driver."""

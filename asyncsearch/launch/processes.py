@@ -21,10 +21,10 @@ import cloudpickle
 
 from asyncsearch.errors import ClusterError, InternalError, UsageError
 from asyncsearch.ids import WorkerId, worker_name
-from asyncsearch.launch.base import TOO_LATE, ConfigFor, Ended, Launcher, Preflight
-from asyncsearch.launch.call import Agent, run_agent
-from asyncsearch.launch.child import LENGTH
-from asyncsearch.launch.machine import cores
+from asyncsearch.launch.agent_entry import Agent, run_agent
+from asyncsearch.launch.base_launcher import TOO_LATE, ConfigFor, Ended, Launcher, Preflight
+from asyncsearch.launch.child_process import LENGTH
+from asyncsearch.launch.cores import cores
 
 _TAIL_LINES = 20
 _TAIL_BYTES = 8_192
@@ -159,7 +159,7 @@ class _Launch:
 
 def _start(answer: IO[bytes], errors: IO[bytes]) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        [sys.executable, "-P", "-m", "asyncsearch.launch.child"],
+        [sys.executable, "-P", "-m", "asyncsearch.launch.child_process"],
         stdin=subprocess.PIPE,
         stdout=answer,
         stderr=errors,

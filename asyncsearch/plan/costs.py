@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from asyncsearch.ids import NodeKey
-from asyncsearch.plan.points import Node
+from asyncsearch.plan.nodes import Node
 
 DEFAULT_COST = 1_000_000
 """What a unit costs that was measured first, and while nothing was measured."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 
 from asyncsearch.ids import CheckpointRef
-from asyncsearch.plan.points import Point, State
+from asyncsearch.plan.nodes import Point, State
 
 
 class Evaluations:

@@ -20,8 +20,8 @@ from asyncsearch.errors import InternalError
 from asyncsearch.ids import CheckpointRef, NodeKey, TrialId
 from asyncsearch.plan.costs import DEFAULT_COST, Costs, KnownCosts
 from asyncsearch.plan.evaluations import Evaluations
-from asyncsearch.plan.points import Node, Point, Span, State
-from asyncsearch.plan.ready import Ready
+from asyncsearch.plan.nodes import Node, Point, Span, State
+from asyncsearch.plan.ready_points import Ready
 
 ORIGIN = NodeKey("")
 """The parent of all roots: its one point, at 0, stands for training from the beginning and is always durable."""

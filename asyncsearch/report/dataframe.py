@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from asyncsearch.errors import UsageError
-from asyncsearch.report.words import flat
+from asyncsearch.report.formatting import flat
 from asyncsearch.trial import Trial
 
 if TYPE_CHECKING:

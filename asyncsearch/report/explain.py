@@ -6,12 +6,12 @@ import textwrap
 from collections.abc import Iterable
 
 from asyncsearch.actions import AnyAction, Assign, Branch, CreateTrial, Inherit, MoveTrial, Promote, StopTraining
-from asyncsearch.engine.journal import Record
 from asyncsearch.events import CheckpointFailed
 from asyncsearch.ids import Lease, TrialId, trial_name, worker_name
+from asyncsearch.journal.format import Record
+from asyncsearch.journal.readers import Readers
 from asyncsearch.nonfinite import finite
-from asyncsearch.report.history import Readers
-from asyncsearch.report.words import cut, duration, many, number, params
+from asyncsearch.report.formatting import cut, duration, many, number, params
 from asyncsearch.trial import TrialState
 
 WIDTH = 100

@@ -24,7 +24,7 @@ from asyncsearch.rpc.backoff import Backoff
 from asyncsearch.rpc.channel import MAX_MESSAGE_BYTES, METHOD, SERVICE, Keepalive, client_options, require_size
 from asyncsearch.rpc.convert import decode_driver, encode_worker, frame
 from asyncsearch.rpc.messages import DriverMessage, Endpoint, Heartbeat, Hello, Welcome, WorkerMessage
-from asyncsearch.rpc.session import Inbox, Outbox
+from asyncsearch.rpc.redelivery import Inbox, Outbox
 from asyncsearch.rpc.status import row_of
 
 logger = logging.getLogger(__name__)

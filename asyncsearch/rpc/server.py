@@ -22,10 +22,10 @@ from asyncsearch.rpc.convert import Envelope, decode_worker, encode_driver
 from asyncsearch.rpc.messages import DriverMessage, Hello, WorkerMessage
 from asyncsearch.rpc.sessions import Session, Sessions
 from asyncsearch.rpc.status import status_of
-from asyncsearch.rpc.stream import Stream
+from asyncsearch.rpc.worker_stream import Stream
 
 if TYPE_CHECKING:
-    from asyncsearch.rpc.stream import Context
+    from asyncsearch.rpc.worker_stream import Context
 
 logger = logging.getLogger(__name__)
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 from asyncsearch.errors import OtherProtocolError, StaleLeaseError
 from asyncsearch.ids import WorkerId, worker_name
 from asyncsearch.rpc.messages import PROTOCOL, Hello
-from asyncsearch.rpc.session import Inbox, Outbox
+from asyncsearch.rpc.redelivery import Inbox, Outbox
 
 if TYPE_CHECKING:
-    from asyncsearch.rpc.stream import Stream
+    from asyncsearch.rpc.worker_stream import Stream
 
 _OUTBOX_LIMIT = 10_000
 

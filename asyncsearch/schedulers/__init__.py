@@ -1,7 +1,7 @@
 """Schedulers decide how far each trial trains."""
 
 from asyncsearch.schedulers.asha import ASHA
-from asyncsearch.schedulers.base import Offspring, Promotion, RungForecast, Scheduler, SchedulerState
+from asyncsearch.schedulers.base_scheduler import Offspring, Promotion, RungForecast, Scheduler, SchedulerState
 from asyncsearch.schedulers.fifo import FIFO
 from asyncsearch.schedulers.hyperband import Hyperband
 from asyncsearch.schedulers.median import MedianStopping

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from asyncsearch.errors import ResourceError
 from asyncsearch.ids import TrialId
-from asyncsearch.schedulers import words
+from asyncsearch.schedulers import reasons
 from asyncsearch.schedulers.asha_stopping import StoppingState
-from asyncsearch.schedulers.base import Promotion, RungForecast, Scheduler, SchedulerState
+from asyncsearch.schedulers.asynchronous_bracket import Race
+from asyncsearch.schedulers.base_scheduler import Promotion, RungForecast, Scheduler, SchedulerState
 from asyncsearch.schedulers.progress import Progress
-from asyncsearch.schedulers.race import Race
 from asyncsearch.schedulers.rungs import check_whole, levels_up_to, rung_levels
 
 if TYPE_CHECKING:
@@ -97,10 +97,10 @@ class ASHA(Scheduler):
         if self.max_resource is None:
             options, rungs = (
                 [f"min_resource={self.min_resource}"],
-                words.endless_rungs(self._levels_for(self.reduction_factor**2)),
+                reasons.endless_rungs(self._levels_for(self.reduction_factor**2)),
             )
         else:
-            options, rungs = [f"max_resource={self.max_resource}"], words.rungs(self.levels)
+            options, rungs = [f"max_resource={self.max_resource}"], reasons.rungs(self.levels)
         options.append(f"reduction_factor={self.reduction_factor}")
         if self.variant != "promotion":
             options.append(f"variant={self.variant!r}")
@@ -111,7 +111,7 @@ class ASHA(Scheduler):
     def forecast(self, num_trials: int) -> list[RungForecast]:
         # The stopping variant lets the first trial at each rung go on, finish_best takes the best one to the end.
         least = min(num_trials, 1) if self.variant == "stopping" or self.finish_best else 0
-        lines = words.ideal(self._levels_for(num_trials), [(1, num_trials)], self.reduction_factor, least)
+        lines = reasons.ideal(self._levels_for(num_trials), [(1, num_trials)], self.reduction_factor, least)
         if self.max_resource is None and self.variant == "stopping":
             last = lines[-1]
             lines.append(RungForecast(last.to_resource or 0, None, least))
@@ -119,15 +119,17 @@ class ASHA(Scheduler):
 
     def warnings(self, num_trials: int | None) -> list[str]:
         if self.max_resource is None:
-            return [] if self.variant == "stopping" else words.none_promoted(num_trials, self.reduction_factor)
-        notes = words.one_rung(self.levels, self.min_resource, self.reduction_factor)
+            return [] if self.variant == "stopping" else reasons.none_promoted(num_trials, self.reduction_factor)
+        notes = reasons.one_rung(self.levels, self.min_resource, self.reduction_factor)
         # The stopping variant trains the first trial to the end, finish_best the best one.
         if num_trials is None or self.variant == "stopping" or self.finish_best:
             return notes
         need = self.reduction_factor ** (len(self.levels) - 1)
         remedies = ["finish_best=True", f"num_trials >= {need}"]
         what = "1 trial is" if num_trials == 1 else f"{num_trials} trials are"
-        return notes + words.too_few(num_trials, what, self.levels, self.min_resource, self.reduction_factor, remedies)
+        return notes + reasons.too_few(
+            num_trials, what, self.levels, self.min_resource, self.reduction_factor, remedies
+        )
 
     def _levels_for(self, num_trials: int) -> tuple[int, ...]:
         """Return the rungs that an ideal search of so many trials reaches."""
@@ -166,7 +168,7 @@ class PromotionState(SchedulerState):
             best = rungs[index].best_waiting()
             if best is not None:
                 here, above = self._levels[index], self._levels[index + 1]
-                return Promotion(best[1], here, above, words.closing(here, above, self._levels[-1]))
+                return Promotion(best[1], here, above, reasons.closing(here, above, self._levels[-1]))
         return None
 
     def standing(self, trial: TrialId) -> str:

@@ -15,8 +15,8 @@ import msgspec
 
 from asyncsearch.ids import TrialId
 from asyncsearch.nonfinite import finite
-from asyncsearch.schedulers import words
-from asyncsearch.schedulers.base import Promotion, SchedulerState
+from asyncsearch.schedulers import reasons
+from asyncsearch.schedulers.base_scheduler import Promotion, SchedulerState
 from asyncsearch.schedulers.progress import Progress
 from asyncsearch.schedulers.rungs import Rung, levels_up_to
 
@@ -64,8 +64,8 @@ class StoppingState(SchedulerState):
             return None
         level, size, quota = self._levels[crossing.rung], crossing.size, crossing.quota
         if crossing.rank is None:
-            return words.stopped_without_value(size, level, resource)
-        return None if crossing.rank <= quota else words.stopped(crossing.rank, size, quota, level, resource)
+            return reasons.stopped_without_value(size, level, resource)
+        return None if crossing.rank <= quota else reasons.stopped(crossing.rank, size, quota, level, resource)
 
     def next_promotion(self) -> Promotion | None:
         return None
@@ -75,9 +75,9 @@ class StoppingState(SchedulerState):
             return ""
         index = self._progress.heading(trial) - 1
         if index < 0:
-            return words.on_its_way(self._levels[0])
+            return reasons.on_its_way(self._levels[0])
         rung, level = self._rungs[index], self._levels[index]
-        return f"passed the rung of {level}, as did {rung.size - 1} others; {words.go_on(self._quota(rung))}"
+        return f"passed the rung of {level}, as did {rung.size - 1} others; {reasons.go_on(self._quota(rung))}"
 
     def created(self, trial: TrialId) -> None:
         self._progress.begin(trial)

@@ -16,11 +16,11 @@ import numpy as np
 from asyncsearch.errors import SpaceError
 from asyncsearch.randomness import below
 from asyncsearch.sequences import has_sequences, is_sequence
-from asyncsearch.sequences.exact import scaled
+from asyncsearch.sequences.exact_arithmetic import scaled
 from asyncsearch.space import MAX_CANDIDATES, Choice, Domain, QUniform, RandInt, Space
+from asyncsearch.space.dotted_names import did_you_mean, put
 from asyncsearch.space.floats import LogUniform, Uniform
-from asyncsearch.space.tree import did_you_mean, put
-from asyncsearch.space.values import copy_plain, identity
+from asyncsearch.space.parameter_values import copy_plain, identity
 from asyncsearch.trial import Params
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from asyncsearch.ids import TrialId
-from asyncsearch.schedulers.base import Promotion, RungForecast, Scheduler, SchedulerState
+from asyncsearch.schedulers.base_scheduler import Promotion, RungForecast, Scheduler, SchedulerState
 from asyncsearch.schedulers.rungs import check_whole
 from asyncsearch.space import Space
 

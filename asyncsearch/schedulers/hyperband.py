@@ -17,10 +17,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from asyncsearch.errors import ResourceError
-from asyncsearch.schedulers import words
-from asyncsearch.schedulers.allotment import Allotment, Rounds, Shares, bracket_sizes
-from asyncsearch.schedulers.base import RungForecast, Scheduler, SchedulerState
-from asyncsearch.schedulers.races import RacesState
+from asyncsearch.schedulers import reasons
+from asyncsearch.schedulers.asynchronous_hyperband import RacesState
+from asyncsearch.schedulers.base_scheduler import RungForecast, Scheduler, SchedulerState
+from asyncsearch.schedulers.bracket_allocation import Allotment, Rounds, Shares, bracket_sizes
 from asyncsearch.schedulers.rungs import HIGHEST, check_whole, rung_levels
 from asyncsearch.schedulers.sha import Shape, SHAState
 
@@ -150,21 +150,21 @@ class Hyperband(Scheduler):
             options.append(f"brackets={self.brackets!r}")
         if self.variant != "shares":
             options.append(f"variant={self.variant!r}")
-        return f"Hyperband({', '.join(options)}): {words.brackets(self.levels)}"
+        return f"Hyperband({', '.join(options)}): {reasons.brackets(self.levels)}"
 
     def forecast(self, num_trials: int) -> list[RungForecast]:
         return [
             RungForecast(line.from_resource, line.to_resource, line.trials, bracket)
             for bracket, (levels, groups) in enumerate(zip(self.levels, self._groups(num_trials), strict=True))
-            for line in words.ideal(levels, groups, self.reduction_factor)
+            for line in reasons.ideal(levels, groups, self.reduction_factor)
         ]
 
     def warnings(self, num_trials: int | None) -> list[str]:
         levels = self.levels[0]
         if len(levels) == 1:
             if self._most_rungs == 1:
-                return words.one_rung(levels, self.min_resource, self.reduction_factor)
-            return [words.nobody_stops(self.max_resource)]
+                return reasons.one_rung(levels, self.min_resource, self.reduction_factor)
+            return [reasons.nobody_stops(self.max_resource)]
         if num_trials is None:
             return []
         small = [
@@ -173,7 +173,7 @@ class Hyperband(Scheduler):
             for size in [min((size for _, size in groups), default=0)]
             if size < self.reduction_factor ** (rungs - 1)
         ]
-        return words.small_brackets(small, self.reduction_factor, self.max_resource, self._enough())
+        return reasons.small_brackets(small, self.reduction_factor, self.max_resource, self._enough())
 
     def _groups(self, num_trials: int) -> list[list[tuple[int, int]]]:
         """Return for each bracket (how many groups of trials that compete with each other, their size)."""

@@ -19,10 +19,10 @@ import msgspec
 
 from asyncsearch.errors import ResourceError
 from asyncsearch.ids import TrialId
-from asyncsearch.schedulers import words
-from asyncsearch.schedulers.base import Promotion, RungForecast, Scheduler, SchedulerState
-from asyncsearch.schedulers.middle import Middle
+from asyncsearch.schedulers import reasons
+from asyncsearch.schedulers.base_scheduler import Promotion, RungForecast, Scheduler, SchedulerState
 from asyncsearch.schedulers.rungs import check_whole
+from asyncsearch.schedulers.running_median import Middle
 
 if TYPE_CHECKING:
     from asyncsearch.space import Space
@@ -73,7 +73,7 @@ class MedianStopping(Scheduler):
         names = ("max_resource", "min_resource", "min_trials", "interval")
         given = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
         options = ", ".join(f"{name}={value}" for name, value in given.items())
-        return f"MedianStopping({options}): {words.judged_at([self.point(index) for index in range(3)])}"
+        return f"MedianStopping({options}): {reasons.judged_at([self.point(index) for index in range(3)])}"
 
     def forecast(self, num_trials: int) -> list[RungForecast]:
         return [RungForecast(0, self.max_resource, num_trials)]
@@ -81,9 +81,9 @@ class MedianStopping(Scheduler):
     def warnings(self, num_trials: int | None) -> list[str]:
         notes = []
         if self.max_resource is not None and self.min_resource >= self.max_resource:
-            notes.append(words.never_judged(self.max_resource))
+            notes.append(reasons.never_judged(self.max_resource))
         if num_trials is not None and num_trials <= self.min_trials:
-            notes.append(words.too_few_to_compare(num_trials, self.min_trials))
+            notes.append(reasons.too_few_to_compare(num_trials, self.min_trials))
         return notes
 
     def index(self, resource: int) -> int:
@@ -158,8 +158,8 @@ class MedianState(SchedulerState):
         if comparison is None or comparison.resource != resource or not comparison.is_worse:
             return None
         if not comparison.has_value:
-            return words.worst_of_all(resource, comparison.point, comparison.others)
-        return words.worse_than_median(resource, comparison.point, comparison.others)
+            return reasons.worst_of_all(resource, comparison.point, comparison.others)
+        return reasons.worse_than_median(resource, comparison.point, comparison.others)
 
     def next_promotion(self) -> Promotion | None:
         return None
@@ -169,8 +169,8 @@ class MedianState(SchedulerState):
         if course is None:
             return ""
         if course.comparison is None:
-            return words.not_compared(self._scheduler.point(course.index + 1))
-        return words.compared(course.comparison.point, course.comparison.others)
+            return reasons.not_compared(self._scheduler.point(course.index + 1))
+        return reasons.compared(course.comparison.point, course.comparison.others)
 
     def created(self, trial: TrialId) -> None:
         self._courses.setdefault(trial, Course())

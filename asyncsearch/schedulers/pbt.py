@@ -22,12 +22,12 @@ from typing import Any
 from asyncsearch.errors import ResourceError, SpaceError
 from asyncsearch.ids import TrialId, trial_name
 from asyncsearch.randomness import generator
-from asyncsearch.schedulers import words
-from asyncsearch.schedulers.base import Offspring, Promotion, RungForecast, Scheduler, SchedulerState
+from asyncsearch.schedulers import reasons
+from asyncsearch.schedulers.base_scheduler import Offspring, Promotion, RungForecast, Scheduler, SchedulerState
 from asyncsearch.schedulers.explore import Explorer, perturbed_domains
 from asyncsearch.schedulers.population import Population, Rules
 from asyncsearch.schedulers.rungs import check_whole
-from asyncsearch.sequences.exact import fraction
+from asyncsearch.sequences.exact_arithmetic import fraction
 from asyncsearch.space import Space
 from asyncsearch.trial import Params
 
@@ -186,7 +186,7 @@ class PBTState(SchedulerState):
         assert trial is not None
         here = population.place(trial)
         rank, size = population.ranked(trial)
-        place = words.place(rank, size, here)
+        place = reasons.place(rank, size, here)
         above = self._rules.after(here)
         donor = None
         if self._rules.is_worst(rank, size):
@@ -204,7 +204,7 @@ class PBTState(SchedulerState):
         here = promotion.from_resource
         source = generator(self._seed, f"{_EXPLORE}/{here}", promotion.trial)
         explored, changes = self._explorer.explore(params, resource, source)
-        place = words.place(*self._populations[self._number(promotion.trial)].ranked(promotion.trial), here)
+        place = reasons.place(*self._populations[self._number(promotion.trial)].ranked(promotion.trial), here)
         reason = (
             f"exploited {trial_name(promotion.donor)} at resource {resource}: {place}, takes its weights; {changes}"
         )
@@ -216,8 +216,8 @@ class PBTState(SchedulerState):
             return ""
         here = population.place(trial)
         if not population.is_waiting(trial):
-            return words.on_its_way(here)
-        return f"{words.place(*population.ranked(trial), here)}; it waits there"
+            return reasons.on_its_way(here)
+        return f"{reasons.place(*population.ranked(trial), here)}; it waits there"
 
     def budget(self, num_trials: int | None) -> None:
         self._total = num_trials

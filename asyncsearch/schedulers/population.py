@@ -17,7 +17,7 @@ import numpy as np
 from asyncsearch.errors import InternalError
 from asyncsearch.ids import TrialId, trial_name
 from asyncsearch.randomness import below
-from asyncsearch.schedulers.standings import Entry
+from asyncsearch.schedulers.ranking import Entry
 
 
 class Rules(NamedTuple):

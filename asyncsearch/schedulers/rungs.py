@@ -12,7 +12,7 @@ from typing import Any, SupportsFloat
 
 from asyncsearch.errors import InternalError, ResourceError
 from asyncsearch.ids import TrialId, trial_name
-from asyncsearch.schedulers.standings import Entry, Standings
+from asyncsearch.schedulers.ranking import Entry, Standings
 
 HIGHEST = 2**62 - 1
 """Resource beyond which no rung lies: plans count to there."""

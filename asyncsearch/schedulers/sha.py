@@ -18,11 +18,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from asyncsearch.ids import TrialId
-from asyncsearch.schedulers import words
-from asyncsearch.schedulers.base import Promotion, RungForecast, Scheduler, SchedulerState
-from asyncsearch.schedulers.bracket import Bracket
+from asyncsearch.schedulers import reasons
+from asyncsearch.schedulers.base_scheduler import Promotion, RungForecast, Scheduler, SchedulerState
 from asyncsearch.schedulers.progress import Progress
 from asyncsearch.schedulers.rungs import check_whole, rung_levels
+from asyncsearch.schedulers.synchronous_bracket import Bracket
 
 if TYPE_CHECKING:
     from asyncsearch.space import Space
@@ -68,13 +68,13 @@ class SHA(Scheduler):
     def describe(self) -> str:
         size = "" if self.bracket_size is None else f", bracket_size={self.bracket_size}"
         options = f"max_resource={self.max_resource}, reduction_factor={self.reduction_factor}{size}"
-        return f"SHA({options}): {words.rungs(self.levels)}"
+        return f"SHA({options}): {reasons.rungs(self.levels)}"
 
     def forecast(self, num_trials: int) -> list[RungForecast]:
-        return words.ideal(self.levels, self._groups(num_trials), self.reduction_factor)
+        return reasons.ideal(self.levels, self._groups(num_trials), self.reduction_factor)
 
     def warnings(self, num_trials: int | None) -> list[str]:
-        notes = words.one_rung(self.levels, self.min_resource, self.reduction_factor)
+        notes = reasons.one_rung(self.levels, self.min_resource, self.reduction_factor)
         sizes = [size for _, size in self._groups(self.bracket_size or 0 if num_trials is None else num_trials)]
         return notes + [note for number, size in enumerate(sizes) for note in self._too_few(size, is_rest=number > 0)]
 
@@ -86,7 +86,7 @@ class SHA(Scheduler):
             remedies = [f"num_trials as a multiple of bracket_size={self.bracket_size}"]
         else:
             remedies = [f"{'num_trials' if self.bracket_size is None else 'bracket_size and num_trials'} >= {need}"]
-        return words.too_few(size, what, self.levels, self.min_resource, self.reduction_factor, remedies)
+        return reasons.too_few(size, what, self.levels, self.min_resource, self.reduction_factor, remedies)
 
     def _groups(self, num_trials: int) -> list[tuple[int, int]]:
         """Return (number of brackets, their size): the full ones, and the one that takes what is left over."""

@@ -1,6 +1,6 @@
 """Searchers propose configurations."""
 
-from asyncsearch.searchers.base import Searcher, SearcherState
+from asyncsearch.searchers.base_searcher import Searcher, SearcherState
 from asyncsearch.searchers.grid import GridSearch
 from asyncsearch.searchers.optuna import OptunaSearch
 from asyncsearch.searchers.random import RandomSearch

@@ -13,12 +13,12 @@ from typing import Any
 
 from asyncsearch.errors import SpaceError
 from asyncsearch.randomness import generator
-from asyncsearch.searchers.base import Searcher, SearcherState
+from asyncsearch.searchers.base_searcher import Searcher, SearcherState
 from asyncsearch.searchers.lattice import Lattice
 from asyncsearch.searchers.prefixes import MAX_WALKED, depth_first
 from asyncsearch.space import Domain, Space
-from asyncsearch.space.tree import did_you_mean
-from asyncsearch.space.values import integer, show
+from asyncsearch.space.dotted_names import did_you_mean
+from asyncsearch.space.parameter_values import integer, show
 from asyncsearch.trial import Params
 
 MAX_GRID_POINTS = 10_000_000

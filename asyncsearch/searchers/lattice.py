@@ -12,7 +12,7 @@ from itertools import accumulate
 from typing import Any
 
 from asyncsearch.space import Condition, Space
-from asyncsearch.space.values import identity
+from asyncsearch.space.parameter_values import identity
 
 _Key = tuple[int, tuple[bool, ...]]
 

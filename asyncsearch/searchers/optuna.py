@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from asyncsearch.errors import UsageError
-from asyncsearch.searchers.base import Searcher
+from asyncsearch.searchers.base_searcher import Searcher
 from asyncsearch.searchers.observations import Observed
 from asyncsearch.space import Space
 

@@ -16,7 +16,7 @@ from optuna.trial import Trial
 
 from asyncsearch.errors import SpaceError
 from asyncsearch.space import Choice, Domain, LogRandInt, LogUniform, QUniform, RandInt, Space
-from asyncsearch.space.values import show_plain
+from asyncsearch.space.parameter_values import show_plain
 
 _Label = str | int | float | bool | None
 

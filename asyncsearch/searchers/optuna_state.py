@@ -24,7 +24,7 @@ from optuna.trial import TrialState
 from asyncsearch.errors import AsyncSearchError, SpaceError
 from asyncsearch.ids import TrialId
 from asyncsearch.randomness import below, generator
-from asyncsearch.searchers.base import SearcherState
+from asyncsearch.searchers.base_searcher import SearcherState
 from asyncsearch.searchers.observations import Observations, Observed, Stand
 from asyncsearch.searchers.optuna import OptunaSearch
 from asyncsearch.searchers.optuna_space import Dimensions

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from asyncsearch.randomness import generator
-from asyncsearch.searchers.base import Searcher, SearcherState
+from asyncsearch.searchers.base_searcher import Searcher, SearcherState
 from asyncsearch.space import Space
 from asyncsearch.trial import Params
 

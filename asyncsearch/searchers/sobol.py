@@ -14,7 +14,7 @@ import numpy as np
 
 from asyncsearch.errors import SpaceError, UsageError
 from asyncsearch.randomness import below, generator
-from asyncsearch.searchers.base import Searcher, SearcherState
+from asyncsearch.searchers.base_searcher import Searcher, SearcherState
 from asyncsearch.space import MAX_CANDIDATES, Space
 from asyncsearch.trial import Params
 

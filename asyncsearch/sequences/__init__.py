@@ -15,16 +15,16 @@
 Everything here is pure but the table of the user's functions that a process knows.
 """
 
-from asyncsearch.sequences.base import Sequence
-from asyncsearch.sequences.courses import course
+from asyncsearch.sequences.base_sequence import Sequence
+from asyncsearch.sequences.change_points import course
+from asyncsearch.sequences.composition import chain, warmup
 from asyncsearch.sequences.curves import cosine, exponential, linear, polynomial
+from asyncsearch.sequences.custom_sequences import custom, custom_functions, register, sequence
 from asyncsearch.sequences.cycles import cosine_restarts, cyclic
 from asyncsearch.sequences.decoding import from_json, has_sequences, is_sequence, present, revive
 from asyncsearch.sequences.formulas import Formula, Piece
-from asyncsearch.sequences.joined import chain, warmup
-from asyncsearch.sequences.own import custom, custom_functions, register, sequence
 from asyncsearch.sequences.steps import constant, multistep, step, values
-from asyncsearch.sequences.undecided import Undecided
+from asyncsearch.sequences.undecided_values import Undecided
 
 __all__ = [
     "Formula",

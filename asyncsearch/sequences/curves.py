@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from asyncsearch.sequences import formulas, parsing
-from asyncsearch.sequences.base import Parsers, Sequence
+from asyncsearch.sequences.base_sequence import Parsers, Sequence
 from asyncsearch.sequences.formulas import Const, Piece, between
-from asyncsearch.sequences.undecided import Undecided
+from asyncsearch.sequences.undecided_values import Undecided
 
 
 @dataclass(frozen=True, repr=False)

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from asyncsearch.sequences import parsing
-from asyncsearch.sequences.base import Parsers
+from asyncsearch.sequences.base_sequence import Parsers
 from asyncsearch.sequences.curves import wave
-from asyncsearch.sequences.exact import fraction
+from asyncsearch.sequences.exact_arithmetic import fraction
 from asyncsearch.sequences.formulas import Const, Piece, ShrinkingTriangle, line
 from asyncsearch.sequences.periodic import Periodic
-from asyncsearch.sequences.undecided import Undecided
+from asyncsearch.sequences.undecided_values import Undecided
 
 Mode = Literal["triangular", "triangular2", "exp_range"]
 """The height of the triangles: stays, is halved each time, or is multiplied by ``gamma`` in each unit."""

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from asyncsearch.sequences import parsing
-from asyncsearch.sequences.base import Sequence
+from asyncsearch.sequences.base_sequence import Sequence
 
 is_tagged = parsing.is_tagged
 from_json = parsing.from_json

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from asyncsearch.errors import SpaceError
-from asyncsearch.sequences.exact import fraction, scaled
+from asyncsearch.sequences.exact_arithmetic import fraction, scaled
 
 
 class UnknownFunctionError(SpaceError):

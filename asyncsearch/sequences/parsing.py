@@ -11,11 +11,11 @@ from itertools import pairwise
 from typing import Any
 
 from asyncsearch.errors import SpaceError
-from asyncsearch.sequences.base import KINDS, Sequence
-from asyncsearch.sequences.constants import a_type, integer, plain, show
-from asyncsearch.sequences.constants import number as any_number
+from asyncsearch.sequences.base_sequence import KINDS, Sequence
+from asyncsearch.sequences.json_values import a_type, integer, plain, show
+from asyncsearch.sequences.json_values import number as any_number
 from asyncsearch.sequences.templates import Items, Named, parse
-from asyncsearch.sequences.undecided import Undecided
+from asyncsearch.sequences.undecided_values import Undecided
 
 
 def is_tagged(value: Any) -> bool:

@@ -10,7 +10,7 @@ import abc
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from asyncsearch.sequences.base import Sequence
+from asyncsearch.sequences.base_sequence import Sequence
 from asyncsearch.sequences.formulas import Formula, Piece, Rest, text_of
 
 MAX_PIECES = 256

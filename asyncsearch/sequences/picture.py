@@ -7,7 +7,7 @@ from html import escape
 from typing import Any
 
 from asyncsearch.errors import SpaceError
-from asyncsearch.sequences.constants import identity
+from asyncsearch.sequences.json_values import identity
 
 _WIDTH, _HEIGHT, _LEFT, _TOP, _BOTTOM = 360, 130, 62, 30, 22
 _POINTS = 240

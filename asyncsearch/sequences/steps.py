@@ -12,13 +12,13 @@ from typing import Any, ClassVar
 
 from asyncsearch.errors import SpaceError
 from asyncsearch.sequences import parsing
-from asyncsearch.sequences.base import Parsers, Sequence
-from asyncsearch.sequences.constants import INT_MAX, INT_MIN
-from asyncsearch.sequences.exact import scaled
+from asyncsearch.sequences.base_sequence import Parsers, Sequence
+from asyncsearch.sequences.exact_arithmetic import scaled
 from asyncsearch.sequences.formulas import Const, Formula, Piece, TooLarge
+from asyncsearch.sequences.json_values import INT_MAX, INT_MIN
 from asyncsearch.sequences.periodic import Periodic
 from asyncsearch.sequences.templates import is_open
-from asyncsearch.sequences.undecided import Undecided
+from asyncsearch.sequences.undecided_values import Undecided
 
 
 @dataclass(frozen=True, repr=False)

@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from asyncsearch.errors import SpaceError
-from asyncsearch.sequences.constants import copy_plain, identity, show
-from asyncsearch.sequences.undecided import Undecided
+from asyncsearch.sequences.json_values import copy_plain, identity, show
+from asyncsearch.sequences.undecided_values import Undecided
 
 if TYPE_CHECKING:
-    from asyncsearch.sequences.base import Sequence
+    from asyncsearch.sequences.base_sequence import Sequence
 
 
 class Items(tuple[Any, ...]):

@@ -9,12 +9,12 @@
 Everything here is pure: no clock, thread, file or network.
 """
 
-from asyncsearch.simulate.chance import Chance
 from asyncsearch.simulate.cluster import Delays, Loss, Simulation
 from asyncsearch.simulate.quadratic import NoisyQuadratic
-from asyncsearch.simulate.recorded import RecordedWorkload
+from asyncsearch.simulate.random_faults import Chance
+from asyncsearch.simulate.recorded_workload import RecordedWorkload
 from asyncsearch.simulate.result import Arrival, Incumbent, SimulationResult
-from asyncsearch.simulate.searching import simulate
+from asyncsearch.simulate.simulated_search import simulate
 from asyncsearch.simulate.workloads import Curves, Workload
 
 __all__ = [

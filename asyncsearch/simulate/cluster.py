@@ -47,9 +47,9 @@ from asyncsearch.events import (
     WorkerLost,
 )
 from asyncsearch.ids import CheckpointRef, Lease, NodeKey, TrialId, WorkerId
-from asyncsearch.simulate.answers import Answers, Failure
-from asyncsearch.simulate.chance import Chance, Draws
 from asyncsearch.simulate.clock import VirtualClock
+from asyncsearch.simulate.random_faults import Chance, Draws
+from asyncsearch.simulate.workload_answers import Answers, Failure
 from asyncsearch.simulate.workloads import Workload
 from asyncsearch.work import Stage, Work
 

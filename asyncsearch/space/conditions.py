@@ -12,7 +12,7 @@ from typing import Any
 
 from asyncsearch.errors import SpaceError
 from asyncsearch.sequences import revive
-from asyncsearch.space.values import copy_plain, identity, plain, show_plain
+from asyncsearch.space.parameter_values import copy_plain, identity, plain, show_plain
 
 
 @dataclass(frozen=True)

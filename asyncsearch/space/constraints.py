@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from asyncsearch.errors import SpaceError
-from asyncsearch.space.values import a_type, show
+from asyncsearch.space.parameter_values import a_type, show
 from asyncsearch.trial import Params
 
 Constraint = Callable[[Params], bool | np.bool_]

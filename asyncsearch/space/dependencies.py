@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from asyncsearch.errors import SpaceError
 from asyncsearch.space.conditions import Condition, merge_conditions
 from asyncsearch.space.domains import Domain
-from asyncsearch.space.tree import did_you_mean
+from asyncsearch.space.dotted_names import did_you_mean
 
 
 def decision_order(parameters: Mapping[str, Domain]) -> tuple[str, ...]:

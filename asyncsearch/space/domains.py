@@ -19,7 +19,7 @@ from asyncsearch.errors import SpaceError
 from asyncsearch.randomness import below, step_at
 from asyncsearch.sequences import Sequence as Course
 from asyncsearch.sequences import Undecided
-from asyncsearch.sequences.own import functions_in
+from asyncsearch.sequences.custom_sequences import functions_in
 from asyncsearch.sequences.templates import sketch
 from asyncsearch.space.conditions import (
     Condition,
@@ -28,7 +28,7 @@ from asyncsearch.space.conditions import (
     parse_conditions,
     show_conditions,
 )
-from asyncsearch.space.values import a_type, copy_plain, identity, plain, show, show_plain
+from asyncsearch.space.parameter_values import a_type, copy_plain, identity, plain, show, show_plain
 
 
 @dataclass(frozen=True, repr=False)

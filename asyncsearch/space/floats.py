@@ -15,6 +15,7 @@ import numpy as np
 from asyncsearch.errors import SpaceError
 from asyncsearch.randomness import below, step_at
 from asyncsearch.space.domains import Domain
+from asyncsearch.space.parameter_values import number, show
 from asyncsearch.space.spacing import (
     bounds_advice,
     decimal,
@@ -24,7 +25,6 @@ from asyncsearch.space.spacing import (
     parse_value,
     shares,
 )
-from asyncsearch.space.values import number, show
 
 _MAX_STEPS = 2**53
 

@@ -14,8 +14,8 @@ import numpy as np
 from asyncsearch.errors import SpaceError
 from asyncsearch.randomness import below, step_at
 from asyncsearch.space.domains import Domain
+from asyncsearch.space.parameter_values import integer
 from asyncsearch.space.spacing import bounds_advice, distinct, log_between, parse_arguments, parse_value, shares
-from asyncsearch.space.values import integer
 
 
 @dataclass(frozen=True, repr=False)

@@ -16,13 +16,13 @@ import numpy as np
 
 from asyncsearch.errors import SpaceError
 from asyncsearch.randomness import generator as make_generator
-from asyncsearch.sequences import has_sequences, own, revive
+from asyncsearch.sequences import custom_sequences, has_sequences, revive
 from asyncsearch.space.constraints import Constraint, first_failing, name_constraint, parse_constraints
 from asyncsearch.space.dependencies import decision_order
 from asyncsearch.space.domains import Choice, Constant, Domain
-from asyncsearch.space.nodes import Chosen, Leaf, Node, node_of
-from asyncsearch.space.tree import flatten_params, flatten_space, nest, put
-from asyncsearch.space.values import copy_plain, show, show_plain
+from asyncsearch.space.dotted_names import flatten_params, flatten_space, nest, put
+from asyncsearch.space.parameter_values import copy_plain, show, show_plain
+from asyncsearch.space.parameters import Chosen, Leaf, Node, node_of
 from asyncsearch.trial import Params
 
 MAX_CANDIDATES = 1000
@@ -76,8 +76,8 @@ class Space:
         self._nodes = {path: node_of(path, value) for path, value in declared.items()}
         self._parameters = dict(pair for node in self._nodes.values() for pair in node.parameters())
         self._templates = {path: node for path, node in self._nodes.items() if not isinstance(node, Leaf)}
-        self._functions = own.functions_in(list(declared.values()))
-        own.register(self._functions)
+        self._functions = custom_sequences.functions_in(list(declared.values()))
+        custom_sequences.register(self._functions)
         self._order = decision_order(self._parameters)
         self._constraints = parse_constraints(constraints)
         self._probe()
@@ -256,7 +256,7 @@ class Space:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        own.register(self._functions)
+        custom_sequences.register(self._functions)
 
     def _sketches(self) -> dict[str, Any]:
         return {path: node.call() for path, node in self._templates.items()}

@@ -1,4 +1,4 @@
-"""Stores: the durable home of a study, on disk or wherever fsspec reaches. See asyncsearch.store.base."""
+"""Stores: the durable home of a study, on disk or wherever fsspec reaches. See asyncsearch.store.base_store."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from asyncsearch.errors import StoreError, UsageError
-from asyncsearch.store.base import Segment, Store
+from asyncsearch.store.base_store import Segment, Store
 from asyncsearch.store.disk import explained
 from asyncsearch.store.local import LocalStore
 from asyncsearch.store.passwords import without_password, without_password_of

@@ -29,7 +29,7 @@ from typing import Any
 from asyncsearch.errors import StoreError
 from asyncsearch.ids import CheckpointRef
 from asyncsearch.store import layout, scratch
-from asyncsearch.store.base import Store
+from asyncsearch.store.base_store import Store
 from asyncsearch.store.disk import explained
 from asyncsearch.store.lease_lock import LeaseLock
 from asyncsearch.store.manifest import Manifest, check, damaged, missing, survey

@@ -23,7 +23,7 @@ from pathlib import Path
 from asyncsearch.errors import StoreError
 from asyncsearch.ids import CheckpointRef
 from asyncsearch.store import flock, layout
-from asyncsearch.store.base import Store
+from asyncsearch.store.base_store import Store
 from asyncsearch.store.disk import (
     discard,
     explained,

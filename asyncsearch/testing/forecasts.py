@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from asyncsearch.errors import ResourceError
-from asyncsearch.schedulers.base import RungForecast, Scheduler
+from asyncsearch.schedulers.base_scheduler import RungForecast, Scheduler
 
 
 def check_forecast(scheduler: Scheduler, num_trials: int) -> None:

@@ -7,14 +7,14 @@ from typing import Any
 
 from asyncsearch.actions import AnyAction
 from asyncsearch.engine import snapshot
-from asyncsearch.engine.check import check
 from asyncsearch.engine.config import EngineConfig
-from asyncsearch.engine.journal import FORMAT, Header, SegmentReader, encode_header, encode_record
+from asyncsearch.engine.invariants import check
 from asyncsearch.engine.state import StudyState
 from asyncsearch.events import AnyEvent
+from asyncsearch.journal.format import FORMAT, Header, SegmentReader, encode_header, encode_record
 from asyncsearch.schedulers.asha import ASHA
-from asyncsearch.schedulers.base import Scheduler
-from asyncsearch.searchers.base import Searcher
+from asyncsearch.schedulers.base_scheduler import Scheduler
+from asyncsearch.searchers.base_searcher import Searcher
 from asyncsearch.searchers.random import RandomSearch
 from asyncsearch.space import Space, uniform
 

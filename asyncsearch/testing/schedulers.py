@@ -13,25 +13,25 @@ from typing import Any
 
 from asyncsearch.actions import AnyAction
 from asyncsearch.engine.config import EngineConfig
-from asyncsearch.engine.journal import SegmentReader
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import ResourceError
 from asyncsearch.events import DriverStarted
 from asyncsearch.ids import TrialId, WorkerId
+from asyncsearch.journal.format import SegmentReader
 from asyncsearch.nonfinite import spell
-from asyncsearch.schedulers.base import Scheduler, SchedulerState
+from asyncsearch.schedulers.base_scheduler import Scheduler, SchedulerState
 from asyncsearch.searchers.random import RandomSearch
 from asyncsearch.simulate.cluster import Delays, Loss, Simulation
 from asyncsearch.space import Space
-from asyncsearch.testing.asking import CheckedScheduler, text_of
-from asyncsearch.testing.batches import HISTORIES, BatchWorld
-from asyncsearch.testing.effort import decision
+from asyncsearch.testing.action_laws import Lawbook
+from asyncsearch.testing.agent_world import VALUES
+from asyncsearch.testing.base_suite import Suite
+from asyncsearch.testing.batch_world import HISTORIES, BatchWorld
+from asyncsearch.testing.checked_methods import CheckedScheduler, text_of
 from asyncsearch.testing.forecasts import check_forecast
-from asyncsearch.testing.legal import Lawbook
+from asyncsearch.testing.instruction_count import decision
 from asyncsearch.testing.recording import SPACE, Recorded, replayed, restored
-from asyncsearch.testing.suite import Suite
 from asyncsearch.testing.workloads import Steps
-from asyncsearch.testing.worlds import VALUES
 from asyncsearch.trial import TrialState
 
 _STEPS = (40, 150)

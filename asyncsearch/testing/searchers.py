@@ -19,15 +19,15 @@ from asyncsearch.events import DriverStarted
 from asyncsearch.ids import TrialId
 from asyncsearch.nonfinite import spell
 from asyncsearch.schedulers.asha import ASHA
-from asyncsearch.searchers.base import Searcher, SearcherState
+from asyncsearch.searchers.base_searcher import Searcher, SearcherState
 from asyncsearch.simulate.cluster import Simulation
 from asyncsearch.space import Space, choice, lograndint, loguniform, quniform, randint, uniform
-from asyncsearch.testing.asking import CheckedSearcher, text_of
-from asyncsearch.testing.batches import BatchWorld
+from asyncsearch.testing.agent_world import VALUES
+from asyncsearch.testing.base_suite import Suite
+from asyncsearch.testing.batch_world import BatchWorld
+from asyncsearch.testing.checked_methods import CheckedSearcher, text_of
 from asyncsearch.testing.recording import Recorded, replayed, restored
-from asyncsearch.testing.suite import Suite
 from asyncsearch.testing.workloads import Steps
-from asyncsearch.testing.worlds import VALUES
 from asyncsearch.trial import Params
 
 _STEPS = (40, 150)

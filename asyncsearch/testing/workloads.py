@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from asyncsearch.ids import TrialId
-from asyncsearch.testing.worlds import VALUES
+from asyncsearch.testing.agent_world import VALUES
 from asyncsearch.trial import Params
 
 

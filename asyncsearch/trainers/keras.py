@@ -13,8 +13,8 @@ import numpy as np
 import tensorflow as tf
 
 from asyncsearch.errors import UsageError
-from asyncsearch.trainers.base import FrameworkTrainer
-from asyncsearch.trainers.order import Indices
+from asyncsearch.trainers.base_trainer import FrameworkTrainer
+from asyncsearch.trainers.sample_order import Indices
 from asyncsearch.trial import Params
 
 _EVALUATION_BATCH = 1024

@@ -14,8 +14,8 @@ import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, default_collate
 
 from asyncsearch.errors import UsageError
-from asyncsearch.trainers.base import FrameworkTrainer
-from asyncsearch.trainers.order import Indices
+from asyncsearch.trainers.base_trainer import FrameworkTrainer
+from asyncsearch.trainers.sample_order import Indices
 from asyncsearch.trial import Params
 
 _EVALUATION_BATCH = 1024

@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 
 from asyncsearch.ids import TrialId
 from asyncsearch.schedulers import ASHA, Scheduler, SchedulerState
-from asyncsearch.schedulers.base import Promotion, RungForecast
-from asyncsearch.searchers.base import Searcher, SearcherState
+from asyncsearch.schedulers.base_scheduler import Promotion, RungForecast
+from asyncsearch.searchers.base_searcher import Searcher, SearcherState
 from asyncsearch.searchers.random import RandomSearch, RandomState
 from asyncsearch.space import Space
 from asyncsearch.trial import Params

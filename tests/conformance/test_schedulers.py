@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from asyncsearch.schedulers import ASHA, FIFO, SHA, Hyperband, MedianStopping
-from asyncsearch.schedulers.base import Scheduler
+from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.testing import SchedulerConformance
 
 

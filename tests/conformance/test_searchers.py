@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from asyncsearch.searchers import GridSearch, OptunaSearch, RandomSearch, SobolSearch
-from asyncsearch.searchers.base import Searcher
+from asyncsearch.searchers.base_searcher import Searcher
 from asyncsearch.testing import SearcherConformance
 
 

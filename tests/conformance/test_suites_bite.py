@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from asyncsearch.schedulers import SHA, Hyperband, Scheduler
-from asyncsearch.schedulers.base import RungForecast
-from asyncsearch.searchers.base import Searcher
+from asyncsearch.schedulers.base_scheduler import RungForecast
+from asyncsearch.searchers.base_searcher import Searcher
 from asyncsearch.testing import SchedulerConformance, SearcherConformance
 from tests.conformance import broken
 from tests.conformance.broken import Around, Outer, Proposing

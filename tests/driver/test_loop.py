@@ -13,10 +13,7 @@ from typing import Any
 import pytest
 
 from asyncsearch.actions import Assign, StopTraining
-from asyncsearch.driver.journal import Journal
 from asyncsearch.driver.loop import Driver, DriverSettings
-from asyncsearch.driver.opening import read_records, replay
-from asyncsearch.driver.sharing import SharedFolder
 from asyncsearch.engine import snapshot
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import MessageTooLargeError, StaleLeaseError, StoreError
@@ -30,10 +27,13 @@ from asyncsearch.events import (
     TrainingEnded,
 )
 from asyncsearch.ids import CheckpointRef, Lease, WorkerId
+from asyncsearch.journal.opening import read_records, replay
+from asyncsearch.journal.writer import Journal
 from asyncsearch.rpc.messages import Heartbeat, Hello, LogLine, LogLines, Refused, WorkerMessage
 from asyncsearch.schedulers import ASHA, FIFO
+from asyncsearch.shared.session import SharedFolder
 from asyncsearch.store import open_store
-from asyncsearch.store.base import Store
+from asyncsearch.store.base_store import Store
 from tests.engine.tools import make_state
 
 W0 = WorkerId(0)

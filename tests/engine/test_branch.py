@@ -13,21 +13,21 @@ from hypothesis import strategies as st
 from asyncsearch.actions import AnyAction, Assign, Branch, CreateTrial, DeleteCheckpoint, Promote
 from asyncsearch.engine import snapshot
 from asyncsearch.engine.branching import branch
-from asyncsearch.engine.journal import Record, SegmentReader
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import InternalError
 from asyncsearch.events import AnyEvent, CheckpointCommitted, DriverStarted, Reported, RunRequested
 from asyncsearch.ids import CheckpointRef, Lease, NodeKey, PathStep, TrialId, WorkerId
+from asyncsearch.journal.format import Record, SegmentReader
+from asyncsearch.journal.readers import history
 from asyncsearch.plan.keys import path
 from asyncsearch.report.explain import explain
-from asyncsearch.report.history import history
-from asyncsearch.report.tree import tree
+from asyncsearch.report.tree.tree import tree
 from asyncsearch.schedulers import FIFO, PBT, Offspring, Promotion
 from asyncsearch.schedulers.pbt import PBTState
 from asyncsearch.sequences import multistep
 from asyncsearch.simulate.cluster import Delays, Loss
 from asyncsearch.space import Space, choice, loguniform, randint, uniform
-from asyncsearch.testing.batches import HISTORIES, BatchWorld
+from asyncsearch.testing.batch_world import HISTORIES, BatchWorld
 from asyncsearch.trial import TrialState
 from asyncsearch.work import Lane, Stage, Work
 from tests.engine.tools import Recorded, live_through, make_state, record, replayed, results

@@ -8,12 +8,12 @@ import pytest
 
 from asyncsearch.actions import Assign, CreateTrial, MoveTrial, Promote
 from asyncsearch.engine import snapshot
-from asyncsearch.engine.journal import SegmentReader
 from asyncsearch.events import CheckpointCommitted, Reported
 from asyncsearch.ids import TrialId, WorkerId
+from asyncsearch.journal.format import SegmentReader
 from asyncsearch.nonfinite import finite
 from asyncsearch.schedulers import ASHA, FIFO, SHA
-from asyncsearch.schedulers.base import Scheduler
+from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.simulate.cluster import Delays, Loss
 from asyncsearch.trial import TrialState
 from tests.engine.tools import Recorded, make_state, record, replayed, results

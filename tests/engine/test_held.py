@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from asyncsearch.actions import AnyAction, Assign
-from asyncsearch.engine.check import check
+from asyncsearch.engine.invariants import check
 from asyncsearch.engine.pool import Pool
 from asyncsearch.engine.state import StudyState
 from asyncsearch.events import (
@@ -25,8 +25,8 @@ from asyncsearch.events import (
 )
 from asyncsearch.ids import CheckpointRef, Lease, NodeKey, WorkerId
 from asyncsearch.schedulers import ASHA, FIFO, SHA
-from asyncsearch.schedulers.base import Scheduler
-from asyncsearch.searchers.base import Searcher
+from asyncsearch.schedulers.base_scheduler import Scheduler
+from asyncsearch.searchers.base_searcher import Searcher
 from asyncsearch.searchers.grid import GridSearch
 from asyncsearch.searchers.random import RandomSearch
 from asyncsearch.simulate.cluster import Loss, Simulation

@@ -11,12 +11,12 @@ from asyncsearch.actions import CutWork
 from asyncsearch.engine import snapshot
 from asyncsearch.engine.applying import apply
 from asyncsearch.engine.attempts import Attempt
-from asyncsearch.engine.journal import SegmentReader
 from asyncsearch.events import DriverStarted, Learned, NodeFreed, RunRequested, WorkRefused
 from asyncsearch.ids import Lease, NodeKey, TrialId, WorkerId
-from asyncsearch.plan.plan import Batch, PlannedStage
+from asyncsearch.journal.format import SegmentReader
+from asyncsearch.plan.search_plan import Batch, PlannedStage
 from asyncsearch.schedulers import ASHA, FIFO, SHA
-from asyncsearch.schedulers.base import Scheduler
+from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.searchers.grid import GridSearch
 from asyncsearch.simulate.cluster import Loss, Simulation
 from asyncsearch.space import Space, constant

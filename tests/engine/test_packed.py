@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from asyncsearch.engine import snapshot
 from asyncsearch.engine.state import StudyState
 from asyncsearch.ids import NodeKey, TrialId
-from asyncsearch.plan.known import Row, row
+from asyncsearch.plan.known_reports import Row, row
 from asyncsearch.schedulers import ASHA, FIFO, PBT
-from asyncsearch.schedulers.base import Scheduler
-from asyncsearch.searchers.base import Searcher, SearcherState
-from asyncsearch.sequences.constants import INT_MAX, INT_MIN, plain
+from asyncsearch.schedulers.base_scheduler import Scheduler
+from asyncsearch.searchers.base_searcher import Searcher, SearcherState
+from asyncsearch.sequences.json_values import INT_MAX, INT_MIN, plain
 from asyncsearch.space import Space, uniform
 from asyncsearch.testing.recording import restored
 from asyncsearch.trial import Packed, Params, Trial

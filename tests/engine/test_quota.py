@@ -17,13 +17,13 @@ from asyncsearch.errors import UsageError
 from asyncsearch.events import AnyEvent, CheckpointCommitted, DriverStarted
 from asyncsearch.ids import CheckpointRef
 from asyncsearch.schedulers import ASHA, FIFO
-from asyncsearch.schedulers.base import Scheduler
+from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.searchers.grid import GridSearch
 from asyncsearch.sequences import multistep
 from asyncsearch.space import Space, choice
-from asyncsearch.testing.batches import BatchWorld
+from asyncsearch.testing.agent_world import World
+from asyncsearch.testing.batch_world import BatchWorld
 from asyncsearch.testing.recording import replayed
-from asyncsearch.testing.worlds import World
 from asyncsearch.trial import TrialState
 from tests.engine.tools import make_state
 

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from asyncsearch.engine.config import EngineConfig
 from asyncsearch.engine.state import StudyState
 from asyncsearch.schedulers import ASHA, FIFO, SHA, Hyperband, MedianStopping
-from asyncsearch.schedulers.base import Scheduler
-from asyncsearch.searchers.base import Searcher
+from asyncsearch.schedulers.base_scheduler import Scheduler
+from asyncsearch.searchers.base_searcher import Searcher
 from asyncsearch.searchers.grid import GridSearch
 from asyncsearch.searchers.random import RandomSearch
 from asyncsearch.sequences import exponential, multistep, warmup
 from asyncsearch.space import Space, choice
-from asyncsearch.testing.batches import HISTORIES, BatchWorld
-from asyncsearch.testing.worlds import World
+from asyncsearch.testing.agent_world import World
+from asyncsearch.testing.batch_world import HISTORIES, BatchWorld
 from asyncsearch.trial import Trial, TrialState
 from tests.engine.tools import live_through, make_state
 

@@ -10,13 +10,13 @@ import pytest
 
 from asyncsearch.actions import AnyAction, Assign, SaveAt
 from asyncsearch.engine import snapshot
-from asyncsearch.engine.check import check
+from asyncsearch.engine.invariants import check
 from asyncsearch.engine.state import StudyState
 from asyncsearch.events import AnyEvent, Reported
 from asyncsearch.ids import Lease, NodeKey, TrialId, WorkerId
 from asyncsearch.schedulers import ASHA, FIFO, SHA, Hyperband
-from asyncsearch.schedulers.base import Scheduler
-from asyncsearch.searchers.base import SearcherState
+from asyncsearch.schedulers.base_scheduler import Scheduler
+from asyncsearch.searchers.base_searcher import SearcherState
 from asyncsearch.searchers.grid import GridSearch
 from asyncsearch.searchers.random import RandomSearch
 from asyncsearch.sequences import exponential, multistep, values, warmup

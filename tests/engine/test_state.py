@@ -20,7 +20,7 @@ from asyncsearch.actions import (
     StopTraining,
 )
 from asyncsearch.engine import applying
-from asyncsearch.engine.check import check
+from asyncsearch.engine.invariants import check
 from asyncsearch.engine.state import StudyState
 from asyncsearch.engine.transitions import TRANSITIONS, check_transition
 from asyncsearch.errors import InternalError, InvalidTransitionError

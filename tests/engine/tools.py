@@ -8,8 +8,8 @@ from asyncsearch.engine.state import StudyState
 from asyncsearch.events import DriverStarted
 from asyncsearch.simulate.cluster import Simulation
 from asyncsearch.simulate.workloads import Curves
+from asyncsearch.testing.agent_world import World
 from asyncsearch.testing.recording import SPACE, Recorded, make_state, replayed
-from asyncsearch.testing.worlds import World
 
 __all__ = ["SPACE", "Recorded", "live_through", "make_state", "record", "replayed", "results"]
 

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from asyncsearch._version import __version__
-from asyncsearch.engine.journal import SegmentReader
 from asyncsearch.engine.state import StudyState
 from asyncsearch.ids import TrialId, WorkerId
+from asyncsearch.journal.format import SegmentReader
 from asyncsearch.schedulers import ASHA, FIFO, PBT, SHA, Hyperband, MedianStopping
-from asyncsearch.schedulers.base import Scheduler
+from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.simulate.cluster import Delays, Loss
 from tests.engine.tools import make_state, record, replayed
 

@@ -11,7 +11,7 @@ import pytest
 
 from asyncsearch import FIFO, Study, run_together, uniform
 from asyncsearch.errors import StoreLockedError
-from asyncsearch.launch.base import Preflight
+from asyncsearch.launch.base_launcher import Preflight
 from asyncsearch.launch.spark import launcher
 from asyncsearch.launch.spark.launcher import SparkLauncher
 

@@ -13,13 +13,14 @@ import pytest
 
 from asyncsearch import randint
 from asyncsearch._version import __version__
-from asyncsearch.driver.journal import Journal
+from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.driver.loop import Driver
 from asyncsearch.engine.config import EngineConfig
 from asyncsearch.engine.state import StudyState
 from asyncsearch.events import DriverStarted, RunRequested, StopRequested
 from asyncsearch.ids import WorkerId
-from asyncsearch.launch.base import TOO_LATE
+from asyncsearch.journal.writer import Journal
+from asyncsearch.launch.base_launcher import TOO_LATE
 from asyncsearch.launch.bundle import pack
 from asyncsearch.launch.inline import InlineLauncher
 from asyncsearch.rpc.messages import Hello, WorkerMessage
@@ -29,13 +30,12 @@ from asyncsearch.space import Space
 from asyncsearch.store import open_store
 from asyncsearch.trainable import TrialContext
 from asyncsearch.trial import TrialState
-from asyncsearch.worker.config import WorkerConfig
 from tests.launch import left
 from tests.launch.left import BEATS, CALLS
 
 
 class Search:
-    """A study that is run inline, as ``asyncsearch.running`` would."""
+    """A study that is run inline, as ``asyncsearch.study.run`` would."""
 
     def __init__(self, folder: Path, train: Callable[[TrialContext], Any]) -> None:
         self.store = open_store(folder)

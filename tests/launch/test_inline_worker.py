@@ -7,6 +7,7 @@ from pathlib import Path
 import cloudpickle
 
 from asyncsearch.actions import Assign, CutWork, SaveAt
+from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.errors import StoreError
 from asyncsearch.events import CheckpointCommitted, CheckpointFailed, Outcome, Reported, TrainingEnded
 from asyncsearch.ids import CheckpointRef, Lease, NodeKey, TrialId, WorkerId
@@ -15,7 +16,6 @@ from asyncsearch.rpc.messages import DriverMessage, WorkerMessage
 from asyncsearch.store.local import LocalStore
 from asyncsearch.trainable import TrialContext
 from asyncsearch.work import Lane, Stage, Work
-from asyncsearch.worker.config import WorkerConfig
 
 A, B = NodeKey("a" * 32), NodeKey("b" * 32)
 LEASE = Lease(0, WorkerId(0), 1)

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
+from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.errors import UsageError
 from asyncsearch.ids import WorkerId
 from asyncsearch.launch import processes
-from asyncsearch.launch.base import TOO_LATE
-from asyncsearch.launch.call import Agent
-from asyncsearch.launch.machine import cores
+from asyncsearch.launch.agent_entry import Agent
+from asyncsearch.launch.base_launcher import TOO_LATE
+from asyncsearch.launch.cores import cores
 from asyncsearch.launch.processes import ProcessLauncher
-from asyncsearch.worker.config import WorkerConfig
 from tests.launch.tools import TOKEN, Ends, Line, config_for
 
 Launch = Callable[..., ProcessLauncher]

@@ -6,10 +6,10 @@ import os
 import queue
 from pathlib import Path
 
+from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.ids import WorkerId
 from asyncsearch.rpc.messages import Endpoint
 from asyncsearch.store import open_store
-from asyncsearch.worker.config import WorkerConfig
 
 TOKEN = "a-token-that-nobody-may-see"
 PATIENCE_S = 60.0

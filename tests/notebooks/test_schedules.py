@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from asyncsearch.study import Study
+from asyncsearch.study.study import Study
 
 pytest.importorskip("sklearn")
 nbformat = pytest.importorskip("nbformat")

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from asyncsearch.ids import NodeKey
 from asyncsearch.plan.costs import DEFAULT_COST, Costs
-from asyncsearch.plan.points import Node
+from asyncsearch.plan.nodes import Node
 
 
 class Family:

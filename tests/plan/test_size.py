@@ -14,8 +14,8 @@ import pytest
 
 from asyncsearch.ids import NodeKey, PathStep, TrialId
 from asyncsearch.plan.keys import UNBOUNDED
-from asyncsearch.plan.plan import SearchPlan
-from asyncsearch.plan.points import Point
+from asyncsearch.plan.nodes import Point
+from asyncsearch.plan.search_plan import SearchPlan
 from tests.plan.tools import begin, check, ref
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -143,7 +143,7 @@ def test_a_path_of_10_000_nodes_is_no_deeper_than_python_can_go() -> None:
 
 SEARCH = """
 from tests.plan.tools import ask, begin, ref, words
-from asyncsearch.plan.plan import SearchPlan
+from asyncsearch.plan.search_plan import SearchPlan
 
 plan = SearchPlan()
 for trial in range(60):

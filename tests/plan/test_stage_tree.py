@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from asyncsearch.ids import CheckpointRef, NodeKey, TrialId
-from asyncsearch.plan import plan as plan_module
-from asyncsearch.plan.algorithm import SpanFacts
+from asyncsearch.plan import search_plan as plan_module
 from asyncsearch.plan.keys import UNBOUNDED
-from asyncsearch.plan.plan import Batch, Path, SearchPlan
+from asyncsearch.plan.search_plan import Batch, Path, SearchPlan
+from tests.plan.algorithm import SpanFacts
 from tests.plan.tools import check, paths
 
 TRIALS = st.integers(0, 7).map(TrialId)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from asyncsearch.ids import CheckpointRef, NodeKey, TrialId
 from asyncsearch.plan.keys import path as node_path
 from asyncsearch.plan.keys import root_key
-from asyncsearch.plan.plan import Batch, Path, SearchPlan
+from asyncsearch.plan.search_plan import Batch, Path, SearchPlan
 from asyncsearch.searchers import GridSearch
 from tests.plan.tools import check, paths
 from tests.sequences.spaces import RESNET56_EPOCHS, RESNET56_TRIALS, RESNET56_UNIQUE, resnet56_space

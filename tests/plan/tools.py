@@ -8,9 +8,9 @@ from collections.abc import Collection, Mapping, Sequence
 from hypothesis import strategies as st
 
 from asyncsearch.ids import CheckpointRef, NodeKey, PathStep, TrialId
-from asyncsearch.plan import plan as plan_module
-from asyncsearch.plan.algorithm import PendingStage, Position, choose, generate
-from asyncsearch.plan.plan import Batch, Path, SearchPlan
+from asyncsearch.plan import search_plan as plan_module
+from asyncsearch.plan.search_plan import Batch, Path, SearchPlan
+from tests.plan.algorithm import PendingStage, Position, choose, generate
 
 
 def path(*steps: str) -> Path:

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import pytest
 
 from asyncsearch.actions import AnyAction, Assign, CreateTrial, Inherit
-from asyncsearch.engine.journal import Record
 from asyncsearch.events import AnyEvent, DriverStarted, Reported
 from asyncsearch.ids import CheckpointRef, Lease, NodeKey, TrialId, WorkerId
-from asyncsearch.report.history import history, trained_with
-from asyncsearch.report.tree_reading import read_tree
+from asyncsearch.journal.format import Record
+from asyncsearch.journal.readers import history, trained_with
+from asyncsearch.report.tree.reading import read_tree
 from asyncsearch.trial import TrialState
 from asyncsearch.work import Lane, Stage, Work
 

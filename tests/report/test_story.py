@@ -6,10 +6,10 @@ import pytest
 
 from asyncsearch.actions import CreateTrial, Promote
 from asyncsearch.ids import TrialId, WorkerId
+from asyncsearch.journal.readers import history, reports
 from asyncsearch.report.explain import WIDTH, explain
-from asyncsearch.report.history import history, reports
 from asyncsearch.schedulers import ASHA, FIFO, PBT, Hyperband, MedianStopping
-from asyncsearch.schedulers.base import Scheduler
+from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.searchers.grid import GridSearch
 from asyncsearch.simulate.cluster import Loss, Simulation
 from asyncsearch.simulate.quadratic import NoisyQuadratic

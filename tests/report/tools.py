@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from asyncsearch.driver.opening import StudyFile, write_study_file
 from asyncsearch.engine.config import EngineConfig
-from asyncsearch.engine.journal import Record, SegmentReader
 from asyncsearch.ids import TrialId, WorkerId
-from asyncsearch.report.status import StudyStatus
+from asyncsearch.journal.format import Record, SegmentReader
+from asyncsearch.journal.opening import StudyFile, write_study_file
+from asyncsearch.report.live.status import StudyStatus
 from asyncsearch.schedulers import ASHA
 from asyncsearch.simulate.cluster import Loss
 from asyncsearch.space import Space, choice, loguniform, randint, uniform

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from asyncsearch.errors import ResourceError
 from asyncsearch.ids import TrialId
 from asyncsearch.schedulers import Hyperband, RungForecast, SchedulerState
-from asyncsearch.schedulers.allotment import Shares
+from asyncsearch.schedulers.bracket_allocation import Shares
 from asyncsearch.schedulers.rungs import rung_levels
 from tests.schedulers.oracle import BracketsOracle
 from tests.schedulers.play import COMMANDS, Command, Play
@@ -115,7 +115,7 @@ def test_a_round_whose_order_is_kept_is_the_round_that_is_worked_out(
     rung_counts: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept = Shares(rung_counts, 3)
-    monkeypatch.setattr("asyncsearch.schedulers.allotment._SHORT", 0)
+    monkeypatch.setattr("asyncsearch.schedulers.bracket_allocation._SHORT", 0)
     worked_out = Shares(rung_counts, 3)
     counts = [0] * len(rung_counts)
     for _ in range(2 * kept.total + 1):

@@ -16,9 +16,9 @@ import pytest
 
 from asyncsearch.cli import main
 from asyncsearch.randomness import generator
+from asyncsearch.runner.standalone import StandaloneTrial
 from asyncsearch.space import Space
 from asyncsearch.trainable import as_function
-from asyncsearch.worker.standalone import StandaloneTrial
 
 pytest.importorskip("sklearn")
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"

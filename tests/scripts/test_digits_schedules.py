@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from asyncsearch.cli import main
+from asyncsearch.runner.standalone import StandaloneTrial
 from asyncsearch.searchers.grid import GridSearch
 from asyncsearch.sequences import present
 from asyncsearch.space import Space
 from asyncsearch.trainable import as_function
-from asyncsearch.worker.standalone import StandaloneTrial
 from tests.scripts.test_digits import imported, run
 
 pytest.importorskip("sklearn")

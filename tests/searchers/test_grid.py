@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from asyncsearch.errors import SpaceError
 from asyncsearch.searchers import GridSearch
-from asyncsearch.searchers.base import SearcherState
+from asyncsearch.searchers.base_searcher import SearcherState
 from asyncsearch.space import (
     Domain,
     Space,

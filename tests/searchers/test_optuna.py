@@ -18,7 +18,7 @@ from asyncsearch.errors import SpaceError, UsageError
 from asyncsearch.ids import TrialId, WorkerId
 from asyncsearch.schedulers import ASHA, FIFO
 from asyncsearch.searchers import OptunaSearch, RandomSearch
-from asyncsearch.searchers.base import SearcherState
+from asyncsearch.searchers.base_searcher import SearcherState
 from asyncsearch.sequences import exponential
 from asyncsearch.simulate import Loss, Simulation
 from asyncsearch.space import Space, choice, lograndint, loguniform, quniform, randint, uniform

@@ -9,7 +9,7 @@ import pytest
 from asyncsearch.errors import SpaceError, UsageError
 from asyncsearch.ids import TrialId
 from asyncsearch.searchers import SobolSearch
-from asyncsearch.searchers.base import SearcherState
+from asyncsearch.searchers.base_searcher import SearcherState
 from asyncsearch.sequences import exponential
 from asyncsearch.space import MAX_CANDIDATES, Space, choice, lograndint, loguniform, quniform, randint, uniform
 

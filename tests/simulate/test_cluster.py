@@ -6,7 +6,7 @@ import itertools
 from collections import Counter
 
 from asyncsearch.actions import Promote
-from asyncsearch.engine.check import check
+from asyncsearch.engine.invariants import check
 from asyncsearch.ids import TrialId, WorkerId
 from asyncsearch.schedulers import ASHA, FIFO, SHA
 from asyncsearch.simulate.cluster import Delays, Loss, Simulation

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from asyncsearch.engine.check import check
+from asyncsearch.engine.invariants import check
 from asyncsearch.ids import TrialId
 from asyncsearch.schedulers import ASHA, FIFO, SHA
 from asyncsearch.searchers import GridSearch

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from asyncsearch.actions import AnyAction, Assign, CutWork, SaveAt
-from asyncsearch.engine.check import check
+from asyncsearch.engine.invariants import check
 from asyncsearch.engine.state import StudyState
 from asyncsearch.events import AnyEvent, CheckpointCommitted, StopRequested, TrainingEnded
 from asyncsearch.ids import TrialId

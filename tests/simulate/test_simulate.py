@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from asyncsearch.engine.check import check
+from asyncsearch.engine.invariants import check
 from asyncsearch.errors import ResourceError, UsageError
 from asyncsearch.ids import TrialId, WorkerId
 from asyncsearch.schedulers import ASHA, FIFO, PBT, SHA, MedianStopping
@@ -299,7 +299,7 @@ def test_a_workload_that_returns_what_cannot_be_is_refused(answers: dict[str, An
 def test_a_search_that_only_a_target_ends_which_is_never_met_ends_all_the_same(
     options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("asyncsearch.simulate.searching._MOST_TRIALS", 50)
+    monkeypatch.setattr("asyncsearch.simulate.simulated_search._MOST_TRIALS", 50)
     result = search(num_trials=None, **options)
     assert len(result.trials) == 50
     assert result.reason == "50 trials began before it was met; num_trials= lets more begin"

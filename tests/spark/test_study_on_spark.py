@@ -12,8 +12,8 @@ import psutil
 import pytest
 
 from asyncsearch import ASHA, Study
-from asyncsearch.driver.opening import read_records
 from asyncsearch.events import WorkerLost
+from asyncsearch.journal.opening import read_records
 from asyncsearch.trial import TrialState
 from tests.spark.cluster import StandaloneCluster, spark_session
 from tests.system.tools import Gate, Running, make_study, make_trainable, require_gone

@@ -51,7 +51,7 @@ def together(count: int, action: Callable[[int], None]) -> None:
 
 
 class StoreTests:
-    """The laws of ``asyncsearch.store.base``; ``store`` is a new, prepared store."""
+    """The laws of ``asyncsearch.store.base_store``; ``store`` is a new, prepared store."""
 
     # The store itself
 

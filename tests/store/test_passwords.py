@@ -15,7 +15,7 @@ from asyncsearch.ids import CheckpointRef
 from asyncsearch.store import open_store
 from asyncsearch.store.fsspec_store import FsspecStore
 from asyncsearch.store.passwords import lacks_password, without_password
-from tests.store.shared_tools import NODE, plan_at
+from tests.shared.tools import NODE, plan_at
 
 DAY_S = 86400.0
 

@@ -12,8 +12,8 @@ import psutil
 import pytest
 
 from asyncsearch import Study
-from asyncsearch.driver.opening import read_records
 from asyncsearch.events import CheckpointCommitted, DriverStarted
+from asyncsearch.journal.opening import read_records
 from asyncsearch.trial import TrialState
 from tests.system.tools import PATIENCE_S, Gate, require_gone
 

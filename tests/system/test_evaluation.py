@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from asyncsearch import FIFO, SHA, GridSearch, Study, choice
-from asyncsearch.driver.opening import read_records
 from asyncsearch.events import CheckpointCommitted
+from asyncsearch.journal.opening import read_records
 from asyncsearch.trainable import TrialContext
 from asyncsearch.trial import TrialState
 from tests.system.tools import Checkpointed

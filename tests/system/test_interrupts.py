@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from asyncsearch import FIFO, Study, run_together, uniform
-from asyncsearch.report.display import Plain
+from asyncsearch.report.live.display import Plain
 from asyncsearch.trial import TrialState
 from tests.system.tools import PATIENCE_S, require_gone
 

@@ -15,14 +15,14 @@ from typing import Any
 import pytest
 
 from asyncsearch import FIFO, SHA, Study, run_together
-from asyncsearch.driver.opening import read_records
 from asyncsearch.errors import MetricNotReportedError, NotEnoughSlotsError, SpaceError, UsageError
 from asyncsearch.events import WorkRefused
+from asyncsearch.journal.opening import read_records
 from asyncsearch.launch import processes
-from asyncsearch.launch.base import Preflight
+from asyncsearch.launch.base_launcher import Preflight
 from asyncsearch.launch.processes import ProcessLauncher
+from asyncsearch.shared.folder import SharedPlan
 from asyncsearch.store import Store, open_store
-from asyncsearch.store.shared import SharedPlan
 from tests.system.several import DISTINCT, SPACE, TRIALS, UNITS, make, results, run, units
 from tests.system.tools import PATIENCE_S, Gate
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from asyncsearch import Study
-from asyncsearch.driver.cleaning import clean
+from asyncsearch.shared.cleaning import clean
 from asyncsearch.store import open_store
 from asyncsearch.store.fsspec_store import FsspecStore
 from tests.system.several import DISTINCT, REMOTE, make, results, units

@@ -13,10 +13,10 @@ import msgspec
 import pytest
 
 from asyncsearch import Study
-from asyncsearch.driver.opening import read_records
 from asyncsearch.events import Reported, WorkerLost
 from asyncsearch.ids import WorkerId
-from asyncsearch.launch.base import ConfigFor, Ended
+from asyncsearch.journal.opening import read_records
+from asyncsearch.launch.base_launcher import ConfigFor, Ended
 from asyncsearch.launch.processes import ProcessLauncher
 from asyncsearch.trial import TrialState
 from tests.rpc.tools import Proxy

@@ -7,13 +7,13 @@ import queue
 from typing import TypeVar
 
 from asyncsearch.errors import ClusterError, NotEnoughSlotsError, UnsupportedSparkError, UsageError
-from asyncsearch.launch.base import Preflight
+from asyncsearch.launch.base_launcher import Preflight
 from asyncsearch.launch.spark import slots
 from asyncsearch.launch.spark.addresses import addresses, port
+from asyncsearch.launch.spark.failure_reasons import reason_of
 from asyncsearch.launch.spark.probe import PACKAGES, Answer, Found, as_packages_error, probe, require_same
 from asyncsearch.launch.spark.session import WAIT_SAID_AFTER_S, Spark, new_tag
 from asyncsearch.launch.spark.task import Mode
-from asyncsearch.launch.spark.words import reason_of
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")

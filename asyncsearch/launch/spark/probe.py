@@ -9,7 +9,7 @@ import msgspec
 
 from asyncsearch._version import __version__
 from asyncsearch.errors import PackagesDifferError
-from asyncsearch.launch.spark.words import full_text, last_line_of_traceback
+from asyncsearch.launch.spark.failure_reasons import full_text, last_line_of_traceback
 
 PACKAGES = {
     "cloudpickle": "cloudpickle",

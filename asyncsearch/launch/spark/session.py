@@ -18,7 +18,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any, TypeVar
 
 from asyncsearch.errors import UnsupportedSparkError
-from asyncsearch.launch.spark.words import full_text
+from asyncsearch.launch.spark.failure_reasons import full_text
 
 T = TypeVar("T")
 

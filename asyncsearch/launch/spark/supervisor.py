@@ -13,13 +13,13 @@ import time
 
 import msgspec
 
+from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.ids import WorkerId, worker_name
-from asyncsearch.launch.base import TOO_LATE, Ended
-from asyncsearch.launch.call import Agent
+from asyncsearch.launch.agent_entry import Agent
+from asyncsearch.launch.base_launcher import TOO_LATE, Ended
+from asyncsearch.launch.spark.failure_reasons import reason_of
 from asyncsearch.launch.spark.session import WAIT_SAID_AFTER_S, Spark
 from asyncsearch.launch.spark.task import Mode, task
-from asyncsearch.launch.spark.words import reason_of
-from asyncsearch.worker.config import WorkerConfig
 
 _log = logging.getLogger(__name__)
 

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from asyncsearch.launch.call import Agent
-from asyncsearch.worker.config import WorkerConfig
+from asyncsearch.agent.config import WorkerConfig
+from asyncsearch.launch.agent_entry import Agent
 
 
 class Mode(enum.Enum):

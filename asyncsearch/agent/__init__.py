@@ -1,0 +1,1 @@
+"""The agent: the half of a worker that never runs the user's code."""

@@ -1,0 +1,145 @@
+"""The agent: the half of a worker that never runs the user's code. It serves the driver over one stream.
+
+Rule: one thread does everything and never waits but in ``_turn``. Other threads (the stream's, the transfers', the one
+that waits for the runner's end) only put into the inbox.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+import uuid
+from collections.abc import Callable
+
+import msgspec
+
+from asyncsearch.actions import Assign, CutWork, DismissWorker, SaveAt, StopTraining
+from asyncsearch.agent.config import WorkerConfig
+from asyncsearch.agent.driver_stream import Connect, Stream
+from asyncsearch.agent.inbox import Inbox
+from asyncsearch.agent.runner_process import RunnerProcess
+from asyncsearch.agent.selector import READ, Watch
+from asyncsearch.agent.transfers import Fetched, Uploaded
+from asyncsearch.agent.workbench import Workbench
+from asyncsearch.errors import InternalError
+from asyncsearch.rpc.messages import DriverMessage, Endpoint, Hello, Refused
+
+_FLUSH_S = 5.0
+"""How long the last messages may take when the driver lets the worker go."""
+
+
+class _Closed(msgspec.Struct, frozen=True):
+    """The stream is over for good."""
+
+    error: Exception | None
+
+
+_Item = DriverMessage | Uploaded | Fetched | RunnerProcess | _Closed
+
+
+def run_agent(config: WorkerConfig, *, connect: Connect | None = None) -> str:
+    """Serve the driver until it lets the worker go or is lost, and return why it ended.
+
+    Called in a barrier task or process of its own; the runner ends with that process, however that ends.
+
+    Raises:
+        DisconnectedError: the driver was never reached.
+        ProtocolError: the driver refused this worker.
+    """
+    return Agent(config, connect or _connect).run()
+
+
+class Agent:
+    """One worker: passes on what the driver says to the workbench, and what the workbench says to the driver."""
+
+    def __init__(self, config: WorkerConfig, connect: Connect) -> None:
+        self._config = config
+        self._inbox: Inbox[_Item] = Inbox()
+        self._watch = Watch()
+        hello = Hello(config.worker, config.epoch, uuid.uuid4().hex, socket.gethostname(), os.getpid())
+        self._stream = connect(
+            config.endpoint,
+            hello,
+            deliver=self._inbox.put,
+            closed=lambda error: self._inbox.put(_Closed(error)),
+            reconnect_s=config.reconnect_s,
+        )
+        self._bench = Workbench(config, self._watch, self._stream, self._inbox.put)
+        self._heartbeat_due = 0.0
+        self._dismissal: str | None = None
+        """Why the worker is to go as soon as all is done."""
+        self._end: str | None = None
+        """Why it ends now."""
+
+    def run(self) -> str:
+        """See ``run_agent``."""
+        self._watch.set(self._inbox, READ, self._on_inbox)
+        try:
+            self._bench.open()  # the runner loads the trainable while the stream attaches
+            self._stream.open()
+            self._heartbeat_due = time.monotonic() + self._config.heartbeat_s
+            while self._end is None:
+                self._turn()
+            self._bench.close()
+            self._stream.flush(_FLUSH_S)
+            return self._end
+        finally:
+            self._bench.close()
+            self._stream.close()
+            self._watch.close()
+            self._inbox.close()
+
+    def _turn(self) -> None:
+        due = min(self._heartbeat_due, self._bench.next_due())
+        self._watch.wait(max(0.0, due - time.monotonic()))
+        now = time.monotonic()
+        self._bench.tick(now)
+        if now >= self._heartbeat_due:
+            self._heartbeat_due = now + self._config.heartbeat_s
+            self._stream.heartbeat()
+            self._bench.look_at_memory()
+        if self._dismissal is not None and self._bench.is_done and self._end is None:
+            self._end = f"dismissed: {self._dismissal}"
+
+    def _on_inbox(self, mask: int) -> None:
+        del mask
+        for item in self._inbox.take():
+            self._handle(item)
+
+    def _handle(self, item: _Item) -> None:
+        match item:
+            case Assign(work=work):
+                self._bench.take(work)
+            case StopTraining(lease=lease, reason=reason, lane=lane):
+                self._bench.stop(lease, lane, reason)
+            case SaveAt() | CutWork():
+                self._bench.amend(item)
+            case Refused(lease=lease):
+                self._bench.refuse(lease)
+            case DismissWorker(reason=reason):
+                self._dismissal = self._dismissal or reason
+                self._bench.dismiss(reason)
+            case Uploaded():
+                self._bench.on_uploaded(item)
+            case Fetched():
+                self._bench.on_fetched(item)
+            case RunnerProcess():
+                self._bench.on_exit(item)
+            case _Closed(error=error):
+                self._end = "disconnected" if error is None else f"disconnected: {error}"
+
+
+def _connect(
+    endpoint: Endpoint | None,
+    hello: Hello,
+    *,
+    deliver: Callable[[DriverMessage], None],
+    closed: Callable[[Exception | None], None],
+    reconnect_s: float,
+) -> Stream:
+    from asyncsearch.rpc.client import Connection
+
+    if endpoint is None:
+        raise InternalError(f"{hello} has no endpoint: give it one, or give run_agent(connect=...).")
+    return Connection(endpoint, hello, deliver=deliver, closed=closed, reconnect_s=reconnect_s)

@@ -1,0 +1,166 @@
+"""The checkpoints that this worker saved or loaded last, kept on its disk, so that going on from them fetches nothing.
+
+The driver counts what each worker keeps (``engine.pool``) and prefers it for what goes on from there. It may be wrong:
+what is not here any more is fetched.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from asyncsearch.ids import CheckpointRef
+from asyncsearch.store.base_store import Store
+from asyncsearch.store.scratch import remove_folder
+from asyncsearch.work import KEPT_CHECKPOINTS
+
+KEPT_BYTES = 2**30
+"""What is kept on a worker's disk at most, what is in use apart."""
+
+
+class _Copy:
+    """A local folder with the files of a checkpoint."""
+
+    def __init__(self, folder: Path, size_bytes: int, remove: Callable[[], object]) -> None:
+        self.folder, self.size_bytes, self.remove = folder, size_bytes, remove
+        self.users = 0
+        self.is_kept = False
+
+
+class Shelf:
+    """Fetches and commits as a store does, and keeps local copies. Every method may be called from any thread.
+
+    Args:
+        store: where checkpoints are durable. One whose ``fetch`` copies nothing is used as it is.
+        most: how many copies are kept.
+        most_bytes: how large they may be, all together.
+    """
+
+    def __init__(self, store: Store, most: int = KEPT_CHECKPOINTS, most_bytes: int = KEPT_BYTES) -> None:
+        self._store, self._most, self._most_bytes = store, most, most_bytes
+        self._guard = threading.Lock()
+        self._copies: dict[CheckpointRef, _Copy] = {}
+        """The one that was used last comes last."""
+        self._is_closed = False
+
+    @contextlib.contextmanager
+    def fetch(self, checkpoint: CheckpointRef) -> Iterator[Path]:
+        """Give a local folder with the checkpoint's files, for reading only, valid inside the ``with``.
+
+        Raises:
+            StoreError: it is not here, and cannot be fetched.
+        """
+        copy = self._find(checkpoint) or self._bring(checkpoint)
+        try:
+            yield copy.folder
+        finally:
+            with self._guard:
+                copy.users = max(0, copy.users - 1)
+            self._tidy(copy)
+
+    def commit(self, checkpoint: CheckpointRef, staged: Path) -> int:
+        """Make a staged folder durable, as ``Store.commit`` does, and keep it here.
+
+        Raises:
+            StoreError: it could not be made durable.
+        """
+        links = _linked(staged) if self._store.is_far else None
+        try:
+            size_bytes = self._store.commit(checkpoint, staged)
+        except BaseException:
+            if links is not None:
+                _remove(links)
+            raise
+        if links is not None:
+            self._keep(checkpoint, _Copy(links, size_bytes, lambda: _remove(links)))
+        return size_bytes
+
+    def discard(self, staged: Path) -> None:
+        """Remove a staged folder that will not be committed."""
+        self._store.discard(staged)
+
+    def close(self) -> None:
+        """Keep nothing any more, and take it from those who still use it: their runner is gone."""
+        with self._guard:
+            self._is_closed = True
+            copies = list(self._copies.values())
+            self._copies.clear()
+            for copy in copies:
+                copy.is_kept, copy.users = False, 0
+        for copy in copies:
+            self._tidy(copy)
+
+    def _find(self, checkpoint: CheckpointRef) -> _Copy | None:
+        with self._guard:
+            copy = self._copies.pop(checkpoint, None)
+            if copy is None:
+                return None
+            if copy.folder.exists():  # who tidies temporary folders may have been here
+                self._copies[checkpoint] = copy
+                copy.users += 1
+                return copy
+            copy.is_kept = False
+        self._tidy(copy)
+        return None
+
+    def _bring(self, checkpoint: CheckpointRef) -> _Copy:
+        stack = contextlib.ExitStack()
+        folder = stack.enter_context(self._store.fetch(checkpoint))
+        copy = _Copy(folder, 0, stack.close)
+        copy.users = 1
+        if self._store.is_far:
+            copy.size_bytes = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+            self._keep(checkpoint, copy)
+        return copy
+
+    def _keep(self, checkpoint: CheckpointRef, copy: _Copy) -> None:
+        with self._guard:
+            former = self._copies.pop(checkpoint, None)
+            gone = [former] if former is not None else []
+            if not self._is_closed:
+                self._copies[checkpoint] = copy
+                copy.is_kept = True
+            while len(self._copies) > self._most or self._bytes() > self._most_bytes:
+                gone.append(self._copies.pop(next(iter(self._copies))))
+        for old in gone:
+            old.is_kept = False
+            self._tidy(old)
+        self._tidy(copy)
+
+    def _bytes(self) -> int:
+        return sum(copy.size_bytes for copy in self._copies.values())
+
+    def _tidy(self, copy: _Copy) -> None:
+        """Remove a copy that is neither kept nor in use, once."""
+        with self._guard:
+            if copy.is_kept or copy.users:
+                return
+            remove, copy.remove = copy.remove, _nothing
+        with contextlib.suppress(OSError):
+            remove()
+
+
+def _nothing() -> None:
+    pass
+
+
+def _linked(staged: Path) -> Path | None:
+    """Return a folder with the same files, which take no room of their own; None: this disk has no such links."""
+    folder: Path | None = None
+    try:
+        folder = Path(tempfile.mkdtemp(prefix="kept-", dir=staged.parent.parent)) / staged.name
+        shutil.copytree(staged, folder, copy_function=os.link)
+    except OSError:
+        if folder is not None:
+            _remove(folder)
+        return None
+    return folder
+
+
+def _remove(folder: Path) -> None:
+    remove_folder(folder.parent)

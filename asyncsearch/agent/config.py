@@ -1,0 +1,55 @@
+"""What an agent is told when it is launched."""
+
+from __future__ import annotations
+
+import msgspec
+
+from asyncsearch.ids import WorkerId
+from asyncsearch.rpc.messages import Endpoint
+from asyncsearch.store.base_store import Store
+
+
+class LogLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """How much of what a trial prints is sent; of more, the newest lines are kept and the others counted."""
+
+    lines_per_s: int = 1_000
+    chars_per_s: int = 262_144
+    line_chars: int = 4_000
+    """A longer line is cut."""
+    flush_s: float = 0.1
+    """How long a line may wait for others to be sent with."""
+
+
+class WorkerConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that a worker needs, in one value that travels in the launcher's closure."""
+
+    study: str
+    metric: str
+    """Name of the study's metric."""
+    bundle: bytes
+    """The trainable, pickled by cloudpickle."""
+    store: Store
+    endpoint: Endpoint | None
+    """Where the driver is; None: the launcher gives ``run_agent`` a connection of its own."""
+    worker: WorkerId
+    epoch: int
+    cpu_threads: int = 1
+    gpus: tuple[str, ...] | None = None
+    """Names of the devices that the trials may see; None: whatever the agent sees."""
+    heartbeat_s: float = 1.0
+    reconnect_s: float = 30.0
+    """How long a lost driver is looked for."""
+    stop_grace_s: float = 5.0
+    """From the flag that the next report raises to SIGTERM."""
+    kill_grace_s: float = 5.0
+    """From SIGTERM to SIGKILL, and from a runner's farewell to SIGKILL."""
+    recycle_after: int = 200
+    """Trainings after which a runner is replaced."""
+    recycle_growth_bytes: int = 1024**3
+    """Growth of a runner's memory since its first training after which it is replaced."""
+    fresh_process: bool = False
+    """One process a training."""
+    log: LogLimits = LogLimits()
+
+    def __repr__(self) -> str:
+        return f"WorkerConfig({self.study!r}, worker {self.worker}.{self.epoch}, {self.endpoint!r})"

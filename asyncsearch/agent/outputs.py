@@ -1,0 +1,108 @@
+"""What the runner prints: read from its pipes, given to the right attempt, sent to the driver in batches."""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections import deque
+
+from asyncsearch.agent.config import LogLimits
+from asyncsearch.agent.driver_stream import Stream
+from asyncsearch.agent.lane_run import Attempt
+from asyncsearch.agent.runner_process import OutputPipe, RunnerProcess
+from asyncsearch.agent.selector import READ, Watch
+from asyncsearch.rpc.messages import LogLines
+
+MAX_BACKLOG = 2_000
+"""Messages that the driver has not acknowledged; from there on lines wait here, and the oldest are left out."""
+
+
+class Outputs:
+    """Reads the outputs of one runner after the other."""
+
+    def __init__(self, watch: Watch, stream: Stream, limits: LogLimits) -> None:
+        self._watch = watch
+        self._stream = stream
+        self._limits = limits
+        self._attempt: Attempt | None = None
+        self._early: deque[tuple[float, bool, bytes]] = deque(maxlen=limits.lines_per_s)
+        """Lines that were printed between two attempts; they are shown with the next one."""
+        self.due: float | None = None
+        """When lines are to be sent, monotonic seconds; None: there are none."""
+
+    def open(self, runner: RunnerProcess) -> None:
+        """Read what this runner prints."""
+        for output in runner.outputs:
+            self._watch.set(output, READ, functools.partial(self._on_output, output))
+
+    def begin(self, attempt: Attempt, runner: RunnerProcess) -> None:
+        """Let what is printed from here on be the attempt's."""
+        for output in runner.outputs:
+            output.is_at_end = False
+        for time_s, is_stderr, line in self._early:
+            attempt.log.add([line], is_stderr, time_s)
+        self._early.clear()
+        self._attempt = attempt
+        if not attempt.log.is_empty:
+            self.due = time.monotonic() + self._limits.flush_s
+
+    def read_to_marker(self, runner: RunnerProcess) -> None:
+        """Read all that the present training printed. Its markers are in the pipes already, so this does not wait."""
+        for output in runner.outputs:
+            while not output.is_at_end and self._read(output):
+                pass
+
+    def read_to_end(self, runner: RunnerProcess) -> None:
+        """Read all that a dead runner printed."""
+        for output in runner.outputs:
+            while self._read(output):
+                pass
+            self._add(output, output.reader.end())
+            self._watch.forget(output)
+
+    def end(self) -> None:
+        """Send what the attempt printed last; what is printed from here on is not the attempt's."""
+        self.send(time.monotonic(), is_last=True)
+        self._attempt = None
+        self.due = None
+
+    def send(self, now: float, *, is_last: bool = False) -> None:
+        """Send what may be sent at ``now``, monotonic seconds."""
+        attempt = self._attempt
+        self.due = None
+        if attempt is None or attempt.is_refused or attempt.log.is_empty:
+            return
+        if self._stream.backlog > MAX_BACKLOG and not is_last:
+            self.due = now + self._limits.flush_s
+            return
+        lines, left_out = attempt.log.take(now)
+        self._stream.send(LogLines(attempt.lease, lines, left_out, attempt.number))
+
+    def _on_output(self, output: OutputPipe, mask: int) -> None:
+        del mask
+        self._read(output)
+
+    def _read(self, output: OutputPipe) -> bool:
+        """Read once, and return whether there may be more."""
+        data = output.read()
+        if not data:
+            if data is not None:
+                self._watch.forget(output)
+            return False
+        lines, after = output.reader.feed(data)
+        self._add(output, lines)
+        if after is not None:
+            output.is_at_end = True
+            self._add(output, after)
+        return True
+
+    def _add(self, output: OutputPipe, lines: list[bytes]) -> None:
+        if not lines:
+            return
+        time_s = time.time()
+        if self._attempt is None or output.is_at_end:
+            self._early.extend((time_s, output.is_stderr, line) for line in lines)
+            return
+        self._attempt.log.add(lines, output.is_stderr, time_s)
+        if self.due is None:
+            self.due = time.monotonic() + self._limits.flush_s

@@ -1,0 +1,164 @@
+"""The agent's hold on its child: start, talk, read its outputs, stop, kill."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import IO
+
+from asyncsearch.agent.config import WorkerConfig
+from asyncsearch.agent.devices import runner_environment
+from asyncsearch.agent.log_lines import LineReader
+from asyncsearch.runner.protocol import Load, agent_end
+
+_READ_BYTES = 65_536
+_MEMORY_S = 0.5
+"""How old a look at a runner's memory may be; looking takes as long as handing over a trial."""
+
+
+class OutputPipe:
+    """The agent's end of the runner's standard output or error."""
+
+    def __init__(self, stream: IO[bytes], is_stderr: bool, reader: LineReader) -> None:
+        os.set_blocking(stream.fileno(), False)
+        self.is_stderr = is_stderr
+        self.reader = reader
+        self.is_at_end = False
+        """Whether the marker that ends the present training was read."""
+        self._stream = stream
+
+    def fileno(self) -> int:
+        """Return the descriptor, for a selector."""
+        return self._stream.fileno()
+
+    def read(self) -> bytes | None:
+        """Return what is there, at most one full pipe; None: nothing now; empty: nothing ever again."""
+        try:
+            return os.read(self._stream.fileno(), _READ_BYTES)
+        except BlockingIOError:
+            return None
+
+    def close(self) -> None:
+        """Free the descriptor."""
+        self._stream.close()
+
+
+class RunnerProcess:
+    """A runner. It ends with the process that made it, and so does all that it started."""
+
+    def __init__(self, config: WorkerConfig, exited: Callable[[RunnerProcess], None]) -> None:
+        """Start the process and send it the trainable; ``exited`` is called in a thread when it is dead."""
+        self.trainings = 0
+        """Trainings that it was given."""
+        self.is_ready = False
+        """Whether it has loaded the trainable."""
+        self.is_retired = False
+        """Whether it gets no training any more."""
+        self.kill_at: float | None = None
+        """When it must be dead, monotonic seconds."""
+        self.is_overdue = False
+        """Whether it was killed because of ``kill_at``."""
+        self.memory_bytes = 0
+        """Resident memory when last looked at."""
+        self.first_memory_bytes: int | None = None
+        """Resident memory after its first training."""
+        self._memory_due = 0.0
+        marker = b"\0asyncsearch:" + secrets.token_hex(16).encode() + b"\n"
+        self._process, ours, self._lifeline = _start(config)
+        self.channel = agent_end(ours)
+        self.channel.post(Load(config.bundle, config.metric, marker))
+        out, err = self._process.stdout, self._process.stderr
+        assert out is not None
+        assert err is not None
+        self.outputs = tuple(
+            OutputPipe(stream, stream is err, LineReader(marker, 4 * config.log.line_chars)) for stream in (out, err)
+        )
+        threading.Thread(target=self._wait, args=(exited,), name="runner-exit", daemon=True).start()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def look_at_memory(self) -> None:
+        """Update ``memory_bytes``, unless that was done just now."""
+        now = time.monotonic()
+        if now < self._memory_due:
+            return
+        self._memory_due = now + _MEMORY_S
+        import psutil
+
+        with contextlib.suppress(psutil.Error):
+            self.memory_bytes = psutil.Process(self.pid).memory_info().rss
+
+    def terminate(self) -> None:
+        """Send SIGTERM to the runner alone: it unwinds the user's code, which looks after its own children."""
+        if self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGTERM)
+
+    def kill(self) -> None:
+        """Send SIGKILL to the runner and all that it started."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signal.SIGKILL)
+
+    def retire(self, kill_at: float) -> None:
+        """Let it go: it ends by itself now, or is killed later."""
+        self.is_retired = True
+        self.kill_at = kill_at
+        with contextlib.suppress(OSError):
+            self.channel.socket.shutdown(socket.SHUT_WR)
+
+    def close(self) -> int:
+        """Kill what is left, free everything, and return the exit code as ``subprocess`` gives it."""
+        self.kill()
+        returncode = self._process.wait()
+        self.channel.socket.close()
+        for output in self.outputs:
+            output.close()
+        if self._lifeline >= 0:
+            os.close(self._lifeline)
+            self._lifeline = -1
+        return returncode
+
+    def _wait(self, exited: Callable[[RunnerProcess], None]) -> None:
+        if hasattr(os, "waitid"):
+            # Not reaped here: until the agent has killed its group, no other process can get its number.
+            with contextlib.suppress(ChildProcessError):
+                os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
+        else:
+            self._process.wait()
+        exited(self)
+
+
+def _start(config: WorkerConfig) -> tuple[subprocess.Popen[bytes], socket.socket, int]:
+    ours, theirs = socket.socketpair()
+    reading, writing = os.pipe()
+    environment = runner_environment(os.environ, sys.path, config.cpu_threads, config.gpus)
+    command = [sys.executable, "-P", "-m", "asyncsearch.runner", str(theirs.fileno()), str(reading)]
+    try:
+        process = subprocess.Popen(
+            [*command, str(os.getpid())],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            bufsize=0,
+            env=environment,
+            pass_fds=(theirs.fileno(), reading),
+            start_new_session=True,
+        )
+    except BaseException:
+        ours.close()
+        os.close(writing)
+        raise
+    finally:
+        theirs.close()
+        os.close(reading)
+    return process, ours, writing

@@ -1,0 +1,380 @@
+"""Where a worker's work is done: one runner, one training at a time, and how a training is stopped.
+
+Pseudocode of an attempt's life::
+
+    waiting -> current -> its checkpoint is here -> sent -> reports, saves ... -> ended, or its runner died -> told
+                                                        told to stop: flag, SIGTERM, SIGKILL ---^
+
+Everything that it reported, printed and saved is told before its end; commits may be told after it.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import deque
+from collections.abc import Callable
+
+from asyncsearch import events
+from asyncsearch.actions import CutWork, SaveAt
+from asyncsearch.agent.checkpoints import Checkpoints
+from asyncsearch.agent.config import WorkerConfig
+from asyncsearch.agent.driver_stream import Stream
+from asyncsearch.agent.lane_run import Attempt
+from asyncsearch.agent.log_lines import LogBuffer
+from asyncsearch.agent.outputs import MAX_BACKLOG, Outputs
+from asyncsearch.agent.runner_process import RunnerProcess
+from asyncsearch.agent.selector import READ, WRITE, Watch
+from asyncsearch.agent.transfers import Fetched, Uploaded
+from asyncsearch.errors import ProtocolError
+from asyncsearch.events import Outcome, TrainingEnded
+from asyncsearch.ids import Lease
+from asyncsearch.nonfinite import spell_all
+from asyncsearch.runner.failures import death_text, with_last_lines
+from asyncsearch.runner.protocol import (
+    Cut,
+    Ended,
+    FolderWanted,
+    FromRunner,
+    Ready,
+    Reported,
+    Saved,
+    SaveFailed,
+    SavePoint,
+    Stop,
+    ToRunner,
+    Train,
+)
+from asyncsearch.work import Work
+
+_CHOKED_S = 0.02
+"""How long reports wait in the runner before the driver's backlog is looked at again."""
+_CUT_OFF_S = 1.0
+"""How long a runner may live without its channel: one that is dying must still get its own exit code."""
+_REMEMBERED = 16
+"""Attempts that are remembered after their end, for a refusal or a repeated assignment."""
+
+
+class Workbench:
+    """Trains what the driver assigns, one lane after the other."""
+
+    def __init__(
+        self,
+        config: WorkerConfig,
+        watch: Watch,
+        stream: Stream,
+        post: Callable[[Uploaded | Fetched | RunnerProcess], None],
+    ) -> None:
+        """Prepare; ``post`` may be called from any thread, and brings its argument to one of the ``on_`` methods."""
+        self._config = config
+        self._watch = watch
+        self._stream = stream
+        self._post = post
+        self._outputs = Outputs(watch, stream, config.log)
+        self._checkpoints = Checkpoints(config.store, stream, post, self._tell_runner)
+        self._runner: RunnerProcess | None = None
+        self._current: Attempt | None = None
+        self._waiting: deque[Attempt] = deque()
+        self._known: deque[Attempt] = deque(maxlen=_REMEMBERED)
+        self._is_choked = False
+        self._is_dismissed = False
+
+    def open(self) -> None:
+        """Start the runner."""
+        self._start_runner()
+
+    def close(self) -> None:
+        """Kill the runner, and end the transfers' threads."""
+        self._is_dismissed = True
+        if self._runner is not None:
+            self._part_with(self._runner)
+        self._checkpoints.close()
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing is being trained or committed."""
+        return not self._living() and self._checkpoints.pending == 0
+
+    # What the driver wishes
+
+    def take(self, work: Work) -> None:
+        """Train this as soon as what came before it is done. Work that is known already is ignored."""
+        if self._is_dismissed or any(attempt.lease == work.lease for attempt in self._known):
+            return
+        for number, lane in enumerate(work.lanes):
+            attempt = Attempt(work.lease, number, lane, LogBuffer(self._config.log))
+            self._known.append(attempt)
+            self._waiting.append(attempt)
+        self._go_on()
+
+    def stop(self, lease: Lease, lane: int, reason: str) -> None:
+        """Stop a lane, if it is still to be trained."""
+        for attempt in self._living():
+            if (attempt.lease, attempt.number) == (lease, lane):
+                self._stop(attempt, reason)
+        self._go_on()
+
+    def amend(self, wish: SaveAt | CutWork) -> None:
+        """Let a lane know what else is wanted of it, or what not any more, if it is still to be trained."""
+        known = SavePoint(wish.node, wish.resource) if isinstance(wish, SaveAt) else Cut(wish.stop)
+        for attempt in self._living():
+            if (attempt.lease, attempt.number) != (wish.lease, wish.lane) or attempt.stop_reason is not None:
+                continue
+            if attempt.is_sent:
+                self._tell_runner(known)
+            else:
+                attempt.wishes.append(known)
+
+    def refuse(self, lease: Lease) -> None:
+        """Drop all work under a lease, and tell nothing more of it."""
+        for attempt in {*self._known, *self._living()}:
+            attempt.is_refused |= attempt.lease == lease
+        for attempt in self._living():
+            if not attempt.is_refused:
+                continue
+            if attempt.is_sent and self._runner is not None:
+                self._runner.kill()
+            else:
+                self._finish(attempt, Outcome.STOPPED)
+        self._go_on()
+
+    def dismiss(self, reason: str) -> None:
+        """Stop everything, and take nothing more."""
+        self._is_dismissed = True
+        for attempt in self._living():
+            self._stop(attempt, reason)
+
+    # What happens on this machine
+
+    def on_fetched(self, fetched: Fetched) -> None:
+        """Start the attempt that waited for its checkpoint, unless it was stopped meanwhile."""
+        if fetched.attempt is not self._current:
+            return
+        if fetched.path is None:
+            self._finish(fetched.attempt, Outcome.FAILED, fetched.error, "checkpoint")
+        fetched.attempt.load = fetched.path
+        self._go_on()
+
+    def on_uploaded(self, uploaded: Uploaded) -> None:
+        """Tell the driver."""
+        self._checkpoints.uploaded(uploaded)
+
+    def on_exit(self, runner: RunnerProcess) -> None:
+        """Clear up after a runner that is dead, and start the next one."""
+        if runner is not self._runner:
+            return
+        runner.is_retired = True
+        runner.kill()  # what it started must not outlive it
+        for message in runner.channel.receive_rest():
+            self._on_message(runner, message)
+        self._outputs.read_to_end(runner)
+        returncode = self._part_with(runner)
+        if self._current is not None and self._current.is_sent:
+            self._finish_by_death(self._current, runner, returncode)
+        # One that dies while it loads the trainable would die again and again; the next work tries it again.
+        if runner.is_ready and not self._is_dismissed:
+            self._start_runner()
+        self._go_on()
+
+    def look_at_memory(self) -> None:
+        """Note how much memory a training holds, for what is said if it is killed."""
+        if self._runner is not None and self._current is not None:
+            self._runner.look_at_memory()
+
+    def next_due(self) -> float:
+        """Return when ``tick`` has something to do, in monotonic seconds."""
+        escalate_at = None if self._current is None else self._current.escalate_at
+        kill_at = None if self._runner is None else self._runner.kill_at
+        choked = time.monotonic() + _CHOKED_S if self._is_choked else None
+        return min(due for due in (self._outputs.due, escalate_at, kill_at, choked, math.inf) if due is not None)
+
+    def tick(self, now: float) -> None:
+        """Do what is due."""
+        attempt, runner = self._current, self._runner
+        if self._outputs.due is not None and now >= self._outputs.due:
+            self._outputs.send(now)
+        if attempt is not None and attempt.escalate_at is not None and now >= attempt.escalate_at:
+            self._escalate(attempt, now)
+        if runner is not None and runner.kill_at is not None and now >= runner.kill_at:
+            runner.kill_at = None
+            runner.is_overdue = True
+            runner.kill()
+        if runner is not None and self._is_choked != (self._stream.backlog > MAX_BACKLOG):
+            self._is_choked = not self._is_choked
+            self._watch_channel(runner)
+
+    # The life of an attempt
+
+    def _go_on(self) -> None:
+        """Start what can be started."""
+        if self._current is None and self._waiting:
+            self._current = self._waiting.popleft()
+            self._checkpoints.fetch(self._current)
+        if self._current is None or not self._current.can_start:
+            return
+        if self._runner is None:
+            self._start_runner()
+        if self._runner is not None and not self._runner.is_retired:
+            self._begin(self._current, self._runner)
+
+    def _begin(self, attempt: Attempt, runner: RunnerProcess) -> None:
+        attempt.is_sent = True
+        runner.trainings += 1
+        self._outputs.begin(attempt, runner)
+        load = None if attempt.load is None else str(attempt.load)
+        self._tell_runner(Train(attempt.lane.stages, load, tuple(attempt.wishes)))
+
+    def _stop(self, attempt: Attempt, reason: str) -> None:
+        if attempt.stop_reason is not None:
+            return
+        attempt.stop_reason = reason
+        if not attempt.is_sent:
+            self._finish(attempt, Outcome.STOPPED)
+            return
+        self._checkpoints.give_up()
+        attempt.escalate_at = time.monotonic() + self._config.stop_grace_s
+        self._tell_runner(Stop(reason))
+
+    def _escalate(self, attempt: Attempt, now: float) -> None:
+        if self._runner is None:
+            return
+        if attempt.is_terminated:
+            attempt.escalate_at = None
+            attempt.is_killed = True
+            self._runner.kill()
+        else:
+            attempt.escalate_at = now + self._config.kill_grace_s
+            attempt.is_terminated = True
+            self._runner.terminate()
+
+    def _finish_by_death(self, attempt: Attempt, runner: RunnerProcess, returncode: int) -> None:
+        if attempt.is_killed:
+            text = (
+                f"It did not heed its stop ({attempt.stop_reason}) within {self._config.stop_grace_s:g} s, nor SIGTERM "
+                f"within {self._config.kill_grace_s:g} s more, and was killed."
+            )
+            self._finish(attempt, Outcome.STOPPED, text, "unheeded_stop")
+        elif attempt.stop_reason is not None:
+            self._finish(attempt, Outcome.STOPPED)
+        elif runner.is_overdue:
+            text = "The trial's process cut itself off: does it close, or write to, descriptors that it did not open?"
+            self._finish(attempt, Outcome.FAILED, text, "exit")
+        else:
+            kind, text = death_text(returncode, runner.memory_bytes)
+            self._finish(attempt, Outcome.FAILED, text, kind)
+
+    def _finish(self, attempt: Attempt, outcome: Outcome, error: str = "", error_kind: str = "") -> None:
+        """Tell all that is left to tell of an attempt, its end last."""
+        if attempt is self._current:
+            self._current = None
+            self._checkpoints.give_up()
+            self._outputs.end()
+        else:
+            self._waiting.remove(attempt)
+        self._checkpoints.forget(attempt)
+        attempt.is_over = True
+        if attempt.is_refused:
+            return
+        if outcome is Outcome.FAILED:
+            error = with_last_lines(error, attempt.log.tail())
+        saved = attempt.checkpoint_resource
+        self._stream.send(
+            TrainingEnded(attempt.lease, outcome, attempt.resource, saved, error, error_kind, attempt.number)
+        )
+        for failed in attempt.untold:
+            self._stream.send(failed)
+
+    def _living(self) -> list[Attempt]:
+        return [*self._waiting] if self._current is None else [self._current, *self._waiting]
+
+    # What the runner says
+
+    def _on_channel(self, mask: int) -> None:
+        runner = self._runner
+        assert runner is not None
+        if mask & WRITE:
+            runner.channel.send_rest()
+        if mask & READ:
+            for message in runner.channel.receive_now():
+                self._on_message(runner, message)
+        if runner.channel.is_closed and runner.kill_at is None:
+            runner.kill_at = time.monotonic() + _CUT_OFF_S
+        self._watch_channel(runner)
+
+    def _on_message(self, runner: RunnerProcess, message: FromRunner) -> None:
+        attempt = self._current
+        if isinstance(message, Ready):
+            runner.is_ready = True
+        elif attempt is None or not attempt.is_sent:
+            return  # it was given up
+        elif isinstance(message, Reported):
+            self._on_reported(attempt, runner, message)
+        elif isinstance(message, FolderWanted):
+            if attempt.stop_reason is None:
+                self._checkpoints.want(attempt, message)
+        elif isinstance(message, Saved):
+            attempt.resource = max(attempt.resource, message.resource)
+            self._checkpoints.saved(attempt, message)
+        elif isinstance(message, SaveFailed):
+            attempt.resource = max(attempt.resource, message.resource)
+            self._checkpoints.save_failed(attempt, message)
+        else:
+            self._on_ended(attempt, runner, message)
+
+    def _on_reported(self, attempt: Attempt, runner: RunnerProcess, reported: Reported) -> None:
+        if attempt.is_refused:
+            return
+        metrics = spell_all(reported.metrics)
+        try:
+            self._stream.send(events.Reported(attempt.lease, reported.resource, metrics, attempt.number))
+        except ProtocolError as error:
+            runner.is_retired = True
+            runner.kill()
+            self._finish(attempt, Outcome.FAILED, f"A report cannot be sent: {error}", "bad_report")
+        else:
+            attempt.resource = max(attempt.resource, reported.resource)
+
+    def _on_ended(self, attempt: Attempt, runner: RunnerProcess, ended: Ended) -> None:
+        self._outputs.read_to_marker(runner)
+        attempt.resource = max(attempt.resource, ended.resource)
+        self._finish(attempt, ended.outcome, ended.error, ended.error_kind)
+        if self._is_worn(runner, attempt, ended):
+            runner.retire(time.monotonic() + self._config.kill_grace_s)
+        self._go_on()
+
+    def _is_worn(self, runner: RunnerProcess, attempt: Attempt, ended: Ended) -> bool:
+        config = self._config
+        if config.fresh_process or runner.trainings >= config.recycle_after or runner.is_retired:
+            return True
+        # SIGTERM may have unwound it anywhere, in the middle of an import or with a lock held.
+        if attempt.is_terminated or ended.error_kind == "MemoryError":
+            return True
+        runner.look_at_memory()
+        if runner.first_memory_bytes is None:
+            runner.first_memory_bytes = runner.memory_bytes
+        return runner.memory_bytes - runner.first_memory_bytes > config.recycle_growth_bytes
+
+    # The runner
+
+    def _start_runner(self) -> None:
+        self._runner = RunnerProcess(self._config, self._post)
+        self._outputs.open(self._runner)
+        self._watch_channel(self._runner)
+
+    def _part_with(self, runner: RunnerProcess) -> int:
+        self._watch.forget(runner.channel.socket)
+        for output in runner.outputs:
+            self._watch.forget(output)
+        self._runner = None
+        return runner.close()
+
+    def _tell_runner(self, message: ToRunner) -> None:
+        if self._runner is not None:
+            self._runner.channel.post(message)
+            self._watch_channel(self._runner)
+
+    def _watch_channel(self, runner: RunnerProcess) -> None:
+        channel, mask = runner.channel, 0
+        if runner is self._runner and not channel.is_closed:
+            mask = (0 if self._is_choked else READ) | (WRITE if channel.has_rest else 0)
+        self._watch.set(channel.socket, mask, self._on_channel)

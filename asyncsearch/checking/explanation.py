@@ -1,0 +1,175 @@
+"""Which ingredient it was: each is given back, or taken away, and what changes the outcome is named."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+from asyncsearch.checking import random_generators
+from asyncsearch.checking.trainable_state import State
+from asyncsearch.checking.training_runs import Reports, Task, Watching, content, run
+
+Found = list[tuple[str, list[str], bool]]
+"""Kind, places, whether it is proved."""
+Outcome = tuple[Reports, dict[str, str]]
+"""What was reported, and what a fresh object holds that loads the last checkpoint."""
+
+_UNNAMED = "something that is none of its generators: threads, the clock, the order of a set, the device's kernels"
+_SINGLE = {"value", "counter", "offset"}
+"""Kinds under which single numbers come together that have nothing to do with each other."""
+_MOST_PLACES = 12
+"""Of so many of them at most it is found out which ones matter."""
+_UNKNOWN = "something that cannot be seen: a file, a module's variable, a state inside of a library"
+
+
+def randomness(task: Task) -> Found:
+    """Return on which generators two runs depend, as they stand before."""
+
+    def outcome(stirred: Mapping[str, int]) -> Outcome:
+        shared = random_generators.shared()
+        random_generators.stir(1)
+        for name, seed in stirred.items():
+            if name in shared:
+                shared[name].seed(seed)
+        reports = run(task, "random", [task.units])
+        return reports, content(task, task.folder / "random" / str(task.units), 9)
+
+    first = outcome({})
+    if not _is_same(outcome({}), first):
+        return [(_UNNAMED, [], True)]
+    guilty = [name for name in random_generators.shared() if not _is_same(outcome({name: 77}), first)]
+    return [(name, ["seed it in setup, from trial.seed"], True) for name in guilty] or [(_UNNAMED, [], True)]
+
+
+def _is_same(one: Outcome, other: Outcome) -> bool:
+    return one == other
+
+
+def evaluation(task: Task) -> Found:
+    """Return what ``evaluate`` changes."""
+
+    class Evaluating(_Comparing):
+        def evaluated(self, root: Any, evaluate: Callable[[], Mapping[str, Any]]) -> None:
+            self.compare(root, evaluate)
+
+    watching = Evaluating()
+    run(task, "evaluating", [task.units], watching=watching, stirred=6)
+    return watching.found()
+
+
+def saving(task: Task) -> Found:
+    """Return what ``save`` changes."""
+
+    class Saving(_Comparing):
+        def saving(self, root: Any, save: Callable[[], None]) -> None:
+            self.compare(root, save)
+
+    watching = Saving()
+    run(task, "saving", [task.cut, task.units], watching=watching, stirred=6)
+    return watching.found()
+
+
+class _Comparing(Watching):
+    """Notes what is another after something was done."""
+
+    def __init__(self) -> None:
+        self._changed: dict[str, list[str]] = {}
+
+    def compare(self, root: Any, action: Callable[[], object]) -> None:
+        before, shared = State(root), _digests(random_generators.capture())
+        action()
+        after, now = State(root), _digests(random_generators.capture())
+        for kind, places in before.differing(after).items():
+            self._changed.setdefault(kind, []).extend(places)
+        for name, digest in shared.items():
+            if now.get(name) != digest:
+                self._changed.setdefault(name, [])
+
+    def found(self) -> Found:
+        known = {kind: places for kind, places in self._changed.items() if kind != "value"} or self._changed
+        return [(kind, list(dict.fromkeys(places)), True) for kind, places in known.items()] or [(_UNKNOWN, [], True)]
+
+
+def _digests(states: Mapping[str, Any]) -> dict[str, str]:
+    return {name: repr(state.tolist() if hasattr(state, "tolist") else state) for name, state in states.items()}
+
+
+class _Holding(Watching):
+    """Keeps what there is at the cut of a training that is not interrupted."""
+
+    def __init__(self, cut: int) -> None:
+        self._cut = cut
+        self.state: State | None = None
+        self.shared: dict[str, Any] = {}
+
+    def trained(self, resource: int, root: Any) -> None:
+        if resource == self._cut:
+            self.state, self.shared = State(root), random_generators.capture()
+
+
+class _Giving(Watching):
+    """Gives a resumed training what it lacks, of some kinds."""
+
+    def __init__(self, source: _Holding, kinds: Collection[str], but: str) -> None:
+        self._source = source
+        self._kinds = kinds
+        self._but = but
+        self.differing: dict[str, list[str]] = {}
+        self.opaque: list[str] = []
+
+    def loaded(self, root: Any) -> None:
+        source, mine = self._source.state, State(root)
+        assert source is not None
+        now = _digests(random_generators.capture())
+        others = [name for name, digest in _digests(self._source.shared).items() if now.get(name) != digest]
+        self.differing = source.differing(mine) | {name: [] for name in others}
+        self.opaque = source.opaque
+        source.give(mine, self._kinds, self._but)
+        random_generators.restore({name: self._source.shared[name] for name in others if name in self._kinds})
+
+
+def resuming(task: Task) -> Found:
+    """Return what a resumed training lacks.
+
+    Everything that differs after ``load`` is given back, which must make it the training at one go. Then each kind is
+    left out in turn: what the outcome cannot do without was forgotten, the rest are caches and the like.
+    """
+    parts = task.folder / "parts" / str(task.cut)
+    whole = _outcome(task, "whole", [task.units])
+    wanted: Outcome = [report for report in whole[0] if report[0] > task.cut], whole[1]
+    source = _Holding(task.cut)
+    run(task, "held", [task.cut], save=False, watching=source, stirred=7)
+    if source.state is None:
+        return [(_UNKNOWN, [], True)]
+
+    def given(kinds: Collection[str], but: str = "") -> tuple[Outcome, _Giving]:
+        watching = _Giving(source, kinds, but)
+        return _outcome(task, "given", [task.units], task.cut, parts, watching), watching
+
+    plain, seen = given(())
+    differing = seen.differing
+    if _is_same(plain, wanted):
+        return [("what a process remembers: a module's variable, a cache outside of the trainer", [], True)]
+    kinds = set(differing)
+    if _is_same(given(kinds)[0], wanted):
+        needed = [kind for kind in differing if not _is_same(given(kinds - {kind})[0], wanted)]
+        for kind in _SINGLE & set(needed):
+            places = differing[kind]
+            if 1 < len(places) <= _MOST_PLACES:
+                differing[kind] = [place for place in places if not _is_same(given(kinds, place)[0], wanted)] or places
+        return [(kind, differing[kind], True) for kind in needed or differing]
+    guilty = [kind for kind in differing if not _is_same(given({kind})[0], plain)]
+    found: Found = [(kind, differing[kind], True) for kind in guilty]
+    if seen.opaque:
+        found.append(
+            ("order", [f"{place} (an iterator: where it stands cannot be seen)" for place in seen.opaque], False)
+        )
+    return found or [(kind, places, False) for kind, places in differing.items()] or [(_UNKNOWN, [], True)]
+
+
+def _outcome(
+    task: Task, name: str, stops: list[int], start: int = 0, load: Path | None = None, watching: Watching | None = None
+) -> Outcome:
+    reports = run(task, name, stops, start=start, load=load, watching=watching, stirred=8)
+    return reports, content(task, task.folder / name / str(task.units), 9)

@@ -1,0 +1,228 @@
+"""The proof: the same training at one go, again, with a save on its way, in two parts, and with further evaluations.
+
+The runs are spread over three processes, so that nothing that only a process remembers can hide: the second part of the
+resumed training is the first thing that its process does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from asyncsearch.checking import explanation, random_generators
+from asyncsearch.checking.processes import in_child
+from asyncsearch.checking.result import CheckResult, Finding
+from asyncsearch.checking.trainable_state import State
+from asyncsearch.checking.training_runs import Facts, Reports, Task, Watching, content, exact, name_of, run
+from asyncsearch.errors import UsageError
+from asyncsearch.runner.metrics import as_metrics
+from asyncsearch.sequences.base_sequence import Sequence
+from asyncsearch.sequences.custom_sequences import functions_in, register
+from asyncsearch.sequences.decoding import replaced
+from asyncsearch.store.scratch import temporary_folder
+from asyncsearch.trainable import Trainable, Trainer, as_function
+
+_NOTED = ("weights", "buffers", "optimizer", "scaler", "generator")
+"""Kinds that are worth a note where they are not restored, even if a few units do not show it."""
+_TRAINED = ("weights|", "buffers|", "optimizer|", "scaler|")
+"""Kinds of content that a deterministic training gives twice."""
+
+
+def check(
+    trainable: Trainable,
+    params: Mapping[str, Any] | None = None,
+    *,
+    units: int = 4,
+    cut: int | None = None,
+    seed: int = 0,
+    functions: Mapping[str, Callable[..., Any]] | None = None,
+    processes: bool = True,
+) -> CheckResult:
+    """Prove or refute that a trainable which is paused trains on as if it never had been, bit by bit.
+
+    It trains about five times as long as one trial of ``units`` units, and more to find out what was forgotten.
+
+    Args:
+        trainable: a class derived from ``Trainer``, or a function that calls ``trial.epochs(save=..., load=...)``.
+        params: the hyper-parameters of the trial; sequences may be among them.
+        units: how far to train.
+        cut: after how many units to save and to go on elsewhere; by default the half.
+        seed: the trial's.
+        functions: those that sequences in ``params`` name; needed only where they are written as JSON.
+        processes: whether the parts run in processes of their own; False: all in this one, which is faster and proves
+            less, since what a module remembers is not lost.
+
+    Raises:
+        UsageError: units and cut do not fit, or the trainable fails by itself.
+        CannotPauseError: it has no save and load.
+    """
+    as_function(trainable)
+    at = units // 2 if cut is None else cut
+    if not 1 <= at < units:
+        raise UsageError(f"cut={at} must lie between 1 and units - 1 = {units - 1}: one unit at least on both sides.")
+    before = random_generators.capture()
+    with temporary_folder("check") as folder:
+        named = {**functions_in(params), **(functions or {})}
+        task = Task(trainable, replaced(params or {}, Sequence.to_json), seed, units, at, named, folder)
+        register(named)
+        try:
+            return _checked(task, _in_children(task) if processes else _here(task))
+        finally:
+            random_generators.restore(before)
+
+
+Ask = Callable[[str], Any]
+"""Carries out one of ``STEPS`` by its name, somewhere."""
+
+
+def _here(task: Task) -> Ask:
+    return lambda step: STEPS[step](task)
+
+
+def _in_children(task: Task) -> Ask:
+    frameworks: list[str] = []
+
+    def ask(step: str) -> Any:
+        result, loaded = in_child(task, step, frameworks)
+        frameworks[:] = loaded
+        return result
+
+    return ask
+
+
+_FACTS = msgspec.json.Decoder(Facts)
+
+
+def _facts(answer: Any) -> Facts:
+    """Return what a step found out, here or in a child that wrote JSON."""
+    return _FACTS.decode(msgspec.json.encode(answer))
+
+
+def _checked(task: Task, ask: Ask) -> CheckResult:
+    result = CheckResult(name_of(task.trainable), task.units, task.cut)
+    once = _facts(ask("once"))
+    again, first = (_facts(part) for part in ask("again and first part"))
+    noise = {
+        name for name in once.content.keys() | again.content.keys() if once.content.get(name) != again.content.get(name)
+    }
+    if once.reports != again.reports or any(name.startswith(_TRAINED) for name in noise):
+        return replace(result, random=_findings(ask("explain randomness")))
+    second, evaluated = (_facts(part) for part in ask("second part and evaluations"))
+    if _difference(once, first.reports, first.content, noise):
+        result = replace(result, spoiled=_findings(ask("explain saving")))
+    resumed = [report for report in first.reports if report[0] <= task.cut] + second.reports
+    difference = _difference(once, resumed, second.content, noise)
+    if difference:
+        result = replace(result, difference=difference, forgotten=_findings(ask("explain resuming")))
+    elif isinstance(task.trainable, type):  # of a function it would name what its loop left lying
+        result = replace(result, noted=_notes(once.at_cut, again.at_cut, second.at_cut))
+    if evaluated.evaluates_alike is None:
+        return replace(result, has_evaluation=False)
+    if _difference(once, evaluated.reports, evaluated.content, noise) or not evaluated.evaluates_alike:
+        result = replace(result, disturbed=_findings(ask("explain evaluation")))
+    return result
+
+
+def _findings(found: list[Any]) -> tuple[Finding, ...]:
+    return tuple(Finding(kind, tuple(places), is_proved) for kind, places, is_proved in found)
+
+
+def _difference(once: Facts, reports: Reports, content: Mapping[str, str], noise: set[str]) -> str:
+    """Return the first difference in words, or an empty text."""
+    mine = dict(reports)
+    for resource, metrics in once.reports:
+        theirs = mine.get(resource, {})
+        for name, value in metrics.items():
+            if theirs.get(name) != value:
+                other = float.fromhex(theirs[name]) if name in theirs else None
+                return f"{name} at unit {resource} is {float.fromhex(value)!r} at one go and {other!r} resumed"
+    for name in sorted((once.content.keys() | content.keys()) - noise):
+        if once.content.get(name) != content.get(name):
+            kind, _, place = name.partition("|")
+            return f"the metrics are the same, the last checkpoints differ in {place} ({kind})"
+    return ""
+
+
+def _notes(trained: Mapping[str, str], again: Mapping[str, str], loaded: Mapping[str, str]) -> tuple[Finding, ...]:
+    found: dict[str, list[str]] = {}
+    for name, digest in trained.items():
+        kind, _, place = name.partition("|")
+        if kind in _NOTED and again.get(name) == digest and loaded.get(name) != digest:
+            found.setdefault(kind, []).append(place)
+    return tuple(Finding(kind, tuple(places)) for kind, places in found.items())
+
+
+# What a process does
+
+
+class _Looking(Watching):
+    """Sees what there is at the cut."""
+
+    def __init__(self, cut: int) -> None:
+        self.digests: dict[str, str] = {}
+        self._cut = cut
+
+    def trained(self, resource: int, root: Any) -> None:
+        if resource == self._cut:
+            self.digests = State(root).digests()
+
+    def loaded(self, root: Any) -> None:
+        self.digests = State(root).digests()
+
+
+def _straight(task: Task, name: str, stirred: int, watching: Watching | None = None) -> Facts:
+    looking = _Looking(task.cut)
+    reports = run(task, name, [task.units], stirred=stirred, watching=watching or looking)
+    return Facts(reports, content(task, task.folder / name / str(task.units), stirred + 50), looking.digests)
+
+
+class _Evaluating(Watching):
+    """Evaluates twice more after each unit."""
+
+    def __init__(self) -> None:
+        self.found: list[list[dict[str, str]]] = []
+
+    def evaluated(self, root: Any, evaluate: Callable[[], Mapping[str, Any]]) -> None:
+        self.found.append([exact(as_metrics(evaluate(), {})) for _ in range(2)])
+
+
+def _once(task: Task) -> Facts:
+    return _straight(task, "once", 1)
+
+
+def _again_and_first_part(task: Task) -> list[Facts]:
+    again = _straight(task, "again", 2)
+    # It goes on after the save, as a training does that others branch off from.
+    reports = run(task, "parts", [task.cut, task.units], stirred=3)
+    return [again, Facts(reports, content(task, task.folder / "parts" / str(task.units), 53))]
+
+
+def _second_part_and_evaluations(task: Task) -> list[Facts]:
+    looking, load = _Looking(task.cut), task.folder / "parts" / str(task.cut)
+    reports = run(task, "resumed", [task.units], start=task.cut, load=load, watching=looking, stirred=4)
+    second = Facts(reports, content(task, task.folder / "resumed" / str(task.units), 54), looking.digests)
+    watching = _Evaluating()
+    evaluated = _straight(task, "evaluated", 5, watching)
+    if watching.found:
+        reported = [metrics for _, metrics in evaluated.reports]
+        is_trainer = isinstance(task.trainable, type) and issubclass(task.trainable, Trainer)
+        evaluated.evaluates_alike = all(
+            one == other and (not is_trainer or one == mine)
+            for (one, other), mine in zip(watching.found, reported, strict=False)
+        )
+    return [second, evaluated]
+
+
+STEPS: dict[str, Callable[[Task], Any]] = {
+    "once": _once,
+    "again and first part": _again_and_first_part,
+    "second part and evaluations": _second_part_and_evaluations,
+    "explain randomness": explanation.randomness,
+    "explain resuming": explanation.resuming,
+    "explain saving": explanation.saving,
+    "explain evaluation": explanation.evaluation,
+}
+"""What can be asked of a process."""

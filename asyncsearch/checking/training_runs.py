@@ -1,0 +1,225 @@
+"""One training of the user's trainable, in this process, with somebody watching."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from asyncsearch.checking import random_generators
+from asyncsearch.checking.trainable_state import State
+from asyncsearch.errors import CannotPauseError
+from asyncsearch.ids import NodeKey
+from asyncsearch.runner.context import SearchContext
+from asyncsearch.runner.metrics import as_metrics
+from asyncsearch.runner.protocol import Cut, SavePoint
+from asyncsearch.trainable import Evaluate, Load, Save, Trainable, Trainer, TrialPaused, Update, as_function
+from asyncsearch.trial import Params
+from asyncsearch.work import Stage
+
+Reports = list[tuple[int, dict[str, str]]]
+"""Metrics by resource; numbers as ``float.hex`` writes them, so that they are compared bit by bit."""
+
+
+class Task(NamedTuple):
+    """What is checked."""
+
+    trainable: Trainable
+    params: Params
+    seed: int
+    units: int
+    cut: int
+    functions: dict[str, Callable[..., Any]]
+    """The user's own functions of time that sequences in ``params`` name."""
+    folder: Path
+    """Where the checkpoints of all runs go."""
+
+
+class Facts(msgspec.Struct):
+    """What came out of a run."""
+
+    reports: Reports
+    content: dict[str, str] = {}
+    """Digests of what a fresh object holds that loads the last checkpoint; see ``State.digests``."""
+    at_cut: dict[str, str] = {}
+    """Digests of the trainer itself at the cut, trained so far or loaded."""
+    evaluates_alike: bool | None = None
+    """Whether further evaluations gave the metrics that were reported; None: there were none."""
+
+
+class Watching:
+    """What is done beside the training; the defaults do nothing."""
+
+    def loaded(self, root: Any) -> None:
+        """See what there is after ``load``."""
+
+    def saving(self, root: Any, save: Callable[[], None]) -> None:
+        """Save."""
+        save()
+
+    def trained(self, resource: int, root: Any) -> None:
+        """See what there is after a unit and its report."""
+
+    def evaluated(self, root: Any, evaluate: Callable[[], Mapping[str, Any]]) -> None:
+        """Do what is to be done after a unit where the trainable can be evaluated."""
+
+
+class _Trial(SearchContext):
+    """Calls whoever watches; knows the trainer, or the function's frame, from how ``epochs`` is called."""
+
+    may_be_done = True
+
+    def __init__(self, stages: list[Stage], link: Any, load: Path | None, watching: Watching) -> None:
+        super().__init__(stages, link, load, "trial-0")
+        self._watching = watching
+
+    def epochs(
+        self,
+        *,
+        save: Save | None = None,
+        load: Load | None = None,
+        update: Update | None = None,
+        evaluate: Evaluate | None = None,
+    ) -> Iterator[int]:
+        owner = getattr(save, "__self__", None)
+        root = owner if isinstance(owner, Trainer) else sys._getframe(1)
+
+        def load_and_look(path: Path) -> None:
+            assert load is not None
+            load(path)
+            self._watching.loaded(root)
+
+        def save_and_look(path: Path) -> None:
+            assert save is not None
+            self._watching.saving(root, lambda: save(path))
+
+        units = super().epochs(
+            save=None if save is None else save_and_look,
+            load=None if load is None else load_and_look,
+            update=update,
+            evaluate=evaluate,
+        )
+        return self._watched(units, root, evaluate)
+
+    def _watched(self, units: Iterator[int], root: Any, evaluate: Evaluate | None) -> Iterator[int]:
+        for unit in units:
+            yield unit
+            self._watching.trained(unit, root)
+            if evaluate is not None:
+                self._watching.evaluated(root, evaluate)
+
+
+class _Link:
+    """Keeps reports, and writes checkpoints to ``<folder>/<resource>``."""
+
+    def __init__(self, folder: Path) -> None:
+        self.reports: Reports = []
+        self._folder = folder
+
+    def report(self, resource: int, metrics: dict[str, float]) -> None:
+        self.reports.append((resource, exact(metrics)))
+
+    def stop_reason(self) -> str | None:
+        return None
+
+    def wishes(self) -> list[SavePoint | Cut]:
+        return []
+
+    def folder(self, stage: int, resource: int) -> Path:
+        del stage
+        place = self._folder / str(resource)
+        self._folder.mkdir(parents=True, exist_ok=True)
+        if place.is_dir():
+            shutil.rmtree(place)
+        else:
+            place.unlink(missing_ok=True)
+        return place
+
+    def save_failed(self, stage: int, resource: int, error: Exception) -> None:
+        del stage, resource
+        raise error
+
+    def saved(self, stage: int, resource: int, *, is_last: bool) -> None:
+        """Do nothing: it is where it belongs."""
+
+
+def exact(metrics: Mapping[str, float]) -> dict[str, str]:
+    """Return metrics as text that is equal only if the numbers are."""
+    return {name: float(value).hex() for name, value in metrics.items()}
+
+
+def run(
+    task: Task,
+    name: str,
+    stops: list[int],
+    *,
+    start: int = 0,
+    load: Path | None = None,
+    save: bool = True,
+    watching: Watching | None = None,
+    stirred: int | None = None,
+) -> Reports:
+    """Train from ``start`` to the last of ``stops``, saving at each.
+
+    Args:
+        task: what is checked.
+        name: of the run; its checkpoints lie in a folder of this name.
+        stops: where checkpoints are saved, in ascending order.
+        start: where it begins.
+        load: the checkpoint there.
+        save: whether to save at all.
+        watching: who watches.
+        stirred: what the process's generators are seeded with before; None: they stay as they are.
+
+    Returns:
+        What was reported.
+
+    Raises:
+        CannotPauseError: the trainable cannot be saved and loaded.
+    """
+    starts = [start, *stops[:-1]]
+    stages = [
+        Stage(NodeKey("check"), dict(task.params), (), task.seed, begin, end, task.units, save=save)
+        for begin, end in zip(starts, stops, strict=True)
+    ]
+    link = _Link(task.folder / name)
+    trial = _Trial(stages, link, load, watching or Watching())
+    if stirred is not None:
+        random_generators.stir(stirred)
+    with contextlib.redirect_stdout(io.StringIO()):
+        try:
+            returned = as_function(task.trainable)(trial)
+        except TrialPaused:
+            returned = None
+    if not trial.uses_epochs:
+        raise CannotPauseError(
+            f"{name_of(task.trainable)} cannot be paused, so there is nothing to check: write the training as "
+            "`for epoch in trial.epochs(save=..., load=...):`, or as a Trainer with save and load."
+        )
+    if isinstance(returned, Mapping) and stops[-1] > start:
+        trial.report_last(as_metrics(returned, {}))
+    return link.reports
+
+
+def content(task: Task, checkpoint: Path, stirred: int) -> dict[str, str]:
+    """Return what a fresh object holds that has loaded a checkpoint of the end."""
+    found: dict[str, str] = {}
+
+    class Looking(Watching):
+        def loaded(self, root: Any) -> None:
+            found.update(State(root).digests())
+            raise TrialPaused("seen")  # nothing is to be trained or evaluated
+
+    run(task, "looking", [task.units], start=task.units, load=checkpoint, watching=Looking(), stirred=stirred)
+    return found
+
+
+def name_of(trainable: Any) -> str:
+    """Return what a trainable is called."""
+    return str(getattr(trainable, "__name__", None) or type(trainable).__name__)

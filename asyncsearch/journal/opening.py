@@ -1,0 +1,148 @@
+"""Opening a study: what the store holds becomes a state again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from asyncsearch.engine import snapshot as snapshots
+from asyncsearch.engine.config import EngineConfig
+from asyncsearch.engine.state import StudyState
+from asyncsearch.errors import JournalDamagedError
+from asyncsearch.journal.format import Record, SegmentReader
+from asyncsearch.store.base_store import Store
+
+STUDY_FILE = "study.json"
+BUNDLE_FILE = "bundle.bin"
+_KEPT_SNAPSHOTS = 2
+
+
+class StudyFile(msgspec.Struct, frozen=True, kw_only=True):
+    """What ``study.json`` says: what the study is, for people, for ``show`` and to compare at ``resume``."""
+
+    format: int = 1
+    name: str
+    metric: str
+    mode: str
+    seed: int
+    version: str = ""
+    space: list[str]
+    """One line a parameter."""
+    searcher: str
+    scheduler: str
+    scheduler_options: dict[str, Any] | None = None
+    """Its kind and options, where they say all of it; None: it is in the bundle only."""
+    max_resource: int | None = None
+    trainable: str = ""
+    """Name of the function or class."""
+    fingerprint: str = ""
+    """Hash of the bundle; resuming with another trainable is said."""
+    bundle_sha256: str = ""
+    """Of ``bundle.bin``; a bundle that was changed behind our back is not unpickled."""
+    shared: str = ""
+    """URL of the folder in which its checkpoints are, shared with other studies; empty: they are in its own store."""
+    defaults: dict[str, Any] = {}
+    """Declared values of parameters that its space lacks."""
+    keep_checkpoints: int = 1
+    """Checkpoints of how many of the best finished trials are kept."""
+    share: bool = False
+    """Whether trials may share what they train."""
+    can_evaluate: bool = False
+    """Whether the trainable can evaluate a checkpoint without training."""
+    asyncsearch: str = ""
+    """Version that created the study."""
+    created_s: float = 0.0
+    """Driver's clock, seconds since 1970."""
+
+
+_STUDY = msgspec.json.Decoder(StudyFile)
+
+
+def read_study_file(store: Store) -> StudyFile | None:
+    """Return what the store says of its study, or None if it holds none."""
+    data = store.read(STUDY_FILE)
+    return None if data is None else _STUDY.decode(data)
+
+
+def config_of(study: StudyFile) -> EngineConfig:
+    """Return what a study's journal is replayed with where its code is not at hand."""
+    return EngineConfig(
+        study=study.name,
+        metric=study.metric,
+        mode=study.mode,
+        seed=study.seed,
+        version=study.version,
+        keep_checkpoints=study.keep_checkpoints,
+        share=study.share,
+        can_evaluate=study.can_evaluate,
+        shared_as=study.trainable if study.shared else "",
+        defaults=study.defaults,
+    )
+
+
+def write_study_file(store: Store, study: StudyFile) -> None:
+    """Write ``study.json``, indented for people."""
+    store.write(STUDY_FILE, msgspec.json.format(msgspec.json.encode(study), indent=2) + b"\n")
+
+
+class Replayed(msgspec.Struct, frozen=True):
+    """What a replay found besides the state."""
+
+    last: int
+    """Number of the last record, 0 if there is none."""
+    last_s: float
+    """Driver's clock at the last record, 0.0 if there is none."""
+    notes: tuple[str, ...] = ()
+    """What was recovered, in sentences."""
+
+
+def replay(store: Store, state: StudyState) -> Replayed:
+    """Make a fresh state what the store's journal says, from the newest good snapshot on.
+
+    Raises:
+        JournalDamagedError: the journal is damaged elsewhere than at the end of a segment.
+    """
+    snapshot = _newest_snapshot(store, sizes=state.config.quota_bytes is not None)
+    reader = SegmentReader(skip=snapshot.record if snapshot is not None else 0)
+    if snapshot is not None:
+        snapshots.restore(state, snapshot)
+    last_s = 0.0
+    for record in _records(store, reader):
+        state.replay(record.event, record.actions, record.t)
+        last_s = record.t
+    if snapshot is not None and snapshot.record >= reader.next_number:
+        raise JournalDamagedError(
+            f"The journal ends with record {reader.next_number - 1}, and a snapshot was taken after record "
+            f"{snapshot.record}: the journal's end is missing. Restore it from a backup, or remove the folder "
+            "snapshots if you accept to lose what was in it."
+        )
+    return Replayed(reader.next_number - 1, last_s, tuple(reader.dropped))
+
+
+def read_records(store: Store) -> Iterator[Record]:
+    """Yield every record of the journal; for reading only."""
+    yield from _records(store, SegmentReader())
+
+
+def save_snapshot(store: Store, data: bytes, record: int) -> None:
+    """Write a snapshot, and remove all but the newest few."""
+    store.write(f"snapshots/{record:012d}.json", data)
+    for name in store.list("snapshots")[:-_KEPT_SNAPSHOTS]:
+        store.remove(f"snapshots/{name}")
+
+
+def _records(store: Store, reader: SegmentReader) -> Iterator[Record]:
+    for name in store.journal_segments():
+        yield from reader.read(name, store.read_segment(name))
+
+
+def _newest_snapshot(store: Store, *, sizes: bool) -> snapshots.Snapshot | None:
+    """Return the newest good snapshot, with the sizes of checkpoints if these are wanted."""
+    for name in reversed(store.list("snapshots")):
+        data = store.read(f"snapshots/{name}")
+        snapshot = snapshots.decode(data) if data is not None else None
+        if snapshot is not None and not (sizes and snapshot.sizes is None):
+            return snapshot
+    return None

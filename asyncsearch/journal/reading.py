@@ -1,0 +1,61 @@
+"""Reading a study without its code: what the journal says is enough to know where every trial stands.
+
+Nothing is unpickled, so ``asyncsearch show`` works on a machine that has none of the study's packages.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from asyncsearch.engine.state import StudyState
+from asyncsearch.errors import InternalError
+from asyncsearch.ids import TrialId
+from asyncsearch.journal.opening import StudyFile, config_of, replay
+from asyncsearch.schedulers.base_scheduler import Promotion, SchedulerState
+from asyncsearch.schedulers.scheduler_options import from_options
+from asyncsearch.searchers.base_searcher import SearcherState
+from asyncsearch.store.base_store import Store
+from asyncsearch.trial import Params
+
+
+def read_state(store: Store, study: StudyFile) -> StudyState:
+    """Return the state that a store's journal leads to; it can be looked at, not gone on with."""
+    state = StudyState(config_of(study), _NoSearcher(), _NoScheduler(), study.max_resource)
+    replay(store, state)
+    return state
+
+
+def read_standing(store: Store, study: StudyFile, trial: TrialId) -> str:
+    """Return where a trial stands in its scheduler's words; empty: the scheduler is not at hand without unpickling."""
+    scheduler = from_options(study.scheduler_options)
+    if scheduler is None:
+        return ""
+    state = StudyState(config_of(study), _NoSearcher(), scheduler.begin_reading(), study.max_resource)
+    replay(store, state)
+    return state.scheduler.standing(trial)
+
+
+class _NoSearcher(SearcherState):
+    """Hears everything and proposes nothing."""
+
+    def propose(self, number: int) -> Params | None:
+        raise InternalError("A study that was opened for reading was asked for a proposal.")
+
+
+class _NoScheduler(SchedulerState):
+    """Hears everything and decides nothing."""
+
+    def first_target(self, trial: TrialId) -> int | None:
+        raise InternalError("A study that was opened for reading was asked for a decision.")
+
+    def judge(self, trial: TrialId, resource: int) -> str | None:
+        raise InternalError("A study that was opened for reading was asked for a decision.")
+
+    def next_promotion(self) -> Promotion | None:
+        raise InternalError("A study that was opened for reading was asked for a decision.")
+
+    def snapshot(self) -> dict[str, Any]:
+        return {}
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        """Nothing of it is needed for reading."""

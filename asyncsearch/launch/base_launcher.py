@@ -1,0 +1,84 @@
+"""What a backend is: it starts workers, says when they end, and decides nothing.
+
+The engine asks for each launch (``LaunchWorker``) under an epoch of its own; a worker that ends for whatever reason is
+reported once by ``ended``, and the engine says whether it is launched again.
+"""
+
+from __future__ import annotations
+
+import abc
+import threading
+from collections.abc import Callable
+
+import msgspec
+
+from asyncsearch.agent.config import WorkerConfig
+from asyncsearch.ids import WorkerId
+
+Ended = Callable[[WorkerId, int, str], None]
+"""Called from any thread with (worker, epoch, reason) when a worker has ended, cleanly or not."""
+ConfigFor = Callable[[WorkerId, int], WorkerConfig]
+"""Gives the configuration of one launch of a worker."""
+TOO_LATE = "it was launched after the end of the run"
+"""Why a worker ends that ``stop`` has overtaken."""
+
+
+class Preflight(msgspec.Struct, frozen=True):
+    """What a backend found out before anything was started."""
+
+    parallelism: int
+    """How many workers will be started, from 1."""
+    cpu_threads: int = 1
+    """Cores that each worker may use."""
+    host: str = "127.0.0.1"
+    """Name or address under which workers reach the driver."""
+    bind: str = "127.0.0.1"
+    """Address on which the driver's server listens."""
+    port: int = 0
+    """Port on which it listens, where a firewall lets only that one through; 0: any that is free."""
+    warnings: tuple[str, ...] = ()
+    """What the user should know, in sentences."""
+
+
+class Launcher(abc.ABC):
+    """A backend, for one run of a study."""
+
+    name: str
+    """What people call it: ``inline``, ``processes``, ``spark``."""
+
+    @abc.abstractmethod
+    def check(self, parallelism: int | None) -> Preflight:
+        """Prove that the workers can run, before any starts.
+
+        Args:
+            parallelism: how many workers are wanted, from 1; None: as many as there are slots.
+
+        Raises:
+            ClusterError: they cannot; the message says what was found and what to do.
+        """
+
+    @abc.abstractmethod
+    def start(self, config_for: ConfigFor, ended: Ended) -> None:
+        """Get ready to launch."""
+
+    @abc.abstractmethod
+    def launch(self, worker: WorkerId, epoch: int) -> None:
+        """Start a worker and return at once; what goes wrong is told through ``ended``.
+
+        After ``stop`` none is started.
+        """
+
+    @abc.abstractmethod
+    def kill(self, worker: WorkerId, epoch: int) -> None:
+        """Make sure that this launch of the worker, which the engine holds for lost, ends; return at once."""
+
+    @abc.abstractmethod
+    def stop(self, grace_s: float) -> None:
+        """Wait until all workers have ended, for ``grace_s`` seconds at most; then end them. Leaves nothing behind.
+
+        It comes after every ``check``, also where nothing was started, and may come twice.
+        """
+
+    def thread(self, target: Callable[[], None], name: str) -> threading.Thread:
+        """Return a thread, not started, which is to the cluster as the one that called ``check``."""
+        return threading.Thread(target=target, name=name, daemon=True)

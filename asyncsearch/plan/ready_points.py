@@ -1,0 +1,84 @@
+"""What can be begun now: the durable points at which stages start, in the order in which they are chosen."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable
+
+from asyncsearch.plan.nodes import HELD_WORTH, Key, Point
+
+Entry = tuple[Key, Point]
+
+_BEST, _URGENT = 0, 1
+_SLACK = 8
+
+
+class Ready:
+    """Durable points, each with the keys of its best stage and of its best urgent stage."""
+
+    def __init__(self) -> None:
+        self._entries: dict[Point, tuple[Entry, Entry | None]] = {}
+        self._heaps: tuple[list[Entry], list[Entry]] = ([], [])
+
+    def offer(self, point: Point) -> None:
+        """Take the place of a durable point anew, or forget it if no stage starts there."""
+        best, urgent = point.best(), point.best_urgent()
+        if best is None:
+            self.withdraw(point)
+            return
+        former, former_urgent = self._entries.get(point, (None, None))
+        entry = former if former is not None and former[0] == best.key else (best.key, point)
+        entry_urgent = None
+        if urgent is not None:
+            is_same = former_urgent is not None and former_urgent[0] == urgent.key
+            entry_urgent = former_urgent if is_same else (urgent.key, point)
+        self._entries[point] = (entry, entry_urgent)
+        if entry is not former:
+            self._push(_BEST, entry)
+        if entry_urgent is not None and entry_urgent is not former_urgent:
+            self._push(_URGENT, entry_urgent)
+
+    def withdraw(self, point: Point) -> None:
+        """Forget a point that is not durable any more, or at which no stage starts."""
+        if self._entries.pop(point, None) is not None:
+            self._compact(_BEST)
+            self._compact(_URGENT)
+
+    def choose(self, held: Iterable[Point]) -> Point | None:
+        """Return the end of the stage to begin with; see ``SearchPlan.next_batch`` for the order."""
+        host = self._top(_URGENT)
+        pick = Point.best_urgent if host is not None else Point.best
+        host = host or self._top(_BEST)
+        first = None if host is None else pick(host)
+        if first is None:
+            return None
+        chosen: Point | None = None
+        for point in held:
+            stage = pick(point) if point in self._entries else None
+            is_worth = stage is not None and stage.key[0] * HELD_WORTH <= first.key[0]
+            if stage is not None and is_worth and (chosen is None or stage.key < chosen.key):
+                chosen = stage
+        return chosen or first
+
+    def _top(self, which: int) -> Point | None:
+        heap = self._heaps[which]
+        while heap:
+            if self._is_current(which, heap[0]):
+                return heap[0][1]
+            heapq.heappop(heap)
+        return None
+
+    def _is_current(self, which: int, entry: Entry) -> bool:
+        entries = self._entries.get(entry[1])
+        return entries is not None and entries[which] is entry
+
+    def _push(self, which: int, entry: Entry) -> None:
+        heapq.heappush(self._heaps[which], entry)
+        self._compact(which)
+
+    def _compact(self, which: int) -> None:
+        """Drop outdated entries once they are most: those of points that are gone would keep them in memory."""
+        heap = self._heaps[which]
+        if len(heap) > 2 * len(self._entries) + _SLACK:
+            heap[:] = [entry for entry in heap if self._is_current(which, entry)]
+            heapq.heapify(heap)

@@ -1,0 +1,418 @@
+"""The search plan: what trials ask for, what is durable, what runs, and therefore what to train next. Pure.
+
+A trial asks for a resource on its path. Trials whose paths have nodes in common share what is trained there; what is
+left is the stage tree (``plan.stage_tree``), and a worker gets one of its paths from the root to a leaf, a batch.
+Nodes of which nothing is left to train take no memory, except for the resources of their durable checkpoints.
+
+Every operation costs O(depth · log n), whatever the number of nodes, and the same operations give the same batches.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Collection, Iterator
+from typing import NamedTuple
+
+import msgspec
+
+from asyncsearch.errors import InternalError
+from asyncsearch.ids import CheckpointRef, NodeKey, PathStep, TrialId, trial_name
+from asyncsearch.plan.costs import KnownCosts
+from asyncsearch.plan.nodes import Node, Point, Span, State
+from asyncsearch.plan.stage_tree import ORIGIN, StageTree, points_in
+from tests.plan.algorithm import Facts, NodeFacts, PendingStage, RequestFacts, Source, SpanFacts
+
+Path = tuple[PathStep, ...]
+
+LISTED = 10
+"""How many of the trials that wait for a stage are listed; there may be as many as the plan has."""
+
+
+class PlannedStage(msgspec.Struct, frozen=True):
+    """An interval of one node that a worker trains, to save at its end; one of no units is an evaluation."""
+
+    node: NodeKey
+    start: int
+    stop: int
+    """UNBOUNDED: until the function returns."""
+    trials: tuple[TrialId, ...]
+    """The trials that wait for it, in order: for its end, or for what is trained from there; the first of many."""
+    more: int = 0
+    """How many wait besides those."""
+
+
+class Batch(msgspec.Struct, frozen=True):
+    """What one worker trains without reloading: stages, each of which begins where the one before ends."""
+
+    load: CheckpointRef | None
+    """None: train from the beginning."""
+    stages: tuple[PlannedStage, ...]
+    is_urgent: bool = False
+    """Whether an urgent request needs it."""
+
+
+class Request(NamedTuple):
+    """What a trial asks for."""
+
+    node: Node
+    target: int
+    is_urgent: bool
+
+
+class SearchPlan:
+    """Requests, durable checkpoints and running batches; the next batch follows from them."""
+
+    def __init__(self) -> None:
+        self._tree = StageTree()
+        self._requests: dict[TrialId, Request] = {}
+        self._runs: dict[int, list[Span]] = {}
+        self._goals: dict[int, CheckpointRef] = {}
+        """Where each lease is to end."""
+
+    def request(self, trial: TrialId, path: Path, target: int, *, is_urgent: bool = False) -> None:
+        """Let a trial ask for ``target`` on its path, in place of what it asked for before.
+
+        Raises:
+            InternalError: the path does not begin at 0, its starts do not ascend, the target is not above 0, or the
+                plan knows one of its nodes at another place.
+        """
+        last, steps = -1, []
+        for step in path:
+            if not last < step[0] < target:
+                break
+            last = step[0]
+            steps.append(step)
+        is_broken = len(steps) < len(path) and path[len(steps)][0] < target
+        if is_broken or not steps or steps[0][0] != 0:
+            raise InternalError(
+                f"{trial_name(trial)} asks for {target} on a path whose nodes begin at {[start for start, _ in path]}: "
+                "a path begins at 0, ascends, and is asked for something above 0."
+            )
+        request = Request(self._tree.enter(steps), target, is_urgent)
+        former = self._requests.get(trial)
+        if former == request:
+            return
+        self._requests[trial] = request
+        self._tree.ask(request.node, target, trial, is_urgent)
+        if former is not None:
+            self._tree.release(former.node, former.target, trial, former.is_urgent)
+
+    def withdraw(self, trial: TrialId) -> None:
+        """Let a trial ask for nothing."""
+        request = self._requests.pop(trial, None)
+        if request is not None:
+            self._tree.release(request.node, request.target, trial, request.is_urgent)
+
+    def target_of(self, trial: TrialId) -> int | None:
+        """Return what a trial asks for."""
+        request = self._requests.get(trial)
+        return None if request is None else request.target
+
+    def add_checkpoint(self, ref: CheckpointRef, lease: int | None = None) -> None:
+        """Count a checkpoint as durable. The lease under which it was made has done what is below it.
+
+        None: each lease that trains across it has. Another's may have come later, and be far below.
+        """
+        if not self._tree.save(ref):
+            return
+        node = self._tree.nodes.get(ref.node)
+        crossing = (
+            []
+            if node is None
+            else [s for s in node.spans if s.position < ref.resource <= s.stop and lease in (None, s.lease)]
+        )
+        for span in crossing:
+            run = self._runs[span.lease]
+            for earlier in reversed(run[: run.index(span)]):
+                if earlier.position == earlier.stop:
+                    break
+                self._tree.advance(earlier, earlier.stop)
+            self._tree.advance(span, ref.resource)
+
+    def advance(self, lease: int, resource: int) -> None:
+        """Know that a lease has done what is below a checkpoint that it made, which may be gone by now."""
+        for span in reversed(self._runs.get(lease, [])):
+            if span.position < resource:
+                self._tree.advance(span, resource)
+
+    def remove_checkpoint(self, ref: CheckpointRef) -> None:
+        """Count a checkpoint as lost; what needs it is trained again."""
+        self._tree.lose(ref)
+
+    def expect_metric(self, ref: CheckpointRef) -> None:
+        """Know that nobody reported the metric at a checkpoint, so that it is evaluated where somebody asks for it."""
+        if ref.resource in self._tree.saved.get(ref.node, ()):
+            self._tree.evaluations.unmeasured.add(ref)
+            self._tree.reweigh(ref)
+
+    def add_metric(self, ref: CheckpointRef) -> None:
+        """Know that the metric was reported at a position."""
+        if ref in self._tree.evaluations.unmeasured:
+            self._tree.evaluations.unmeasured.remove(ref)
+            self._tree.reweigh(ref)
+
+    def lacks_metric(self, ref: CheckpointRef) -> bool:
+        """Return whether a durable checkpoint is one of those to be evaluated where somebody asks for it."""
+        return ref in self._tree.evaluations.unmeasured
+
+    def block(self, node: NodeKey) -> None:
+        """Let all wait that is not durable in a node, and what follows it: somebody else trains there."""
+        self._tree.block(node)
+
+    def unblock(self, node: NodeKey) -> None:
+        """Let what is left in a node be trained here."""
+        self._tree.unblock(node)
+
+    @property
+    def blocked(self) -> frozenset[NodeKey]:
+        """The nodes in which somebody else trains."""
+        return frozenset(self._tree.blocked)
+
+    def nearest(self, path: Path, resource: int) -> CheckpointRef | None:
+        """Return the deepest durable checkpoint on a path at or before ``resource``."""
+        return self._tree.nearest(path, resource)
+
+    def begin(self, lease: int, batch: Batch) -> None:
+        """Let a lease train a batch that ``next_batch`` returned just now.
+
+        Raises:
+            InternalError: the lease trains something already, or a stage of the batch is not pending any more.
+        """
+        if lease in self._runs:
+            raise InternalError(f"work-{lease} trains a batch already; end it before it begins another one.")
+        for stage in batch.stages:
+            end = CheckpointRef(stage.node, stage.stop)
+            find = self._tree.evaluations.find if stage.start == stage.stop else self._tree.find
+            point = find(end)
+            if point is None or point.host is None or point.host.resource != stage.start:
+                raise InternalError(
+                    f"work-{lease} begins units {stage.start} to {stage.stop} of node {stage.node}, which are no "
+                    "pending stage: begin a batch before anything else is told to the plan."
+                )
+        self.resume(lease, batch)
+
+    def resume(self, lease: int, batch: Batch, path: Path = ()) -> None:
+        """Know that a lease trains a batch that was begun before this plan was made; say so before any checkpoint.
+
+        Args:
+            lease: its number.
+            batch: what it trains.
+            path: one on which the batch lies, with which nodes are known in which nobody asks for anything any more;
+                without it their stages are left out.
+        """
+        self._tree.enter(step for step in path if step.start < batch.stages[-1].stop)
+        spans: list[Span] = []
+        for stage in batch.stages:
+            node = self._tree.nodes.get(stage.node)
+            if node is None:
+                continue
+            if spans and spans[-1].node is node:
+                spans[-1].stop = stage.stop
+                spans[-1].boundaries.add(stage.stop)
+            else:
+                spans.append(Span(lease, node, stage.start, stage.stop))
+        self._runs[lease] = spans
+        self._aim(lease, CheckpointRef(batch.stages[-1].node, batch.stages[-1].stop))
+        for span in spans:
+            self._tree.start(span)
+
+    def end(self, lease: int) -> None:
+        """Let nothing run under a lease any more; what it did not commit is to be trained again."""
+        for span in reversed(self._runs.pop(lease, [])):
+            self._tree.shorten(span, span.position)
+        self._aim(lease, None)
+
+    def cut(self, lease: int, stop: int) -> None:
+        """Let a running batch end at ``stop``, where its worker saves; the rest is handed back."""
+        for span in reversed(self._runs.get(lease, [])):
+            if stop < span.stop:
+                self._tree.shorten(span, stop)
+                span.boundaries.add(span.stop)
+        for span in reversed(self._runs.get(lease, [])):
+            if span.begin < stop:
+                self._aim(lease, CheckpointRef(span.node.key, min(stop, span.stop)))
+                return
+
+    def add_save_point(self, lease: int, node: NodeKey, resource: int) -> None:
+        """Know that the worker was told to save there on its way."""
+        for span in self._runs.get(lease, ()):
+            if span.node.key == node and span.begin < resource <= span.stop:
+                span.boundaries.add(resource)
+
+    def wanted_stop(self, lease: int) -> int:
+        """Return the last resource of a running batch that a request still needs; 0: none."""
+        for span in reversed(self._runs.get(lease, [])):
+            wanted = points_in(span.node, span.position, span.stop)
+            if wanted:
+                return wanted[-1].resource
+            if span.begin == span.stop and self.targets_at(span.node.key, span.stop):
+                return span.stop
+        return 0
+
+    def splits(self, lease: int) -> list[tuple[NodeKey, int]]:
+        """Return where somebody needs a checkpoint inside what a lease trains, and its worker was not told so yet."""
+        return [
+            (span.node.key, point.resource)
+            for span in self._runs.get(lease, ())
+            for point in points_in(span.node, span.position, span.stop)
+            if point.resource not in span.boundaries
+        ]
+
+    def set_cost(self, node: NodeKey, seconds_per_unit: float) -> None:
+        """Know how long a unit of a node takes; see ``plan.costs`` for what was not measured.
+
+        Raises:
+            InternalError: it is not finite, or negative.
+        """
+        if not (math.isfinite(seconds_per_unit) and seconds_per_unit >= 0):
+            raise InternalError(
+                f"a unit of node {node} takes {seconds_per_unit} s: give seconds that are finite and not negative."
+            )
+        self._tree.measure(node, seconds_per_unit)
+
+    def costs(self) -> KnownCosts | None:
+        """Return all that is known of costs, for ``restore_costs``."""
+        return self._tree.costs()
+
+    def restore_costs(self, known: KnownCosts) -> None:
+        """Take over what was known of costs before this plan was made; say so when all else is said."""
+        self._tree.restore_costs(known)
+
+    def readers_at(self, node: NodeKey, resource: int) -> list[TrialId]:
+        """Return the trials that wait for the unit of a node that ends at ``resource``, or for what follows it."""
+        known = self._tree.nodes.get(node)
+        if known is None:
+            return []
+        found: list[TrialId] = []
+        for point in known.points[bisect_left(known.resources, resource) :]:
+            found += point.trials
+        stack = [child for child in (known.children or {}).values() if child.start >= resource]
+        while stack:
+            here = stack.pop()
+            for point in here.points:
+                if point.trials:
+                    found += point.trials
+            if here.children:
+                stack += here.children.values()
+        found.sort()
+        return found
+
+    def targets_at(self, node: NodeKey, resource: int) -> list[TrialId]:
+        """Return the trials that ask for just this position."""
+        point = self._tree.find(CheckpointRef(node, resource))
+        return [] if point is None else list(point.trials)
+
+    def leases_on(self, path: Path) -> list[int]:
+        """Return the leases under which nodes of a path are trained, each once."""
+        found: list[int] = []
+        for _, key in path:
+            node = self._tree.nodes.get(key)
+            if node is not None and node.spans:
+                found += [span.lease for span in node.spans]
+        return list(dict.fromkeys(found)) if len(found) > 1 else found
+
+    def next_batch(self, held: Collection[CheckpointRef] = ()) -> Batch | None:
+        """Return what to train next, None: nothing now. ``begin`` makes it running.
+
+        The stage to begin with can be begun at once and is chosen by, in this order: an urgent request needs it; what
+        it loads is in ``held``, and no way is much longer (``HELD_WORTH``); the longest way from it to a leaf; the
+        least that follows it, so that few checkpoints are alive; the smallest trial. From there the same order, without
+        ``held``, leads to a leaf.
+        """
+        point = self._tree.ready.choose([found for ref in held if (found := self._tree.find(ref)) is not None])
+        if point is None:
+            return None
+        assert point.host is not None
+        load = None if point.host.node.key == ORIGIN else CheckpointRef(point.host.node.key, point.host.resource)
+        ends = []
+        while point is not None:
+            ends.append(point)
+            point = point.best_urgent() or point.best()
+        stages: list[PlannedStage] = []
+        trials: tuple[TrialId, ...] = ()
+        after: Point | None = None
+        for end in reversed(ends):
+            if end.size > LISTED:
+                trials = tuple(end.first_trials(LISTED))
+            elif end.size > len(trials):
+                others = end.trials + _trials_after([stage for stage in end.stages() if stage is not after])
+                trials = tuple(sorted([*trials, *others]))
+            assert end.host is not None
+            stages.append(PlannedStage(end.node.key, end.host.resource, end.resource, trials, end.size - len(trials)))
+            after = end
+        return Batch(load, tuple(reversed(stages)), ends[0].is_urgent)
+
+    def stages(self) -> Iterator[PendingStage]:
+        """Return every pending stage, those of parents before those of their children."""
+        for node in self._tree.nodes.values():
+            for point in node.points:
+                if point.host is not None:
+                    yield _pending_stage(point, point.host)
+        for evaluation in self._tree.evaluations.stages():
+            assert evaluation.host is not None
+            yield _pending_stage(evaluation, evaluation.host)
+
+    def facts(self) -> Facts:
+        """Return all that the stages follow from, for ``plan.algorithm``."""
+        nodes = [node for node in self._tree.nodes.values() if node.parent is not None]
+        return Facts(
+            nodes={n.key: NodeFacts(_parent_key(n), n.start, n.cost) for n in nodes},
+            saved={key: list(resources) for key, resources in self._tree.saved.items() if key != ORIGIN},
+            running=[SpanFacts(s.lease, n.key, s.position, s.stop) for n in nodes for s in n.spans if s.begin < s.stop],
+            requests={t: RequestFacts(r.node.key, r.target, r.is_urgent) for t, r in self._requests.items()},
+            blocked=self.blocked,
+            unmeasured=frozenset(self._tree.evaluations.unmeasured - self._tree.evaluations.awaited.keys()),
+        )
+
+    def _aim(self, lease: int, goal: CheckpointRef | None) -> None:
+        """Know where a lease is to end, and may still report; None: nowhere, it is over."""
+        awaited, former = self._tree.evaluations.awaited, self._goals.pop(lease, None)
+        if goal is not None:
+            self._goals[lease] = goal
+            awaited[goal] += 1
+            self._reweigh(goal)
+        if former is not None:
+            awaited[former] -= 1
+            if not awaited[former]:
+                del awaited[former]
+            self._reweigh(former)
+
+    def _reweigh(self, goal: CheckpointRef) -> None:
+        """Look again at the evaluation of a position, which is none unless the metric is missing there."""
+        if goal in self._tree.evaluations.unmeasured:
+            self._tree.reweigh(goal)
+
+
+def _parent_key(node: Node) -> NodeKey | None:
+    return None if node.parent is None or node.parent.key == ORIGIN else node.parent.key
+
+
+def _trials_after(points: list[Point]) -> list[TrialId]:
+    """Return the trials that ask for these points and for what is trained from them."""
+    found: list[TrialId] = []
+    stack = list(points)
+    while stack:
+        point = stack.pop()
+        found += point.trials
+        stack += point.stages()
+    return found
+
+
+def _pending_stage(point: Point, host: Point) -> PendingStage:
+    if host.node.key == ORIGIN:
+        source, load = Source.FRESH, None
+    else:
+        source = {State.DURABLE: Source.SAVED, State.RUNNING: Source.RUNNING, State.PENDING: Source.STAGE}[host.state]
+        load = CheckpointRef(host.node.key, host.resource)
+    return PendingStage(
+        node=point.node.key,
+        start=host.resource,
+        stop=point.resource,
+        source=source,
+        load=load,
+        height=-point.key[0],
+        total=point.key[1],
+        trial=TrialId(point.key[2]),
+        is_urgent=point.is_urgent,
+    )

@@ -1,0 +1,68 @@
+"""What a trial prints, as it comes: a second process looks into the store now and then, for the driver is not asked."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from itertools import islice
+
+from asyncsearch.actions import EndRun, MoveTrial
+from asyncsearch.events import DriverStarted, RunRequested
+from asyncsearch.ids import TrialId, trial_name
+from asyncsearch.journal.format import SegmentReader
+from asyncsearch.store.base_store import Store
+
+_SHORTEST_S, _LONGEST_S = 0.5, 5.0
+_LAST_LINES_S = 2.0
+
+
+def follow(store: Store, trial: TrialId, wait: Callable[[float], None] = time.sleep) -> Iterator[str]:
+    """Yield the lines of a trial's log until the trial or the run has ended, or no driver has the study open any more.
+
+    Looks twice a second while lines come, and ever less often, down to every 5 seconds, while none do.
+
+    Args:
+        store: of the study; it is only read.
+        trial: whose log.
+        wait: lets so many seconds pass.
+    """
+    progress = _Progress(store, trial)
+    seen = 0
+    pause_s = _SHORTEST_S
+    while True:
+        is_over = progress.is_over()
+        if is_over:
+            # The driver writes lines a moment later than it records that the trial has ended.
+            wait(_LAST_LINES_S)
+        came = 0
+        for line in islice(store.read_log(trial_name(trial)), seen, None):
+            came += 1
+            yield line
+        if is_over:
+            return
+        seen += came
+        pause_s = _SHORTEST_S if came else min(2 * pause_s, _LONGEST_S)
+        wait(pause_s)
+
+
+class _Progress:
+    """Reads of the journal what is new, and knows whether more lines can come."""
+
+    def __init__(self, store: Store, trial: TrialId) -> None:
+        self._store, self._trial = store, trial
+        self._last = 0
+        self._is_running = self._has_ended = False
+
+    def is_over(self) -> bool:
+        reader = SegmentReader(skip=self._last)
+        for name in self._store.journal_segments():
+            for record in reader.read(name, self._store.read_segment(name)):
+                self._last = record.n
+                if isinstance(record.event, DriverStarted | RunRequested):
+                    self._is_running = isinstance(record.event, RunRequested)
+                for action in record.actions:
+                    if isinstance(action, EndRun):
+                        self._is_running = False
+                    elif isinstance(action, MoveTrial) and action.trial == self._trial:
+                        self._has_ended = action.to.is_finished
+        return self._has_ended or not self._is_running or not self._store.is_locked()

@@ -1,0 +1,1 @@
+"""What people see while a search runs."""

@@ -1,0 +1,223 @@
+"""What people see while a search runs: a live table in a notebook, quiet lines elsewhere.
+
+Rule: called from the main thread only, so that a notebook puts everything into the cell that runs.
+No widgets; and but for a terminal no escape sequences, so the output is the same in JupyterLab, VS Code, papermill, a
+spark-submit log and a pipe.
+"""
+
+from __future__ import annotations
+
+import abc
+import contextlib
+import logging
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from asyncsearch.errors import UsageError
+from asyncsearch.report.live.html import html
+from asyncsearch.report.live.log_printer import LinePrinter
+from asyncsearch.report.live.status import StudyStatus
+from asyncsearch.report.live.table import short_line, table
+from asyncsearch.rpc.messages import LogLine
+
+_log = logging.getLogger(__name__)
+
+KINDS = ("auto", "notebook", "plain", "none")
+_TERMINAL_EVERY_S = 5.0
+_FILE_EVERY_S = 15.0
+_NOTEBOOK_LINES = 5_000
+
+
+class Display(abc.ABC):
+    """Shows one run."""
+
+    def warn(self, sentences: Sequence[str]) -> None:
+        """Show what the user should know."""
+        for sentence in sentences:
+            say(f"note: {sentence}")
+
+    @abc.abstractmethod
+    def update(self, status: StudyStatus) -> None:
+        """Show how the study stands, if it is time to."""
+
+    @abc.abstractmethod
+    def log_lines(self, lines: Sequence[tuple[str, LogLine]]) -> None:
+        """Show lines that trials printed: (name of the trial, line)."""
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """Show the last status whole. Safe to call again, and before anything was shown."""
+
+
+def open_display(kind: str = "auto", *, logs: bool = False) -> Display:
+    """Return the display for where this process runs.
+
+    Args:
+        kind: ``"auto"``, ``"notebook"``, ``"plain"`` or ``"none"``.
+        logs: whether to show the lines that trials print.
+
+    Raises:
+        UsageError: there is no such kind, or this is no notebook.
+    """
+    if kind not in KINDS:
+        raise UsageError(f"display={kind!r} is unknown. Use one of {', '.join(map(repr, KINDS))}.")
+    ipython = _notebook()
+    if kind == "notebook" and ipython is None:
+        raise UsageError("display='notebook' needs a Jupyter kernel, and this is none. Use display='auto'.")
+    if kind == "none":
+        return Quiet()
+    if ipython is not None and kind in ("auto", "notebook"):
+        return Notebook(ipython.display.display, logs=logs)
+    if kind == "auto" and sys.stdout is not None and sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb":
+        return Terminal(logs=logs)
+    return Plain(logs=logs)
+
+
+class Quiet(Display):
+    """Shows nothing; what the user should know goes to the log."""
+
+    def warn(self, sentences: Sequence[str]) -> None:
+        for sentence in sentences:
+            _log.warning("%s", sentence)
+
+    def update(self, status: StudyStatus) -> None:
+        pass
+
+    def log_lines(self, lines: Sequence[tuple[str, LogLine]]) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+class Plain(Display):
+    """Prints a line now and then, and the table at the end."""
+
+    def __init__(
+        self, *, logs: bool, every_s: float | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """Print status lines ``every_s`` seconds at most; by default less often into a file than on a terminal."""
+        is_terminal = sys.stdout is not None and sys.stdout.isatty()
+        self._every_s = every_s if every_s is not None else _TERMINAL_EVERY_S if is_terminal else _FILE_EVERY_S
+        self._lines = LinePrinter(clock) if logs else None
+        self._clock = clock
+        self._due_s = clock()
+        self._status: StudyStatus | None = None
+
+    def update(self, status: StudyStatus) -> None:
+        self._status = status
+        if status.trials and self._clock() >= self._due_s:
+            self._due_s = self._clock() + self._every_s
+            say(short_line(status))
+
+    def log_lines(self, lines: Sequence[tuple[str, LogLine]]) -> None:
+        if self._lines is not None:
+            say("\n".join(self._lines.chosen(lines, self._status.store if self._status is not None else "")))
+
+    def close(self) -> None:
+        if self._status is not None:
+            say(table(self._status))
+        self._status = None
+
+
+class Terminal(Display):
+    """Keeps the table at the bottom of a terminal, drawn anew in place; the lines of trials scroll by above it."""
+
+    def __init__(
+        self,
+        *,
+        logs: bool,
+        size: Callable[[], os.terminal_size] = shutil.get_terminal_size,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Fit the table into a terminal of ``size()``, so that what was drawn can be drawn over."""
+        self._size = size
+        self._lines = LinePrinter(clock) if logs else None
+        self._status: StudyStatus | None = None
+        self._height = 0
+
+    def update(self, status: StudyStatus) -> None:
+        self._status = status
+        if status.trials:
+            self._redraw("")
+
+    def log_lines(self, lines: Sequence[tuple[str, LogLine]]) -> None:
+        if self._lines is not None:
+            self._redraw("\n".join(self._lines.chosen(lines, self._status.store if self._status is not None else "")))
+
+    def close(self) -> None:
+        if self._status is not None:
+            say(f"{self._up()}{table(self._status)}")
+        self._status, self._height = None, 0
+
+    def _redraw(self, above: str) -> None:
+        width, height = self._size()
+        status = table(self._status) if self._status is not None and self._status.trials else ""
+        rows = [row[: width - 1] for row in status.splitlines()][: height - 1]
+        up, self._height = self._up(), len(rows)
+        say(up + "\n".join(part for part in (above, "\n".join(rows)) if part))
+
+    def _up(self) -> str:
+        """Return what moves to where the table was drawn, and clears from there."""
+        return f"\x1b[{self._height}A\x1b[J" if self._height else ""
+
+
+class Notebook(Display):
+    """One table in the cell that is updated in place; the lines of trials stand below it."""
+
+    def __init__(self, show: Callable[..., Any], *, logs: bool, clock: Callable[[], float] = time.monotonic) -> None:
+        """Show through IPython's ``display`` or what acts like it."""
+        self._show = show
+        self._handle: Any = None
+        self._shown = ""
+        self._lines = LinePrinter(clock, most=_NOTEBOOK_LINES) if logs else None
+        self._store = ""
+
+    def update(self, status: StudyStatus) -> None:
+        self._store = status.store
+        page = html(status)
+        if page == self._shown:
+            return
+        self._shown = page
+        data = {"text/html": page, "text/plain": table(status)}
+        if self._handle is None:
+            self._handle = self._show(data, raw=True, display_id=True)
+        else:
+            self._handle.update(data, raw=True)
+
+    def log_lines(self, lines: Sequence[tuple[str, LogLine]]) -> None:
+        if self._lines is not None:
+            say("\n".join(self._lines.chosen(lines, self._store)))
+
+    def close(self) -> None:
+        """The table stays as it was updated last."""
+
+
+def say(text: str) -> None:
+    """Write lines to where the process prints now: a notebook replaces ``sys.stdout``.
+
+    What it cannot spell is escaped. Where nothing can be written any more (a closed pipe, a full disk), nothing is: a
+    search does not end because nobody reads.
+    """
+    out = sys.stdout
+    if not text or out is None:
+        return
+    with contextlib.suppress(OSError, ValueError):  # ValueError: it was closed
+        try:
+            out.write(f"{text}\n")
+        except UnicodeEncodeError:
+            encoding = getattr(out, "encoding", None) or "ascii"
+            out.write(text.encode(encoding, "backslashreplace").decode(encoding) + "\n")
+        out.flush()
+
+
+def _notebook() -> Any:
+    """Return IPython if this process is a Jupyter kernel, else None. Imports nothing: a kernel has it already."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    is_kernel = any(kind.__name__ == "ZMQInteractiveShell" for kind in type(shell).__mro__)
+    return ipython if is_kernel else None

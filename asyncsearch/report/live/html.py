@@ -1,0 +1,74 @@
+"""A study as HTML for a notebook cell: one self-contained piece, readable on light and on dark pages.
+
+Rule: every word that is not ours goes through ``escape``: names, parameters and errors are the user's.
+"""
+
+from __future__ import annotations
+
+from html import escape
+
+from asyncsearch.report.formatting import cut
+from asyncsearch.report.live.status import StudyStatus, TrialRow
+from asyncsearch.report.live.table import cells, facts, headings
+from asyncsearch.trial import TrialState
+
+# Colours are taken from the page and only made weaker, or are middle tones that both white and black carry.
+_FONT = "font:13px/1.45 system-ui,sans-serif;color:inherit"
+_FAINT = "opacity:.7"
+_LINE = "border-bottom:1px solid rgba(128,128,128,.35)"
+_CELL = "text-align:left;padding:2px 14px 2px 0;background:none;white-space:nowrap;color:inherit"
+_COLOURS = {
+    TrialState.WAITING: "#8c8c8c",
+    TrialState.RUNNING: "#1f8fe0",
+    TrialState.PAUSED: "#c28a00",
+    TrialState.COMPLETED: "#2e9e4f",
+    TrialState.STOPPED: "#8c8c8c",
+    TrialState.FAILED: "#d9483b",
+}
+_LONGEST_CELL = 120
+
+
+def html(status: StudyStatus) -> str:
+    """Return how the study stands as a ``<div>``."""
+    lines = "".join(f"<div>{escape(fact)}</div>" for fact in facts(status))
+    return (
+        f'<div style="{_FONT}"><div style="font-weight:600">{escape(status.name)}</div>{_bar(status)}'
+        f'<div style="{_FAINT}">{lines}</div>{_table(status)}</div>'
+    )
+
+
+def _bar(status: StudyStatus) -> str:
+    """A thin bar: how many of the trials that the run wants are in which state."""
+    whole = max(status.trials, status.num_trials or 0)
+    if not whole:
+        return ""
+    parts = "".join(
+        f'<span title="{status.counts[state]} {state.value.lower()}" '
+        f'style="display:block;width:{100 * status.counts[state] / whole:.2f}%;background:{colour}"></span>'
+        for state, colour in _COLOURS.items()
+        if state in status.counts
+    )
+    style = "display:flex;height:6px;max-width:640px;margin:4px 0;border-radius:3px;overflow:hidden"
+    return f'<div style="{style};background:rgba(128,128,128,.25)">{parts}</div>'
+
+
+def _table(status: StudyStatus) -> str:
+    if not status.rows:
+        return ""
+    head = "".join(
+        f'<th style="{_CELL};font-weight:600">{escape(cut(name, 40))}</th>' for name in headings(status.metric)
+    )
+    body = "".join(_row(row, is_best=status.best is not None and row.name == status.best.name) for row in status.rows)
+    return (
+        f'<table style="border-collapse:collapse;margin:6px 0 0 0;{_FONT}">'
+        f'<thead><tr style="{_LINE}">{head}</tr></thead><tbody>{body}</tbody></table>'
+    )
+
+
+def _row(row: TrialRow, *, is_best: bool) -> str:
+    name, state, at, value, what = (escape(cut(cell, _LONGEST_CELL)) for cell in cells(row))
+    weight = ";font-weight:600" if is_best else ""
+    dot = f'<span style="color:{_COLOURS[row.state]}">&#9679;</span> '
+    texts = (f"{name}{' &#9733;' if is_best else ''}", f"{dot}{state}", at, value, what)
+    columns = "".join(f'<td style="{_CELL}{weight}">{text}</td>' for text in texts)
+    return f'<tr style="background:none">{columns}</tr>'

@@ -1,0 +1,63 @@
+"""Which of the lines that trials print are shown: one that prints a million must not drown the others, or the cell."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Sequence
+
+from asyncsearch.report.formatting import many
+from asyncsearch.rpc.messages import LogLine
+
+LINES_PER_S = 100
+_BURST = 500
+_LONGEST_LINE = 500
+_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
+
+
+class LinePrinter:
+    """Lets so many lines a second through, newest first, and counts the rest."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic, most: int | None = None) -> None:
+        """Show ``most`` lines in all; None: no end."""
+        self._clock = clock
+        self._left = most
+        self._allowance = float(_BURST)
+        self._asked_s = clock()
+
+    def chosen(self, lines: Sequence[tuple[str, LogLine]], store: str) -> list[str]:
+        """Return what to print now of new lines, and a line that says how many are left out and where they are."""
+        if self._left == 0:
+            return []
+        now = self._clock()
+        self._allowance = min(_BURST, self._allowance + (now - self._asked_s) * LINES_PER_S)
+        self._asked_s = now
+        room = int(self._allowance) if self._left is None else min(int(self._allowance), self._left)
+        shown = lines[max(0, len(lines) - room) :]
+        self._allowance -= len(shown)
+        texts = [line_text(trial, line) for trial, line in shown]
+        if len(shown) < len(lines):
+            texts.insert(0, f"... {many(len(lines) - len(shown), 'line')} left out here; {_where(store)}")
+        if self._left is not None:
+            self._left -= len(shown)
+            if self._left == 0:
+                texts.append(f"... no more lines are shown here, to keep the notebook small; {_where(store)}")
+        return texts
+
+
+def line_text(trial: str, line: LogLine) -> str:
+    """Return "trial-7  12:00:01  text", in the worker's time, as one line without control characters."""
+    clock = time.strftime("%H:%M:%S", time.localtime(line.time_s))
+    return f"{trial}  {clock}  {_clean(line.text)}"
+
+
+def _clean(text: str) -> str:
+    if len(text) > _LONGEST_LINE:
+        text = f"{text[:_LONGEST_LINE]}... ({len(text):,} characters)"
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() or char == "\t" else "?" for char in _ESCAPES.sub("", text))
+
+
+def _where(store: str) -> str:
+    return f"`asyncsearch logs {store or 'STORE'} TRIAL` shows all of them"

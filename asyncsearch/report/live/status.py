@@ -1,0 +1,188 @@
+"""How a study stands, at one moment, in a size that does not grow with it. Everything that shows a study shows this."""
+
+from __future__ import annotations
+
+import math
+from bisect import insort
+from collections import deque
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from asyncsearch.engine.pool import SlotState
+from asyncsearch.engine.state import StudyState
+from asyncsearch.ids import TrialId
+from asyncsearch.report.formatting import many
+from asyncsearch.trial import Params, Trial, TrialState
+
+_RUNNING_ROWS = 5
+_BEST_ROWS = 5
+_FAILED_ROWS = 2
+
+
+class TrialRow(msgspec.Struct, frozen=True):
+    """One trial, as a table shows it."""
+
+    name: str
+    state: TrialState
+    resource: int
+    """Units of training done."""
+    target: int | None
+    """Resource up to which it trains now; None: until its function returns."""
+    value: float | None
+    """The metric as last reported."""
+    params: Params
+    reason: str = ""
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """The best value that any trial had at any resource, whatever became of the trial."""
+
+    name: str
+    """Of the trial."""
+    value: float
+    resource: int
+    """Units of training after which the trial had it."""
+
+
+class StudyStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """How a study stands. Small: a dozen trials at most."""
+
+    name: str
+    metric: str
+    mode: str
+    scheduler: str = ""
+    """One line; empty where it is not known."""
+    counts: dict[TrialState, int]
+    """How many trials are in each state; states without any are left out."""
+    rows: tuple[TrialRow, ...] = ()
+    """Running trials, then the best ones, then the last failed ones; each once."""
+    best: TrialRow | None = None
+    """The trial with the best last value."""
+    incumbent: Seen | None = None
+    workers_alive: int = 0
+    workers_wanted: int = 0
+    """0 between runs."""
+    num_trials: int | None = None
+    """How many trials the run in progress wants in all; None: no end, or no run."""
+    trained: int = 0
+    """Units of training done by all trials together, repeated ones included."""
+    full: int | None = None
+    """Units that training every trial to ``max_resource`` takes; None: there is no such resource."""
+    failures: int = 0
+    """Attempts that ended by an error of their trial."""
+    last_failure: str = ""
+    """Name of the trial that failed last and the last line of its error."""
+    stopping: str = ""
+    """Why the run is being stopped; empty while it is not."""
+    elapsed_s: float | None = None
+    """Seconds since the run began; None between runs."""
+    store: str = ""
+    beyond_quota: str = ""
+    """Why checkpoints take more than ``quota_bytes``, in a sentence; empty while they do not."""
+
+    @property
+    def trials(self) -> int:
+        """How many trials there are."""
+        return sum(self.counts.values())
+
+    @property
+    def saved(self) -> float | None:
+        """Share of training that early stopping has saved, from 0 to 1; None: not known, or none."""
+        if not self.full or self.trained >= self.full:
+            return None
+        return 1 - self.trained / self.full
+
+    def counts_line(self) -> str:
+        """Return "64 trials: 2 running, 62 completed"."""
+        parts = [f"{self.counts[state]:,} {state.value.lower()}" for state in TrialState if state in self.counts]
+        asked = f" of {self.num_trials:,}" if self.num_trials is not None and self.num_trials > self.trials else ""
+        head = f"{self.trials:,}{asked} trials" if asked else many(self.trials, "trial")
+        return f"{head}: {', '.join(parts)}" if parts else head
+
+
+def status_of(
+    state: StudyState, *, elapsed_s: float | None = None, store: str = "", scheduler: str = ""
+) -> StudyStatus:
+    """Return how a study stands, in one pass over its trials; nothing of the state is kept.
+
+    Args:
+        state: of the study; call this in the thread that owns it.
+        elapsed_s: seconds since the run began; None between runs.
+        store: where the study lies.
+        scheduler: one line that describes the scheduler.
+    """
+    counts: dict[TrialState, int] = {}
+    trained = failures = 0
+    sign, worst = 1 if state.config.mode == "min" else -1, math.inf
+    ranked: list[tuple[float, TrialId]] = []
+    running: list[Trial] = []
+    failed: deque[Trial] = deque(maxlen=_FAILED_ROWS)
+    last_failed: Trial | None = None
+    incumbent: Trial | None = None
+    for trial in state.trials:
+        counts[trial.state] = counts.get(trial.state, 0) + 1
+        trained += trial.trained
+        failures += trial.failures
+        seen = trial.best
+        if seen is not None and (incumbent is None or sign * seen < sign * (incumbent.best or 0.0)):
+            incumbent = trial
+        if trial.state is TrialState.FAILED:
+            failed.append(trial)
+        elif trial.value is not None and sign * trial.value <= worst:
+            insort(ranked, (sign * trial.value, trial.id))
+            del ranked[_BEST_ROWS:]
+            worst = ranked[-1][0] if len(ranked) == _BEST_ROWS else math.inf
+        if trial.state is TrialState.RUNNING and len(running) < _RUNNING_ROWS:
+            running.append(trial)
+        if trial.failures and trial.state in (TrialState.FAILED, TrialState.WAITING):
+            last_failed = trial
+    best = [state.trials[number] for _, number in ranked]
+    return StudyStatus(
+        name=state.config.study,
+        metric=state.config.metric,
+        mode=state.config.mode,
+        scheduler=scheduler,
+        counts=counts,
+        rows=tuple(_rows((*running, *best, *failed))),
+        best=row_of(best[0]) if best else None,
+        incumbent=None if incumbent is None else _seen(incumbent),
+        workers_alive=sum(slot.state is not SlotState.LAUNCHING for slot in state.pool.alive()),
+        workers_wanted=state.run.parallelism if state.run is not None else 0,
+        num_trials=state.run.num_trials if state.run is not None else None,
+        trained=trained,
+        full=None if state.max_resource is None else state.max_resource * len(state.trials),
+        failures=failures,
+        last_failure=f"{last_failed.name}: {last_failed.reason}" if last_failed is not None else "",
+        stopping=state.stopping,
+        elapsed_s=elapsed_s,
+        store=store,
+        beyond_quota=_beyond_quota(state),
+    )
+
+
+def _beyond_quota(state: StudyState) -> str:
+    if not state.stock.is_over:
+        return ""
+    return (
+        f"{many(len(state.stock.sizes), 'checkpoint')} take {state.stock.total_bytes:,} bytes, more than "
+        f"quota_bytes={state.stock.quota_bytes:,}: all are of trials that may go on, or of the best one, and stay. "
+        "Raise quota_bytes=, or save less."
+    )
+
+
+def _seen(trial: Trial) -> Seen | None:
+    return None if trial.best is None else Seen(trial.name, trial.best, trial.best_resource)
+
+
+def _rows(trials: Iterable[Trial]) -> Iterator[TrialRow]:
+    seen = set()
+    for trial in trials:
+        if trial.id not in seen:
+            seen.add(trial.id)
+            yield row_of(trial)
+
+
+def row_of(trial: Trial) -> TrialRow:
+    """Return a trial as a table shows it."""
+    return TrialRow(trial.name, trial.state, trial.resource, trial.target, trial.value, trial.params, trial.reason)

@@ -1,0 +1,107 @@
+"""The best value so far, over the time of a search; values on the way of a trial count (ASHA paper, section 3.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from asyncsearch.actions import Assign
+from asyncsearch.errors import UsageError
+from asyncsearch.events import Reported
+from asyncsearch.ids import TrialId, trial_name
+from asyncsearch.journal.format import Record
+from asyncsearch.journal.readers import Readers
+from asyncsearch.nonfinite import finite
+
+if TYPE_CHECKING:
+    import pandas
+
+
+class Incumbent(msgspec.Struct, frozen=True):
+    """A value that was the best of all so far when it was reported, whatever became of its trial afterwards."""
+
+    trial: TrialId
+    value: float
+    """Of the metric, in the user's own sign."""
+    resource: int
+    """Units of training after which the trial had it."""
+    t: float
+    """When it was reported: driver's clock, seconds since 1970."""
+    elapsed_s: float
+    """Seconds from the study's first record to then; pauses between runs included."""
+    trained: int
+    """Units of training that all trials together had done by then, repeated ones included."""
+
+    @property
+    def name(self) -> str:
+        """The name of the trial that people see."""
+        return trial_name(self.trial)
+
+
+def incumbents(records: Iterable[Record], *, metric: str, mode: str) -> list[Incumbent]:
+    """Return every value that was the best so far, in the order of the journal; the last one is the incumbent.
+
+    Of equal values the one of the older trial is the better, as everywhere.
+
+    Args:
+        records: the whole journal, in order.
+        metric: the study's metric.
+        mode: ``"min"`` or ``"max"``.
+    """
+    sign = 1.0 if mode == "min" else -1.0
+    readers, found = Readers(), list[Incumbent]()
+    best: tuple[float, TrialId] | None = None
+    began_s: float | None = None
+    meter = _Meter()
+    for record in records:
+        began_s = record.t if began_s is None else began_s
+        meter.add(record)
+        for report in readers.add(record):
+            value = finite(report.metrics.get(metric))
+            if value is not None and (best is None or (sign * value, report.trial) < best):
+                best = (sign * value, report.trial)
+                elapsed_s = report.t - began_s
+                found.append(Incumbent(report.trial, value, report.resource, report.t, elapsed_s, meter.trained))
+    return found
+
+
+def incumbents_dataframe(found: Sequence[Incumbent]) -> pandas.DataFrame:
+    """Return one row for each; ``reported`` is in UTC.
+
+    Raises:
+        UsageError: pandas is not installed.
+    """
+    try:
+        import pandas
+    except ImportError as error:
+        raise UsageError(
+            "incumbents_dataframe() needs pandas, which is not installed: pip install 'asyncsearch[report]'. "
+            "incumbents() works without."
+        ) from error
+    rows = [(one.name, one.value, one.resource, one.t, one.elapsed_s, one.trained) for one in found]
+    frame = pandas.DataFrame(rows, columns=["trial", "value", "resource", "reported", "elapsed_s", "trained"])
+    frame["reported"] = pandas.to_datetime(frame["reported"].astype("float64"), unit="s", utc=True)
+    return frame
+
+
+class _Meter:
+    """Counts the units that workers trained, from report to report."""
+
+    def __init__(self) -> None:
+        self.trained = 0
+        self._reached: dict[int, int] = {}
+        """Resource that was last reported under each lease."""
+
+    def add(self, record: Record) -> None:
+        """Take a record in."""
+        if isinstance(record.event, Reported):
+            number, resource = record.event.lease.number, record.event.resource
+            before = self._reached.get(number, resource)
+            if resource > before:
+                self.trained += resource - before
+                self._reached[number] = resource
+        for action in record.actions:
+            if isinstance(action, Assign):
+                self._reached[action.work.lease.number] = action.work.lanes[0].stages[0].start

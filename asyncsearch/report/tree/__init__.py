@@ -1,0 +1,1 @@
+"""The stage tree as a picture and as text."""

@@ -1,0 +1,100 @@
+"""Where each node of a stage tree stands: a lane of y for each leaf, and no line across another one.
+
+What parts early stands outside, what parts late stands inside, so the way to a child crosses nobody's way.
+Rule: a tree may be 10^5 deep, so nothing here calls itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import groupby
+
+from asyncsearch.ids import NodeKey
+from asyncsearch.report.tree.reading import StageTree, TreeNode
+
+
+class Layout:
+    """Lanes of the nodes of a tree, counted from 0 at the top."""
+
+    def __init__(self, tree: StageTree) -> None:
+        self._nodes = tree.nodes
+        self.sizes = self._leaves()
+        """How many lanes each node and what follows from it take together."""
+        self.at: dict[NodeKey, float] = {}
+        """The lane of each node: its own, that of the child that parts last, or between two such."""
+        self.size = 0
+        """How many lanes there are."""
+        self._place(tree.roots)
+
+    def _leaves(self) -> dict[NodeKey, int]:
+        """Return how many lanes each subtree takes."""
+        sizes: dict[NodeKey, int] = {}
+        for key in reversed(self._nodes):
+            node = self._nodes[key]
+            sizes[key] = sum(sizes[child] for child in node.children) + has_lane(node, self._nodes)
+        return sizes
+
+    def _place(self, roots: list[NodeKey]) -> None:
+        inner: dict[NodeKey, list[NodeKey]] = {}  # of nodes without a lane: the children that part last, next to it
+        work: list[NodeKey | _Own] = list(reversed(roots))
+        while work:
+            key = work.pop()
+            if isinstance(key, _Own):
+                self._next_lane(key.node)
+                continue
+            node = self._nodes[key]
+            above, below = self._sides(node)
+            if not has_lane(node, self._nodes):
+                latest = max(self._nodes[child].start for child in node.children)
+                nearest = [*above[-1:], *below[:1]]
+                inner[key] = [child for child in nearest if self._nodes[child].start == latest]
+            own = [] if key in inner else [_Own(key)]
+            work.extend(reversed([*above, *own, *below]))
+        for key in reversed(self._nodes):
+            if key in inner:
+                self.at[key] = sum(self.at[child] for child in inner[key]) / len(inner[key])
+
+    def _next_lane(self, key: NodeKey) -> None:
+        self.at[key] = float(self.size)
+        self.size += 1
+
+    def _sides(self, node: TreeNode) -> tuple[list[NodeKey], list[NodeKey]]:
+        """Return the children above, from outside to inside, and those below, from inside to outside."""
+        above: list[NodeKey] = []
+        below: list[NodeKey] = []
+        weight = 0  # lanes above less lanes below
+        for group in self._by_start(node):
+            half = self._half(group, weight)
+            above += group[:half]
+            below[:0] = group[half:]
+            weight += sum(self.sizes[key] for key in group[:half]) - sum(self.sizes[key] for key in group[half:])
+        return above, below
+
+    def _half(self, group: list[NodeKey], weight: int) -> int:
+        """Return how many of the children that part together go above, so that both sides come near to each other."""
+        total = sum(self.sizes[key] for key in group)
+        best, half, above = abs(weight - total), 0, 0
+        for number, key in enumerate(group, 1):
+            above += self.sizes[key]
+            if abs(weight + 2 * above - total) < best:
+                best, half = abs(weight + 2 * above - total), number
+        return half
+
+    def _by_start(self, node: TreeNode) -> Iterator[list[NodeKey]]:
+        def start(key: NodeKey) -> int:
+            return self._nodes[key].start
+
+        for _, group in groupby(sorted(node.children, key=start), key=start):
+            yield list(group)
+
+
+class _Own:
+    """A node's own lane, among the work that is left."""
+
+    def __init__(self, node: NodeKey) -> None:
+        self.node = node
+
+
+def has_lane(node: TreeNode, nodes: dict[NodeKey, TreeNode]) -> bool:
+    """Return whether a node goes on where its last child has parted, or has none."""
+    return node.intervals[-1].stop > max((nodes[child].start for child in node.children), default=-1)

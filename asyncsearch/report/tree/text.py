@@ -1,0 +1,67 @@
+"""A stage tree as a few lines for a terminal: what most trials share comes first, the rest is counted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from asyncsearch.ids import NodeKey
+from asyncsearch.report.formatting import cut, many
+from asyncsearch.report.tree.reading import Kind, StageTree, TreeNode
+from asyncsearch.report.tree.sentences import departures, readers, saving, values, varying
+
+WIDTH = 100
+_DEEPEST = 12
+_STATES = {
+    Kind.SHARED: "trained",
+    Kind.TRAINED: "trained",
+    Kind.ELSEWHERE: "trained by another study",
+    Kind.RUNNING: "running",
+    Kind.WAITING: "waiting",
+}
+
+
+def text_tree(tree: StageTree, lines: int = 30) -> str:
+    """Return the nodes that most trials read, as an indented tree of about so many lines."""
+    # Sorting keeps the order of equals, and a parent stands before its children and has no fewer readers than they.
+    ranked = sorted(tree.nodes, key=lambda key: -tree.nodes[key].intervals[0].count)
+    shown = set(ranked[:lines])
+    return "\n".join([saving(tree), *_lines(tree, shown)])
+
+
+def _lines(tree: StageTree, shown: set[NodeKey]) -> Iterator[str]:
+    nodes, only = tree.nodes, varying(tree)
+    work: list[tuple[NodeKey | int, int]] = _level(tree.roots, 0, shown)
+    while work:
+        key, depth = work.pop()
+        indent = "  " * min(depth, _DEEPEST)
+        if isinstance(key, int):
+            yield f"{indent}... and {key:,} more"
+            continue
+        yield _cut_right(f"{indent}{_line(nodes[key], only)}")
+        # A node that goes on in one child only is not indented further: a long chain stays on the page.
+        deeper = depth if len(nodes[key].children) == 1 and not nodes[key].ends else depth + 1
+        children = sorted(nodes[key].children, key=lambda child: nodes[child].start)
+        work += _level(children, deeper, shown)
+
+
+def _level(keys: list[NodeKey], depth: int, shown: set[NodeKey]) -> list[tuple[NodeKey | int, int]]:
+    """Return what is to be written of siblings, the last one first."""
+    visible: list[tuple[NodeKey | int, int]] = [(key, depth) for key in keys if key in shown]
+    hidden = len(keys) - len(visible)
+    return [*([(hidden, depth)] if hidden else []), *reversed(visible)]
+
+
+def _line(node: TreeNode, only: set[str]) -> str:
+    first, last = node.intervals[0], node.intervals[-1]
+    states = ", ".join(dict.fromkeys(_STATES[interval.kind] for interval in node.intervals))
+    who = readers(first) if first.count <= 3 else many(first.count, "trial")
+    gone = departures(node)
+    who += f", {gone}" if gone else ""
+    return f"{first.start:,}-{last.stop:,} {states} for {who}: {values(node.params, first.start, last.stop, only)}"
+
+
+def _cut_right(words: str) -> str:
+    """Cut a line at the width of a terminal, and keep its indentation."""
+    bare = words.lstrip(" ")
+    indent = len(words) - len(bare)
+    return " " * indent + cut(bare, WIDTH - indent)

@@ -1,0 +1,72 @@
+"""The stage tree of a study as a picture and as text: ``study.tree()``, ``asyncsearch tree STORE``.
+
+tree_reading.py  the tree that a journal tells      tree_words.py    what is said about it
+tree_layout.py   lanes                              tree_picture.py  SVG
+tree_text.py     lines for a terminal
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cached_property
+from pathlib import Path
+
+from asyncsearch.errors import NoTrialsError
+from asyncsearch.journal.format import Record
+from asyncsearch.report.plots.svg import Plot
+from asyncsearch.report.tree.drawing import draw
+from asyncsearch.report.tree.reading import StageTree, read_tree
+from asyncsearch.report.tree.sentences import saving
+from asyncsearch.report.tree.text import text_tree
+
+
+class Tree:
+    """What is trained, and for whom: shown by notebooks, printed by ``print``, saved as a picture by ``save``."""
+
+    def __init__(self, stages: StageTree, name: str, metric: str, mode: str) -> None:
+        self.stages = stages
+        """The tree that is shown."""
+        self.summary = saving(stages)
+        """What was asked for, what was trained, and for how many trials a unit counts, in words."""
+        self._name, self._metric, self._mode = name, metric, mode
+
+    @cached_property
+    def _plot(self) -> Plot:
+        return draw(self.stages, self._name, self._metric, self._mode)
+
+    @property
+    def svg(self) -> str:
+        """The picture."""
+        return self._plot.svg
+
+    def save(self, path: str | Path) -> Path:
+        """Write the picture as an SVG file, and return its path."""
+        return self._plot.save(path)
+
+    def _repr_html_(self) -> str:
+        # As HTML, not as SVG: notebooks show a bare SVG as an image, in which nothing says what it is when pointed at.
+        return f'<div style="overflow-x:auto">{self.svg}</div>'
+
+    def __str__(self) -> str:
+        return text_tree(self.stages)
+
+    def __repr__(self) -> str:
+        return f"<Tree of {self._name!r}: {self.summary}; .save('tree.svg') writes it>"
+
+
+def tree(records: Iterable[Record], *, name: str, metric: str, mode: str) -> Tree:
+    """Return the stage tree that a whole journal tells.
+
+    Args:
+        records: the whole journal, in order.
+        name: of the study.
+        metric: the study's metric.
+        mode: ``"min"`` or ``"max"``: which trial is marked as the best.
+
+    Raises:
+        NoTrialsError: there is no trial yet.
+    """
+    stages = read_tree(records, metric)
+    if not stages.ways:
+        raise NoTrialsError(f"{name!r} has no trial yet, so there is no tree to show.")
+    return Tree(stages, name, metric, mode)

@@ -1,0 +1,1 @@
+"""What a search would cost, and what it would have cost on other clusters."""

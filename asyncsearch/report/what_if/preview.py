@@ -1,0 +1,202 @@
+"""What a search would do, said before it runs."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+
+import msgspec
+
+from asyncsearch.errors import ResourceError
+from asyncsearch.report.formatting import count, duration, many
+from asyncsearch.report.what_if.expected import Cost, Expected
+from asyncsearch.schedulers.base_scheduler import RungForecast, Scheduler, SchedulerState
+from asyncsearch.schedulers.sha import SHAState
+
+WIDTH = 100
+
+
+class Preview(msgspec.Struct, frozen=True, kw_only=True):
+    """What an ideal search trains: ``str()`` of it is for people."""
+
+    scheduler: str
+    num_trials: int
+    parallelism: int
+    rungs: tuple[RungForecast, ...]
+    warnings: tuple[str, ...] = ()
+    """What a user should know before the search: of its scheduler, of its searcher, and of trials that are there."""
+    total: int | None = None
+    """Units of training of all trials together; None: not known, trials end when their function returns."""
+    full: int | None = None
+    """Units of training every trial to the end; None: there is no ``max_resource``."""
+    longest: int | None = None
+    """Units that one trial trains from its beginning to its end: no number of workers makes the search shorter."""
+    cost: Cost | None = None
+    """What a unit costs; None: not known."""
+    expected: Expected | None = None
+    """What a simulation of the search on ``parallelism`` workers did; None: it is too large, even in parts."""
+
+    @property
+    def seconds(self) -> float | None:
+        """Expected wall time: as simulated, else all units shared by the workers, and at least the longest trial."""
+        if self.total is None or self.longest is None or self.cost is None:
+            return None
+        if self.expected is not None:
+            # Of a part that is scaled up, fewer trials may come to their end.
+            return max(self.expected.wall_s, self.longest * self.cost.unit_s)
+        return max(self.total / self.parallelism, self.longest) * self.cost.unit_s
+
+    def __str__(self) -> str:
+        lines = [self.scheduler, *self._rung_lines(), *self._sums(), *(f"note: {note}" for note in self.warnings)]
+        return "\n".join(
+            part
+            for line in lines
+            for part in textwrap.wrap(line, WIDTH, subsequent_indent="    ", drop_whitespace=False)
+        )
+
+    __repr__ = __str__
+
+    def _rung_lines(self) -> list[str]:
+        rows: list[tuple[str, ...]] = [("from", "to", "trials", "units")]
+        for rung in self.rungs:
+            to = "its end" if rung.to_resource is None else count(rung.to_resource)
+            units = "?" if rung.to_resource is None else count(_units(rung))
+            rows.append((count(rung.from_resource), to, count(rung.trials), units))
+        brackets = ["bracket", *(count(rung.bracket) for rung in self.rungs)]
+        if len(set(brackets[1:])) > 1:
+            rows = [(bracket, *row) for bracket, row in zip(brackets, rows, strict=True)]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        return ["  " + "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
+
+    def _sums(self) -> list[str]:
+        if self.total is None or self.longest is None:
+            return ["How much is trained is not known beforehand: every trial trains until its function returns."]
+        return [
+            f"{many(self.total, 'unit')} of training{self._compared()}",
+            f"one trial alone takes {many(self.longest, 'unit')}, however many workers there are",
+            *self._simulated(),
+            *self._time(),
+        ]
+
+    def _compared(self) -> str:
+        if self.full is None or self.total is None:
+            return ""
+        share = f", {1 - self.total / self.full:.0%} less than" if self.total < self.full else ", as much as"
+        return f"{share} training all {self.num_trials:,} to the end ({count(self.full)})"
+
+    def _simulated(self) -> list[str]:
+        if self.expected is None:
+            return ["not simulated, since the search is too large: all of this is as if each rung passed on its share"]
+        reached = ", ".join(f"{count(trials)} reach {count(level)}" for level, trials in self.expected.reached)
+        busy, trained = self.expected.busy_share, many(self.expected.trained, "unit")
+        on = many(self.parallelism, "worker")
+        if self.expected.part is not None:
+            trials, workers = self.expected.part
+            on = f"{many(workers, 'worker')} with {many(trials, 'trial')} and scaled up to {on}"
+        return [
+            f"simulated on {on}, busy for {busy:.0%} of the time: {trained}",
+            f"of its trials {reached}",
+        ]
+
+    def _time(self) -> list[str]:
+        on = many(self.parallelism, "worker")
+        if self.seconds is not None and self.cost is not None:
+            where = f", as measured in {self.cost.source!r}" if self.cost.source else ""
+            return [f"about {duration(self.seconds)} on {on}, at {self.cost.unit_s:.3g} s a unit{where}"]
+        if self.expected is not None:
+            return [f"takes as long on {on} as {max(self.expected.wall_s, self.longest or 0):,.0f} units on one"]
+        return []
+
+
+def preview(
+    scheduler: Scheduler,
+    num_trials: int,
+    *,
+    parallelism: int = 1,
+    cost: Cost | None = None,
+    expected: Expected | None = None,
+    warnings: Sequence[str] | None = None,
+) -> Preview:
+    """Return what a search of ``num_trials`` trials would do if every rung passed on exactly its share.
+
+    Args:
+        scheduler: of the search.
+        num_trials: in all.
+        parallelism: how many workers.
+        cost: of a unit of training, if it is known.
+        expected: how a simulation went.
+        warnings: what to say, in sentences; None: what the scheduler warns of.
+
+    Raises:
+        ResourceError: the search cannot work at all.
+    """
+    rungs = tuple(scheduler.forecast(num_trials))
+    is_known = all(rung.to_resource is not None for rung in rungs)
+    return Preview(
+        scheduler=scheduler.describe(),
+        num_trials=num_trials,
+        parallelism=parallelism,
+        rungs=rungs,
+        warnings=tuple(scheduler.warnings(num_trials) if warnings is None else warnings),
+        total=sum(map(_units, rungs)) if is_known else None,
+        full=None if scheduler.max_resource is None else scheduler.max_resource * num_trials,
+        longest=max((rung.to_resource or 0 for rung in rungs if rung.trials), default=0) if is_known else None,
+        cost=cost,
+        expected=expected,
+    )
+
+
+def warnings_of(
+    scheduler: Scheduler, num_trials: int | None, proposals: int | None, *, is_begun: bool = False
+) -> list[str]:
+    """Return a scheduler's warnings of a search: of as many trials as there will be.
+
+    Args:
+        scheduler: of the search.
+        num_trials: as asked for; None: as many as the searcher proposes.
+        proposals: how many the searcher has; None: no end, or not known.
+        is_begun: whether the search began, and then it goes on, however few proposals there are.
+
+    Raises:
+        ResourceError: the search cannot work at all.
+    """
+    if proposals is None or (num_trials is not None and num_trials <= proposals):
+        return scheduler.warnings(num_trials)
+    try:
+        return scheduler.warnings(proposals)
+    except ResourceError as error:
+        if is_begun:
+            return scheduler.warnings(num_trials)
+        only = f"the searcher has only {many(proposals, 'proposal')}, however many trials are asked for"
+        raise ResourceError(f"{error} Mind that {only}.") from None
+
+
+def notes_of(asked: int, num_trials: int, already: int, scheduler: SchedulerState) -> list[str]:
+    """Return what else there is to know of a preview, in sentences.
+
+    Args:
+        asked: trials that were asked for.
+        num_trials: trials of the preview: no more than the searcher has proposals.
+        already: trials that the study has.
+        scheduler: of the study, fresh.
+    """
+    notes = []
+    if num_trials < asked:
+        proposals, trials = many(num_trials, "proposal"), many(num_trials, "trial")
+        notes.append(f"The searcher has only {proposals}: this is a search of {trials}, not of {asked:,}.")
+    if already:
+        more = max(0, num_trials - already)
+        there = "1 trial is" if already == 1 else f"{already:,} trials are"
+        whole = f"{there} there already, and these figures are of the whole search from its beginning."
+        adds = f"would add {more:,}" if more else "would add 0: nothing new begins"
+        notes.append(f"{whole} A run of {many(num_trials, 'trial')} {adds}.")
+        if more and isinstance(scheduler, SHAState):
+            notes.append(
+                "No bracket takes more trials than its run asked for: what a later run asks for beyond opens further "
+                "brackets and competes only there, while these figures are as if one run had asked for all."
+            )
+    return notes
+
+
+def _units(rung: RungForecast) -> int:
+    return 0 if rung.to_resource is None else rung.trials * (rung.to_resource - rung.from_resource)

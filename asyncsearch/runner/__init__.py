@@ -1,0 +1,1 @@
+"""The runner: the child process that executes the user's code."""

@@ -1,0 +1,304 @@
+"""The trial as the user's function sees it, in a search and outside one.
+
+Rule: all that concerns resources, reports, pausing and saving is decided here, and where on its stages a lane stands in
+``batch``; a ``Link`` says where it goes.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from asyncsearch.errors import CannotPauseError, UsageError
+from asyncsearch.ids import trial_name
+from asyncsearch.runner.current_values import Values, changed
+from asyncsearch.runner.hooks import HOW_TO_PAUSE, check_hooks
+from asyncsearch.runner.link import Link
+from asyncsearch.runner.metrics import as_metrics
+from asyncsearch.runner.once_cache import once
+from asyncsearch.runner.timeline import Batch
+from asyncsearch.trainable import (
+    Evaluate,
+    Load,
+    ReportError,
+    Save,
+    TrialContext,
+    TrialPaused,
+    TrialStopped,
+    Update,
+)
+from asyncsearch.trial import Params
+from asyncsearch.work import Stage
+
+T = TypeVar("T")
+
+_RESOURCES_END = 2**53
+"""Resources are below it, as the contract in ``rpc/`` says."""
+
+
+class SearchContext(TrialContext):
+    """A trial that trains a batch of stages, one after the other, without reloading between them."""
+
+    may_be_done = False
+    """Whether a function may be called when nothing is left to train; else it is asked to evaluate."""
+
+    def __init__(self, stages: Sequence[Stage], link: Link, load: Path | None = None, name: str | None = None) -> None:
+        first = stages[0]
+        self.has_reported = False
+        """Whether anything was reported in this attempt."""
+        self.is_paused = False
+        """Whether the trial stands at its target, saved if that was wanted."""
+        self.uses_epochs = False
+        """Whether the function called ``epochs``."""
+        self._batch = Batch(stages)
+        self._values = Values(self._batch)
+        self._link = link
+        self._load = load
+        self._name = name if name is not None else trial_name(first.trials[0])
+        self._done = first.start
+        self._reported = first.start - 1 if self._batch.is_evaluation else first.start
+        self._present: int | None = None
+
+    @property
+    def params(self) -> Params:
+        return self._values.at(self._time)
+
+    def at(self, fraction: float) -> Params:
+        return self._values.within(self._time, _as_fraction(fraction))
+
+    @property
+    def has_sequences(self) -> bool:
+        return self._values.has_sequences
+
+    @property
+    def saved_params(self) -> Params:
+        return self._values.at(max(self._batch.start - 1, 0))
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def seed(self) -> int:
+        return self._batch.stages[0].seed
+
+    @property
+    def resource(self) -> int:
+        return self._done
+
+    @property
+    def max_resource(self) -> int | None:
+        return self._batch.next_stage(self._time).max_resource
+
+    @property
+    def is_resumed(self) -> bool:
+        """Whether an earlier attempt trained a part of it."""
+        return self._batch.start > 0
+
+    @property
+    def should_stop(self) -> bool:
+        return self._link.stop_reason() is not None
+
+    def once(self, function: Callable[..., T], *args: Any) -> T:
+        return once(function, *args)
+
+    def report(self, metrics: Mapping[str, Any] | None = None, /, *, resource: int | None = None, **named: Any) -> None:
+        self._raise_if_interrupted()
+        values = as_metrics(metrics, named)
+        at = self._default_resource() if resource is None else _as_resource(resource)
+        self._check_resource(at)
+        self._link.report(at, values)
+        self.has_reported = True
+        self._reported = at
+        self._done = max(self._done, at)
+        if not self.uses_epochs and self._batch.is_cut(self._done):
+            self._pause()
+
+    def report_last(self, metrics: Mapping[str, float]) -> bool:
+        """Report what the function returned, unless the present resource has its report already.
+
+        Returns:
+            Whether it was reported.
+        """
+        at = self._default_resource()
+        limit = max(self._done, 1) if self.uses_epochs else self.max_resource
+        if limit is not None and at > limit:
+            return False
+        self.report(metrics, resource=at)
+        return True
+
+    def epochs(
+        self,
+        *,
+        save: Save | None = None,
+        load: Load | None = None,
+        update: Update | None = None,
+        evaluate: Evaluate | None = None,
+    ) -> Iterator[int]:
+        if self.uses_epochs:
+            raise UsageError(
+                f"{self.name} called epochs() twice; one loop owns the training from its start to its end."
+            )
+        if self._batch.end is None:
+            raise UsageError(
+                f"{self.name} called epochs() and the study does not say how many there are: set max_resource (of the "
+                "scheduler, or of StandaloneTrial), or write a loop of your own."
+            )
+        self.uses_epochs = True
+        check_hooks(self.name, self._batch, self._load is not None, save, load)
+        self._raise_if_interrupted()
+        if self._load is not None and load is not None:
+            load(self._load)
+        if not self._batch.is_evaluation or (evaluate is None and self.may_be_done):
+            return self._units(save, update)
+        if evaluate is None:
+            raise CannotPauseError(
+                f"{self.name} is to be evaluated at {self._done}, without training, and epochs() was called without "
+                "evaluate=: give it a function that returns the metrics, or write the training as a Trainer."
+            )
+        return self._evaluation(evaluate)
+
+    def _evaluation(self, evaluate: Evaluate) -> Iterator[int]:
+        self.report(evaluate(), resource=self._done)
+        if self._batch.is_paused_at_end:
+            self._pause()
+        return iter(())
+
+    def _units(self, save: Save | None, update: Update | None) -> Iterator[int]:
+        known = self.saved_params
+        try:
+            while self._has_next_unit(save):
+                self._present = self._done + 1
+                if update is not None:
+                    known = self._pass_changes(update, known)
+                yield self._present
+                self._done = self._present
+                self._raise_if_interrupted()
+        finally:
+            self._present = None
+
+    def _pass_changes(self, update: Update, known: Params) -> Params:
+        now = self.params
+        if now is not known and (values := changed(known, now)):
+            update(values)
+        return now
+
+    def _has_next_unit(self, save: Save | None) -> bool:
+        """Do all that is due at the present resource: save, pause."""
+        batch, done = self._batch, self._done
+        reason = self._save(save) if save is not None and batch.is_save_due(done) else None
+        if not batch.is_over(done):
+            if reason is not None:
+                raise TrialStopped(reason)
+            return True
+        if batch.is_pause(done):
+            self._pause()
+        return False
+
+    def _save(self, save: Save) -> str | None:
+        """Save, and return what ``_look`` does."""
+        batch, done = self._batch, self._done
+        index = batch.index_at(done)
+        batch.saved(done)
+        try:
+            self._write(save, self._link.folder(index, done))
+        except Exception as error:
+            if batch.is_save_needed(done):
+                raise
+            self._link.save_failed(index, done, error)
+            return self._look()
+        # A cut that came meanwhile makes it the last one, and that is said with it.
+        reason = self._look()
+        self._link.saved(index, done, is_last=batch.is_over(done))
+        return reason
+
+    def _write(self, save: Save, path: Path) -> None:
+        save(path)
+        if not path.exists() or (path.is_dir() and not any(path.iterdir())):
+            raise UsageError(
+                f"save wrote nothing for {self.name} at resource {self._done}: it must write a file at the path that "
+                f"it is given ({path}), or make a folder there and write into it."
+            )
+
+    def _pause(self) -> None:
+        self.is_paused = True
+        self._raise_if_interrupted()
+
+    def _raise_if_interrupted(self) -> None:
+        if self.is_paused:
+            raise TrialPaused(f"{self.name} is paused at {self._done}")
+        reason = self._look()
+        if reason is not None:
+            raise TrialStopped(reason)
+
+    def _look(self) -> str | None:
+        """Heed what came, and return why the trial was told to stop."""
+        reason = self._link.stop_reason()
+        for wish in self._link.wishes():
+            self._batch.amend(wish)
+        return reason
+
+    @property
+    def _time(self) -> int:
+        """Where the present unit begins; between units, the next one, and after the last one, that one."""
+        if self._present is not None:
+            return self._present - 1
+        end = self._batch.end
+        return max(0, self._done if end is None else min(self._done, end - 1))
+
+    def _default_resource(self) -> int:
+        if self._present is not None:
+            return self._present
+        return self._done if self._done > self._reported else self._reported + 1
+
+    def _check_resource(self, at: int) -> None:
+        if self._load is not None and not self.uses_epochs:
+            raise CannotPauseError(
+                f"{self.name} is to go on from its checkpoint at {self._batch.start} and begins anew: {HOW_TO_PAUSE}."
+            )
+        if at <= self._reported:
+            raise ReportError(
+                f"{self.name} reported at resource {at}, and {self._reported} was reported before: report once for "
+                "each unit of training, all metrics together, at a higher resource each time."
+            )
+        if self._present is not None and at > self._present:
+            raise ReportError(
+                f"{self.name} reported at resource {at} inside epoch {self._present}: leave resource= away, epochs() "
+                "counts."
+            )
+        if self._present is None:
+            self._pass_boundaries(at)
+
+    def _pass_boundaries(self, at: int) -> None:
+        """Follow a function that counts by itself; it runs through where it should have been paused or saved."""
+        for stage in self._batch.passed(self._done, at):
+            is_last = stage is self._batch.stages[-1]
+            if is_last and not self._batch.is_paused_at_end:
+                raise ReportError(
+                    f"{self.name} reported at resource {at}, beyond max_resource {self._batch.end}: end the training "
+                    "at trial.max_resource, or write it as `for epoch in trial.epochs():`."
+                )
+            if is_last or stage.save:
+                raise CannotPauseError(
+                    f"{self.name} was to be paused at {stage.stop} and trained on to {at}: {HOW_TO_PAUSE}."
+                )
+
+
+def _as_fraction(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
+        raise UsageError(f"at({value!r}) is no share of an epoch: give a number from 0 (its beginning) to 1 (its end).")
+    return value
+
+
+def _as_resource(value: Any) -> int:
+    try:
+        if isinstance(value, bool):
+            raise TypeError
+        resource = operator.index(value)
+    except TypeError:
+        raise ReportError(f"resource={value!r} is not a whole number: it counts units of training, from 1.") from None
+    if not 1 <= resource < _RESOURCES_END:
+        raise ReportError(f"resource={resource} is out of range: it counts units of training done, 1 to 2**53 - 1.")
+    return resource

@@ -1,0 +1,138 @@
+"""What a trial's context needs of the world around it, and the runner's link to its agent, which gives it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+from asyncsearch.errors import StoreError
+from asyncsearch.runner.failures import exception_text
+from asyncsearch.runner.protocol import (
+    Channel,
+    Cut,
+    Folder,
+    FolderWanted,
+    FromRunner,
+    Reported,
+    Saved,
+    SaveFailed,
+    SavePoint,
+    Stop,
+    ToRunner,
+)
+from asyncsearch.runner.sigterm import Interrupts
+from asyncsearch.trainable import TrialStopped
+
+
+class Link(Protocol):
+    """What a context needs from the world around it."""
+
+    def report(self, resource: int, metrics: dict[str, float]) -> None:
+        """Pass a report on."""
+        ...
+
+    def stop_reason(self) -> str | None:
+        """Look what came, and return why the trial was told to stop; None: it was not."""
+        ...
+
+    def wishes(self) -> Sequence[SavePoint | Cut]:
+        """Return what else had come when ``stop_reason`` or ``folder`` looked, once."""
+        ...
+
+    def folder(self, stage: int, resource: int) -> Path:
+        """Return the path at which a checkpoint is to be written; nothing is there yet.
+
+        Raises:
+            StoreError: there is no place for it.
+        """
+        ...
+
+    def saved(self, stage: int, resource: int, *, is_last: bool) -> None:
+        """Take the checkpoint that was written, at the end of the training or on the way."""
+        ...
+
+    def save_failed(self, stage: int, resource: int, error: Exception) -> None:
+        """Take note that there is no checkpoint, and that training goes on."""
+        ...
+
+
+class AgentLink:
+    """Carries one training's reports and checkpoints to the agent, and its stop back.
+
+    The main thread itself looks for a stop at each report: that costs a microsecond and needs no thread.
+    """
+
+    def __init__(
+        self,
+        channel: Channel[ToRunner, FromRunner],
+        interrupts: Interrupts,
+        wishes: Sequence[SavePoint | Cut] = (),
+    ) -> None:
+        self._channel = channel
+        self._interrupts = interrupts
+        self._reason: str | None = None
+        self._wishes = list(wishes)
+
+    def report(self, resource: int, metrics: dict[str, float]) -> None:
+        self._send(Reported(resource, metrics))
+
+    def stop_reason(self) -> str | None:
+        if self._reason is None:
+            with self._interrupts.shield():
+                self._take(self._channel.receive_now())
+        return self._reason
+
+    def wishes(self) -> list[SavePoint | Cut]:
+        wishes, self._wishes = self._wishes, []
+        return wishes
+
+    def folder(self, stage: int, resource: int) -> Path:
+        self._send(FolderWanted(stage, resource))
+        folder = self._await_folder()
+        if folder.error:
+            raise StoreError(folder.error)
+        return Path(folder.path) / "checkpoint"
+
+    def saved(self, stage: int, resource: int, *, is_last: bool) -> None:
+        self._send(Saved(stage, resource, is_last))
+
+    def save_failed(self, stage: int, resource: int, error: Exception) -> None:
+        text = exception_text(error)
+        sys.stderr.write(f"asyncsearch: there is no checkpoint at {resource}, and training goes on.\n{text}\n")
+        self._send(SaveFailed(stage, resource, text))
+
+    def _await_folder(self) -> Folder:
+        while True:
+            with self._interrupts.shield():
+                message = self._channel.receive()
+                folder = self._take([] if message is None else [message])
+            if self._reason is not None:  # whatever else came: nobody wants the checkpoint
+                raise TrialStopped(self._reason)
+            if folder is not None:
+                return folder
+
+    def _send(self, message: FromRunner) -> None:
+        with self._interrupts.shield():
+            try:
+                self._channel.send(message)
+            except OSError:
+                os._exit(1)  # the agent is gone, so nobody wants the result
+
+    def _take(self, messages: list[ToRunner]) -> Folder | None:
+        folder = None
+        for message in messages:
+            match message:
+                case Stop(reason=reason):
+                    self._reason = reason
+                case SavePoint() | Cut():
+                    self._wishes.append(message)
+                case Folder():
+                    folder = message
+                case _:
+                    raise AssertionError(f"{type(message).__name__} in the middle of a training")
+        if self._channel.is_closed:
+            os._exit(1)  # the agent is gone, so nobody wants the result
+        return folder

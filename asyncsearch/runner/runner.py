@@ -1,0 +1,104 @@
+"""The runner: the child process in which the user's code runs, one training after the other.
+
+Started by the agent as ``python -m asyncsearch.runner CONTROL LIFELINE PARENT``: two inherited descriptors and
+the agent's process id. It imports neither gRPC nor Spark, and ends with its agent whatever happens to that.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import pickle
+import socket
+import time
+
+from asyncsearch.events import Outcome
+from asyncsearch.runner.failures import exception_text, kind_of
+from asyncsearch.runner.lifeline import end_with_agent
+from asyncsearch.runner.link import AgentLink
+from asyncsearch.runner.main_module import adopt
+from asyncsearch.runner.protocol import Channel, Ended, FromRunner, Load, Ready, ToRunner, Train, runner_end
+from asyncsearch.runner.sigterm import Interrupts
+from asyncsearch.runner.stdio import Stdio
+from asyncsearch.runner.training import run_training
+from asyncsearch.trainable import Function, as_function
+
+
+class Runner:
+    """The loop of the runner. The main thread does everything."""
+
+    def __init__(self, channel: Channel[ToRunner, FromRunner], load: Load) -> None:
+        self._channel = channel
+        self._metric = load.metric
+        self._stdio = Stdio(load.marker)
+        self._interrupts = Interrupts()
+        self._folder = os.getcwd()
+        self._pid = os.getpid()
+        self._collect_s = 0.005
+        self._trainable = self._load(load.bundle)
+
+    def _load(self, bundle: bytes) -> Function | Ended:
+        """Unpickle the trainable. What it needs may be missing here: then each training says so."""
+        try:
+            # The bytes are from the launcher's closure, never from the network.
+            trainable = pickle.loads(bundle)  # noqa: S301
+            adopt(trainable)
+            return as_function(trainable)
+        except BaseException as error:
+            text = f"{exception_text(error)}\nThe trainable could not be loaded on this worker: {_in_short(error)}"
+            return Ended(Outcome.FAILED, 0, text, kind_of(error))
+
+    def train(self, message: Train) -> None:
+        """Do one training and say how it ended."""
+        began = time.monotonic()
+        self._stdio.restore()
+        self._return_home()
+        ended = self._run(message)
+        if os.getpid() != self._pid:
+            os._exit(0)  # a child that the user's code forked came back here, and the channel is its parent's
+        self._stdio.end()
+        self._channel.send(ended)
+        self._collect(time.monotonic() - began)
+
+    def _run(self, message: Train) -> Ended:
+        if isinstance(self._trainable, Ended):
+            return self._trainable
+        link = AgentLink(self._channel, self._interrupts, message.wishes)
+        return run_training(self._trainable, message, link, self._interrupts, self._metric)
+
+    def _return_home(self) -> None:
+        with contextlib.suppress(OSError):
+            if os.getcwd() == self._folder:
+                return
+        with contextlib.suppress(OSError):
+            os.chdir(self._folder)
+
+    def _collect(self, trained_s: float) -> None:
+        """Free the cycles that hold a trial's model, on the host and on the device, where that costs little."""
+        if trained_s > 20 * self._collect_s:
+            began = time.monotonic()
+            gc.collect()
+            self._collect_s = time.monotonic() - began
+
+
+def _in_short(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}".splitlines()[0]
+
+
+def main(control: int, lifeline: int, parent: int) -> None:
+    """Serve the agent until it hangs up."""
+    for descriptor in (control, lifeline):
+        os.set_inheritable(descriptor, False)
+    end_with_agent(lifeline, parent)
+    channel = runner_end(socket.socket(fileno=control))
+    runner: Runner | None = None
+    while (message := channel.receive()) is not None:
+        match message:
+            case Load():
+                runner = Runner(channel, message)
+                channel.send(Ready())
+            case Train() if runner is not None:
+                runner.train(message)
+            case _:
+                pass  # it crossed the end of the training that it was meant for

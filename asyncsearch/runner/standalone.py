@@ -1,0 +1,104 @@
+"""A trial outside a search: the same contract, for tests, debugging and the last training of the best one."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+from asyncsearch.errors import StoreError, UsageError
+from asyncsearch.ids import NodeKey
+from asyncsearch.runner.context import SearchContext
+from asyncsearch.runner.protocol import Cut, SavePoint
+from asyncsearch.trial import Params
+from asyncsearch.work import Stage
+
+
+class StandaloneTrial(SearchContext):
+    """A trial that nobody stops, so that ``train(StandaloneTrial({"lr": 0.1}, max_resource=3))`` just works.
+
+    With a ``folder`` it saves there when it is complete, and goes on from the newest checkpoint that it finds there.
+    """
+
+    may_be_done = True
+
+    def __init__(
+        self,
+        params: Params,
+        *,
+        max_resource: int | None = None,
+        seed: int = 0,
+        name: str = "trial-0",
+        folder: str | os.PathLike[str] | None = None,
+    ) -> None:
+        if max_resource is not None and max_resource < 1:
+            raise UsageError(f"max_resource={max_resource} is too small: it counts units of training, from 1.")
+        link = _Recorder(None if folder is None else Path(folder))
+        start = link.newest()
+        if start and max_resource is not None and start > max_resource:
+            raise UsageError(
+                f"{folder} holds a checkpoint at {start}, beyond max_resource={max_resource}: take another folder."
+            )
+        stage = Stage(
+            node=NodeKey("standalone"),
+            params=dict(params),
+            trials=(),
+            seed=seed,
+            start=start,
+            stop=max_resource,
+            max_resource=max_resource,
+            save=folder is not None,
+        )
+        super().__init__([stage], link, link.checkpoint(start) if start else None, name)
+        self.reports: list[tuple[int, dict[str, float]]] = link.reports
+        """What was reported: (resource, metrics) in order."""
+
+
+class _Recorder:
+    """Keeps reports in memory, and checkpoints in a folder: ``<folder>/<resource>/checkpoint``."""
+
+    def __init__(self, root: Path | None) -> None:
+        self.reports: list[tuple[int, dict[str, float]]] = []
+        self._root = root
+
+    def report(self, resource: int, metrics: dict[str, float]) -> None:
+        self.reports.append((resource, metrics))
+
+    def stop_reason(self) -> str | None:
+        return None
+
+    def wishes(self) -> list[SavePoint | Cut]:
+        return []
+
+    def newest(self) -> int:
+        if self._root is None or not self._root.is_dir():
+            return 0
+        return max((int(path.name) for path in self._root.iterdir() if path.name.isdecimal()), default=0)
+
+    def checkpoint(self, resource: int) -> Path:
+        return self._folder / str(resource) / "checkpoint"
+
+    def folder(self, stage: int, resource: int) -> Path:
+        del stage
+        saving = self._folder / f".saving-{resource}"
+        try:
+            shutil.rmtree(saving, ignore_errors=True)
+            saving.mkdir(parents=True)
+        except OSError as error:
+            raise StoreError(f"Cannot make {saving} for a checkpoint: {error}. Take another folder.") from error
+        return saving / "checkpoint"
+
+    def save_failed(self, stage: int, resource: int, error: Exception) -> None:
+        del stage, resource
+        raise error
+
+    def saved(self, stage: int, resource: int, *, is_last: bool) -> None:
+        del stage, is_last
+        final = self._folder / str(resource)
+        shutil.rmtree(final, ignore_errors=True)
+        (self._folder / f".saving-{resource}").rename(final)
+
+    @property
+    def _folder(self) -> Path:
+        assert self._root is not None, "only a trial with a folder saves"
+        return self._root

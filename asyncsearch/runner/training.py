@@ -1,0 +1,69 @@
+"""One training inside the runner: call the user's function, and say how it ended."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from asyncsearch.events import Outcome
+from asyncsearch.runner.context import SearchContext
+from asyncsearch.runner.failures import NoReportError, exception_text, kind_of
+from asyncsearch.runner.link import Link
+from asyncsearch.runner.metrics import as_metrics, as_number
+from asyncsearch.runner.protocol import Ended, Train
+from asyncsearch.runner.sigterm import Interrupts
+from asyncsearch.trainable import Function, ReportError, TrialStopped
+
+
+def run_training(function: Function, train: Train, link: Link, interrupts: Interrupts, metric: str) -> Ended:
+    """Train a batch of stages, whatever the user's function does short of ending the process."""
+    load = None if train.load is None else Path(train.load)
+    context = SearchContext(train.stages, link, load)
+    error: BaseException | None = None
+    try:
+        try:
+            interrupts.arm()
+            if not context.should_stop:
+                _report_returned(context, function(context), metric)
+        finally:
+            interrupts.disarm()
+    except BaseException as caught:  # a trial that exits or interrupts itself costs that trial only
+        interrupts.disarm()
+        error = caught
+    if context.is_paused:
+        return Ended(Outcome.REACHED, context.resource)
+    if context.should_stop:
+        return Ended(Outcome.STOPPED, context.resource)
+    if error is None:
+        return Ended(Outcome.RETURNED, context.resource)
+    if interrupts.is_received and isinstance(error, TrialStopped):
+        return Ended(Outcome.FAILED, context.resource, "Its process got SIGTERM from outside of the search.", "signal")
+    return Ended(Outcome.FAILED, context.resource, exception_text(error), kind_of(error))
+
+
+def _report_returned(context: SearchContext, returned: Any, metric: str) -> None:
+    """Take what the function returned as its last report: a mapping, or a number, which is the study's metric."""
+    if context.is_paused:  # the function swallowed the pause
+        return
+    if returned is None:
+        if not context.has_reported and not context.is_resumed:
+            raise NoReportError(
+                f"{context.name} ended without a report: call trial.report({metric}=...) in the training, or return "
+                f"the value of {metric!r}."
+            )
+        return
+    try:
+        values = as_metrics(returned, {}) if isinstance(returned, Mapping) else {metric: as_number(metric, returned)}
+    except ReportError as error:
+        if not context.has_reported:
+            raise ReportError(f"{context.name} reported nothing and returned something else: {error}") from None
+        _note(f"what the function returned is not reported: {error}")
+        return
+    if not context.report_last(values):
+        _note(f"what the function returned is not reported: resource {context.resource} has its report already.")
+
+
+def _note(text: str) -> None:
+    sys.stderr.write(f"asyncsearch: {text}\n")

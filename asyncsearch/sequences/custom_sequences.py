@@ -1,0 +1,228 @@
+"""Sequences of the user's own: a pure function of time, known by its name in params and by its code on each machine.
+
+The functions that a process knows are filled in where a space is built and where a worker begins.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+
+from asyncsearch.errors import SpaceError
+from asyncsearch.sequences import parsing
+from asyncsearch.sequences.base_sequence import Parsers, Sequence
+from asyncsearch.sequences.formulas import Own, Piece, UnknownFunctionError, text_of
+from asyncsearch.sequences.json_values import INT_MAX, INT_MIN, a_type, show
+from asyncsearch.sequences.templates import Named, inner, show_argument, to_json
+from asyncsearch.sequences.undecided_values import Undecided
+
+Function = Callable[..., Any]
+"""``function(time, **parameters)`` -> a finite number, text, bool or None; ``time`` in units since its beginning."""
+
+_known: dict[str, Function] = {}
+
+
+@dataclass(frozen=True, repr=False)
+class Custom(Sequence):
+    """A function of time, with parameters."""
+
+    kind = "custom"
+    parsers: ClassVar[Parsers] = {"name": parsing.text, "parameters": parsing.named}
+
+    name: Any
+    parameters: Any = field(default_factory=Named)
+    function: Function | None = field(default=None, compare=False)
+    """What it computes; None: what is registered under its name."""
+
+    def pieces_from(self, origin: int) -> Iterator[Piece]:
+        parameters = to_json(self.parameters)
+        call = functools.partial(self._value, parameters)
+        yield Piece(origin, Own(self.name, text_of(parameters), origin, call))
+
+    def rebuilt(self, arguments: Mapping[str, Any]) -> Custom:
+        return Custom(**arguments, function=self.function)
+
+    def call(self) -> str:
+        shown = "".join(f", {name}={show_argument(value)}" for name, value in self.parameters.items())
+        named = getattr(self.function, "__name__", self.name)
+        return f"custom({named}{'' if named == self.name else f', name={self.name!r}'}{shown})"
+
+    def span(self) -> int:
+        return 100
+
+    def _check(self) -> None:
+        if self.function is not None:
+            _check_signature(self.function, self.parameters)
+
+    def _value(self, parameters: dict[str, Any], time: float) -> Any:
+        function = self.function or _known.get(self.name)
+        if function is None:
+            raise UnknownFunctionError(
+                f"There is no function {self.name!r} here: asyncsearch.sequences.register({{{self.name!r}: function}}) "
+                "makes it known; workers of a study know those of its space."
+            )
+        try:
+            value = function(time, **parameters)
+        except Exception as error:
+            raise SpaceError(f"The function {self.name!r} raised {type(error).__name__}: {error} at {time}.") from error
+        return _checked(self.name, time, value)
+
+
+def custom(function: Function, /, *, name: str | None = None, **parameters: Any) -> Custom:
+    """Return a sequence of the user's own.
+
+    Args:
+        function: ``function(time, **parameters)`` returns the value, a finite number, text, bool or None. ``time`` is
+            in units since the sequence began, fractions inside a unit. It must be pure: nothing but its arguments
+            may decide the value, since trials share what they train by name and parameters.
+        name: What it is called in params; the function's own name if None.
+        parameters: JSON values, or domains of the space.
+
+    Raises:
+        SpaceError: it is no function of these, or returns something else at time 0.
+    """
+    if not callable(function):
+        raise SpaceError(f"custom({show(function)}) is given {a_type(function)}: write a function of time.")
+    found = name or getattr(function, "__name__", "<lambda>")
+    if found == "<lambda>":
+        raise SpaceError("custom(...) is given a function without a name: write custom(function, name='bump').")
+    return Custom(found, Named(parameters), function)
+
+
+def sequence(function: Function) -> Callable[..., Custom]:
+    """Decorate a function of time: called with its parameters only, it returns a sequence.
+
+    Example::
+
+        @sequence
+        def sawtooth(time, height):
+            return height * (1 - time % 1)
+
+        space = {"lr": sawtooth(height=choice(0.1, 0.2))}
+    """
+
+    @functools.wraps(function)
+    def make(**parameters: Any) -> Custom:
+        return custom(function, **parameters)
+
+    return make
+
+
+def register(functions: Mapping[str, Function]) -> None:
+    """Make functions known under their names, for sequences that come as JSON.
+
+    One that was defined again, in a notebook's cell say, takes the place of the former.
+
+    Raises:
+        SpaceError: a name stands for another function already.
+    """
+    for name, function in functions.items():
+        known = _known.get(name)
+        if known is not None and not is_same(known, function) and _home(known) != _home(function):
+            raise _two(name, known, function)
+    _known.update(functions)
+
+
+def merge(functions: dict[str, Function], more: Mapping[str, Function]) -> None:
+    """Add functions to those of a space.
+
+    Raises:
+        SpaceError: two different ones have one name.
+    """
+    for name, function in more.items():
+        if not is_same(functions.setdefault(name, function), function):
+            raise _two(name, functions[name], function)
+
+
+def functions_in(value: Any) -> dict[str, Function]:
+    """Return the functions of all sequences of the user's own in a value, whatever it is: name -> function.
+
+    Raises:
+        SpaceError: two different ones have one name.
+    """
+    found: dict[str, Function] = {}
+    if isinstance(value, Custom) and value.function is not None:
+        found[value.name] = value.function
+    if isinstance(value, Undecided):
+        merge(found, value.functions())
+    items = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
+    for item in (*items, *(item for _, item in inner(value))):
+        merge(found, functions_in(item))
+    return found
+
+
+class _HasFunctions(Protocol):
+    @property
+    def custom_functions(self) -> Mapping[str, Function]: ...
+
+
+def custom_functions(space: _HasFunctions) -> dict[str, Function]:
+    """Return the user's own functions of time in a space, to be sent to workers and registered there."""
+    return dict(space.custom_functions)
+
+
+def is_same(first: Function, second: Function) -> bool:
+    """Return whether two functions do the same, as far as their code, defaults and captured values tell."""
+    return first is second or (_essence(first) is not None and _essence(first) == _essence(second))
+
+
+def _essence(function: Function) -> tuple[Any, ...] | None:
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return None
+    cells = getattr(function, "__closure__", None) or ()
+    return (
+        code,
+        getattr(function, "__defaults__", None),
+        getattr(function, "__kwdefaults__", None),
+        [show(cell.cell_contents) for cell in cells],
+    )
+
+
+def _home(function: Function) -> tuple[str, str]:
+    named = function if hasattr(function, "__qualname__") else type(function)
+    return named.__module__, named.__qualname__
+
+
+def _two(name: str, first: Function, second: Function) -> SpaceError:
+    places = " and ".join(".".join(_home(function)) for function in (first, second))
+    return SpaceError(
+        f"Two different functions of time are called {name!r} ({places}): trials would share what is not the same. "
+        "Give one of them another name, custom(function, name='other')."
+    )
+
+
+def _check_signature(function: Function, parameters: Mapping[str, Any]) -> None:
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return
+    try:
+        signature.bind(0.0, **parameters)
+    except TypeError as error:
+        raise SpaceError(
+            f"{show(function)} cannot be called as function(time, {', '.join(f'{name}=...' for name in parameters)}): "
+            f"{error}."
+        ) from None
+
+
+def _checked(name: str, time: float, value: Any) -> Any:
+    """Return what a function returned as a plain scalar."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or isinstance(value, bool | str):
+        return value
+    if isinstance(value, int) and INT_MIN <= value <= INT_MAX:
+        return int(value)
+    if isinstance(value, float) and math.isfinite(value):
+        return float(value)
+    raise SpaceError(
+        f"The function {name!r} returned {show(value)} ({a_type(value)}) at time {time}: it must return a finite "
+        "number, a text, True, False or None."
+    )

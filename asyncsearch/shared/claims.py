@@ -1,0 +1,343 @@
+"""Claims: the sole right to train in a node, among the drivers that share a folder.
+
+    drivers/<token>.json          a driver and when it last gave a sign of life; one write renews all its claims
+    claims/<node>/000007.json     the seventh claim of that node; the highest number counts
+
+A claim is void when it was released, or when its driver has gone, has died on this very machine, or gave no sign of
+life for ``lease_s``. To claim a node is to create the next number and then to look again: the claim stands only if its
+number is still the highest and all others are void. Numbers are not used again while an old driver may still come back.
+So exactly one of several rivals is granted where a file is created exclusively (disk, S3, Google's object store), and
+never two, provided that
+
+* a listing shows what was created before it began (NFS, HDFS, S3 and Google's store do);
+* the clocks of the drivers' hosts agree within a quarter of ``lease_s``.
+
+Elsewhere the name of a claim carries its driver's token, and rivals that come at the same moment may all be refused;
+the next try decides. Where replacing a file leaves a moment in which it is missing (WebHDFS, SMB, FTP), a driver can
+seem to have gone for that moment, and two may train the same: both results are right, and one was for nothing. A driver
+that was away for longer than its lease finds out at its next ``renew``.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from asyncsearch.errors import StoreError
+from asyncsearch.ids import CheckpointRef, NodeKey
+from asyncsearch.shared.files import Entry as File
+from asyncsearch.shared.files import SharedFiles, Unreadable, Written
+from asyncsearch.store.layout import node_folder
+from asyncsearch.store.lease_lock import Record, _machine
+
+_CLAIM_FILE = re.compile(r"(\d{6,})(?:-[0-9a-f]{32})?\.json")
+_AT_THIS_MOMENT = "a driver that claims it at this moment"
+
+
+class Driver(Written, frozen=True, kw_only=True):
+    """A driver that takes part in a shared folder."""
+
+    study: str
+    since: str
+    lease_s: float
+    holder: Record
+
+    @property
+    def is_void(self) -> bool:
+        """Whether it is gone for all that others can know."""
+        return self.holder.is_void(self.lease_s)
+
+    def __str__(self) -> str:
+        age = max(time.time() - self.holder.refreshed, 0)
+        return (
+            f"study {self.study!r} (process {self.holder.pid} on {self.holder.host}, since {self.since},"
+            f" seen {age:.0f} s ago)"
+        )
+
+
+class Claim(Written, frozen=True, kw_only=True):
+    """A claim of one node."""
+
+    study: str
+    token: str
+    """Names the driver's file."""
+    host: str
+    pid: int
+    since: str
+    claimed_s: float
+    """Unix time by the claimant's clock at which this was written."""
+    released: bool = False
+
+
+DRIVER = msgspec.json.Decoder(Driver)
+CLAIM = msgspec.json.Decoder(Claim)
+
+
+class Entry(NamedTuple):
+    """The file of a claim."""
+
+    number: int
+    name: str
+
+
+class Mine(NamedTuple):
+    """A claim that we hold."""
+
+    owner: str
+    entry: Entry
+
+
+class Claims:
+    """The claims of one driver. Safe from any thread.
+
+    Args:
+        files: the shared folder.
+        lease_s: after how many seconds without a sign of life the claims may be taken over.
+    """
+
+    def __init__(self, files: SharedFiles, lease_s: float) -> None:
+        self._files = files
+        self._lease_s = lease_s
+        self.token = uuid.uuid4().hex
+        self._study = ""
+        self._since = ""
+        self._fresh: tuple[float, float] | None = None
+        self._mine: dict[NodeKey, Mine] = {}
+        self._lost: set[NodeKey] = set()
+        self._unclear: dict[str, float] = {}
+        self._guard = threading.RLock()
+
+    @property
+    def mine(self) -> frozenset[NodeKey]:
+        """The nodes that we hold, as far as we know."""
+        with self._guard:
+            return frozenset(self._mine)
+
+    def claim(self, nodes: Iterable[NodeKey], owner: str) -> dict[NodeKey, str | None]:
+        """Try to get nodes; None: granted, else who holds it."""
+        with self._guard:
+            self.announce(owner)
+            return {node: self._claim(node, owner) for node in nodes}
+
+    def announce(self, study: str) -> None:
+        """Make sure that the others know that we live."""
+        with self._guard:
+            is_named = bool(self._study) or not study
+            if self._fresh is None or self._age() > 0.75 * self._lease_s or not is_named:
+                self._study = self._study or study
+                self._since = self._since or time.strftime("%Y-%m-%d %H:%M:%S %z")
+                self._renew()
+
+    def renew(self) -> frozenset[NodeKey]:
+        """Give a sign of life and return the nodes that were lost to others; see ``SharedPlan.renew``."""
+        with self._guard:
+            if self._fresh is not None and self._age() >= 0.1 * self._lease_s:
+                self._renew()
+            lost, self._lost = frozenset(self._lost), set()
+            return lost
+
+    def release(self, nodes: Iterable[NodeKey]) -> None:
+        """Give nodes back; those that we do not hold are passed over."""
+        with self._guard:
+            if self._age() > 0.75 * self._lease_s:
+                self._renew()  # what was lost meanwhile is another's, and not ours to give back
+            for node in nodes:
+                mine = self._mine.get(node)
+                if mine is not None:
+                    self._withdraw(mine.entry, mine.owner)
+                    del self._mine[node]
+
+    def close(self) -> None:
+        """Give everything back."""
+        with self._guard:
+            self.release(list(self._mine))
+            if self._fresh is not None:
+                self._files.store.remove(_driver_file(self.token))
+                self._fresh = None
+
+    def take_over(self, study: str) -> int:
+        """Forget the earlier drivers of a study and return how many; see ``SharedPlan.take_over``."""
+        count = 0
+        for token in self.tokens():
+            driver = self.driver(token)
+            if token != self.token and driver is not None and driver.study == study:
+                self._files.store.remove(_driver_file(token))
+                count += 1
+        return count
+
+    # What others hold
+
+    def tokens(self) -> Sequence[str]:
+        """Return the tokens of all drivers that are known."""
+        names = self._files.store.list("drivers")
+        return [name.removesuffix(".json") for name in names if name.endswith(".json")]
+
+    def driver(self, token: str) -> Driver | None:
+        """Return what is known of a driver."""
+        return self._files.read(_driver_file(token), DRIVER)
+
+    def is_alive(self, token: str) -> bool:
+        """Return whether a driver is alive for all that can be known from here."""
+        driver = self.driver(token)
+        return driver is not None and not driver.is_void
+
+    def holder(self, node: NodeKey) -> str | None:
+        """Return who else holds a node now, or None."""
+        return next((who for entry in self.entries(node) if (who := self._other(entry)) is not None), None)
+
+    def entries(self, node: NodeKey) -> list[Entry]:
+        """Return the files of a node's claims in order."""
+        folder = _folder(node)
+        matches = [(match, name) for name in self._files.store.list(folder) if (match := _CLAIM_FILE.fullmatch(name))]
+        return sorted(Entry(int(match[1]), f"{folder}/{name}") for match, name in matches)
+
+    def expired(self, age_s: float) -> dict[str, str]:
+        """Return the files of claims and drivers that mean nothing any more and are older than that, and why.
+
+        What a driver still has in mind when it comes back is younger, so no number of a claim that it knows is given
+        away a second time; ``age_s`` is much longer than any lease.
+        """
+        before_s = time.time() - age_s
+        found: dict[str, str] = {}
+        for name, file in self._files.backend.walk("drivers").items():
+            driver = self._files.read(f"drivers/{name}", DRIVER)
+            if driver is None and _is_older(file, before_s):
+                found[f"drivers/{name}"] = "it cannot be read"
+            elif driver is not None and driver.is_void and driver.holder.refreshed < before_s:
+                found[f"drivers/{name}"] = f"study {driver.study!r} is no longer driven from there"
+        nodes: dict[str, dict[str, bool]] = {}
+        for name, file in self._files.backend.walk("claims").items():
+            claim = self._files.read(f"claims/{name}", CLAIM)
+            is_over = _is_older(file, before_s) if claim is None else self._is_over(claim, before_s)
+            nodes.setdefault(name.partition("/")[0], {})[f"claims/{name}"] = is_over
+        for claims in nodes.values():
+            if all(claims.values()):
+                found |= dict.fromkeys(claims, "nobody holds this claim any more")
+        return found
+
+    def _is_over(self, claim: Claim, before_s: float) -> bool:
+        if claim.claimed_s >= before_s or claim.released:
+            return claim.claimed_s < before_s
+        driver = self.driver(claim.token)
+        return driver is None or (driver.is_void and driver.holder.refreshed < before_s)
+
+    def _other(self, entry: Entry, own: bool = False) -> str | None:
+        """Return whose claim stands in a file, or None if that is void, or ours and ``own`` is false."""
+        claim = self._files.look(entry.name, CLAIM)
+        if isinstance(claim, Unreadable):
+            return self._unsettled(claim)
+        self._unclear.pop(entry.name, None)
+        if claim is None or claim.released or (claim.token == self.token and not own):
+            return None
+        driver = self._files.look(_driver_file(claim.token), DRIVER)
+        if isinstance(driver, Unreadable):
+            return self._unsettled(driver)
+        self._unclear.pop(_driver_file(claim.token), None)
+        if driver is None or driver.is_void:
+            return None
+        return str(msgspec.structs.replace(driver, study=claim.study, since=claim.since))
+
+    def _unsettled(self, file: Unreadable) -> str | None:
+        # Some file systems show a name before its content, and who writes it may die in between.
+        first = self._unclear.setdefault(file.name, time.monotonic())
+        return _AT_THIS_MOMENT if time.monotonic() - first <= self._lease_s else None
+
+    # What we hold
+
+    def _claim(self, node: NodeKey, owner: str) -> str | None:
+        mine = self._mine.get(node)
+        if mine is not None:
+            return None if mine.owner == owner else f"study {mine.owner!r} in this same driver"
+        before = self.entries(node)
+        for entry in before:
+            who = self._other(entry)
+            if who is not None:
+                return who
+        number = max((entry.number for entry in before), default=0) + 1
+        suffix = "" if self._files.backend.is_exclusive else f"-{self.token}"
+        entry = Entry(number, f"{_folder(node)}/{number:06d}{suffix}.json")
+        if not self._files.create(entry.name, self._record(owner)):
+            return self._other(entry, own=True) or _AT_THIS_MOMENT
+        who = self._rival(node, entry)
+        if who is not None:
+            self._withdraw(entry, owner)
+            return who
+        self._mine[node] = Mine(owner, entry)
+        for old in before:
+            self._files.store.remove(old.name)
+        return None
+
+    def _rival(self, node: NodeKey, own: Entry) -> str | None:
+        """Return who makes our claim void that stands in the folder, or None if it is good."""
+        for entry in self.entries(node):
+            if entry == own:
+                continue
+            who = self._other(entry)
+            if who is not None:
+                return who
+            if entry.number > own.number:
+                return "a driver that claimed it meanwhile"
+        return None
+
+    def _renew(self) -> None:
+        name = _driver_file(self.token)
+        doubtful = self._age() > 0.75 * self._lease_s or self._files.store.read(name) is None
+        begun = time.monotonic(), time.time()
+        holder = Record(socket.gethostname(), os.getpid(), _machine(), self.token, begun[1])
+        self._files.write(name, Driver(study=self._study, since=self._since, lease_s=self._lease_s, holder=holder))
+        # First the sign of life, then the look at the claims: who takes one over does both the other way round, so at
+        # least one of the two sees the other.
+        lost = {node for node, mine in self._mine.items() if doubtful and not self._stands(node, mine.entry)}
+        for node in lost:
+            mine = self._mine.pop(node)
+            claim = self._files.read(mine.entry.name, CLAIM)
+            if claim is not None and claim.token == self.token:
+                self._withdraw(mine.entry, mine.owner)
+        self._lost |= lost
+        self._fresh = begun
+
+    def _stands(self, node: NodeKey, own: Entry) -> bool:
+        claim = self._files.read(own.name, CLAIM)
+        return claim is not None and claim.token == self.token and self._rival(node, own) is None
+
+    def _age(self) -> float:
+        """Return how long ago we gave a sign of life; a suspended machine's monotonic clock may have stood still."""
+        if self._fresh is None:
+            return 0.0
+        return max(time.monotonic() - self._fresh[0], time.time() - self._fresh[1])
+
+    def _withdraw(self, entry: Entry, owner: str) -> None:
+        # The file stays, so that its number is not used again by one who does not know of it.
+        self._files.write(entry.name, msgspec.structs.replace(self._record(owner), released=True))
+
+    def _record(self, owner: str) -> Claim:
+        return Claim(
+            study=owner,
+            token=self.token,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            since=time.strftime("%Y-%m-%d %H:%M:%S %z"),
+            claimed_s=time.time(),
+        )
+
+
+def _is_older(file: File, before_s: float) -> bool:
+    return file.modified_s is not None and file.modified_s < before_s
+
+
+def _driver_file(token: str) -> str:
+    if re.fullmatch(r"[0-9a-f]{32}", token) is None:
+        raise StoreError(f"{token!r} in a shared folder does not name a driver: remove that file from 'drivers/'.")
+    return f"drivers/{token}.json"
+
+
+def _folder(node: NodeKey) -> str:
+    return node_folder(CheckpointRef(node, 0)).replace("checkpoints/", "claims/", 1)

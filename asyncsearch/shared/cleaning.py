@@ -1,0 +1,252 @@
+"""Cleaning: what nothing can reach any more goes, and what a study may still need stays.
+
+What would go is worked out first, whole, and then carried out or only told: so a dry run and what follows it agree.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import NamedTuple
+
+from asyncsearch.actions import DeleteCheckpoint
+from asyncsearch.errors import StoreLockedError, StudyNotFoundError
+from asyncsearch.events import CheckpointCommitted
+from asyncsearch.ids import CheckpointRef, NodeKey
+from asyncsearch.journal.opening import STUDY_FILE, read_records, read_study_file
+from asyncsearch.shared.files import Entry, SharedFiles
+from asyncsearch.shared.folder import SHARED_FILE, SharedPlan, Stored
+from asyncsearch.shared.survey import Survey, survey
+from asyncsearch.store.base_store import Store
+from asyncsearch.store.layout import parse_versions
+
+DAY_S = 86400.0
+
+
+class Item(NamedTuple):
+    """One thing that can go."""
+
+    kind: str
+    """``checkpoint``, ``leftover``, ``claim``, ``driver`` or ``hold``."""
+    name: str
+    size_bytes: int
+    why: str
+    remove: Callable[[], bool]
+    """Removes it; False: it is needed by now, and stays."""
+
+
+class Limits(NamedTuple):
+    """Which of the checkpoints that nothing can reach go; without limits all."""
+
+    quota_bytes: int | None = None
+    """Only as many as it takes until all checkpoints together are within it."""
+    older_than_s: float | None = None
+    """Only those that were of no use for so long."""
+
+
+class Cleaning(NamedTuple):
+    """What was done, or would be."""
+
+    gone: list[Item]
+    stayed: list[Item]
+    """What came to be needed in the meantime."""
+    kept: int
+    """Checkpoints that stay."""
+    kept_bytes: int
+
+
+def clean(
+    store: Store, limits: Limits | None = None, *, dry_run: bool = False, told: Callable[[Item], None] | None = None
+) -> Cleaning:
+    """Clean the store of a study, or a folder that studies share.
+
+    Args:
+        store: Either.
+        limits: What of the unreachable checkpoints goes.
+        dry_run: Change nothing, and return what would go.
+        told: Called with each thing after it went, or would have.
+
+    Raises:
+        StudyNotFoundError: the store is neither.
+        StoreLockedError: a driver has the study open.
+        StoreError: the store cannot be read or written.
+    """
+    limits = limits or Limits()
+    with ExitStack() as stack:
+        if store.read(SHARED_FILE) is not None:
+            plan = SharedPlan(store)
+            if not dry_run:
+                stack.callback(plan.close)
+            items, kept = _of_shared(plan, limits)
+        else:
+            _open(store, dry_run, stack)
+            items, kept = _of_study(store, limits)
+        gone: list[Item] = []
+        stayed: list[Item] = []
+        for item in items:
+            is_gone = dry_run or item.remove()
+            (gone if is_gone else stayed).append(item)
+            if is_gone and told is not None:
+                told(item)
+    back = [item.size_bytes for item in stayed if item.kind == "checkpoint"]
+    return Cleaning(gone, stayed, len(kept) + len(back), sum(one.size_bytes for one in kept) + sum(back))
+
+
+def _open(store: Store, dry_run: bool, stack: ExitStack) -> None:
+    if read_study_file(store) is None:
+        raise StudyNotFoundError(
+            f"{store.shown!r} holds neither a study ({STUDY_FILE}) nor what studies share ({SHARED_FILE}). Name the"
+            " folder or URL of one of the two."
+        )
+    if not dry_run:
+        stack.enter_context(store.lock())
+    elif store.is_locked():
+        raise StoreLockedError(
+            f"A driver has the study at {store.shown!r} open, and it removes by itself what it does not need. Clean the"
+            " store when the search has ended."
+        )
+
+
+# The store of a study
+
+
+def _of_study(store: Store, limits: Limits) -> tuple[list[Item], list[Stored]]:
+    files = SharedFiles(store)
+    found = survey(files.backend)
+    needed = _needed(store)
+    stored = _in_order(found)
+    chosen = _choose(stored, lambda one: one.ref not in needed, limits)
+
+    def delete(one: Stored) -> Item:
+        def remove() -> bool:
+            store.delete(one.ref)
+            return True
+
+        return Item("checkpoint", str(one.ref), one.size_bytes, "no trial can go on from it", remove)
+
+    items = [delete(one) for one in chosen]
+    items += _leftovers(files, found, {one.ref for one in chosen}, None)
+    return items, [one for one in stored if one not in chosen]
+
+
+def _needed(store: Store) -> set[CheckpointRef]:
+    """Return the checkpoints that the journal says are durable, without those that it decided to delete.
+
+    Every record decides the deletion of all that it makes unreachable, so these are what the study's own state refers
+    to (``StudyState.references``). That state cannot be had from here: how many of the best trials keep theirs, and
+    whether trials share, only the study's code knows.
+    """
+    needed: set[CheckpointRef] = set()
+    for record in read_records(store):
+        if isinstance(record.event, CheckpointCommitted):
+            needed.add(record.event.checkpoint)
+        needed.difference_update(action.checkpoint for action in record.actions if isinstance(action, DeleteCheckpoint))
+    return needed
+
+
+def _in_order(found: Survey) -> list[Stored]:
+    stored = [Stored(ref, entry.size_bytes, entry.modified_s or 0.0) for ref, entry in found.committed.items()]
+    return sorted(stored, key=lambda one: (one.used_s, -one.ref.resource, one.ref.node))
+
+
+def _choose(stored: list[Stored], may_go: Callable[[Stored], bool], limits: Limits) -> list[Stored]:
+    """Return what goes, in the order in which it does."""
+    total = sum(one.size_bytes for one in stored)
+    before_s = time.time() - (limits.older_than_s or 0.0)
+    chosen: list[Stored] = []
+    for one in stored:
+        if limits.quota_bytes is not None and total <= limits.quota_bytes:
+            break
+        if (limits.older_than_s is None or one.used_s < before_s) and may_go(one):
+            chosen.append(one)
+            total -= one.size_bytes
+    return chosen
+
+
+def _leftovers(files: SharedFiles, found: Survey, gone: set[CheckpointRef], age_s: float | None) -> Iterator[Item]:
+    """Yield what crashed writers left, of an age that says that nobody is writing it any more; None: of any age."""
+
+    def item(name: str, entry: Entry, why: str) -> Item:
+        def remove() -> bool:
+            files.backend.remove_tree(name)
+            return True
+
+        return Item("leftover", name, entry.size_bytes, why, remove)
+
+    def is_old(entry: Entry) -> bool:
+        return age_s is None or (entry.modified_s is not None and time.time() - entry.modified_s > age_s)
+
+    sizes: dict[str, Entry] = {} if age_s is not None else dict.fromkeys(files.backend.names("tmp"), Entry(0, None))
+    for name, entry in files.backend.walk("tmp").items():
+        top = name.partition("/")[0]
+        size, modified_s = sizes.get(top, Entry(0, None))
+        sizes[top] = Entry(size + entry.size_bytes, max(modified_s or 0.0, entry.modified_s or 0.0) or None)
+    for top, entry in sorted(sizes.items()):
+        if top.startswith("removed-") or is_old(entry):
+            yield item(f"tmp/{top}", entry, "left by a process that did not come to its end")
+    for name, entry in sorted(found.unfinished.items()):
+        if is_old(entry):
+            yield item(name, entry, "a checkpoint that was never committed")
+    for name, entry in sorted(found.replaced.items()):
+        if is_old(entry) and _reference(name) not in gone:
+            yield item(name, entry, "replaced by a newer version")
+
+
+def _reference(name: str) -> CheckpointRef:
+    _, node, folder = name.split("/")
+    (version,) = parse_versions([folder])
+    return CheckpointRef(NodeKey(node), version.resource)
+
+
+# A folder that studies share
+
+
+def _of_shared(plan: SharedPlan, limits: Limits) -> tuple[list[Item], list[Stored]]:
+    standing = plan.standing()
+    stored = plan.stored()
+    sizes = {one.ref: one for one in stored}
+    abandoned = plan.abandoned()
+    begun = [ref for ref, _ in abandoned if not plan.needed(ref, standing)]
+    rest = [one for one in stored if one.ref not in begun]
+    chosen = _choose(rest, lambda one: not plan.needed(one.ref, standing), limits)
+    gone = {*begun, *(one.ref for one in chosen)}
+
+    def finish(ref: CheckpointRef, name: str) -> Item:
+        if ref not in begun:
+            why = "the checkpoint is needed again"
+            return Item("leftover", name, 0, why, lambda: plan.finish_one(ref, name) or True)
+        size = sizes[ref].size_bytes if ref in sizes else 0
+        return Item("checkpoint", str(ref), size, "its deletion was begun", lambda: plan.finish_one(ref, name))
+
+    def delete(one: Stored) -> Item:
+        why = f"no study holds it{_since(one.used_s)}"
+        return Item("checkpoint", str(one.ref), one.size_bytes, why, lambda: plan.delete(one.ref))
+
+    items = [finish(ref, name) for ref, name in abandoned]
+    items += _leftovers(plan.files, survey(plan.files.backend), gone, DAY_S)
+    items += _small_files(plan, "hold", standing.gone)
+    items += _small_files(plan, "claim", plan.claims.expired(DAY_S))
+    items += [delete(one) for one in chosen]
+    return items, [one for one in stored if one.ref not in gone]
+
+
+def _small_files(plan: SharedPlan, kind: str, names: dict[str, str]) -> Iterator[Item]:
+    for name, why in names.items():
+        data = plan.store.read(name)
+        if data is None:
+            continue
+
+        def remove(name: str = name, data: bytes = data) -> bool:
+            if plan.store.read(name) != data:
+                return False  # somebody has come back
+            plan.store.remove(name)
+            plan.files.backend.remove_if_empty(name.rpartition("/")[0])
+            return True
+
+        yield Item("driver" if name.startswith("drivers/") else kind, name, len(data), why, remove)
+
+
+def _since(used_s: float) -> str:
+    days = (time.time() - used_s) / DAY_S
+    return f", and none has for {days:.0f} days" if used_s and days >= 1 else ""

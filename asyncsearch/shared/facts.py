@@ -1,0 +1,170 @@
+"""What was reported in a node, for all studies that share a folder.
+
+    facts/<node>/000012-3f0c9a1b2c3d4e5f.json     12 reports; the name is a hash of the content
+
+A file never changes. Who publishes writes the union of what it knows and what is there, under its own name, and then
+removes the files that it has taken in. So writers that come at the same moment lose nothing, a repeat changes nothing,
+and a reader who knows a name need not read it again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import time
+from collections.abc import Sequence
+from itertools import pairwise
+
+import msgspec
+
+from asyncsearch.errors import UsageError
+from asyncsearch.ids import CheckpointRef, NodeKey
+from asyncsearch.nonfinite import spell
+from asyncsearch.shared.files import SharedFiles, Written
+from asyncsearch.store.layout import node_folder
+from asyncsearch.trial import Metrics
+
+_CACHED = 20_000
+
+
+class NodeFacts(msgspec.Struct, frozen=True):
+    """What is known of a node."""
+
+    reports: tuple[tuple[int, Metrics], ...] = ()
+    """Resource -> metrics, ascending."""
+    ended: int | None = None
+    """Resource at which the trainable ended by itself in this node; None: it did not, as far as is known."""
+    checkpoints: tuple[int, ...] = ()
+    """Resources of the committed checkpoints, ascending; without those that are being deleted."""
+
+
+class Facts(Written, frozen=True, kw_only=True):
+    """One file."""
+
+    node: NodeKey
+    reports: tuple[tuple[int, Metrics], ...]
+    ended: int | None
+    published_s: float
+    """Unix time by the writer's clock; where two files disagree, the older one counts."""
+
+    @property
+    def name(self) -> str:
+        """The name of the file."""
+        content = msgspec.json.encode([self.reports, self.ended], order="sorted")
+        digest = hashlib.blake2b(content, digest_size=8).hexdigest()
+        return f"{_folder(self.node)}/{len(self.reports):06d}-{digest}.json"
+
+
+_FACTS = msgspec.json.Decoder(Facts)
+
+
+class FactsFolder:
+    """Reports of nodes in a shared folder. Safe from any thread."""
+
+    def __init__(self, files: SharedFiles) -> None:
+        self._files = files
+        self._known: dict[str, Facts] = {}
+        self._guard = threading.Lock()
+
+    def publish(self, node: NodeKey, reports: Sequence[tuple[int, Metrics]], ended: int | None) -> Facts:
+        """Make reports durable and return all that is known of the node afterwards."""
+        _check(node, reports, ended)
+        plain = tuple((resource, _plain(metrics)) for resource, metrics in reports)
+        new = Facts(node=node, reports=plain, ended=ended, published_s=time.time())
+        found = self._load(node)
+        merged = self._merge(node, [*found, new])
+        names = [facts.name for facts in found]
+        if merged.name not in names:
+            if not merged.reports and merged.ended is None:
+                return merged
+            self._files.write(merged.name, merged)
+        for name in names:
+            if name != merged.name:
+                self._files.store.remove(name)
+        return merged
+
+    def read(self, node: NodeKey) -> Facts:
+        """Return all that is known of a node."""
+        return self._merge(node, self._load(node))
+
+    def _load(self, node: NodeKey) -> list[Facts]:
+        """Return what the files say, the oldest first."""
+        folder = _folder(node)
+        while True:
+            names = [f"{folder}/{name}" for name in self._files.store.list(folder) if name.endswith(".json")]
+            found = [self._read(name) for name in names]
+            facts = [one for one in found if one is not None]
+            # A file that vanished was taken in by a newer one, which a second look shows.
+            if len(facts) == len(names) or not self._vanished(names, found):
+                return sorted(facts, key=lambda one: (one.published_s, one.name))
+
+    def _vanished(self, names: Sequence[str], found: Sequence[Facts | None]) -> bool:
+        return any(self._files.store.read(name) is None for name, one in zip(names, found, strict=True) if one is None)
+
+    def _read(self, name: str) -> Facts | None:
+        with self._guard:
+            known = self._known.get(name)
+        if known is None:
+            known = self._files.read(name, _FACTS)
+            if known is not None and known.name != name:
+                self._files.tell(name, f"{name!r} in {self._files.store.shown!r} was changed and counts as absent.")
+                known = None
+            if known is not None:
+                with self._guard:
+                    if len(self._known) >= _CACHED:
+                        self._known.clear()
+                    self._known[name] = known
+        return known
+
+    def _merge(self, node: NodeKey, parts: Sequence[Facts]) -> Facts:
+        """Unite what several files say of a node; what the first one says counts."""
+        if len(parts) == 1:
+            return parts[0]
+        reports: dict[int, Metrics] = {}
+        ended: int | None = None
+        for part in parts:
+            for resource, metrics in part.reports:
+                first = reports.setdefault(resource, metrics)
+                if not first or not metrics:
+                    reports[resource] = first or metrics  # training came there, and what is there was evaluated later
+                elif first != metrics:
+                    self._say(node, f"at {resource} {first} and {metrics}")
+            if ended is None:
+                ended = part.ended
+            elif part.ended is not None and part.ended != ended:
+                self._say(node, f"its end at {ended} and at {part.ended}")
+        return Facts(
+            node=node,
+            reports=tuple(sorted(reports.items())),
+            ended=ended,
+            published_s=parts[0].published_s if parts else 0.0,
+        )
+
+    def _say(self, node: NodeKey, what: str) -> None:
+        self._files.tell(
+            f"facts/{node}",
+            f"Two studies that share {self._files.store.shown!r} report differently of node {node}: {what}; the older"
+            " counts. Training differs from machine to machine, or code or data changed: then name a new version=...",
+        )
+
+
+def _check(node: NodeKey, reports: Sequence[tuple[int, Metrics]], ended: int | None) -> None:
+    resources = [resource for resource, _ in reports]
+    if any(later <= earlier for earlier, later in pairwise([-1, *resources])):
+        raise UsageError(
+            f"Reports of node {node} cannot be published: their resources are {resources}, and must ascend strictly"
+            " from 0 or more. Publish each resource once, in order."
+        )
+    if ended is not None and ended < 0:
+        raise UsageError(
+            f"Node {node} cannot have ended at {ended}: a resource is not negative. Pass None if it did not."
+        )
+
+
+def _plain(metrics: Metrics) -> Metrics:
+    """Return metrics as they will be read back: a file's name is a hash of what it says."""
+    return {name: spell(float(value)) if not isinstance(value, str) else value for name, value in metrics.items()}
+
+
+def _folder(node: NodeKey) -> str:
+    return node_folder(CheckpointRef(node, 0)).replace("checkpoints/", "facts/", 1)

@@ -1,0 +1,322 @@
+"""What several studies share on one store: a folder in which each node is trained once, by whoever comes first.
+
+    shared.json                    what this folder is, for people and for ``asyncsearch clean``
+    checkpoints/<node>/<resource>/ as in the store of a study
+    facts/<node>/                  what was reported; see asyncsearch.shared.facts
+    drivers/, claims/<node>/       who trains what; see asyncsearch.shared.claims
+    holds/, deleting/              what is needed, and what goes; see asyncsearch.shared.holds
+
+Nothing here decides what is trained. It is there, or it is not; and of several drivers one has the right to make it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from asyncsearch.errors import StoreError
+from asyncsearch.ids import CheckpointRef, NodeKey
+from asyncsearch.shared.claims import Claims
+from asyncsearch.shared.facts import Facts, FactsFolder, NodeFacts
+from asyncsearch.shared.files import SharedFiles, Written
+from asyncsearch.shared.holds import Holds, Standing
+from asyncsearch.shared.survey import survey
+from asyncsearch.store.base_store import Store
+from asyncsearch.store.fsspec_store import FsspecStore
+from asyncsearch.store.layout import MANIFEST, node_folder, parse_versions
+from asyncsearch.store.local import LocalStore
+from asyncsearch.trial import Metrics
+
+__all__ = ["LEASE_S", "RETENTION_S", "SHARED_FILE", "NodeFacts", "SharedPlan", "open_shared"]
+
+SHARED_FILE = "shared.json"
+LEASE_S = 60.0
+RETENTION_S = 7 * 86400.0
+_FOLDER = "plan"
+_THREADS = 16
+
+
+class Marker(Written, frozen=True, kw_only=True):
+    """What ``shared.json`` says."""
+
+    about: str = "Trained nodes that studies share; see docs/sharing.md of asyncsearch. `asyncsearch clean` tidies it."
+
+
+_MARKER = msgspec.json.Decoder(Marker)
+
+
+class Stored(NamedTuple):
+    """A committed checkpoint."""
+
+    ref: CheckpointRef
+    size_bytes: int
+    """All its versions."""
+    used_s: float
+    """Unix time at which it was last of use: until when it was held, else when it was committed, else 0.0."""
+
+
+class SharedPlan:
+    """One study's part in a shared folder. Safe from any thread; it starts none.
+
+    The order in which a study does things keeps what it needs: ``claim`` before it trains, ``hold`` before it counts
+    on a checkpoint, ``hold`` and ``publish`` before ``release``.
+
+    Args:
+        store: The shared folder; only its checkpoints are used besides what is written here.
+        lease_s: After how many seconds without ``renew`` others may take our claims over.
+        retention_s: For how many seconds a study's hold counts without being written again, if the store of the study
+            is gone; while that is there, it counts for ever.
+    """
+
+    def __init__(self, store: Store, *, lease_s: float = LEASE_S, retention_s: float = RETENTION_S) -> None:
+        self.store = store
+        self.lease_s = lease_s
+        self.files = SharedFiles(store)
+        self.claims = Claims(self.files, lease_s)
+        self._facts = FactsFolder(self.files)
+        self._holds = Holds(self.files, self.claims, retention_s)
+
+    def prepare(self) -> None:
+        """Make the folder, and prove that it can be written and is one of ours.
+
+        Raises:
+            StoreError: it cannot be written, was made by a newer version, or is the store of a study.
+        """
+        if self.store.read("study.json") is not None:
+            raise StoreError(
+                f"{self.store.shown!r} is the store of a study and cannot be the folder that studies share. Name"
+                " another one: shared=..."
+            )
+        self.store.prepare()
+        if self.files.read(SHARED_FILE, _MARKER) is None:
+            self.files.write(SHARED_FILE, Marker())
+
+    # Who trains what
+
+    def claim(self, nodes: Iterable[NodeKey], owner: str) -> dict[NodeKey, str | None]:
+        """Try to get the sole right to train in nodes.
+
+        Args:
+            nodes: Their keys.
+            owner: The study, one for each ``SharedPlan``; others read it.
+
+        Returns:
+            For each node None if we hold it now (or did before), else who does: study, process, host, since when.
+        """
+        return self.claims.claim(nodes, owner)
+
+    def renew(self) -> frozenset[NodeKey]:
+        """Say that we live, which extends all our claims, and return the nodes that we lost.
+
+        Call it several times in ``lease_s``, from any thread; it writes one small file, and nothing while the last one
+        is fresh. A node is lost only after a longer silence, and when another driver has taken it over: what is trained
+        there must not be published on that claim any more.
+        """
+        return self.claims.renew()
+
+    def release(self, nodes: Iterable[NodeKey]) -> None:
+        """Give nodes back; those that we do not hold are passed over."""
+        self.claims.release(nodes)
+
+    def take_over(self, study: str) -> int:
+        """Make the claims of earlier drivers of a study void at once, and return how many such drivers there were.
+
+        Call it only while you hold the lock of that study's own store: then an earlier driver has died or may write no
+        more. Without it their claims end when their lease does.
+        """
+        return self.claims.take_over(study)
+
+    def holder(self, node: NodeKey) -> str | None:
+        """Return who else trains in a node now, in words, or None."""
+        return self.claims.holder(node)
+
+    def close(self) -> None:
+        """Give all claims back. What the study holds stays held."""
+        self.claims.close()
+
+    # What is known
+
+    def publish(self, node: NodeKey, reports: Sequence[tuple[int, Metrics]], ended: int | None = None) -> NodeFacts:
+        """Make durable what was reported in a node, and return all that is known of it afterwards.
+
+        What is there already is united with it, so the longer list wins. Where both have a resource and disagree, what
+        was there counts, and that is logged once for each node.
+
+        Args:
+            node: Its key.
+            reports: Resource and metrics, resources strictly ascending from 0 or more.
+            ended: Resource at which the trainable ended by itself in this node; None: it did not.
+
+        Raises:
+            UsageError: the resources do not ascend.
+        """
+        return self._with_checkpoints(self._facts.publish(node, reports, ended), self._holds.marked())
+
+    def read(self, node: NodeKey) -> NodeFacts:
+        """Return what is known of a node; empty if nothing is."""
+        return self.read_many([node])[node]
+
+    def read_many(self, nodes: Iterable[NodeKey]) -> dict[NodeKey, NodeFacts]:
+        """Return what is known of nodes: a listing or two for each, and a file where something is new."""
+        wanted = list(dict.fromkeys(nodes))
+        marked = self._holds.marked()
+
+        def read(node: NodeKey) -> NodeFacts:
+            return self._with_checkpoints(self._facts.read(node), marked)
+
+        if len(wanted) < 2 or isinstance(self.store, LocalStore):
+            return {node: read(node) for node in wanted}
+        with ThreadPoolExecutor(min(_THREADS, len(wanted)), "asyncsearch-shared") as pool:
+            return dict(zip(wanted, pool.map(read, wanted), strict=True))
+
+    def _with_checkpoints(self, facts: Facts, marked: Collection[CheckpointRef]) -> NodeFacts:
+        found = [at for at in self._resources(facts.node) if CheckpointRef(facts.node, at) not in marked]
+        return NodeFacts(facts.reports, facts.ended, tuple(found))
+
+    def _resources(self, node: NodeKey) -> list[int]:
+        folder = node_folder(CheckpointRef(node, 0))
+        if isinstance(self.store, LocalStore):
+            return sorted({version.resource for version in parse_versions(self.store.list(folder))})
+        committed = [name.split("/")[0] for name in self.files.backend.walk(folder) if name.endswith(f"/{MANIFEST}")]
+        return sorted({version.resource for version in parse_versions(committed)})
+
+    # What is needed
+
+    def hold(self, study_id: str, refs: Iterable[CheckpointRef], home: str = "") -> frozenset[CheckpointRef]:
+        """Say which checkpoints a study may still need, in place of all that it said before.
+
+        Args:
+            study_id: Names the study, differently from all others; one process at a time writes its hold.
+            refs: What it needs, committed already or not.
+            home: URL of the study's own store, without a password: while ``study.json`` is there, or cannot be looked
+                at, the hold counts. Once said it is kept.
+
+        Returns:
+            Those that somebody is deleting at this moment: count on none of them, though ``read`` may show one again
+            later. What ``read`` shows after this returned is kept.
+        """
+        return self._holds.hold(study_id, refs, home)
+
+    def let_go(self, study_id: str) -> None:
+        """Say that a study needs nothing any more."""
+        self._holds.let_go(study_id)
+
+    def holds(self) -> frozenset[CheckpointRef]:
+        """Return what the studies need that count: written lately, or with a store of their own that still exists."""
+        return frozenset(ref for hold in self.standing().holds.values() for ref in hold.references())
+
+    def standing(self) -> Standing:
+        """Return whose holds count, whose do not and why, and which cannot be read."""
+        return self._holds.standing()
+
+    def needed(self, ref: CheckpointRef, standing: Standing | None = None) -> str:
+        """Return who may need a checkpoint, in words, or an empty text."""
+        return self._holds.needed(ref, standing=standing)
+
+    def delete(self, ref: CheckpointRef, study_id: str = "") -> bool:
+        """Delete a checkpoint and return True; False: it stays, since somebody else may need it.
+
+        That is: another study than ``study_id`` holds it, another driver trains in its node, or a hold is damaged and
+        nobody knows what it said.
+        """
+        return self._holds.delete(ref, study_id)
+
+    # How much there is
+
+    def stored(self) -> list[Stored]:
+        """Return all committed checkpoints, in the order in which they would be evicted."""
+        uses = self._holds.last_uses()
+        found = [
+            Stored(ref, entry.size_bytes, max(entry.modified_s or 0.0, uses.get(ref, 0.0)))
+            for ref, entry in survey(self.files.backend).committed.items()
+        ]
+        return sorted(found, key=lambda one: (one.used_s, -one.ref.resource, one.ref.node))
+
+    def usage(self) -> dict[CheckpointRef, int]:
+        """Return the size of every committed checkpoint in bytes, all its versions and its manifest included."""
+        return {one.ref: one.size_bytes for one in self.stored()}
+
+    def evict(self, quota_bytes: int, keep: Collection[CheckpointRef] = ()) -> dict[CheckpointRef, int]:
+        """Delete checkpoints that nobody needs until all together are within a quota, and return what went, in bytes.
+
+        The one that was of use longest ago goes first; among equals the deepest, from which the fewest can go on. What
+        is held or in ``keep`` counts and stays, so the quota may not be reached.
+        """
+        self.finish()
+        stored = self.stored()
+        total = sum(one.size_bytes for one in stored)
+        standing = self.standing()
+        gone: dict[CheckpointRef, int] = {}
+        for one in stored:
+            if total <= quota_bytes:
+                break
+            if one.ref not in keep and not self.needed(one.ref, standing) and self.delete(one.ref):
+                gone[one.ref] = one.size_bytes
+                total -= one.size_bytes
+        return gone
+
+    def abandoned(self) -> list[tuple[CheckpointRef, str]]:
+        """Return the deletions in whose middle a driver died, and the files that say so."""
+        return self._holds.abandoned()
+
+    def finish_one(self, ref: CheckpointRef, name: str) -> bool:
+        """Finish one of them; False: it was given up, since the checkpoint is needed by now."""
+        return self._holds.finish_one(ref, name)
+
+    def finish(self) -> None:
+        """Finish the deletions in whose middle a driver died."""
+        self._holds.finish()
+        for name in {name.split("/")[0] for name in self.files.backend.walk("tmp")}:
+            if name.startswith("removed-"):
+                self.files.backend.remove_tree(f"tmp/{name}")
+
+
+def open_shared(store: Store, shared: str | Path | Literal[False] | None = None) -> Store | None:
+    """Return the folder that a study shares, or None if it shares with nobody. Nothing is written.
+
+    Args:
+        store: The study's own store.
+        shared: ``Study(shared=...)``: a folder or URL; None: ``plan`` beside the study's store; False: none.
+
+    Raises:
+        StoreError: the study's store is at the top of its file system or is that very folder: there is no place beside.
+    """
+    from asyncsearch.store import open_store
+
+    if shared is False:
+        return None
+    if shared is not None:
+        chosen = open_store(shared)
+    elif isinstance(store, FsspecStore):
+        chosen = _beside(store)
+    else:
+        chosen = LocalStore(Path(store.url).parent / _FOLDER)
+    if chosen.shown == store.shown:
+        raise StoreError(
+            f"The study's store and the folder that it shares are both {store.shown!r}. Name another folder:"
+            " shared=..., or share with nobody: shared=False."
+        )
+    return chosen
+
+
+def inside(store: Store, name: str) -> Store:
+    """Return the store in a folder of another one; nothing is written."""
+    if isinstance(store, FsspecStore):
+        return FsspecStore(f"{store.url}/{name}", store._remote._options, lock_lease_s=store._lease_s)
+    return LocalStore(Path(store.url) / name)
+
+
+def _beside(store: FsspecStore) -> FsspecStore:
+    protocol, _, place = store.url.partition("://")
+    parent, slash, _ = place.rpartition("/")
+    if not slash:
+        raise StoreError(
+            f"There is no place beside the store {store.shown!r} for what studies share. Name a folder:"
+            " shared=..., or share with nobody: shared=False."
+        )
+    remote = store._remote
+    return FsspecStore(f"{protocol}://{parent}/{_FOLDER}", remote._options, lock_lease_s=store._lease_s)

@@ -1,0 +1,249 @@
+"""Which checkpoints of a shared folder a study may still need, and deleting the others.
+
+    holds/<study>.json                       what one study holds; it alone writes the file
+    deleting/<node>.<resource>.<token>.json  somebody is about to delete that checkpoint
+
+Who deletes writes the second file first and then reads the holds; who holds writes its hold first and then looks for
+such files. So at least one of the two sees the other: a checkpoint is not deleted, or its user is told not to count on
+it. A mark whose driver died is carried on by the next one who deletes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+import msgspec
+
+from asyncsearch.errors import StoreError
+from asyncsearch.ids import CheckpointRef, NodeKey
+from asyncsearch.shared.claims import Claims
+from asyncsearch.shared.files import SharedFiles, Unreadable, Written
+from asyncsearch.store.layout import node_folder, parse_versions
+from asyncsearch.store.passwords import lacks_password
+
+_DROPPED = 5_000
+_STUDY_FILE = "study.json"
+
+
+class Hold(Written, frozen=True, kw_only=True):
+    """What one study holds."""
+
+    study: str
+    home: str
+    """URL of the study's own store, without a password; empty if it is not known."""
+    refreshed_s: float
+    """Unix time by the study's clock at which this was written."""
+    refs: dict[NodeKey, list[int]]
+    dropped: dict[NodeKey, dict[int, float]] = msgspec.field(default_factory=dict)
+    """Checkpoints that it held before, and until when: the last time they were of use."""
+
+    def references(self) -> Iterator[CheckpointRef]:
+        """Yield what is held."""
+        for node, resources in self.refs.items():
+            for resource in resources:
+                yield CheckpointRef(node, resource)
+
+
+_HOLD = msgspec.json.Decoder(Hold)
+
+
+class Mark(Written, frozen=True, kw_only=True):
+    """Somebody is about to delete a checkpoint."""
+
+    node: NodeKey
+    resource: int
+    token: str
+    """Names the driver's file."""
+
+
+class Standing(NamedTuple):
+    """All holds that count now."""
+
+    holds: dict[str, Hold]
+    """By the name of the file."""
+    gone: dict[str, str]
+    """Files that do not count, and why."""
+    unreadable: tuple[str, ...]
+    """Files that cannot be read: nobody knows what their studies need."""
+
+
+class Holds:
+    """Holds and deletions in a shared folder. Safe from any thread."""
+
+    def __init__(self, files: SharedFiles, claims: Claims, retention_s: float) -> None:
+        self._files = files
+        self._claims = claims
+        self._retention_s = retention_s
+        self._last: dict[str, Hold] = {}
+        self._guard = threading.Lock()
+        self._deleting = threading.RLock()
+
+    def hold(self, study: str, refs: Iterable[CheckpointRef], home: str) -> frozenset[CheckpointRef]:
+        """Say what a study may still need, and return what of it is being deleted; see ``SharedPlan.hold``."""
+        wanted = sorted(set(refs), key=lambda ref: (ref.node, ref.resource))
+        name, now = study_file("holds", study), time.time()
+        with self._guard:
+            last = self._last.get(study) or self._files.read(name, _HOLD)
+            grouped: dict[NodeKey, list[int]] = {}
+            for ref in wanted:
+                node_folder(ref)
+                grouped.setdefault(ref.node, []).append(ref.resource)
+            dropped = _dropped(last, set(wanted), now) if last is not None else {}
+            home = home or (last.home if last is not None else "")
+            hold = Hold(study=study, home=home, refreshed_s=now, refs=grouped, dropped=dropped)
+            self._files.write(name, hold)
+            self._last[study] = hold
+        return frozenset(self.marked().intersection(wanted))
+
+    def let_go(self, study: str) -> None:
+        """Remove the hold of a study that needs nothing any more."""
+        with self._guard:
+            self._last.pop(study, None)
+            self._files.store.remove(study_file("holds", study))
+
+    def standing(self) -> Standing:
+        """Return which holds count now and which do not."""
+        holds: dict[str, Hold] = {}
+        gone: dict[str, str] = {}
+        unreadable: list[str] = []
+        for entry in self._files.store.list("holds"):
+            name = f"holds/{entry}"
+            hold = self._files.look(name, _HOLD) if entry.endswith(".json") else None
+            if isinstance(hold, Unreadable):
+                unreadable.append(name)
+                self._files.tell(
+                    name,
+                    f"{name!r} in the shared folder {self._files.store.shown!r} is damaged, so nobody knows what that"
+                    " study needs, and no checkpoint is deleted there. Run that study, or remove the file.",
+                )
+            elif hold is not None:
+                why = self._why_gone(hold)
+                if why:
+                    gone[name] = why
+                else:
+                    holds[name] = hold
+        return Standing(holds, gone, tuple(unreadable))
+
+    def last_uses(self) -> dict[CheckpointRef, float]:
+        """Return until when checkpoints were held that are not held any more, in Unix time."""
+        uses: dict[CheckpointRef, float] = {}
+        for entry in self._files.store.list("holds"):
+            hold = self._files.read(f"holds/{entry}", _HOLD)
+            for node, times in (hold.dropped if hold is not None else {}).items():
+                for resource, until in times.items():
+                    ref = CheckpointRef(node, resource)
+                    uses[ref] = max(uses.get(ref, 0.0), until)
+        return uses
+
+    def _why_gone(self, hold: Hold) -> str:
+        age = time.time() - hold.refreshed_s
+        if age <= self._retention_s:
+            return ""
+        if not hold.home:
+            return f"study {hold.study!r} gave no sign of life for {age / 86400:.0f} days"
+        if lacks_password(hold.home):
+            return ""  # what cannot be looked at may be there
+        from asyncsearch.store import open_store
+
+        try:
+            if open_store(hold.home).read(_STUDY_FILE) is not None:
+                return ""
+        except StoreError:
+            return ""
+        return f"study {hold.study!r} is no longer at {hold.home!r}"
+
+    # Deleting
+
+    def marked(self) -> set[CheckpointRef]:
+        """Return the checkpoints that somebody is deleting."""
+        return {ref for name in self._files.store.list("deleting") if (ref := _marked(name)) is not None}
+
+    def delete(self, ref: CheckpointRef, study: str) -> bool:
+        """Delete a checkpoint unless somebody else may need it; see ``SharedPlan.delete``."""
+        self._claims.announce(study)
+        name = f"deleting/{ref.node}.{ref.resource}.{self._claims.token}.json"
+        node_folder(ref)
+        with self._deleting:
+            self._files.write(name, Mark(node=ref.node, resource=ref.resource, token=self._claims.token))
+            if self.needed(ref, besides=study):
+                self._files.store.remove(name)
+                return False
+            # The mark stays if this fails, and ``finish`` goes on from it.
+            self._files.store.delete(ref)
+            self._files.store.remove(name)
+            return True
+
+    def needed(self, ref: CheckpointRef, besides: str = "", standing: Standing | None = None) -> str:
+        """Return who may need a checkpoint, in words, or an empty text.
+
+        Args:
+            ref: The checkpoint.
+            besides: A study that does not count.
+            standing: What ``standing`` returned, if that is new enough.
+        """
+        standing = standing or self.standing()
+        if standing.unreadable:
+            return f"{standing.unreadable[0]!r} is damaged: nobody knows what that study needs"
+        for hold in standing.holds.values():
+            if (not besides or hold.study != besides) and ref.resource in hold.refs.get(ref.node, ()):
+                return f"held by study {hold.study!r}"
+        who = self._claims.holder(ref.node)
+        return f"its node is being trained by {who}" if who is not None else ""
+
+    def finish(self) -> None:
+        """Finish the deletions whose drivers died in the middle."""
+        for ref, name in self.abandoned():
+            self.finish_one(ref, name)
+
+    def finish_one(self, ref: CheckpointRef, name: str) -> bool:
+        """Finish a deletion; False: it was given up, since the checkpoint is needed by now."""
+        with self._deleting:
+            is_free = not self.needed(ref)
+            if is_free:
+                self._files.store.delete(ref)
+                self._remove_halves(ref)
+            self._files.store.remove(name)
+            return is_free
+
+    def abandoned(self) -> list[tuple[CheckpointRef, str]]:
+        """Return the deletions that nobody is carrying out any more, and their files."""
+        found = []
+        for entry in self._files.store.list("deleting"):
+            ref, token = _marked(entry), entry.split(".")[-2]
+            if ref is not None and (token == self._claims.token or not self._claims.is_alive(token)):
+                found.append((ref, f"deleting/{entry}"))
+        return found
+
+    def _remove_halves(self, ref: CheckpointRef) -> None:
+        folder = node_folder(ref)
+        attempts = {name.split("/")[0] for name in self._files.backend.walk(folder)}
+        for version in parse_versions(attempts):
+            if version.resource == ref.resource:
+                self._files.backend.remove_tree(f"{folder}/{version}")
+
+
+def _dropped(last: Hold, wanted: set[CheckpointRef], now: float) -> dict[NodeKey, dict[int, float]]:
+    """Return until when everything was held that is not held now, the newest entries."""
+    until = {CheckpointRef(node, at): s for node, times in last.dropped.items() for at, s in times.items()}
+    until |= dict.fromkeys(last.references(), now)
+    newest = sorted((item for item in until.items() if item[0] not in wanted), key=lambda item: -item[1])[:_DROPPED]
+    dropped: dict[NodeKey, dict[int, float]] = {}
+    for ref, s in newest:
+        dropped.setdefault(ref.node, {})[ref.resource] = s
+    return dropped
+
+
+def study_file(folder: str, study: str) -> str:
+    """Return the name of a study's file: readable, and different for different studies."""
+    readable = re.sub(r"[^A-Za-z0-9_-]+", "-", study)[-40:].strip("-") or "study"
+    return f"{folder}/{readable}-{hashlib.blake2b(study.encode(), digest_size=4).hexdigest()}.json"
+
+
+def _marked(name: str) -> CheckpointRef | None:
+    match = re.fullmatch(r"([A-Za-z0-9_-]{1,64})\.(\d+)\.[0-9a-f]{32}\.json", name)
+    return CheckpointRef(NodeKey(match[1]), int(match[2])) if match else None

@@ -1,0 +1,62 @@
+"""Which parameters the studies of one version have, so that two that cannot meet are told.
+
+parameters/<study>.json    the names that one study's keys are made of; it alone writes the file
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from asyncsearch.ids import NodeKey
+from asyncsearch.shared.files import SharedFiles, Written
+from asyncsearch.shared.holds import study_file
+
+_SHOWN = 3
+
+
+class Names(Written, frozen=True, kw_only=True):
+    """What one study says."""
+
+    study: str
+    root: NodeKey
+    """Key of the version, the seed and the trainable: only studies of one root can meet."""
+    names: list[str]
+
+
+_NAMES = msgspec.json.Decoder(Names)
+
+
+def compare_names(files: SharedFiles, study: str, root: NodeKey, names: Iterable[str]) -> list[str]:
+    """Say which parameters a study has, and return warnings about studies of the same root that have others.
+
+    Args:
+        files: of the shared folder.
+        study: names the study, differently from all others.
+        root: key of all that its trials have in common.
+        names: dotted names of its parameters, declared defaults included.
+    """
+    mine = sorted(names)
+    own_file = study_file("parameters", study)
+    files.write(own_file, Names(study=study, root=root, names=mine))
+    warnings = []
+    for entry in files.store.list("parameters"):
+        name = f"parameters/{entry}"
+        other = files.read(name, _NAMES) if name != own_file else None
+        if other is not None and other.root == root and other.names != mine:
+            warnings.append(_words(other, set(mine)))
+    if len(warnings) > _SHOWN:
+        warnings[_SHOWN:] = [f"{len(warnings) - _SHOWN} more studies of this version have other parameters."]
+    return warnings
+
+
+def _words(other: Names, mine: set[str]) -> str:
+    lacking = ", ".join(map(repr, sorted(set(other.names) - mine)))
+    extra = ", ".join(map(repr, sorted(mine - set(other.names))))
+    advice = [f"declare here what it has, defaults={{{lacking.split(', ')[0]}: ...}}"] if lacking else []
+    advice += [f"declare there what this one has, {extra}"] if extra else []
+    return (
+        f"The study at {other.study!r} has the same version and other parameters, so the two share nothing: to share, "
+        f"{' and '.join(advice)}, with the values that the trainable takes without them."
+    )

@@ -1,0 +1,72 @@
+"""What a study says of sharing, checked before anything is written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from asyncsearch.errors import UsageError
+from asyncsearch.shared.folder import open_shared
+from asyncsearch.store.base_store import Store
+
+_TAG = "sequence"
+
+
+def open_folder(
+    store: Store, shared: str | Path | Literal[False] | None, version: str, *, share: bool, trainable: object
+) -> Store | None:
+    """Return the folder that a study shares with others, or None if it shares with nobody.
+
+    Raises:
+        UsageError: a folder was named and nothing can be shared in it, or the trainable has no name to share under.
+    """
+    is_named = shared is not None and shared is not False
+    if is_named and not version:
+        raise UsageError(
+            f"shared={str(shared)!r} and no version: studies share what they train where you have named it, "
+            "version='model-1/data-1'; leave shared= out to share with nobody."
+        )
+    if is_named and not share:
+        raise UsageError(
+            f"shared={str(shared)!r} and share=False: what one trial may not take from another it may not take from "
+            "another study. Leave one of the two out."
+        )
+    if not version or not share or shared is False:
+        return None
+    if not hasattr(trainable, "__qualname__"):
+        raise UsageError(
+            f"version={version!r} shares with studies of the same trainable, and {trainable!r} has no name: write it "
+            "as `def train(trial): ...`, or share with nobody, shared=False."
+        )
+    return open_shared(store, shared)
+
+
+def read_defaults(defaults: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return declared defaults as plain JSON values.
+
+    Raises:
+        UsageError: they are no mapping of names to JSON values.
+    """
+    try:
+        plain = msgspec.json.decode(msgspec.json.encode(dict(defaults or {})))
+        assert isinstance(plain, dict)
+    except (TypeError, ValueError, AssertionError) as error:
+        raise UsageError(
+            f"defaults={defaults!r} must be a mapping of parameters to JSON values, such as {{'momentum': 0.9}}:"
+            f" {error}"
+        ) from error
+    return plain
+
+
+def default_names(defaults: Mapping[str, Any], group: str = "") -> frozenset[str]:
+    """Return the dotted names of declared defaults."""
+    found: set[str] = set()
+    for name, value in defaults.items():
+        if isinstance(value, dict) and _TAG not in value:
+            found |= default_names(value, f"{group}{name}.")
+        else:
+            found.add(f"{group}{name}")
+    return frozenset(found)

@@ -1,0 +1,54 @@
+"""What lies in a store's folder of checkpoints, file by file: how large, how old, and what no commit accounts for."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import NamedTuple
+
+from asyncsearch.ids import CheckpointRef, NodeKey
+from asyncsearch.shared.files import Backend, Entry
+from asyncsearch.store.layout import MANIFEST, Version, parse_versions
+
+
+class Survey(NamedTuple):
+    """Sizes and times of checkpoints."""
+
+    committed: dict[CheckpointRef, Entry]
+    """All committed versions of each together, and when the newest was written."""
+    replaced: dict[str, Entry]
+    """Committed versions that newer ones have replaced, by their folders."""
+    unfinished: dict[str, Entry]
+    """Versions that were not, or not yet, committed, by their folders."""
+
+
+def survey(backend: Backend) -> Survey:
+    """Look at every file of every checkpoint."""
+    folders: dict[tuple[str, Version], Entry] = {}
+    whole: dict[tuple[str, int], list[Version]] = defaultdict(list)
+    for name, entry in backend.walk("checkpoints").items():
+        node, _, rest = name.partition("/")
+        folder, _, inside = rest.partition("/")
+        for version in parse_versions([folder] if inside else []):
+            is_new = (node, version) not in folders
+            folders[node, version] = _both(folders.get((node, version)), entry)
+            if is_new if backend.commits_by_rename else inside == MANIFEST:
+                whole[node, version.resource].append(version)
+    found = Survey({}, {}, {})
+    for (node, version), entry in sorted(folders.items()):
+        ref, name = CheckpointRef(NodeKey(node), version.resource), f"checkpoints/{node}/{version}"
+        versions = whole[node, version.resource]
+        if version not in versions:
+            found.unfinished[name] = entry
+            continue
+        found.committed[ref] = _both(found.committed.get(ref), entry)
+        if version != max(versions):
+            found.replaced[name] = entry
+    return found
+
+
+def _both(one: Entry | None, two: Entry) -> Entry:
+    """Return the size of two things together, and when the later one was written."""
+    if one is None:
+        return two
+    times = [entry.modified_s for entry in (one, two) if entry.modified_s is not None]
+    return Entry(one.size_bytes + two.size_bytes, max(times, default=None))

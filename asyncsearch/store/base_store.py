@@ -1,0 +1,178 @@
+"""What a store is: the durable home of one study.
+
+A store is a folder: on local disk, on HDFS, or wherever fsspec reaches. Its layout is the same everywhere:
+
+    study.json                     what the study is, for people and for ``asyncsearch show``
+    bundle.bin                     the pickled trainable, space, searcher and scheduler, for ``resume``
+    journal/000001.jsonl ...       one segment a driver; see asyncsearch.journal.format
+    snapshots/000000012345.json    the state after record 12345; only ever a shortcut
+    checkpoints/<node>/<resource>/ one folder a checkpoint: files/ and manifest.json; it is there whole or not at all
+    logs/trial-7.log               what a trial printed and logged
+    lock                           who writes
+    tmp/                           what is not finished; anything in it may be removed by ``sweep``
+
+Where a file system cannot append or rename, a backend keeps folders in place of a segment, a log and the lock, and
+says so. A store can be pickled to a worker: it holds no connection, descriptor or lock. Every method is safe to call
+from any thread, and raises StoreError when the store cannot be read or written. Nothing here decides anything.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Protocol
+
+from asyncsearch.ids import CheckpointRef
+from asyncsearch.store.passwords import without_password
+
+
+class Segment(Protocol):
+    """An open journal segment that only this driver writes."""
+
+    @property
+    def name(self) -> str:
+        """Name of the segment, ``000002.jsonl``."""
+        ...
+
+    def append(self, data: bytes) -> None:
+        """Write whole lines and return when they are durable. One thread calls it.
+
+        Raises:
+            StoreLockedError: another driver has taken the lock meanwhile; nothing was written.
+            StoreError: it failed. The segment is closed then, since nobody knows where it ends: go on in a new one.
+        """
+        ...
+
+    def close(self) -> None:
+        """Close the segment; nothing can be appended any more."""
+        ...
+
+
+class Store(abc.ABC):
+    """One study's durable home."""
+
+    @property
+    @abc.abstractmethod
+    def url(self) -> str:
+        """Where it is, in the form that ``open_store`` accepts."""
+
+    @property
+    def shown(self) -> str:
+        """``url`` without a password: for people, and for what is written outside this store."""
+        return without_password(self.url)
+
+    @property
+    def is_far(self) -> bool:
+        """Whether ``fetch`` copies files to this machine: then a worker does well to keep what it saved or loaded."""
+        return True
+
+    @abc.abstractmethod
+    def prepare(self) -> None:
+        """Make the folders and prove that the store can be written: write, sync, read back and remove a probe.
+
+        Raises:
+            StoreError: it cannot; the message names the path and what was tried.
+        """
+
+    @abc.abstractmethod
+    def lock(self) -> AbstractContextManager[None]:
+        """Hold the right to write the journal while inside the ``with``; a driver that died has lost it.
+
+        Raises:
+            StoreLockedError: another driver holds it; the message names its host and process.
+        """
+
+    @abc.abstractmethod
+    def is_locked(self) -> bool:
+        """Return whether a driver seems to hold the lock now, for people: nobody is kept from taking it."""
+
+    @abc.abstractmethod
+    def read(self, name: str) -> bytes | None:
+        """Return the content of a small file such as ``study.json``, or None if there is none."""
+
+    @abc.abstractmethod
+    def write(self, name: str, data: bytes) -> None:
+        """Write a small file so that a reader sees the old content or the new one, and return when it is durable."""
+
+    @abc.abstractmethod
+    def remove(self, name: str) -> None:
+        """Remove a small file; no error if there is none."""
+
+    @abc.abstractmethod
+    def list(self, folder: str) -> Sequence[str]:
+        """Return the sorted names of what lies directly in a folder; empty if there is no such folder."""
+
+    @abc.abstractmethod
+    def journal_segments(self) -> Sequence[str]:
+        """Return the names of the journal's segments in order."""
+
+    @abc.abstractmethod
+    def journal_size(self) -> int:
+        """Return how many bytes the journal has; 0 if there is none. One listing, so it can be asked often."""
+
+    @abc.abstractmethod
+    def read_segment(self, name: str) -> Iterator[bytes]:
+        """Yield the lines of a segment as they are, each with its newline; the last may lack it."""
+
+    @abc.abstractmethod
+    def open_segment(self) -> Segment:
+        """Begin the next segment. Never opens one that exists."""
+
+    @abc.abstractmethod
+    def stage(self, checkpoint: CheckpointRef) -> Path:
+        """Return a new, empty local folder into which a worker may write a checkpoint before ``commit``.
+
+        Another process on the same machine may write it. Plain files and folders only.
+        """
+
+    @abc.abstractmethod
+    def commit(self, checkpoint: CheckpointRef, staged: Path) -> int:
+        """Make a staged folder the checkpoint, durable and whole, and return its size in bytes.
+
+        Committing the same checkpoint again replaces it; a reader sees one or the other, and who is reading the old one
+        can finish. The staged folder is gone afterwards; after an error it is still there and may be committed again.
+
+        Raises:
+            StoreError: the folder cannot be a checkpoint, or it could not be made durable.
+        """
+
+    @abc.abstractmethod
+    def discard(self, staged: Path) -> None:
+        """Remove a staged folder that will not be committed; no error if it is gone, or is none."""
+
+    @abc.abstractmethod
+    def fetch(self, checkpoint: CheckpointRef, *, verify: bool = False) -> AbstractContextManager[Path]:
+        """Give a local folder with the checkpoint's files, for reading only, valid inside the ``with``.
+
+        The sizes of all files and the content of those up to 1 MiB are compared with what was committed; with
+        ``verify`` the content of all.
+
+        Raises:
+            StoreError: there is no such checkpoint, or it is damaged; the message names the file.
+        """
+
+    @abc.abstractmethod
+    def delete(self, checkpoint: CheckpointRef) -> None:
+        """Remove a checkpoint; no error if there is none."""
+
+    @abc.abstractmethod
+    def checkpoints(self) -> Sequence[CheckpointRef]:
+        """Return every committed checkpoint."""
+
+    @abc.abstractmethod
+    def sweep(self) -> None:
+        """Remove what crashed writers left behind: staged folders, temporary files, replaced checkpoints.
+
+        Call it only under ``lock`` and before workers run: what a living worker has staged is lost, and its
+        commit fails.
+        """
+
+    @abc.abstractmethod
+    def append_log(self, name: str, lines: Sequence[str]) -> None:
+        """Append lines (without newlines) to ``logs/<name>.log``, not durable at once; one process writes one log."""
+
+    @abc.abstractmethod
+    def read_log(self, name: str) -> Iterator[str]:
+        """Yield the lines of ``logs/<name>.log`` without newlines; nothing if there is none."""

@@ -1,0 +1,1 @@
+"""What users call: a study, its run, and its results."""

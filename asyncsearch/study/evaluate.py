@@ -1,0 +1,234 @@
+"""What is known of one configuration, wherever it was trained; and a search of one trial for what is not."""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import shutil
+import socket
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import pairwise
+
+import msgspec
+
+from asyncsearch._version import __version__
+from asyncsearch.actions import Branch, CreateTrial, DeleteCheckpoint
+from asyncsearch.engine.state import StudyState
+from asyncsearch.errors import MetricNotReportedError, StoreError
+from asyncsearch.events import AnyEvent, CheckpointCommitted, DriverStarted, Learned, RunRequested, WorkerAttached
+from asyncsearch.ids import CheckpointRef, NodeKey, PathStep, WorkerId
+from asyncsearch.journal.format import Record
+from asyncsearch.journal.readers import Readers
+from asyncsearch.journal.writer import Journal
+from asyncsearch.schedulers.base_scheduler import RungForecast, Scheduler, SchedulerState
+from asyncsearch.schedulers.fifo import FIFOState
+from asyncsearch.searchers.base_searcher import Searcher, SearcherState
+from asyncsearch.shared.folder import NodeFacts, SharedPlan
+from asyncsearch.space import Space
+from asyncsearch.store.base_store import Store
+from asyncsearch.store.disk import explained
+from asyncsearch.trial import Metrics, Params
+
+_log = logging.getLogger(__name__)
+Path = tuple[PathStep, ...]
+
+
+class Evaluation(dict[str, float]):
+    """Metrics by name, and where they were reported."""
+
+    def __init__(self, metrics: Metrics, resource: int) -> None:
+        super().__init__({name: float(value) for name, value in metrics.items()})
+        self.resource = resource
+        """Units of training; less than what was asked for where nothing was reported just there."""
+
+
+class Way:
+    """What is known of the way of one configuration up to a resource."""
+
+    def __init__(self, params: Params, path: Path, resource: int) -> None:
+        self._params = params
+        self._path = path
+        self._resource = resource
+        self._reports: dict[int, Metrics] = {}
+        self._reached = 0
+        self._passed: dict[Path, dict[int, Metrics]] = {}
+        """Up to the resource, on each path that leads the same way."""
+        self._saved: dict[CheckpointRef, Path] = {}
+        """The checkpoints that there are up to the resource."""
+
+    def read_journal(self, records: Iterable[Record]) -> None:
+        """Take in what a study's own journal says."""
+        readers = Readers()
+        passed: dict[NodeKey, dict[int, Metrics]] = {}
+        saved: dict[NodeKey, set[int]] = {}
+        paths = {self._path}
+        for record in records:
+            readers.add(record)
+            if isinstance(record.event, CheckpointCommitted):
+                ref = record.event.checkpoint
+                passed.setdefault(ref.node, {})[ref.resource] = {}
+                saved.setdefault(ref.node, set()).add(ref.resource)
+            for action in record.actions:
+                # Where trials do not share, each has nodes of its own.
+                if isinstance(action, CreateTrial | Branch) and action.params == self._params:
+                    paths.add(action.path or (PathStep(0, action.node),))
+                elif isinstance(action, DeleteCheckpoint):
+                    saved.get(action.checkpoint.node, set()).discard(action.checkpoint.resource)
+        for path in paths:
+            for node in (step.node for step in path):
+                reports = passed.get(node, {}) | dict(readers.kept(node))
+                self._add(path, node, NodeFacts(tuple(sorted(reports.items())), None, tuple(saved.get(node, ()))))
+
+    def read_shared(self, plan: SharedPlan) -> None:
+        """Take in what the studies say that share a folder."""
+        for node, facts in plan.read_many(step.node for step in self._path).items():
+            self._add(self._path, node, facts)
+
+    def begin(self, home: Store, state: StudyState, last: int, source: Store) -> None:
+        """Let a search of this one configuration begin with what its study knows, and at the deepest checkpoint.
+
+        It is as if a driver had created its trial and ended, and the next one had learned of others what is known.
+        Without a checkpoint, or if it cannot be had, nothing is done.
+
+        Args:
+            home: the search's own store, locked.
+            state: of that search, in which there is no trial yet.
+            last: number of the last record of its journal.
+            source: the study's store, from which the checkpoint is copied; nothing but its journal was read.
+        """
+        checkpoint = max(self._saved, key=lambda ref: ref.resource, default=None)
+        if checkpoint is None:
+            return
+        try:
+            node = next(step.node for step in reversed(self._path) if step.start < checkpoint.resource)
+            _copy(source, checkpoint, home, CheckpointRef(node, checkpoint.resource))
+        except StoreError as error:
+            _log.warning("It is trained from the beginning, since %s cannot be copied: %s", checkpoint, error)
+            return
+        journal, lines, now = Journal(home, state.config.study, last), [], time.time()
+
+        def tell(event: AnyEvent) -> None:
+            lines.append(journal.encode(event, state.handle(event, now), now))
+
+        tell(DriverStarted(__version__))
+        tell(RunRequested(1, 1))
+        worker = state.pool.slot(WorkerId(0))
+        tell(WorkerAttached(worker.worker, worker.epoch, socket.gethostname(), os.getpid()))
+        tell(DriverStarted(__version__))
+        passed = self._passed[self._saved[checkpoint]]
+        for step in self._path:
+            start, end = _span(self._path, step.node)
+            reports = tuple((at, passed[at]) for at in sorted(passed) if start < at <= end)
+            learned = Learned(step.node, reports, None, (checkpoint.resource,) if step.node == node else ())
+            if not state.is_stale(learned):
+                tell(learned)
+        journal.append(b"".join(lines))
+        journal.close()
+
+    def metrics(self, evaluated: str = "") -> Evaluation | None:
+        """Return the last metrics reported up to the resource, or None if nobody has trained so far.
+
+        Args:
+            evaluated: name of a metric that can be had of a checkpoint without training: None is returned too where one
+                stands at the resource and this was not reported just there.
+
+        Raises:
+            MetricNotReportedError: training came so far, and nothing was reported on the way.
+        """
+        if self._reached < self._resource:
+            return None
+        is_saved = any(ref.resource == self._resource for ref in self._saved)
+        if evaluated and is_saved and evaluated not in self._reports.get(self._resource, ()):
+            return None
+        if not self._reports:
+            raise MetricNotReportedError(
+                f"This configuration was trained to {self._resource} and nothing was reported up to there. Ask for a "
+                "higher resource, or report more often, trial.report(...)."
+            )
+        last = max(self._reports)
+        return Evaluation(self._reports[last], last)
+
+    def _add(self, path: Path, node: NodeKey, facts: NodeFacts) -> None:
+        start, end = _span(path, node)
+        inside = {at: metrics for at, metrics in facts.reports if start < at <= end}
+        self._reports |= {at: metrics for at, metrics in inside.items() if metrics and at <= self._resource}
+        checkpoints = [at for at in facts.checkpoints if start < at <= end]
+        self._reached = max([self._reached, *inside, *checkpoints])
+        if facts.ended is not None and start < facts.ended <= min(end, self._resource):
+            self._reached = self._resource
+        passed = self._passed.setdefault(path, {})
+        passed |= {at: metrics for at, metrics in inside.items() if at <= self._resource}
+        self._saved |= {CheckpointRef(node, at): path for at in checkpoints if at <= self._resource}
+
+
+def was_found(params: Params, records: Iterable[Record]) -> bool:
+    """Return whether a trial went on with these params and the weights of another one, as a journal says."""
+    return any(
+        isinstance(action, Branch) and action.params == params for record in records for action in record.actions
+    )
+
+
+def _copy(source: Store, checkpoint: CheckpointRef, target: Store, copy: CheckpointRef) -> None:
+    with source.fetch(checkpoint) as files:
+        staged = target.stage(copy)
+        with explained(f"copy {checkpoint}", staged):
+            shutil.copytree(files, staged, dirs_exist_ok=True)
+        target.commit(copy, staged)
+
+
+def _span(path: Path, node: NodeKey) -> tuple[int, float]:
+    ends = [after.start for _, after in pairwise(path)] + [math.inf]
+    return next((step.start, end) for step, end in zip(path, ends, strict=True) if step.node == node)
+
+
+@dataclass(frozen=True)
+class One(Searcher):
+    """Proposes one configuration."""
+
+    params: Params
+
+    def begin(self, space: Space, seed: int) -> SearcherState:
+        return _OneState(self.params)
+
+    def describe(self) -> str:
+        return f"eval({msgspec.json.encode(self.params, order='sorted').decode()})"
+
+
+class _OneState(SearcherState):
+    def __init__(self, params: Params) -> None:
+        self._params = params
+
+    def propose(self, number: int) -> Params | None:
+        return self._params if number == 0 else None
+
+    def length(self) -> int:
+        return 1
+
+
+@dataclass(frozen=True)
+class UpTo(Scheduler):
+    """Trains each trial to a resource, and pauses it there if that is not its end."""
+
+    resource: int
+    end: int
+    """Resource at which a trial is complete."""
+
+    @property
+    def pauses(self) -> bool:
+        return self.resource < self.end
+
+    @property
+    def max_resource(self) -> int:
+        return self.end
+
+    def begin(self, space: Space | None = None, seed: int = 0) -> SchedulerState:
+        return FIFOState(self.resource)
+
+    def describe(self) -> str:
+        return f"up to {self.resource} of {self.end}"
+
+    def forecast(self, num_trials: int) -> list[RungForecast]:
+        return [RungForecast(0, self.resource, num_trials)]

@@ -1,0 +1,220 @@
+"""What a study has found: its trials, the best of them, their stories and their checkpoints; read from its store."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from asyncsearch.engine.config import EngineConfig
+from asyncsearch.engine.state import StudyState
+from asyncsearch.errors import (
+    NoTrialsError,
+    StoreError,
+    StudyNotFoundError,
+    UsageError,
+)
+from asyncsearch.ids import TrialId, parse_trial, trial_name
+from asyncsearch.journal.opening import (
+    StudyFile,
+    read_records,
+    read_study_file,
+)
+from asyncsearch.journal.reading import read_standing, read_state
+from asyncsearch.report.explain import explain
+from asyncsearch.report.live.status import StudyStatus, status_of
+from asyncsearch.report.plots.incumbents import Incumbent, incumbents, incumbents_dataframe
+from asyncsearch.store.base_store import Store
+from asyncsearch.trial import Metrics, Trial
+
+if TYPE_CHECKING:
+    import pandas
+
+    from asyncsearch.report.tree.tree import Tree
+
+
+class Seen(NamedTuple):
+    """What was known of a study."""
+
+    state: StudyState
+    journal_size: int
+    """Bytes that the journal had, at the least, when it led to the state."""
+
+
+class Results:
+    """The results of a study, at any time: while it runs, afterwards, and on a machine that has none of its code."""
+
+    name: str
+    config: EngineConfig
+    store: Store
+    shared: Store | None
+    _seen: Seen | None
+
+    @property
+    def trials(self) -> list[Trial]:
+        """All trials in the order in which they began; copies."""
+        return [copy.copy(trial) for trial in self._read_state().trials]
+
+    @property
+    def best_trial(self) -> Trial:
+        """The trial with the best last value of the metric, failed ones excepted: its checkpoint has that value.
+
+        Raises:
+            NoTrialsError: none has reported a finite value yet.
+        """
+        best = self._read_state().best()
+        if best is None:
+            raise self._nothing_reported()
+        return copy.copy(best)
+
+    @property
+    def incumbent(self) -> Incumbent:
+        """The best value that any trial had at any resource, whatever became of the trial; the last ``incumbents``.
+
+        Raises:
+            NoTrialsError: none has reported a finite value yet.
+        """
+        found = self.incumbents()
+        if not found:
+            raise self._nothing_reported()
+        return found[-1]
+
+    def incumbents(self) -> list[Incumbent]:
+        """Return each value that was the best so far when it was reported, with its trial, resource and time."""
+        return incumbents(read_records(self.store), metric=self.config.metric, mode=self.config.mode)
+
+    def incumbents_dataframe(self) -> pandas.DataFrame:
+        """Return one row for each of ``incumbents``; needs pandas."""
+        return incumbents_dataframe(self.incumbents())
+
+    @property
+    def best_params(self) -> dict[str, Any]:
+        """The configuration of the best trial."""
+        return self.best_trial.params
+
+    @property
+    def best_value(self) -> float:
+        """The last value of the metric of the best trial."""
+        value = self.best_trial.value
+        assert value is not None
+        return value
+
+    def trials_dataframe(self) -> pandas.DataFrame:
+        """Return one row a trial; needs pandas."""
+        from asyncsearch.report.dataframe import trials_dataframe
+
+        return trials_dataframe(self.trials)
+
+    def history(self, trial: int | str | Trial) -> list[tuple[int, Metrics]]:
+        """Return every report of a trial as (resource, metrics), in the order of the journal."""
+        from asyncsearch.journal.readers import history
+
+        return history(read_records(self.store), self._trial_id(trial))
+
+    def explain(self, trial: int | str | Trial) -> str:
+        """Say in sentences what happened to a trial, and why."""
+        number = self._trial_id(trial)
+        is_finished = self._read_state().trials[number].state.is_finished
+        return explain(
+            read_records(self.store),
+            number,
+            metric=self.config.metric,
+            mode=self.config.mode,
+            standing="" if is_finished else self._standing(number),
+        )
+
+    def tree(self) -> Tree:
+        """Return what is trained and for which trials, as a picture for a notebook and as text for ``print``.
+
+        Raises:
+            NoTrialsError: there is no trial yet.
+        """
+        from asyncsearch.report.tree.tree import tree
+
+        return tree(read_records(self.store), name=self.name, metric=self.config.metric, mode=self.config.mode)
+
+    def logs(self, trial: int | str | Trial) -> Iterator[str]:
+        """Yield the lines that a trial printed, each with the worker's clock and ``O`` or ``E`` for its stream.
+
+        Before them stands in whose log to look for what was trained with another trial.
+        """
+        from asyncsearch.journal.readers import trained_with
+
+        number = self._trial_id(trial)
+        for start, stop, other in trained_with(read_records(self.store), number):
+            end = "its end" if stop is None else f"{stop:,}"
+            yield f"... units {start:,} to {end} were trained with {trial_name(other)}: see its log ..."
+        yield from self.store.read_log(trial_name(number))
+
+    @contextmanager
+    def checkpoint(self, trial: int | str | Trial | None = None) -> Iterator[Path]:
+        """Give the path that the trainable's ``save`` wrote, of a trial or of the best one, inside a ``with``.
+
+        Raises:
+            NoTrialsError: the trial has no checkpoint; ``keep_checkpoints`` says how many are kept.
+        """
+        number = self.best_trial.id if trial is None else self._trial_id(trial)
+        chosen = self._read_state().trials[number]
+        if chosen.checkpoint is None:
+            raise NoTrialsError(
+                f"{chosen.name} has no checkpoint. Those of unfinished trials and of the "
+                f"{self.config.keep_checkpoints} best finished ones are kept, as far as quota_bytes= allows; raise "
+                "keep_checkpoints= or quota_bytes=."
+            )
+        with (self.shared or self.store).fetch(chosen.checkpoint) as folder:
+            yield folder / "checkpoint"
+
+    def summary(self) -> str:
+        """Return how the study stands, as the table that people see."""
+        from asyncsearch.report.live.table import table
+
+        return table(self._status())
+
+    def _repr_html_(self) -> str:
+        from asyncsearch.report.live.html import html
+
+        return html(self._status())
+
+    def _status(self) -> StudyStatus:
+        return status_of(self._read_state(), store=self.store.shown, scheduler=self._require_file().scheduler)
+
+    def _read_state(self) -> StudyState:
+        """Return the state that the journal leads to; it is read again only when it has grown."""
+        seen = self._seen
+        if seen is None or self._has_grown(seen):
+            size = self.store.journal_size()  # before the look: what comes meanwhile is looked at the next time
+            seen = self._seen = Seen(read_state(self.store, self._require_file()), size)
+        return seen.state
+
+    def _has_grown(self, seen: Seen) -> bool:
+        try:
+            return self.store.journal_size() > seen.journal_size
+        except StoreError:
+            return False  # what was seen can be shown without the store
+
+    def _standing(self, trial: TrialId) -> str:
+        """Return where a trial stands in its scheduler's words; empty where the scheduler is not at hand."""
+        words = self._read_state().scheduler.standing(trial)
+        return words or read_standing(self.store, self._require_file(), trial)
+
+    def _nothing_reported(self) -> NoTrialsError:
+        failed = [trial for trial in self._read_state().trials if trial.failures]
+        why = f" The last failure: {failed[-1].name}: {failed[-1].reason}" if failed else ""
+        return NoTrialsError(f"No trial of {self.name!r} has reported a finite {self.config.metric!r} yet.{why}")
+
+    def _require_file(self) -> StudyFile:
+        file = read_study_file(self.store)
+        if file is None:
+            raise StudyNotFoundError(
+                f"{self.store.shown} holds no study: there is no study.json in it. Is the path right?"
+            )
+        return file
+
+    def _trial_id(self, trial: int | str | Trial) -> TrialId:
+        number = trial.id if isinstance(trial, Trial) else parse_trial(str(trial))
+        count = len(self._read_state().trials)
+        if number >= count:
+            raise UsageError(f"There is no trial {number}: the study has {count}, numbered from 0.")
+        return TrialId(number)

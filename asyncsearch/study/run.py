@@ -1,0 +1,318 @@
+"""One run of a search: driver, server, launcher and display put together, and taken apart again whatever happens.
+
+The calling thread only shows things and waits, so that Ctrl-C is heeded at once. Nothing is raised in it meanwhile
+(``driver/interrupts.py``), and what begins and ends the run is done by another thread, so that nothing can break it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+import msgspec
+
+from asyncsearch._version import __version__
+from asyncsearch.actions import EndRun
+from asyncsearch.agent.config import WorkerConfig
+from asyncsearch.driver.interrupts import GRACE_S, Presses, interrupts_to
+from asyncsearch.driver.loop import Driver, DriverSettings
+from asyncsearch.driver.wakeup import Bell
+from asyncsearch.engine.state import StudyState
+from asyncsearch.errors import InternalError
+from asyncsearch.events import DriverStarted, RunRequested, StopRequested
+from asyncsearch.ids import WorkerId
+from asyncsearch.journal.writer import Journal
+from asyncsearch.launch.base_launcher import Launcher, Preflight
+from asyncsearch.launch.inline import InlineLauncher
+from asyncsearch.report.live.status import StudyStatus, status_of
+from asyncsearch.rpc.messages import Endpoint, LogLine
+from asyncsearch.shared.session import SharedFolder
+from asyncsearch.store.base_store import Store
+
+if TYPE_CHECKING:
+    from asyncsearch.rpc.server import SearchServer
+
+T = TypeVar("T")
+_REFRESH_S = 0.5
+_STATUS_SHARE = 0.005
+"""Share of the driver's time that statuses may take. With 10^5 trials one takes 70 ms, and all else waits for it."""
+_TIMEOUT_GRACE_S = 60.0
+"""How long after its timeout a run waits for what workers still save."""
+_STOP_GRACE_S = 15.0
+
+
+class Watcher(Protocol):
+    """What shows a run to people; called from the calling thread only."""
+
+    def warn(self, sentences: Sequence[str]) -> None:
+        """Show what the user should know."""
+        ...
+
+    def update(self, status: StudyStatus) -> None:
+        """Show how the study stands."""
+        ...
+
+    def log_lines(self, lines: Sequence[tuple[str, LogLine]]) -> None:
+        """Show lines that trials printed."""
+        ...
+
+
+class Search(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that one run needs."""
+
+    state: StudyState
+    store: Store
+    last_record: int
+    """Number of the journal's last record."""
+    launcher: Launcher
+    preflight: Preflight
+    worker_config: Callable[[WorkerId, int, Endpoint | None], WorkerConfig]
+    """Gives the configuration of a launch of a worker."""
+    settings: DriverSettings
+    num_trials: int | None
+    timeout_s: float | None
+    scheduler: str
+    """One line, for people."""
+    shared: SharedFolder | None = None
+    """The folder in which its checkpoints are, if it shares them with other studies."""
+
+
+def run_search(search: Search, watcher: Watcher, presses: Presses | None = None) -> EndRun:
+    """Run a search to its end, and return how it ended.
+
+    Args:
+        search: what it needs.
+        watcher: shows it; called from the calling thread only.
+        presses: by which another thread may interrupt it, as Ctrl-C does in the main thread.
+
+    Raises:
+        KeyboardInterrupt: the calling thread was interrupted; the results are kept and nothing runs any more.
+        Exception: what broke the driver, such as a ``StoreError``.
+    """
+    presses = presses or Presses()
+    with interrupts_to(presses.press):
+        end = _conduct(search, watcher, presses)
+    if presses.count:
+        raise KeyboardInterrupt
+    if end is None:
+        raise InternalError("The run ended without an outcome. Please report this with the study's journal.")
+    return end
+
+
+def _conduct(search: Search, watcher: Watcher, presses: Presses) -> EndRun | None:
+    run = _elsewhere(lambda: _Run(search))
+    presses.bells = (run.news, run.over)
+    try:
+        if isinstance(search.launcher, InlineLauncher):
+            _work_inline(run, search.launcher, watcher, presses)
+        else:
+            _watch(run, watcher, presses)
+    except BaseException:
+        run.driver.post(StopRequested("what waited for it was broken off"))
+        run.driver.give_up_after(0.0)
+        raise
+    finally:
+        presses.bells = ()
+        _elsewhere(run.finish)
+    if run.unshown is None:
+        _show_lines(run, watcher)
+        _show_status(run, watcher, run.status(search.state))
+    if run.driver.failure is not None:
+        raise run.driver.failure
+    if run.unshown is not None:
+        raise run.unshown
+    return run.driver.outcome
+
+
+class _Run:
+    """The parts of one run."""
+
+    def __init__(self, search: Search) -> None:
+        self.news = Bell()
+        self.over = Bell()
+        """Rung when the run has ended or was interrupted: then nobody waits for the time to show it again."""
+        self.statuses: deque[StudyStatus] = deque(maxlen=1)
+        """The newest status that was asked for, for the calling thread to show."""
+        self.status_due_s = 0.0
+        """When the next one may be asked for, monotonic seconds."""
+        self.unshown: Exception | None = None
+        """Why it cannot be shown any more; it ends then, and this is raised."""
+        self.is_quota_told = False
+        """Whether it was said that checkpoints take more than the quota."""
+        self._search = search
+        self._started_s = time.monotonic()
+        self._server: SearchServer | None = None
+        launcher = search.launcher
+        self.driver = Driver(
+            search.state,
+            search.store,
+            Journal(search.store, search.state.config.study, search.last_record),
+            launch=launcher.launch,
+            kill=launcher.kill,
+            changed=self._on_change,
+            settings=search.settings,
+            shared=search.shared,
+        )
+        try:
+            self._begin()
+        except BaseException:
+            self.finish()
+            raise
+
+    def _begin(self) -> None:
+        search = self._search
+        endpoint = self._connect(search.launcher, search.preflight)
+        search.launcher.start(lambda worker, epoch: search.worker_config(worker, epoch, endpoint), self.driver.lost)
+        self.driver.post(DriverStarted(__version__))
+        self.driver.post(RunRequested(search.num_trials, search.preflight.parallelism))
+        if search.timeout_s is not None:
+            self.driver.stop_after(search.timeout_s, f"its timeout of {search.timeout_s:g} s has passed")
+            self.driver.give_up_after(search.timeout_s + _TIMEOUT_GRACE_S)
+
+    def _connect(self, launcher: Launcher, preflight: Preflight) -> Endpoint | None:
+        if isinstance(launcher, InlineLauncher):
+            self.driver.connect(launcher)
+            return None
+        from asyncsearch.rpc.auth import make_identity
+        from asyncsearch.rpc.server import SearchServer
+
+        identity = make_identity()
+        server = SearchServer(self.driver, identity)
+        starting = server.start(preflight.bind, preflight.port)
+        port = asyncio.run_coroutine_threadsafe(starting, self.driver.loop).result()
+        self._server = server
+        self.driver.connect(server)
+        return identity.endpoint(f"{preflight.host}:{port}")
+
+    def _on_change(self) -> None:
+        self.news.ring()
+        if self.driver.ended.is_set():
+            self.over.ring()
+            if isinstance(self._search.launcher, InlineLauncher):
+                self._search.launcher.wake()
+
+    def ask_status(self) -> None:
+        """Have the driver put a status into ``statuses`` and ring."""
+
+        def answer() -> None:
+            began_s = time.monotonic()
+            self.statuses.append(self.status(self._search.state))
+            ended_s = time.monotonic()
+            self.status_due_s = ended_s + (ended_s - began_s) / _STATUS_SHARE
+            self.news.ring()
+
+        self.driver.loop.call_soon_threadsafe(answer)
+
+    def status(self, state: StudyState) -> StudyStatus:
+        """Return how the study stands."""
+        return status_of(
+            state,
+            elapsed_s=time.monotonic() - self._started_s,
+            store=self._search.store.shown,
+            scheduler=self._search.scheduler,
+        )
+
+    def finish(self) -> None:
+        """End the workers, the server and the driver."""
+        with ExitStack() as ends:  # each of them, whatever the others raise; the last one first
+            ends.callback(self.over.close)
+            ends.callback(self.news.close)
+            ends.callback(self.driver.close)
+            ends.callback(self._stop_server)
+            self._search.launcher.stop(_STOP_GRACE_S if self.driver.failure is None else 0.0)
+
+    def _stop_server(self) -> None:
+        if self._server is not None:
+            asyncio.run_coroutine_threadsafe(self._server.stop(), self.driver.loop).result()
+
+
+def _watch(run: _Run, watcher: Watcher, presses: Presses) -> None:
+    """Show the run until it ends."""
+    while not run.driver.ended.is_set():
+        if presses.tell(run.driver):
+            run.over.answer()
+        run.news.wait()
+        run.news.answer()
+        _show(run, watcher)
+        run.over.wait(_REFRESH_S)
+
+
+def _work_inline(run: _Run, launcher: InlineLauncher, watcher: Watcher, presses: Presses) -> None:
+    """Train in this thread until the run ends, and show it between reports."""
+    shown_s = 0.0
+
+    def tick() -> None:
+        nonlocal shown_s
+        if time.monotonic() - shown_s >= _REFRESH_S:
+            shown_s = time.monotonic()
+            _show(run, watcher)
+
+    while not run.driver.ended.is_set():
+        presses.tell(run.driver)
+        presses.interruptible(lambda: launcher.run_in_main(run.driver.hear, run.driver.ended.is_set, tick))
+
+
+def _show(run: _Run, watcher: Watcher) -> None:
+    """Show the status that came, and ask for the next one; what cannot be shown is to end in order."""
+    if run.unshown is not None:
+        return
+    try:
+        _show_lines(run, watcher)
+        if run.statuses:
+            _show_status(run, watcher, run.statuses.pop())
+        elif time.monotonic() >= run.status_due_s:
+            run.ask_status()
+    except Exception as error:
+        run.unshown = error
+        run.driver.post(StopRequested(f"it could not be shown: {type(error).__name__}: {error}"))
+        run.driver.give_up_after(GRACE_S)
+
+
+def _show_status(run: _Run, watcher: Watcher, status: StudyStatus) -> None:
+    watcher.update(status)
+    if status.beyond_quota and not run.is_quota_told:
+        run.is_quota_told = True
+        watcher.warn([status.beyond_quota])
+
+
+def _show_lines(run: _Run, watcher: Watcher) -> None:
+    lines = []
+    while run.driver.logs.shown:
+        lines.append(run.driver.logs.shown.popleft())
+    if lines:
+        watcher.log_lines(lines)
+
+
+def _elsewhere(function: Callable[[], T]) -> T:
+    """Call a function in another thread and return what it returns; wait for it whatever is raised in this one."""
+    done = Bell()
+    results: list[T] = []
+    errors: list[BaseException] = []
+
+    def call() -> None:
+        try:
+            results.append(function())
+        except BaseException as error:
+            errors.append(error)
+        finally:
+            done.ring()
+
+    try:
+        threading.Thread(target=call, name="asyncsearch-run", daemon=True).start()
+    except RuntimeError:  # the machine has no thread to spare
+        call()
+    raised: BaseException | None = None
+    while not done.has_rung:
+        try:
+            done.wait()
+        except BaseException as error:  # of a signal's handler that is the user's own
+            raised = error
+    done.close()
+    if raised is not None or errors:
+        raise raised or errors[0]
+    return results[0]

@@ -1,0 +1,594 @@
+"""What users call: a study, its run, and its results."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import time
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Literal
+
+import cloudpickle
+import msgspec
+
+from asyncsearch import errors
+from asyncsearch._version import __version__
+from asyncsearch.agent.config import WorkerConfig
+from asyncsearch.arguments import checked, enough, positive, seconds_of, text_of, yes_or_no
+from asyncsearch.driver.interrupts import Presses
+from asyncsearch.driver.loop import DriverSettings
+from asyncsearch.engine.config import EngineConfig
+from asyncsearch.engine.method_checks import require_proposal, require_target
+from asyncsearch.engine.state import StudyState
+from asyncsearch.errors import (
+    AsyncSearchError,
+    SpaceError,
+    StudyExistsError,
+    UsageError,
+)
+from asyncsearch.ids import TrialId, WorkerId
+from asyncsearch.journal.opening import (
+    BUNDLE_FILE,
+    StudyFile,
+    config_of,
+    read_records,
+    read_study_file,
+    replay,
+    write_study_file,
+)
+from asyncsearch.launch import chosen
+from asyncsearch.launch.base_launcher import Launcher
+from asyncsearch.launch.bundle import pack
+from asyncsearch.launch.modules import sent_as_registered
+from asyncsearch.plan.keys import canonical, digest, path
+from asyncsearch.report.live.display import Display, open_display
+from asyncsearch.report.what_if.expected import cost_of, expected
+from asyncsearch.report.what_if.preview import Preview, notes_of, preview, warnings_of
+from asyncsearch.rpc.messages import Endpoint
+from asyncsearch.schedulers.base_scheduler import Scheduler
+from asyncsearch.schedulers.fifo import FIFO
+from asyncsearch.schedulers.scheduler_options import options_of
+from asyncsearch.searchers.base_searcher import Searcher, SearcherState
+from asyncsearch.searchers.random import RandomSearch
+from asyncsearch.shared.folder import SharedPlan, inside
+from asyncsearch.shared.names import compare_names
+from asyncsearch.shared.options import default_names, open_folder, read_defaults
+from asyncsearch.shared.quota import EVALUATIONS, keep_within
+from asyncsearch.shared.session import SharedFolder
+from asyncsearch.space import Space
+from asyncsearch.space.parameter_values import plain
+from asyncsearch.store import open_store
+from asyncsearch.store.base_store import Store
+from asyncsearch.study.definition import Plan, read_plan, require_same, source_hash
+from asyncsearch.study.evaluate import Evaluation, One, UpTo, Way, was_found
+from asyncsearch.study.requirements import can_evaluate, can_share, require_pausable, require_sequences
+from asyncsearch.study.results import Results, Seen
+from asyncsearch.study.run import Search, run_search
+from asyncsearch.study.warm_start import WarmStart, begin_searcher, keep, kept, warm_start_of
+from asyncsearch.trainable import Trainable, WithFunctions, as_function
+from asyncsearch.trial import Params
+
+LOOK_AHEAD = 10_000
+"""How many trials may wait so that the plan sees where their sequences part before it is trained past there."""
+
+
+class Study(Results):
+    """A search: what is trained, over which space, for which metric.
+
+    Example::
+
+        study = Study(train, space={"lr": loguniform(1e-4, 1e-1)}, metric="accuracy", mode="max",
+                      scheduler=ASHA(max_resource=81), store="studies/digits")
+        study.run(num_trials=256)
+        study.best_trial.params
+    """
+
+    def __init__(
+        self,
+        trainable: Trainable,
+        *,
+        space: Space | Mapping[str, Any],
+        metric: str,
+        mode: str = "max",
+        searcher: Searcher | None = None,
+        scheduler: Scheduler | None = None,
+        store: str | Path | None = None,
+        name: str | None = None,
+        seed: int = 0,
+        resume: bool = False,
+        warm_start: Sequence[str | Path | Results] = (),
+        version: str = "",
+        shared: str | Path | Literal[False] | None = None,
+        defaults: Mapping[str, Any] | None = None,
+        quota_bytes: int | None = None,
+        share: bool = True,
+        max_failures: int = 0,
+        trial_timeout: float | timedelta | None = None,
+        lease_timeout: float | timedelta = 30.0,
+        save_every: int | None = None,
+        keep_checkpoints: int = 1,
+        backend: str | Launcher = "auto",
+        fresh_process: bool = False,
+        recycle_after: int = 200,
+        stop_grace: float | timedelta = 5.0,
+    ) -> None:
+        """Describe a study; nothing is started and nothing is written.
+
+        Args:
+            trainable: a function of a trial, or a class derived from ``Trainer``.
+            space: name -> domain, constant, or a nested mapping of these; or a ``Space``.
+            metric: name under which trials report what is optimised.
+            mode: ``"min"`` or ``"max"``.
+            searcher: what proposes configurations; by default ``RandomSearch()``.
+            scheduler: what decides how far each trial trains; by default ``FIFO()``.
+            store: folder or URL in which the study lives; by default ``studies/<name>``.
+            name: what people call it; by default the last part of the store, else the trainable's name.
+            seed: of the proposals and of every trial; 0 <= seed < 2**63.
+            resume: go on where the store's study stands, if there is one.
+            warm_start: earlier studies, or their stores, of the same space and metric. A searcher that learns knows
+                their trials from the beginning, any other begins with the best of them; docs/searchers.md.
+            version: your name for this version of code and data. Studies of one version, seed and trainable train once
+                what they have in common, as docs/sharing.md says; empty: nothing is shared with other studies.
+            shared: folder or URL in which studies of one version share what they train; None: ``plan`` beside the
+                study's store; False: nothing is shared with other studies, whatever the version.
+            defaults: name -> JSON value of parameters that this space lacks and that other studies of the version
+                have: what the trainable takes when it is not told.
+            quota_bytes: bytes that checkpoints may take together; None: without limit. Of the ``keep_checkpoints`` best
+                finished trials the worst give theirs up as soon as it is exceeded; the best one and trials that may
+                go on never do. In a shared folder, at the end of a run, what no study needs is removed, and if that is
+                not enough, what ``eval`` keeps there.
+            share: train once what trials have in common; False: each trial trains for itself, under ``PBT`` from the
+                weights of others.
+            max_failures: how many failed attempts of a trial are tried again.
+            trial_timeout: seconds that an attempt may take.
+            lease_timeout: seconds of silence after which a worker has lost its work.
+            save_every: interval, in units of resource, at which running trials are saved; None: only at pauses and
+            ends.
+            keep_checkpoints: checkpoints of how many of the best finished trials are kept.
+            backend: ``"auto"`` (Spark if a session is active, else processes), ``"spark"``, ``"processes"``,
+                ``"inline"``, or a ``Launcher``.
+            fresh_process: run each trial in a process of its own, instead of keeping one warm.
+            recycle_after: attempts after which a warm process is replaced.
+            stop_grace: seconds that a stopped trial has to unwind before its process gets SIGTERM, then SIGKILL.
+
+        Raises:
+            UsageError: something cannot be as it is written; the message says what and what to write instead.
+        """
+        as_function(trainable)
+        self.trainable: Trainable | None = trainable
+        self.space = space if isinstance(space, Space) else Space.of(space)
+        self.searcher = checked(searcher or RandomSearch(), Searcher, "searcher")
+        self.scheduler = checked(scheduler or FIFO(), Scheduler, "scheduler")
+        label = getattr(trainable, "__name__", type(trainable).__name__)
+        self.store: Store = open_store(store if store is not None else Path("studies") / (name or label))
+        self.name = text_of("name", name or "") or self.store.shown.rstrip("/").rsplit("/", 1)[-1] or label
+        self._trainable_name = getattr(trainable, "__qualname__", repr(trainable))
+        share, resume = yes_or_no("share", share), yes_or_no("resume", resume)
+        self.shared = open_folder(self.store, shared, version, share=share, trainable=trainable)
+        self._quota_bytes = None if quota_bytes is None else positive("quota_bytes", quota_bytes)
+        self.config = EngineConfig(
+            study=self.name,
+            metric=metric,
+            mode=mode,
+            seed=seed,
+            version=text_of("version", version),
+            max_failures=max_failures,
+            keep_checkpoints=keep_checkpoints,
+            quota_bytes=self._quota_bytes if self.shared is None else None,
+            save_every=save_every,
+            share=share and (self.shared is not None or can_share(self.space) or self.scheduler.branches),
+            shared_as="" if self.shared is None else self._trainable_name,
+            defaults=read_defaults(defaults),
+            can_evaluate=can_evaluate(trainable),
+            look_ahead=LOOK_AHEAD if share and self.space.has_sequences and not self.scheduler.branches else 0,
+        )
+        self._settings = DriverSettings(
+            lease_timeout_s=seconds_of("lease_timeout", lease_timeout),
+            trial_timeout_s=None if trial_timeout is None else seconds_of("trial_timeout", trial_timeout),
+        )
+        grace_s = seconds_of("stop_grace", stop_grace)
+        self._worker: dict[str, Any] = {
+            "fresh_process": yes_or_no("fresh_process", fresh_process),
+            "recycle_after": positive("recycle_after", recycle_after),
+            "stop_grace_s": grace_s,
+            "kill_grace_s": grace_s,
+        }
+        self._backend = backend
+        self._resume = resume
+        self._seen: Seen | None = None
+        self._is_read_only = False
+        self._fingerprint = source_hash(trainable)
+        self._warm = warm_start_of(self.store, warm_start, space=self.space, config=self.config, resume=resume)
+        require_proposal(self.searcher, self._begin_searcher(), self.space)
+        require_target(self.scheduler, self.scheduler.begin(self.space, seed))
+        require_pausable(trainable, self.scheduler)
+        require_sequences(trainable, self.space, self.scheduler, share=self.config.share)
+        self._bundle: bytes | None = None
+
+    @classmethod
+    def resume(cls, store: str | Path, *, backend: str | Launcher | None = None) -> Study:
+        """Return the study of a store, ready to ``run`` on, with the trainable that it was created with.
+
+        Raises:
+            StudyNotFoundError: the store holds no study.
+        """
+        study = cls.open(store)
+        plan = read_plan(study.store, study._require_file())
+        study.space, study.searcher, study.scheduler = plan.space, plan.searcher, plan.scheduler
+        study.config, study._settings, study._worker = plan.config, plan.settings, plan.worker
+        study._bundle, study._backend = plan.trainable, backend or plan.backend
+        study.shared, study._quota_bytes = plan.shared, plan.quota_bytes
+        study._resume, study._is_read_only = True, False
+        study._warm = kept(study.store)
+        return study
+
+    @classmethod
+    def open(cls, store: str | Path) -> Study:
+        """Return the study of a store, for looking at its results. Nothing is unpickled, so its code need not be here.
+
+        Raises:
+            StudyNotFoundError: the store holds no study.
+        """
+        study = cls.__new__(cls)
+        study.store = open_store(store)
+        file = study._require_file()
+        study.name, study._trainable_name, study._fingerprint = file.name, file.trainable, file.fingerprint
+        study.shared = open_store(file.shared) if file.shared else None
+        study.config = config_of(file)
+        study._seen, study._is_read_only = None, True
+        return study
+
+    def run(
+        self,
+        num_trials: int | None = None,
+        *,
+        parallelism: int | None = None,
+        timeout: float | timedelta | None = None,
+        display: str = "auto",
+        logs: bool = False,
+    ) -> Study:
+        """Search until ``num_trials`` trials exist and none of them has anything left to train.
+
+        Args:
+            num_trials: global total, earlier runs included; None: until the searcher has no more proposals.
+            parallelism: number of workers; None: as many as the cluster has slots.
+            timeout: seconds after which the run ends, with what it has by then.
+            display: ``"auto"``, ``"notebook"``, ``"plain"`` or ``"none"``.
+            logs: whether to show the lines that trials print.
+
+        Raises:
+            AsyncSearchError: the search cannot start, or broke; what was acknowledged is in the store.
+            KeyboardInterrupt: it was interrupted; the results are kept and ``run`` goes on where it stopped.
+        """
+        self._require_runnable()
+        num_trials = None if num_trials is None else positive("num_trials", num_trials)
+        parallelism = None if parallelism is None else positive("parallelism", parallelism)
+        timeout_s = None if timeout is None else seconds_of("timeout", timeout)
+        return self._run(num_trials, parallelism, timeout_s, open_display(display, logs=logs))
+
+    def _run(
+        self,
+        num_trials: int | None,
+        parallelism: int | None,
+        timeout_s: float | None,
+        watcher: Display,
+        *,
+        presses: Presses | None = None,
+        cpu_threads: int | None = None,
+    ) -> Study:
+        proposals = self._begin_searcher().length()
+        self._require_bounded(num_trials, proposals, "run")
+        is_begun = read_study_file(self.store) is not None
+        watcher.warn(warnings_of(self.scheduler, num_trials, proposals, is_begun=is_begun))
+        bundle = self._packed(watcher)
+        with chosen(self._backend, study=self.name) as launcher:
+            preflight = launcher.check(enough(parallelism, num_trials))
+            watcher.warn(preflight.warnings)
+
+            def worker_config(worker: WorkerId, epoch: int, endpoint: Endpoint | None) -> WorkerConfig:
+                return WorkerConfig(
+                    study=self.name,
+                    metric=self.config.metric,
+                    bundle=bundle,
+                    store=self.shared or self.store,
+                    endpoint=endpoint,
+                    worker=worker,
+                    epoch=epoch,
+                    cpu_threads=cpu_threads or preflight.cpu_threads,
+                    **self._worker,
+                )
+
+            self.store.prepare()
+            with self.store.lock():
+                state, last = self._opened_for_writing(bundle, watcher)
+                folder = self._shared_folder(state, watcher)
+                search = Search(
+                    state=state,
+                    store=self.store,
+                    last_record=last,
+                    launcher=launcher,
+                    preflight=preflight,
+                    worker_config=worker_config,
+                    settings=self._settings,
+                    num_trials=num_trials,
+                    timeout_s=timeout_s,
+                    scheduler=self.scheduler.describe(),
+                    shared=folder,
+                )
+                try:
+                    end = run_search(search, watcher, presses)
+                    if folder is not None:
+                        self._keep_quota(folder.plan, watcher)
+                finally:
+                    # After a failure the state may be ahead of the journal, and the journal is what counts.
+                    self._seen = None
+                    watcher.close()
+                self._seen = Seen(state, self.store.journal_size())
+            if end.error_kind:
+                raise _error_class(end.error_kind)(end.reason)
+            return self
+
+    def preview(
+        self,
+        num_trials: int | None = None,
+        *,
+        parallelism: int = 1,
+        seconds_per_unit: float | None = None,
+        like: str | Path | Results | None = None,
+    ) -> Preview:
+        """Say what a search would do, before it runs: rungs, trials at each, units of training, and the time they take.
+
+        The time is that of a simulation of the search, or of a part of a large one; its trials have made-up learning
+        curves. All figures are of the whole search from its beginning; if trials are there already, a note says how
+        many, and how many a run would add.
+
+        Args:
+            num_trials: as in ``run``; None, or more than that: as many as the searcher proposes.
+            parallelism: workers to share the training.
+            seconds_per_unit: what a unit of training costs, if you know.
+            like: an earlier study, or its store, in which the cost was measured; None: this one, if it has run.
+
+        Raises:
+            UsageError: a number that cannot be, no number of trials for a searcher without an end, or ``like`` names a
+                study in which nothing was measured.
+            ResourceError: the search cannot work at all.
+            StudyNotFoundError: ``like`` names no study.
+        """
+        self._require_described("preview")
+        proposals = self._begin_searcher().length()
+        self._require_bounded(num_trials, proposals, "preview")
+        asked = positive("num_trials", proposals if num_trials is None else num_trials)
+        parallelism = positive("parallelism", parallelism)
+        total = asked if proposals is None else min(asked, proposals)
+        warnings = warnings_of(self.scheduler, None if num_trials is None else asked, proposals)
+        cost = cost_of(self.store, seconds_per_unit, like)
+        is_special = self.space.has_sequences or getattr(self.scheduler, "branches", False)
+        simulated = expected(
+            self.scheduler,
+            total,
+            parallelism,
+            cost,
+            config=self.config,
+            space=self.space if is_special else None,
+            searcher=self.searcher if is_special and proposals is not None else None,
+        )
+        already = 0 if read_study_file(self.store) is None else len(self._read_state().trials)
+        notes = notes_of(asked, total, already, self.scheduler.begin(self.space, self.config.seed))
+        warnings = [*warnings, *notes]
+        return preview(self.scheduler, total, parallelism=parallelism, cost=cost, expected=simulated, warnings=warnings)
+
+    def eval(self, params: Mapping[str, Any], resource: int) -> Evaluation:
+        """Return the metrics of a configuration, as last reported at or before a resource; its ``resource`` says where.
+
+        At once if this study, or one that it shares with, has trained it so far. Else it is trained: in a search of one
+        trial, which lives inside this study's store, shares as this study does and goes on from what this study saved.
+        Where a checkpoint stands at the resource and nobody reported the metric there, it is evaluated, if the
+        trainable can.
+
+        Args:
+            params: a whole configuration of the space, or a schedule that ``PBT`` found in this study.
+            resource: units of training, from 1; at most the scheduler's ``max_resource``.
+
+        Raises:
+            SpaceError: the space does not have this configuration, and no trial of the study went on with it.
+            UsageError: there is no such resource; or it is not known, and the study was opened for looking only.
+            MetricNotReportedError: nothing was reported up to there.
+            AsyncSearchError: training it failed.
+        """
+        resource = positive("resource", resource)
+        end = self._max_resource()
+        if end is not None and resource > end:
+            raise UsageError(f"resource={resource} lies beyond max_resource={end} of this study: name one up to it.")
+        given = dict(params) if self._is_read_only else self._plain(params)
+        root = self.config.root
+        steps = path(root, {**self.config.defaults, **given}, resource)
+        home = inside(self.store, f"{EVALUATIONS}/{digest(root, canonical(given), str(resource))}")
+        way = Way(given, steps, resource)
+        known = self._known(way, home)
+        if known is None:
+            self._require_runnable()
+            one = copy.copy(self)
+            one.searcher, one.scheduler, one.store = One(given), UpTo(resource, end or resource), home
+            one._resume, one._seen, one._warm = True, None, WarmStart()
+            display = open_display("none")
+            if self.shared is None:
+                one.config = msgspec.structs.replace(self.config, share=True)  # its nodes follow from its values alone
+                home.prepare()
+                with home.lock():
+                    state, last = one._opened_for_writing(one._packed(display), display)
+                    if not state.trials:
+                        start = Way(given, steps, resource)
+                        start.read_journal(read_records(self.store))
+                        start.begin(home, state, last, self.store)
+            else:
+                one._quota_bytes = None
+            one._run(1, 1, None, display)
+            if self.shared is not None:
+                self._keep_quota(SharedPlan(self.shared), display)
+            known = self._known(way, home)
+            if known is None:
+                raise AsyncSearchError(f"It could not be trained to {resource}: {one.trials[0].reason}")
+        return known
+
+    def _plain(self, params: Mapping[str, Any]) -> Params:
+        """Return params as a trial has them, of the space or of a trial that went on with the weights of others."""
+        try:
+            return self.space.plain(params)
+        except SpaceError:
+            given: Params = plain(dict(params))
+            if not was_found(given, read_records(self.store)):
+                raise
+            return given
+
+    def _known(self, way: Way, home: Store) -> Evaluation | None:
+        for store in (self.store, home):
+            way.read_journal(read_records(store))
+        if self.shared is not None:
+            way.read_shared(SharedPlan(self.shared))
+        can_evaluate = self.config.can_evaluate and not self._is_read_only
+        return way.metrics(self.config.metric if can_evaluate else "")
+
+    def _max_resource(self) -> int | None:
+        return self._require_file().max_resource if self._is_read_only else self.scheduler.max_resource
+
+    def __repr__(self) -> str:
+        config = self.config
+        return f"Study({self.name!r}, metric={config.metric!r}, mode={config.mode!r}, store={self.store.shown!r})"
+
+    def _fresh_state(self) -> StudyState:
+        scheduler = self.scheduler.begin(self.space, self.config.seed)
+        return StudyState(self.config, self._begin_searcher(), scheduler, self.scheduler.max_resource)
+
+    def _begin_searcher(self) -> SearcherState:
+        return begin_searcher(self.searcher, self.space, self.config, self._warm)
+
+    def _standing(self, trial: TrialId) -> str:
+        words = super()._standing(trial)
+        if words or self._is_read_only:
+            return words
+        state = self._fresh_state()
+        replay(self.store, state)
+        return state.scheduler.standing(trial)
+
+    def _require_runnable(self) -> None:
+        self._require_described("run")
+
+    def _require_described(self, method: str) -> None:
+        if self._is_read_only:
+            raise UsageError(
+                f"{self.name!r} was opened for looking; {method} it by "
+                f"Study.resume({self.store.shown!r}).{method}(...)."
+            )
+
+    def _require_bounded(self, num_trials: int | None, proposals: int | None, method: str) -> None:
+        if num_trials is None and proposals is None:
+            raise UsageError(
+                f"{method}(num_trials=None) of {self.searcher.describe()}, whose number of proposals is not known: "
+                f"say how many trials, e.g. {method}(num_trials=64)."
+            )
+
+    def _packed(self, watcher: Any) -> bytes:
+        if self._bundle is None:
+            assert self.trainable is not None
+            functions = self.space.custom_functions
+            self._bundle, warnings = pack(WithFunctions(self.trainable, functions) if functions else self.trainable)
+            watcher.warn(warnings)
+        return self._bundle
+
+    def _opened_for_writing(self, bundle: bytes, watcher: Any) -> tuple[StudyState, int]:
+        existing = read_study_file(self.store)
+        if existing is None:
+            self._create(bundle)
+        elif not self._resume:
+            raise StudyExistsError(
+                f"{self.store.shown} already holds the study {existing.name!r}. "
+                f"Go on with it by Study.resume({self.store.shown!r}) or Study(..., resume=True), "
+                "or choose another store=."
+            )
+        else:
+            watcher.warn(require_same(existing, self._file(existing)))
+        state = self._fresh_state()
+        found = replay(self.store, state)
+        watcher.warn(found.notes)
+        self.store.sweep()
+        self._delete_unknown(state)
+        self._resume = True
+        return state, found.last
+
+    def _shared_folder(self, state: StudyState, watcher: Any) -> SharedFolder | None:
+        """Take part in the folder that studies share, while the lock of the study's own store is held."""
+        if self.shared is None:
+            return None
+        plan = SharedPlan(self.shared)
+        plan.prepare()
+        plan.take_over(self.store.shown)
+        names = self.space.names | default_names(self.config.defaults)
+        watcher.warn(compare_names(plan.files, self.store.shown, state.root, names))
+        return SharedFolder(plan, self.store.shown)
+
+    def _keep_quota(self, plan: SharedPlan, watcher: Any) -> None:
+        if self._quota_bytes is not None:
+            watcher.warn(keep_within(plan, self._quota_bytes, self.store))
+
+    def _create(self, bundle: bytes) -> None:
+        self.store.write(BUNDLE_FILE, self._plan_bytes(bundle))
+        keep(self.store, self._warm)
+        write_study_file(self.store, self._file(None))
+
+    def _plan_bytes(self, bundle: bytes) -> bytes:
+        backend = self._backend if isinstance(self._backend, str) else "auto"
+        plan = Plan(
+            trainable=bundle,
+            space=self.space,
+            searcher=self.searcher,
+            scheduler=self.scheduler,
+            config=self.config,
+            settings=self._settings,
+            worker=self._worker,
+            backend=backend,
+            shared=self.shared,
+            quota_bytes=self._quota_bytes,
+        )
+        with sent_as_registered():
+            return bytes(cloudpickle.dumps(plan))
+
+    def _file(self, existing: StudyFile | None) -> StudyFile:
+        return StudyFile(
+            name=self.name,
+            metric=self.config.metric,
+            mode=self.config.mode,
+            seed=self.config.seed,
+            version=self.config.version,
+            space=self.space.describe(),
+            searcher=self.searcher.describe(),
+            scheduler=self.scheduler.describe(),
+            scheduler_options=options_of(self.scheduler),
+            max_resource=self.scheduler.max_resource,
+            trainable=self._trainable_name,
+            can_evaluate=self.config.can_evaluate,
+            fingerprint=self._fingerprint,
+            shared="" if self.shared is None else self.shared.url,
+            defaults=self.config.defaults,
+            keep_checkpoints=self.config.keep_checkpoints,
+            share=self.config.share,
+            bundle_sha256=existing.bundle_sha256
+            if existing is not None
+            else hashlib.sha256(self.store.read(BUNDLE_FILE) or b"").hexdigest(),
+            asyncsearch=__version__,
+            created_s=existing.created_s if existing is not None else time.time(),
+        )
+
+    def _delete_unknown(self, state: StudyState) -> None:
+        """Remove checkpoints that the journal does not know: of attempts that ended between a commit and its record."""
+        for checkpoint in self.store.checkpoints():
+            if checkpoint not in state.references:
+                self.store.delete(checkpoint)
+
+
+def _error_class(kind: str) -> type[AsyncSearchError]:
+    found = getattr(errors, kind, AsyncSearchError)
+    assert isinstance(found, type)
+    assert issubclass(found, AsyncSearchError)
+    return found

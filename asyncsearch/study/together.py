@@ -1,0 +1,219 @@
+"""Several studies side by side in one process, each with a driver and workers of its own."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from datetime import timedelta
+
+from asyncsearch.arguments import positive, seconds_of
+from asyncsearch.driver.interrupts import Presses, interrupts_to
+from asyncsearch.driver.wakeup import Bell
+from asyncsearch.errors import NotEnoughSlotsError, UsageError
+from asyncsearch.launch import chosen
+from asyncsearch.launch.base_launcher import Launcher, Preflight
+from asyncsearch.report.live.display import Display, say
+from asyncsearch.report.live.status import StudyStatus
+from asyncsearch.report.live.table import short_line
+from asyncsearch.rpc.messages import LogLine
+from asyncsearch.study.study import Study
+
+DISPLAYS = ("auto", "plain", "none")
+_EVERY_S = 5.0
+
+
+def run_together(
+    studies: Sequence[Study],
+    *,
+    num_trials: int | None = None,
+    parallelism: int | None = None,
+    timeout: float | timedelta | None = None,
+    display: str = "auto",
+) -> list[Study]:
+    """Run several studies side by side until each has ended; one that fails does not stop the others.
+
+    Studies of one ``version`` train once what they have in common, as docs/sharing.md says.
+
+    Args:
+        studies: at least one, each with a store of its own.
+        num_trials: of each study, as in ``Study.run``.
+        parallelism: workers of all studies together, shared out evenly, at least one each; None: as many as the
+            cluster has slots. A cluster of fewer slots than studies is refused; on this machine they share its cores.
+        timeout: seconds after which the runs end, with what they have by then.
+        display: ``"auto"`` or ``"plain"``: lines, which name their study; or ``"none"``.
+
+    Returns:
+        The studies.
+
+    Raises:
+        UsageError: they cannot run side by side.
+        AsyncSearchError: one of them failed; the others came to their end before this is raised.
+        KeyboardInterrupt: it was interrupted; all results are kept, and each study goes on where it stopped.
+    """
+    _require_runnable(studies, display)
+    num_trials = None if num_trials is None else positive("num_trials", num_trials)
+    timeout_s = None if timeout is None else seconds_of("timeout", timeout)
+    total = parallelism if parallelism is None else positive("parallelism", parallelism)
+    with chosen(studies[0]._backend, study=studies[0].name) as first:
+        preflight = _look(first, total, len(studies))
+        workers, more = divmod(preflight.parallelism, len(studies))
+        bell = Bell()
+        sides = [
+            _Side(study, workers + (number < more), bell, said=preflight.warnings)
+            for number, study in enumerate(studies)
+        ]
+        if display != "none":
+            say("\n".join(f"note: {sentence}" for sentence in preflight.warnings))
+        _run_sides(first, sides, bell, num_trials, timeout_s, preflight.cpu_threads, is_shown=display != "none")
+        bell.close()
+    if any(side.presses.count for side in sides):
+        raise KeyboardInterrupt
+    failed = [side for side in sides if side.error is not None]
+    for side in failed:
+        assert side.error is not None
+        side.error.add_note(f"This happened in the study {side.study.name!r}, one of {len(studies)} run together.")
+    if failed and failed[0].error is not None:
+        raise failed[0].error
+    return list(studies)
+
+
+def _look(launcher: Launcher, parallelism: int | None, studies: int) -> Preflight:
+    """Return what the cluster has for all studies, of which each needs a worker.
+
+    Raises:
+        ClusterError: the workers cannot run, or there are fewer slots than studies.
+    """
+    preflight = launcher.check(parallelism)
+    if preflight.parallelism >= studies:
+        return preflight
+    try:
+        return launcher.check(studies)
+    except NotEnoughSlotsError as error:
+        raise NotEnoughSlotsError(
+            f"{studies} studies side by side need a worker each, and the cluster has not as many slots: run at most "
+            f"{preflight.parallelism} of them at a time, or give it more."
+        ) from error
+
+
+def _run_sides(
+    launcher: Launcher,
+    sides: Sequence[_Side],
+    bell: Bell,
+    num_trials: int | None,
+    timeout_s: float | None,
+    cpu_threads: int,
+    *,
+    is_shown: bool,
+) -> None:
+    """Return when all have ended; Ctrl-C, and an exception, are handed to each."""
+
+    def press() -> None:
+        for side in sides:
+            side.presses.press()
+
+    with interrupts_to(press):
+        try:
+            for side in sides:
+                side.start(launcher, num_trials, timeout_s, cpu_threads)
+            _watch(sides, bell, is_shown=is_shown)
+        except BaseException:
+            press()
+            _watch(sides, bell, is_shown=False)
+            raise
+
+
+class _Side(Display):
+    """One of the studies: its thread, and what there is to show of it."""
+
+    def __init__(self, study: Study, workers: int, bell: Bell, *, said: Sequence[str]) -> None:
+        """Begin nothing yet; ``said`` are the notes that hold for all studies, and are not said for each again."""
+        self.study = study
+        self.presses = Presses()
+        self.error: BaseException | None = None
+        self.is_running = False
+        self._workers, self._bell, self._said = workers, bell, said
+        self._notes: deque[str] = deque()
+        self._statuses: deque[StudyStatus] = deque(maxlen=1)
+
+    def start(self, launcher: Launcher, num_trials: int | None, timeout_s: float | None, cpu_threads: int) -> None:
+        """Run the study in a thread of its own, which the launcher makes."""
+
+        def run() -> None:
+            try:
+                self.study._run(
+                    num_trials, self._workers, timeout_s, self, presses=self.presses, cpu_threads=cpu_threads
+                )
+            except BaseException as error:
+                self.error = error
+            finally:
+                self.is_running = False
+                self._bell.ring()
+
+        self.is_running = True
+        try:
+            launcher.thread(run, f"asyncsearch-{self.study.name}").start()
+        except Exception as error:  # the machine has no thread to spare, or Spark is gone
+            self.is_running, self.error = False, error
+
+    def lines(self) -> list[str]:
+        """Return what to print of it now; called in the main thread."""
+        found = [self._notes.popleft() for _ in range(len(self._notes))]
+        if self._statuses:
+            found.append(f"{self.study.name}: {short_line(self._statuses.pop())}")
+        return found
+
+    def warn(self, sentences: Sequence[str]) -> None:
+        self._notes.extend(
+            f"{self.study.name}: note: {sentence}" for sentence in sentences if sentence not in self._said
+        )
+
+    def update(self, status: StudyStatus) -> None:
+        if status.trials:
+            self._statuses.append(status)
+
+    def log_lines(self, lines: Sequence[tuple[str, LogLine]]) -> None:
+        """Lines of several studies at once are for their logs."""
+
+    def close(self) -> None:
+        """The last line stays."""
+
+
+def _watch(sides: Sequence[_Side], bell: Bell, *, is_shown: bool) -> None:
+    """Show the studies until all have ended."""
+    while any(side.is_running for side in sides):
+        bell.wait(_EVERY_S)
+        bell.answer()
+        _show(sides, is_shown)
+    _show(sides, is_shown)
+
+
+def _show(sides: Sequence[_Side], is_shown: bool) -> None:
+    for side in sides:
+        for line in side.lines():
+            if is_shown:
+                say(line)
+
+
+def _require_runnable(studies: Sequence[Study], display: str) -> None:
+    if not studies or not all(isinstance(study, Study) for study in studies):
+        raise UsageError(f"run_together({studies!r}): name the studies, run_together([study, another]).")
+    if display not in DISPLAYS:
+        raise UsageError(f"display={display!r} is unknown here. Use one of {', '.join(map(repr, DISPLAYS))}.")
+    stores = [study.store.shown for study in studies]
+    twice = next((store for store in stores if stores.count(store) > 1), None)
+    if twice is not None:
+        raise UsageError(f"Two of the studies have the store {twice!r}: give each one of its own, store=...")
+    launchers = [study._backend for study in studies if isinstance(study._backend, Launcher)]
+    shared = next((one for one in launchers if sum(one is other for other in launchers) > 1), None)
+    if shared is not None:
+        raise UsageError(
+            f"Two of the studies have the same {type(shared).__name__} as backend, which serves one run at a time: "
+            f"give each one of its own, or backend={shared.name!r}."
+        )
+    for study in studies:
+        study._require_runnable()
+        if study._backend == "inline" or (isinstance(study._backend, Launcher) and study._backend.name == "inline"):
+            raise UsageError(
+                f"{study.name!r} has backend='inline', which trains in the calling thread, where only one study can: "
+                "use backend='processes'."
+            )

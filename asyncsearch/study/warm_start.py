@@ -1,0 +1,184 @@
+"""Warm start: what a study takes from earlier ones, checked before anything is written, and kept in its own store.
+
+A study reads earlier ones once, when it is created; resumed, it reads what it kept: they may have gone on, or be gone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from asyncsearch.engine.config import EngineConfig
+from asyncsearch.engine.state import StudyState
+from asyncsearch.errors import StudyNotFoundError, UsageError
+from asyncsearch.ids import TrialId, trial_name
+from asyncsearch.journal.opening import read_records, read_study_file
+from asyncsearch.journal.readers import branched, reports
+from asyncsearch.journal.reading import read_state
+from asyncsearch.report.formatting import cut
+from asyncsearch.searchers.base_searcher import Searcher, SearcherState
+from asyncsearch.searchers.earlier_trials import differences
+from asyncsearch.searchers.observations import Observed, Stand
+from asyncsearch.space import Space
+from asyncsearch.store import open_store
+from asyncsearch.store.base_store import Store
+from asyncsearch.trial import Params, Trial, TrialState
+
+WARM_START_FILE = "warm_start.json"
+
+_SHOWN = 6
+_SHOWN_CHARS = 100
+_STANDS = {
+    TrialState.COMPLETED: Stand.COMPLETED,
+    TrialState.FAILED: Stand.FAILED,
+    TrialState.PAUSED: Stand.PAUSED,
+}
+"""Where an earlier trial stands; one that had still to train will never go on, as if it was stopped."""
+
+
+class HasStore(Protocol):
+    """A study, made or opened."""
+
+    store: Store
+
+
+class WarmStart(msgspec.Struct, frozen=True):
+    """The earlier trials of a study."""
+
+    sources: tuple[str, ...] = ()
+    """URLs of the earlier studies."""
+    trials: tuple[Observed, ...] = ()
+    """In the order of the sources, and in each as they began."""
+
+
+_WARM_START = msgspec.json.Decoder(WarmStart)
+
+
+def warm_start_of(
+    store: Store,
+    earlier: Sequence[str | Path | HasStore],
+    *,
+    space: Space,
+    config: EngineConfig,
+    resume: bool,
+) -> WarmStart:
+    """Return what a study begins with: what it kept when it was created, else what the earlier studies say now.
+
+    Raises:
+        UsageError: there is nothing to be learned from an earlier study, it has another metric or another space,
+            or the study was created with other earlier ones.
+        StudyNotFoundError: there is no earlier study.
+    """
+    if isinstance(earlier, str | Path) or not isinstance(earlier, Sequence):
+        shown = cut(repr(earlier), _SHOWN_CHARS)
+        raise UsageError(f"warm_start={shown}: write a list of studies or of their stores, [...].")
+    for study in earlier:
+        if not isinstance(study, str | Path) and not hasattr(study, "store"):
+            shown = cut(repr(study), _SHOWN_CHARS)
+            raise UsageError(f"warm_start=[{shown}]: that is neither a study nor a store, such as 'studies/digits'.")
+    sources = tuple(open_store(study) if isinstance(study, str | Path) else study.store for study in earlier)
+    urls = tuple(source.shown for source in sources)
+    if resume and read_study_file(store) is not None:
+        return _same(store, urls)
+    return WarmStart(urls, tuple(trial for source in sources for trial in _read(source, space, config)))
+
+
+def kept(store: Store) -> WarmStart:
+    """Return what the study of a store began with."""
+    data = store.read(WARM_START_FILE)
+    return WarmStart() if data is None else _WARM_START.decode(data)
+
+
+def keep(store: Store, warm: WarmStart) -> None:
+    """Write down what a study begins with."""
+    if warm.sources:
+        store.write(WARM_START_FILE, msgspec.json.encode(warm))
+
+
+def _same(store: Store, urls: tuple[str, ...]) -> WarmStart:
+    found = kept(store)
+    if urls and urls != found.sources:
+        raise UsageError(
+            f"The study in {store.shown} was created with warm_start={list(found.sources)}, and cannot be resumed with "
+            f"{list(urls)}: leave warm_start= out to go on with what it began with, or use a new store=."
+        )
+    return found
+
+
+def _read(source: Store, space: Space, config: EngineConfig) -> list[Observed]:
+    file = read_study_file(source)
+    if file is None:
+        raise StudyNotFoundError(f"warm_start: {source.shown} holds no study: there is no study.json in it.")
+    if (file.metric, file.mode) != (config.metric, config.mode):
+        raise UsageError(
+            f"warm_start: {source.shown} has metric={file.metric!r}, mode={file.mode!r}, and this study has "
+            f"metric={config.metric!r}, mode={config.mode!r}: their values do not compare. Leave it out."
+        )
+    state = read_state(source, file)
+    begun = branched(read_records(source))
+    _require_fitting(space, source, {trial.id: _own(trial, begun)[0] for trial in state.trials})
+    values = _values(source, state)
+    found = [_observed(state, trial, _own(trial, begun), values.get(trial.id, {})) for trial in state.trials]
+    if not any(score is not None for trial in found for score in trial.values.values()):
+        raise UsageError(f"warm_start: no trial of {source.shown} has a result, so there is nothing to begin with.")
+    return found
+
+
+def _values(source: Store, state: StudyState) -> dict[TrialId, dict[int, float | None]]:
+    metric = state.config.metric
+    found: dict[TrialId, dict[int, float | None]] = {}
+    for report in reports(read_records(source)):
+        if metric in report.metrics:
+            found.setdefault(report.trial, {})[report.resource] = state.score(report.metrics[metric])
+    return found
+
+
+def _own(trial: Trial, begun: Mapping[TrialId, tuple[Params, int]]) -> tuple[Params, float]:
+    """Return what a trial began as, and up to where its reports are those of it."""
+    return begun.get(trial.id, (trial.params, math.inf))
+
+
+def _observed(state: StudyState, trial: Trial, own: tuple[Params, float], values: dict[int, float | None]) -> Observed:
+    params, end = own
+    if end < math.inf:
+        own_values = {resource: score for resource, score in values.items() if resource <= end}
+        return Observed(params, {}, own_values, Stand.BRANCHED)
+    stand = _STANDS.get(trial.state, Stand.STOPPED)
+    score = None if stand is Stand.FAILED else state.score(trial.value)
+    return Observed(trial.params, {}, values, stand, trial.resource, score)
+
+
+def _require_fitting(space: Space, source: Store, trials: Mapping[TrialId, Params]) -> None:
+    counts: Counter[str] = Counter()
+    words: dict[str, str] = {}
+    for trial, params in trials.items():
+        found = list(differences(space, params))
+        if not found and not space.contains(params):
+            found = [("a constraint", "of this space rejects it")]
+        for name, matter in found:
+            key = f"{name} {matter.partition(':')[0]}"
+            counts[key] += 1
+            words.setdefault(key, f"{name} {matter} ({trial_name(trial)}")
+    if counts:
+        shown = [_with_others(words[key], counts[key]) for key in list(words)[:_SHOWN]]
+        more = f"; and {len(words) - _SHOWN} more differences" if len(words) > _SHOWN else ""
+        raise UsageError(
+            f"warm_start: the trials of {source.shown} do not fit the space of this study: {'; '.join(shown)}{more}. "
+            "Make the spaces equal, or leave it out."
+        )
+
+
+def _with_others(words: str, count: int) -> str:
+    return f"{words})" if count == 1 else f"{words} and {count - 1} more)"
+
+
+def begin_searcher(searcher: Searcher, space: Space, config: EngineConfig, warm: WarmStart) -> SearcherState:
+    """Return a fresh state of a searcher, which knows the earlier trials if there are any."""
+    if not warm.trials:
+        return searcher.begin(space, config.seed)
+    return searcher.begin_with(space, config.seed, warm.trials)

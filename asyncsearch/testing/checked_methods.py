@@ -1,0 +1,245 @@
+"""What stands between the engine and a scheduler or searcher, and holds each answer and each fact to the interface.
+
+Rule 1: an ask changes nothing, and asked again it has the same answer.
+Rule 2: a snapshot is JSON; what is restored from it has the same snapshot, to the byte, and gives the same answers.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from asyncsearch.ids import TrialId
+from asyncsearch.schedulers.base_scheduler import Offspring, Promotion, SchedulerState
+from asyncsearch.searchers.base_searcher import SearcherState
+from asyncsearch.trial import Params
+
+_RENEW_AFTER = 5
+"""Facts after which the copy is restored anew; between, it takes the facts in as the original does."""
+
+
+class Living(Protocol):
+    """What the living halves of schedulers and searchers have in common."""
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return everything as JSON values."""
+        ...
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        """Become the state that ``snapshot`` described."""
+        ...
+
+
+class Double:
+    """A living half, and a copy of it that was restored from its snapshot.
+
+    Args:
+        make: gives a fresh living half, each time the same.
+    """
+
+    def __init__(self, make: Callable[[], Living]) -> None:
+        self._make = make
+        self.original, self._copy = make(), make()
+        self._told = 0
+
+    def ask(self, name: str, *arguments: Any) -> Any:
+        """Return the original's answer.
+
+        Raises:
+            AssertionError: the ask changed something, or asked again it or its copy answered otherwise.
+        """
+        before = text_of(self.original)
+        answer = getattr(self.original, name)(*arguments)
+        asked = f"{name}{arguments}"
+        assert text_of(self.original) == before, f"{asked} changed the state, but it only asks"
+        again = getattr(self.original, name)(*arguments)
+        assert again == answer, f"{asked} answers {again!r} the second time, {answer!r} the first"
+        copied = getattr(self._copy, name)(*arguments)
+        assert copied == answer, f"{asked} answers {copied!r} after a restore, {answer!r} without"
+        return answer
+
+    def tell(self, name: str, *arguments: Any) -> None:
+        """State a fact to the original and to its copy.
+
+        Raises:
+            AssertionError: they differ afterwards, or the snapshot is not what is restored from it.
+        """
+        getattr(self.original, name)(*arguments)
+        getattr(self._copy, name)(*arguments)
+        told = f"after {name}{arguments}"
+        self._require_alike(told)
+        self._told += 1
+        if self._told % _RENEW_AFTER == 0:
+            self._copy = self._make()
+            self._copy.restore(json.loads(text_of(self.original)))
+            self._require_alike(f"{told} and a restore")
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        """Make both what a snapshot says; the values of each are its own."""
+        for half in (self.original, self._copy):
+            half.restore(json.loads(json.dumps(snapshot)))
+        assert text_of(self.original) == json.dumps(snapshot), "what was restored has another snapshot"
+
+    def _require_alike(self, when: str) -> None:
+        original, copy = text_of(self.original), text_of(self._copy)
+        assert copy == original, f"{when} the copy's snapshot is {copy}, that of the original {original}"
+
+
+def text_of(half: Living) -> str:
+    """Return a snapshot as text.
+
+    Raises:
+        AssertionError: it has other values than those of JSON, or keys that are no text.
+    """
+    snapshot = half.snapshot()
+    try:
+        text = json.dumps(snapshot, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise AssertionError(f"the snapshot is not JSON: {error}; it is {snapshot!r}") from error
+    assert json.loads(text) == snapshot, f"JSON changes the snapshot (a tuple, or keys that are no text): {snapshot!r}"
+    return text
+
+
+class CheckedScheduler(SchedulerState):
+    """A scheduler whose every answer is asked for twice, and once of a copy."""
+
+    def __init__(self, make: Callable[[], SchedulerState]) -> None:
+        self._double = Double(make)
+        self.promotes_in_groups = make().promotes_in_groups
+        self.begins_all_first = make().begins_all_first
+
+    def first_target(self, trial: TrialId) -> int | None:
+        target: int | None = self._double.ask("first_target", trial)
+        return target
+
+    def may_create(self, trial: TrialId) -> bool:
+        return bool(self._double.ask("may_create", trial))
+
+    def judge(self, trial: TrialId, resource: int) -> str | None:
+        reason: str | None = self._double.ask("judge", trial, resource)
+        if reason is not None:
+            require_words(reason, f"judge({trial}, {resource})")
+        return reason
+
+    def next_promotion(self) -> Promotion | None:
+        promotion: Promotion | None = self._double.ask("next_promotion")
+        return promotion
+
+    def closing_promotion(self) -> Promotion | None:
+        promotion: Promotion | None = self._double.ask("closing_promotion")
+        return promotion
+
+    def branch(self, promotion: Promotion, params: Params, resource: int) -> Offspring | None:
+        offspring: Offspring | None = self._double.ask("branch", promotion, params, resource)
+        return offspring
+
+    def standing(self, trial: TrialId) -> str:
+        words = self._double.ask("standing", trial)
+        assert isinstance(words, str), f"standing({trial}) is {words!r}, which is no text"
+        return words
+
+    def budget(self, num_trials: int | None) -> None:
+        self._double.tell("budget", num_trials)
+
+    def no_more_trials(self) -> None:
+        self._double.tell("no_more_trials")
+
+    def created(self, trial: TrialId) -> None:
+        self._double.tell("created", trial)
+        self.standing(trial)
+
+    def reported(self, trial: TrialId, resource: int, score: float | None) -> None:
+        self._double.tell("reported", trial, resource, score)
+
+    def paused(self, trial: TrialId, resource: int, score: float | None) -> None:
+        self._double.tell("paused", trial, resource, score)
+        self.standing(trial)
+
+    def promoted(self, trial: TrialId, from_resource: int, to_resource: int) -> None:
+        self._double.tell("promoted", trial, from_resource, to_resource)
+        self.standing(trial)
+
+    def branched(self, trial: TrialId, donor: TrialId, resource: int, to_resource: int) -> None:
+        self._double.tell("branched", trial, donor, resource, to_resource)
+        self.standing(trial)
+
+    def completed(self, trial: TrialId, resource: int, score: float | None) -> None:
+        self._double.tell("completed", trial, resource, score)
+        self.standing(trial)
+
+    def stopped(self, trial: TrialId, resource: int) -> None:
+        self._double.tell("stopped", trial, resource)
+        self.standing(trial)
+
+    def failed(self, trial: TrialId, target: int | None) -> None:
+        self._double.tell("failed", trial, target)
+        self.standing(trial)
+
+    def snapshot(self) -> dict[str, Any]:
+        return self._double.original.snapshot()
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        self._double.restore(snapshot)
+
+
+class CheckedSearcher(SearcherState):
+    """A searcher whose every answer is asked for twice, and once of a copy."""
+
+    def __init__(self, make: Callable[[], SearcherState]) -> None:
+        self._double = Double(make)
+
+    def propose(self, number: int) -> Params | None:
+        params: Params | None = self._double.ask("propose", number)
+        return params
+
+    def notes(self, number: int) -> dict[str, Any]:
+        notes: dict[str, Any] = self._double.ask("notes", number)
+        return notes
+
+    def length(self) -> int | None:
+        length: int | None = self._double.ask("length")
+        return length
+
+    def created(self, trial: TrialId, params: Params) -> None:
+        self._double.tell("created", trial, params)
+
+    def noted(self, trial: TrialId, notes: dict[str, Any]) -> None:
+        self._double.tell("noted", trial, notes)
+
+    def reported(self, trial: TrialId, resource: int, score: float | None) -> None:
+        self._double.tell("reported", trial, resource, score)
+
+    def paused(self, trial: TrialId, resource: int, score: float | None) -> None:
+        self._double.tell("paused", trial, resource, score)
+
+    def promoted(self, trial: TrialId, from_resource: int, to_resource: int) -> None:
+        self._double.tell("promoted", trial, from_resource, to_resource)
+
+    def branched(self, trial: TrialId, params: Params, resource: int) -> None:
+        self._double.tell("branched", trial, params, resource)
+
+    def completed(self, trial: TrialId, resource: int, score: float | None) -> None:
+        self._double.tell("completed", trial, resource, score)
+
+    def stopped(self, trial: TrialId, resource: int, score: float | None) -> None:
+        self._double.tell("stopped", trial, resource, score)
+
+    def failed(self, trial: TrialId, resource: int) -> None:
+        self._double.tell("failed", trial, resource)
+
+    def snapshot(self) -> dict[str, Any]:
+        return self._double.original.snapshot()
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        self._double.restore(snapshot)
+
+
+def require_words(reason: str, of: str) -> None:
+    """Require a reason that a person can read.
+
+    Raises:
+        AssertionError: it is not one line of several words.
+    """
+    is_line = reason.isprintable() and len(reason.split()) >= 2
+    assert is_line, f"the reason of {of} is {reason!r}: say in one line of words why"

@@ -1,0 +1,224 @@
+"""What the trainers of both frameworks have in common: one line of samples, seeds for each unit, changing values.
+
+Rule: all that decides what comes next is a pure function of (seed, samples consumed), or it is in the checkpoint.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import operator
+import random
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from asyncsearch.errors import UsageError
+from asyncsearch.randomness import below, generator
+from asyncsearch.trainable import Trainer
+from asyncsearch.trainers.sample_order import Indices, batches, permutation
+from asyncsearch.trial import Params
+
+_SEEDS_END = 2**32
+"""numpy's and Keras's seeds are below it."""
+
+
+class FrameworkTrainer(Trainer):
+    """A ``Trainer`` whose data order, generators and counters are owned here, and whose model is owned by a framework.
+
+    Pseudocode of a unit of training::
+
+        seed every generator by (trial.seed, number of the unit)
+        for each batch of the unit, on the line of samples:
+            put the values at this fraction of the unit into the optimizer
+            step(batch)
+    """
+
+    batch_size: int = 32
+    """Samples in a batch where the hyper-parameters have no ``batch_size``."""
+    samples_per_unit: int | None = None
+    """Samples in a unit of training; None: as many as the training data has, so that a unit is an epoch."""
+    drop_last: bool = False
+    """Whether to leave out what does not fill a batch at the end of an epoch or a unit; it counts as consumed."""
+
+    hp: dict[str, Any]
+    """The present values of the hyper-parameters."""
+    samples: int = 0
+    """Samples consumed so far: the place on the line of samples."""
+    steps: int = 0
+    """Updates of the optimizer so far."""
+
+    def data(self, hp: Params) -> tuple[Any, Any]:
+        """Return the data to train on and the data to validate on; load it with ``self.trial.once``."""
+        raise NotImplementedError(f"{type(self).__name__} has no data(): return what to train on and to validate on.")
+
+    def order(self, epoch: int, size: int) -> Indices:
+        """Return the order of the samples in an epoch, from 0: a pure function of ``trial.seed`` and the epoch."""
+        return permutation(self.trial.seed, epoch, size)
+
+    def setup(self, hp: Params) -> None:
+        self.hp = dict(hp)
+        self._applied = self.hp
+        self._known_order: tuple[int, Indices] | None = None
+        self._seed("setup", 0)
+        self._train_data, self._validation_data = self._taken(self.data(hp))
+        self._build(self.hp)
+
+    def update(self, hp: Params) -> None:
+        """Take changed values over; override it for what no optimizer knows, such as the p of a dropout.
+
+        Args:
+            hp: the changed values only.
+        """
+        self.hp = {**self.hp, **hp}
+        self._apply(self.hp)
+
+    def train(self) -> None:
+        unit, size = self._unit_samples, self._size
+        number, start = self.samples // unit, self.samples
+        batch_size = self._checked_batch_size(size, unit)
+        self._seed("unit", number)
+        found = batches(self._order_of, size, start, start + unit, batch_size, drop_last=self.drop_last)
+        for at, indices in self._fetched(found, number):
+            self._follow((at - start) / unit)
+            self._train_batch(indices)
+            self.steps += 1
+        self.samples = start + unit
+
+    def evaluate(self) -> Mapping[str, Any]:
+        with self._untouched():
+            return self._metrics()
+
+    # What a framework does
+
+    def _build(self, hp: dict[str, Any]) -> None:
+        """Build model and optimizer."""
+        raise NotImplementedError
+
+    def _put(self, hp: dict[str, Any]) -> None:
+        """Put values into the optimizer without rebuilding it."""
+        raise NotImplementedError
+
+    def _train_batch(self, batch: Any) -> None:
+        raise NotImplementedError
+
+    def _metrics(self) -> Mapping[str, Any]:
+        raise NotImplementedError
+
+    def _fetched(self, found: Iterator[tuple[int, Indices]], number: int) -> Iterator[tuple[int, Any]]:
+        """Turn indices into batches, for a unit of this number."""
+        raise NotImplementedError
+
+    def _seed_framework(self, seed: int) -> None:
+        raise NotImplementedError
+
+    def _count(self, data: Any) -> int:
+        """Return how many samples there are.
+
+        Raises:
+            UsageError: it is no data of which the framework can own the order.
+        """
+        raise NotImplementedError
+
+    @contextlib.contextmanager
+    def _untouched(self) -> Iterator[None]:
+        """Leave the generators afterwards as they were before."""
+        python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
+        try:
+            yield
+        finally:
+            random.setstate(python)
+            np.random.set_state(numpy)  # noqa: NPY002
+
+    # Values
+
+    def _follow(self, fraction: float) -> None:
+        """Put the values at a fraction of the unit into the optimizer, where they have changed."""
+        values = self._values_at(fraction)
+        if values != self._applied:
+            self._apply(values)
+
+    def _values_at(self, fraction: float) -> Params:
+        return self.trial.at(fraction) if self.trial.has_sequences else self.hp
+
+    def _apply(self, hp: Mapping[str, Any]) -> None:
+        self._applied = dict(hp)
+        self._put(self._applied)
+
+    def _checked_batch_size(self, size: int, unit: int) -> int:
+        value = self.hp.get("batch_size", self.batch_size)
+        try:
+            batch_size = operator.index(value)
+        except TypeError:
+            batch_size = 0
+        if batch_size < 1:
+            raise UsageError(f"batch_size={value!r} is not a number of samples: it must be an integer from 1.")
+        for limit, what in ((size, "the training data"), (unit, "a unit of training")):
+            if batch_size > limit:
+                raise UsageError(
+                    f"batch_size={batch_size} is larger than {what}, which has {limit} samples: search smaller batch "
+                    "sizes, or train on more data."
+                )
+        return batch_size
+
+    # Place, order, seeds
+
+    def _taken(self, data: Any) -> tuple[Any, Any]:
+        if not isinstance(data, tuple | list) or len(data) != 2:
+            raise UsageError(
+                f"{type(self).__name__}.data() must return two things, the data to train on and the data to validate "
+                f"on, as in `return (x, y), (x_valid, y_valid)`; it returned {type(data).__name__}."
+            )
+        self._size = self._count(data[0])
+        if self._size < 1:
+            raise UsageError(f"{type(self).__name__}.data() returned no sample to train on.")
+        self._unit_samples = self._size if self.samples_per_unit is None else self.samples_per_unit
+        if self._unit_samples < 1:
+            raise UsageError(f"samples_per_unit={self.samples_per_unit!r} must be at least 1, or None for an epoch.")
+        return data[0], data[1]
+
+    def _order_of(self, epoch: int) -> Indices:
+        if self._known_order is None or self._known_order[0] != epoch:
+            self._known_order = (epoch, self.order(epoch, self._size))
+        return self._known_order[1]
+
+    def _seed(self, purpose: str, number: int) -> None:
+        """Seed every generator, so that none has a state to save: what is drawn in a unit depends on nothing before."""
+        source = generator(self.trial.seed, f"trainers.{purpose}", number)
+        random.seed(below(source, _SEEDS_END))
+        np.random.seed(below(source, _SEEDS_END))  # noqa: NPY002
+        self._seed_framework(below(source, _SEEDS_END))
+
+    # Checkpoints
+
+    def _counters(self) -> dict[str, Any]:
+        """Return what is saved beside model and optimizer, as JSON."""
+        return {
+            "samples": self.samples,
+            "steps": self.steps,
+            "size": self._size,
+            "unit": self._unit_samples,
+            "applied": _texts(self._applied),
+        }
+
+    def _restore_counters(self, saved: Mapping[str, Any]) -> None:
+        for name, now in (("size", self._size), ("unit", self._unit_samples)):
+            if saved[name] != now:
+                what = "samples of training data" if name == "size" else "samples in a unit of training"
+                raise UsageError(
+                    f"{self.trial.name} goes on from a checkpoint that was made with {saved[name]} {what}, and now "
+                    f"there are {now}: it would go on somewhere else. Give the data that it began with, or begin anew."
+                )
+        self.samples, self.steps = saved["samples"], saved["steps"]
+        if saved["applied"] != _texts(self.hp):
+            self._applied = {}  # the optimizer gets values from inside of a unit: the first batch puts the present ones
+
+
+def _texts(hp: Mapping[str, Any]) -> dict[str, str]:
+    return {name: _text(value) for name, value in hp.items()}
+
+
+def _text(value: Any) -> str:
+    """Return what a value is compared by: a checkpoint holds it as text, whatever it is."""
+    return json.dumps(value, sort_keys=True, default=repr)

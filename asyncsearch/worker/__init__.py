@@ -1,1 +1,0 @@
-"""Agents and runners: what executes on the cluster."""

@@ -1,0 +1,87 @@
+"""Ctrl-C is counted wherever it comes, and raised only out of what may be interrupted."""
+
+from __future__ import annotations
+
+import signal
+import threading
+
+import pytest
+
+from asyncsearch.driver.interrupts import Presses, interrupts_to
+from asyncsearch.driver.wakeup import Bell
+
+
+def press() -> None:
+    signal.raise_signal(signal.SIGINT)
+
+
+def test_ctrl_c_is_counted_and_rings_and_raises_nothing() -> None:
+    presses, bell = Presses(), Bell()
+    presses.bells = (bell,)
+    with interrupts_to(presses.press):
+        press()
+        press()
+    assert presses.count == 2
+    assert bell.has_rung
+    bell.close()
+
+
+def test_the_former_handler_is_back_whatever_happens() -> None:
+    former = signal.getsignal(signal.SIGINT)
+
+    def fail() -> None:
+        with interrupts_to(lambda: None):
+            assert signal.getsignal(signal.SIGINT) is not former
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert signal.getsignal(signal.SIGINT) is former
+
+
+def test_outside_the_main_thread_no_handler_is_set() -> None:
+    former, found = signal.getsignal(signal.SIGINT), []
+
+    def look() -> None:
+        with interrupts_to(lambda: None):
+            found.append(signal.getsignal(signal.SIGINT))
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    thread.join()
+    assert found == [former]
+
+
+def test_what_may_be_interrupted_is_broken_once_and_each_press_counts_once() -> None:
+    presses, after = Presses(), []
+
+    def function() -> None:
+        try:
+            press()
+        finally:
+            press()
+            after.append("unwound")
+
+    with interrupts_to(presses.press):
+        presses.interruptible(function)
+        press()
+    assert after == ["unwound"]
+    assert presses.count == 3
+
+
+def test_a_debugger_that_is_left_is_a_press() -> None:
+    presses = Presses()
+
+    def function() -> None:
+        raise KeyboardInterrupt
+
+    presses.interruptible(function)
+    assert presses.count == 1
+
+
+def test_nothing_is_begun_after_a_press_of_which_the_driver_does_not_know() -> None:
+    presses, called = Presses(), []
+    presses.press()
+    presses.interruptible(lambda: called.append("begun"))
+    assert called == []
+    assert presses.count == 1

@@ -1,0 +1,157 @@
+"""How a study stands, and the text and the page that say it."""
+
+from __future__ import annotations
+
+from html.parser import HTMLParser
+
+import pytest
+
+from asyncsearch.events import RunRequested
+from asyncsearch.report.live.html import html
+from asyncsearch.report.live.status import TrialRow, status_of
+from asyncsearch.report.live.table import WIDTH, short_line, table
+from asyncsearch.trial import TrialState
+from tests.report.tools import FAILING, full_counts, make_status, simulated
+
+
+def test_status_names_the_best_trial_as_the_engine_does() -> None:
+    state = simulated().state
+    status, best = status_of(state), state.best()
+    assert best is not None
+    assert status.best is not None
+    assert (status.best.name, status.best.value) == (best.name, best.value)
+
+
+def test_status_counts_every_trial_once() -> None:
+    state = simulated().state
+    status = status_of(state)
+    assert status.trials == len(state.trials) == 20
+    assert status.counts[TrialState.FAILED] == 1
+    assert status.trained == sum(trial.trained for trial in state.trials)
+    assert status.full == 9 * 20
+
+
+def test_rows_stay_few_however_many_trials_there_are() -> None:
+    few, many = status_of(simulated(20).state), status_of(simulated(300).state)
+    assert len(few.rows) <= len(many.rows) <= 12
+    assert len({row.name for row in many.rows}) == len(many.rows)
+
+
+def test_best_rows_are_ordered_by_the_metric() -> None:
+    rows = [row for row in status_of(simulated(60).state).rows if row.state is not TrialState.FAILED]
+    values = [row.value for row in rows if row.value is not None]
+    assert values == sorted(values)
+
+
+def test_failure_shows_its_last_line() -> None:
+    status = status_of(simulated().state)
+    assert status.failures == 1
+    assert status.last_failure == f"trial-{FAILING}: it raised as the script says"
+    assert status.last_failure in table(status)
+
+
+def test_status_of_a_run_in_progress_says_how_many_workers_it_wants() -> None:
+    state = simulated().state
+    state.handle(RunRequested(num_trials=40, parallelism=6), now=1e6)
+    status = status_of(state, elapsed_s=72.0)
+    assert (status.workers_alive, status.workers_wanted, status.num_trials) == (0, 6, 40)
+    assert "20 of 40 trials" in table(status)
+    assert "0 of 6 workers after 0:01:12" in table(status)
+
+
+@pytest.mark.parametrize(
+    ("trained", "full", "saved"), [(25, 100, 0.75), (100, 100, None), (120, 100, None), (5, None, None), (0, 0, None)]
+)
+def test_saved_training_is_said_only_where_there_is_some(trained: int, full: int | None, saved: float | None) -> None:
+    status = make_status(trained=trained, full=full)
+    assert status.saved == saved
+    assert ("less than" in table(status)) == (saved is not None)
+
+
+def test_table_keeps_to_its_width_and_to_plain_characters() -> None:
+    long = TrialRow("trial-1", TrialState.RUNNING, 1, 9, 0.5, {f"name_{i}": 1 / 3 for i in range(50)}, "")
+    bad = TrialRow("trial-2", TrialState.FAILED, 1, 9, None, {}, "\x1b[31mRed\r\nand\tmore " + "x" * 500)
+    status = make_status(
+        name="s" * 300,
+        counts=full_counts(running=1, failed=1),
+        rows=(long, bad),
+        best=long,
+        failures=1,
+        last_failure="trial-2: " + "word " * 100,
+        store="/tmp/studies/digits",
+    )
+    lines = table(status).split("\n")
+    assert max(map(len, lines)) <= WIDTH
+    assert all(line.isprintable() for line in lines)
+
+
+def test_table_does_not_break_the_path_of_the_store() -> None:
+    store = "/a/very/long/path" * 10
+    assert f"in {store}" in " ".join(table(make_status(store=store)).split())
+
+
+def test_table_of_a_study_without_trials_is_whole() -> None:
+    assert table(make_status()) == "digits\n  0 trials\n  no accuracy yet\n  0 units of training"
+
+
+def test_one_line_says_time_trials_and_best() -> None:
+    best = TrialRow("trial-3", TrialState.COMPLETED, 9, 9, 0.98765, {}, "")
+    status = make_status(counts=full_counts(completed=2, running=1), best=best, elapsed_s=3661.0)
+    assert short_line(status) == ("1:01:01 | 3 trials: 1 running, 2 completed | best accuracy 0.98765 at 9: trial-3")
+
+
+class Tags(HTMLParser):
+    """Reads a page back: what is open, what was seen, what is text."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.stack: list[str] = []
+        self.seen: set[str] = set()
+        self.text = ""
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.stack.append(tag)
+        self.seen.add(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.stack.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def test_page_closes_what_it_opens_and_asks_for_nothing_from_elsewhere() -> None:
+    page = html(status_of(simulated().state, elapsed_s=1.0, store="/tmp/s"))
+    tags = Tags(page)
+    assert tags.stack == []
+    assert tags.seen <= {"div", "span", "table", "thead", "tbody", "tr", "th", "td"}
+    assert "http" not in page
+
+
+def test_page_shows_names_errors_and_parameters_as_text() -> None:
+    nasty = "<script>alert('x')</script>&\"'"
+    row = TrialRow("trial-1", TrialState.RUNNING, 1, 9, 0.5, {nasty: nasty}, nasty)
+    failed = TrialRow("trial-2", TrialState.FAILED, 1, 9, None, {}, nasty)
+    page = html(
+        make_status(
+            name=nasty,
+            metric=nasty,
+            counts=full_counts(running=1, failed=1),
+            rows=(row, failed),
+            best=row,
+            store=nasty,
+            scheduler=nasty,
+            failures=1,
+            last_failure=nasty,
+            stopping=nasty,
+        )
+    )
+    tags = Tags(page)
+    assert "script" not in tags.seen
+    assert tags.text.count(nasty) >= 9
+
+
+def test_page_colours_nothing_black_or_white() -> None:
+    page = html(status_of(simulated().state))
+    assert not {"black", "white", "#000", "#fff"} & set(page.replace(";", " ").replace(":", " ").split())

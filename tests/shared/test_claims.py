@@ -1,0 +1,391 @@
+"""Claims of nodes: one driver each, whoever comes when, and whoever dies."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from asyncsearch.errors import StoreError
+from asyncsearch.ids import NodeKey
+from asyncsearch.shared.claims import CLAIM, DRIVER, Driver
+from asyncsearch.shared.folder import SharedPlan
+from asyncsearch.store.lease_lock import _machine
+from tests.shared.tools import NODE, NODES, Rival, interrupted, plan_at
+from tests.store.conformance import together
+
+LEASE_S = 60.0
+
+only_linux = pytest.mark.skipif(not _machine(), reason="only Linux tells which machine a process id belongs to")
+
+
+@pytest.fixture(params=["disk", "file", "memory"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    places = {"disk": f"{tmp_path}/plan", "file": f"file://{tmp_path}/plan", "memory": f"memory://{uuid.uuid4().hex}"}
+    return places[request.param]
+
+
+@pytest.fixture(params=["disk", "file"])
+def disk_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return f"{tmp_path}/plan" if request.param == "disk" else f"file://{tmp_path}/plan"
+
+
+@pytest.fixture
+def rivals(disk_url: str) -> Iterator[list[Rival]]:
+    found = [Rival(disk_url, f"study-{number}") for number in range(4)]
+    assert [rival.ask(do="hello") for rival in found] == ["ready"] * 4
+    yield found
+    for rival in found:
+        with contextlib.suppress(ValueError):
+            rival.close()
+
+
+@pytest.fixture
+def later(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Let all clocks that people see go forward; the monotonic one stands still, as on a machine that was suspended."""
+    now, passed = time.time, [0.0]
+    monkeypatch.setattr(time, "time", lambda: now() + passed[0])
+
+    def go(seconds: float) -> None:
+        passed[0] += seconds
+
+    return go
+
+
+def gets(plan: SharedPlan, owner: str, node: NodeKey = NODE) -> bool:
+    return plan.claim([node], owner)[node] is None
+
+
+def silence(plan: SharedPlan) -> None:
+    """Make a driver look as one that died on another machine long ago."""
+    name = f"drivers/{plan.claims.token}.json"
+    driver = plan.files.read(name, DRIVER)
+    assert driver is not None
+    holder = type(driver.holder)("elsewhere", 1, "another machine", plan.claims.token, time.time() - 10 * LEASE_S)
+    plan.files.write(name, Driver(study=driver.study, since=driver.since, lease_s=driver.lease_s, holder=holder))
+
+
+# One at a time
+
+
+def test_a_claim_is_granted_once_and_others_are_told_who_holds_it(url: str) -> None:
+    one, two = plan_at(url), plan_at(url)
+    assert one.claim(NODES, "digits") == dict.fromkeys(NODES)
+    refused = two.claim([*NODES[:2], NODE], "letters")
+    assert refused[NODE] is None
+    for node in NODES[:2]:
+        words = refused[node]
+        assert words is not None
+        assert "study 'digits' (process " in words
+        assert ", since 2" in words
+
+
+def test_what_is_held_is_granted_again_and_can_be_given_back(url: str) -> None:
+    one, two = plan_at(url), plan_at(url)
+    assert gets(one, "digits")
+    assert gets(one, "digits")
+    assert one.claims.mine == {NODE}
+    one.release([NODE, NODES[0]])
+    assert one.claims.mine == set()
+    assert gets(two, "letters")
+    assert not gets(one, "digits")
+
+
+def test_two_studies_of_one_driver_do_not_get_one_node(url: str) -> None:
+    one = plan_at(url)
+    assert gets(one, "digits")
+    assert "study 'digits' in this same driver" in (one.claim([NODE], "letters")[NODE] or "")
+
+
+def test_a_driver_that_closes_gives_everything_back(url: str) -> None:
+    one, two = plan_at(url), plan_at(url)
+    assert one.claim(NODES, "digits") == dict.fromkeys(NODES)
+    one.close()
+    assert two.claim(NODES, "letters") == dict.fromkeys(NODES)
+
+
+def test_one_of_many_threads_is_granted(url: str) -> None:
+    plans = [plan_at(url) for _ in range(6)]
+    granted: list[list[NodeKey]] = [[] for _ in plans]
+
+    def attempt(number: int) -> None:
+        answers = plans[number].claim(NODES, f"study-{number}")
+        granted[number] = [node for node, who in answers.items() if who is None]
+
+    together(6, attempt)
+    assert sorted(node for nodes in granted for node in nodes) == NODES
+
+
+def test_exactly_one_of_rival_processes_is_granted(rivals: list[Rival]) -> None:
+    for rival in rivals:
+        rival.order(do="claim", nodes=NODES)
+    answers = [rival.answer() for rival in rivals]
+    for node in NODES:
+        assert sorted(answer[node] is None for answer in answers) == [False, False, False, True]
+
+
+def test_rival_processes_never_hold_a_node_together(rivals: list[Rival], tmp_path: Path) -> None:
+    for rival in rivals:
+        rival.order(do="contend", folder=str(tmp_path), rounds=60)
+    answers = [rival.answer() for rival in rivals]
+    assert [answer["together"] for answer in answers] == [0, 0, 0, 0]
+    assert sum(answer["had"] for answer in answers) >= 1
+
+
+@only_linux
+def test_claims_of_a_killed_process_are_taken_over_by_exactly_one(rivals: list[Rival]) -> None:
+    dead, *living = rivals
+    assert set(dead.ask(do="claim", nodes=NODES).values()) == {None}
+    assert None not in living[0].ask(do="claim", nodes=NODES).values()
+    dead.kill()
+    for rival in living:
+        rival.order(do="claim", nodes=NODES)
+    answers = [rival.answer() for rival in living]
+    for node in NODES:
+        assert sorted(answer[node] is None for answer in answers) == [False, False, True]
+
+
+@pytest.mark.parametrize("before", ["never claimed", "released", "its driver died"])
+def test_whenever_a_rival_comes_in_between_exactly_one_is_granted(url: str, before: str) -> None:
+    step, reached = 0, True
+    while reached:
+        node = NodeKey(f"{step:032x}")
+        if before != "never claimed":
+            former = plan_at(url)
+            assert gets(former, "former", node)
+            former.release([node]) if before == "released" else silence(former)
+        one, two = plan_at(url), plan_at(url)
+        got: list[bool] = []
+        between = interrupted(one, step, lambda two=two, node=node, got=got: got.append(gets(two, "two", node)))  # type: ignore[misc]
+        mine = gets(one, "one", node)
+        reached = between.reached
+        if reached:
+            assert sorted([mine, *got]) == [False, True], f"step {step}"
+        step += 1
+    assert step > 5
+
+
+def test_whenever_rivals_come_and_go_in_between_two_never_hold_a_node(url: str) -> None:
+    """Numbers of claims are not used twice: who knows an old one does not take a new one's place (ABA)."""
+    step, reached = 0, True
+    while reached:
+        node = NodeKey(f"{step:032x}")
+        former = plan_at(url)
+        assert gets(former, "former", node)
+        silence(former)
+        one, last = plan_at(url), plan_at(url)
+
+        def busy(node: NodeKey = node, last: SharedPlan = last) -> None:
+            come_and_go(url, node)
+            gets(last, "last", node)
+
+        between = interrupted(one, step, busy)
+        mine = gets(one, "one", node)
+        reached = between.reached
+        assert not (mine and node in last.claims.mine), f"step {step}"
+        step += 1
+
+
+def come_and_go(url: str, node: NodeKey) -> None:
+    for number in range(3):
+        guest = plan_at(url)
+        if gets(guest, f"guest-{number}", node):
+            guest.release([node])
+
+
+def test_a_claim_that_stands_has_the_highest_number(url: str) -> None:
+    """A lower one was another's, who may still have a write to it on its way."""
+    step, reached = 0, True
+    while reached:
+        node = NodeKey(f"{step:032x}")
+        one = plan_at(url)
+        between = interrupted(one, step, partial(come_and_go, url, node))
+        if gets(one, "one", node):
+            entries = one.claims.entries(node)
+            claim = one.files.read(entries[-1].name, CLAIM)
+            assert claim is not None
+            assert claim.token == one.claims.token, f"step {step}"
+        reached = between.reached
+        step += 1
+
+
+def test_a_number_is_not_used_again_after_a_release(url: str) -> None:
+    one, two = plan_at(url), plan_at(url)
+    numbers = []
+    for plan in (one, two, one, two):
+        assert gets(plan, "study")
+        numbers += [entry.number for entry in plan.claims.entries(NODE)]
+        plan.release([NODE])
+    assert numbers == [1, 2, 3, 4], "and the files of void claims do not pile up"
+
+
+def test_where_files_are_not_created_exclusively_two_are_still_never_granted(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step, reached = 0, True
+    while reached:
+        node = NodeKey(f"{step:032x}")
+        one, two = plan_at(url), plan_at(url)
+        for plan in (one, two):
+            monkeypatch.setattr(type(plan.files.backend), "is_exclusive", False)
+        between = interrupted(one, step, lambda two=two, node=node: gets(two, "two", node))  # type: ignore[misc]
+        mine = gets(one, "one", node)
+        reached = between.reached
+        theirs = node in two.claims.mine
+        assert not (mine and theirs), f"step {step}"
+        if not (mine or theirs):
+            assert gets(one, "one", node), "the next try decides"
+        step += 1
+
+
+# Life and death
+
+
+def test_a_claim_is_not_lost_while_it_is_renewed(url: str, later: Callable[[float], None]) -> None:
+    one, two = plan_at(url, lease_s=LEASE_S), plan_at(url, lease_s=LEASE_S)
+    assert gets(one, "one")
+    for _ in range(5):
+        later(0.7 * LEASE_S)
+        assert one.renew() == frozenset()
+        assert not gets(two, "two")
+    assert one.claims.mine == {NODE}
+
+
+def test_one_renewal_is_one_write_however_many_claims_there_are(
+    url: str, later: Callable[[float], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = plan_at(url)
+    assert one.claim(NODES, "one") == dict.fromkeys(NODES)
+    writes = []
+    write = one.store.write
+
+    def noted(name: str, data: bytes) -> None:
+        writes.append(name)
+        write(name, data)
+
+    monkeypatch.setattr(one.store, "write", noted)
+    later(0.5 * LEASE_S)
+    one.renew()
+    one.renew()
+    assert writes == [f"drivers/{one.claims.token}.json"]
+
+
+def test_a_driver_that_was_away_too_long_learns_what_it_lost(url: str, later: Callable[[float], None]) -> None:
+    one, two = plan_at(url, lease_s=LEASE_S), plan_at(url, lease_s=LEASE_S)
+    assert one.claim(NODES, "one") == dict.fromkeys(NODES)
+    later(LEASE_S + 1)
+    assert two.claim(NODES[:3], "two") == dict.fromkeys(NODES[:3])
+    assert one.renew() == frozenset(NODES[:3])
+    assert one.renew() == frozenset()
+    assert one.claims.mine == set(NODES[3:])
+    assert gets(plan_at(url), "three", NODES[3]) is False
+    one.release(NODES[:3])
+    assert not gets(one, "one", NODES[0])
+
+
+def test_what_was_lost_is_not_given_back_in_anothers_name(url: str, later: Callable[[float], None]) -> None:
+    one, two = plan_at(url, lease_s=LEASE_S), plan_at(url, lease_s=LEASE_S)
+    assert gets(one, "one")
+    (entry,) = one.claims.entries(NODE)
+    later(LEASE_S + 1)
+    one.store.remove(entry.name)
+    assert gets(two, "two")
+    one.release([NODE])
+    assert not gets(plan_at(url), "three")
+    assert one.renew() == {NODE}
+
+
+def test_a_loss_that_a_claim_notices_is_told_by_the_next_renewal(url: str, later: Callable[[float], None]) -> None:
+    one, two = plan_at(url, lease_s=LEASE_S), plan_at(url, lease_s=LEASE_S)
+    assert gets(one, "one")
+    later(LEASE_S + 1)
+    assert gets(two, "two")
+    assert not gets(one, "one"), "what was held is not granted from memory"
+    assert one.renew() == {NODE}
+
+
+def test_whenever_a_driver_comes_back_while_it_is_replaced_two_never_hold_a_node(
+    url: str, later: Callable[[float], None]
+) -> None:
+    step, reached = 0, True
+    while reached:
+        node = NodeKey(f"{step:032x}")
+        one, two = plan_at(url, lease_s=LEASE_S), plan_at(url, lease_s=LEASE_S)
+        assert gets(one, "one", node)
+        later(LEASE_S + 1)
+        between = interrupted(two, step, lambda one=one: one.renew())  # type: ignore[misc]
+        theirs = gets(two, "two", node)
+        reached = between.reached
+        if reached:
+            one.renew()
+            assert not (theirs and node in one.claims.mine), f"step {step}"
+        step += 1
+    assert step > 5
+
+
+def test_an_earlier_driver_of_the_same_study_is_taken_over_at_once(url: str) -> None:
+    one, other, two = plan_at(url), plan_at(url), plan_at(url)
+    assert gets(one, "digits")
+    assert gets(other, "letters", NODES[0])
+    assert not gets(two, "digits")
+    assert two.take_over("digits") == 1
+    assert gets(two, "digits")
+    assert not gets(two, "digits", NODES[0])
+
+
+def test_a_driver_that_was_taken_over_and_lives_learns_it(url: str, later: Callable[[float], None]) -> None:
+    one, two = plan_at(url, lease_s=LEASE_S), plan_at(url, lease_s=LEASE_S)
+    assert one.claim([NODE, NODES[0]], "digits") == {NODE: None, NODES[0]: None}
+    two.take_over("digits")
+    assert gets(two, "digits")
+    later(0.2 * LEASE_S)
+    assert one.renew() == {NODE}
+
+
+# Odd files
+
+
+def test_a_claim_that_cannot_be_read_is_respected_for_a_lease(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = plan_at(url, lease_s=LEASE_S)
+    one.store.write(f"claims/{NODE}/000001.json", b"")
+    assert "at this moment" in (one.claim([NODE], "one")[NODE] or "")
+    now = time.monotonic
+    monkeypatch.setattr(time, "monotonic", lambda: now() + LEASE_S + 1)
+    assert gets(one, "one")
+
+
+def test_a_newer_format_is_refused_with_the_file_and_the_next_step(url: str) -> None:
+    one = plan_at(url)
+    one.store.write(f"claims/{NODE}/000001.json", b'{"format": 2, "shape": "unknown"}')
+    with pytest.raises(StoreError, match=rf"claims/{NODE}/000001\.json' in .* has format 2, .*Update asyncsearch"):
+        one.claim([NODE], "one")
+
+
+def test_a_claim_says_who_made_it(url: str) -> None:
+    one = plan_at(url)
+    gets(one, "digits")
+    (entry,) = one.claims.entries(NODE)
+    claim = one.files.read(entry.name, CLAIM)
+    assert claim is not None
+    assert (claim.study, claim.token, claim.released) == ("digits", one.claims.token, False)
+
+
+def test_a_key_cannot_lead_out_of_the_folder(url: str) -> None:
+    with pytest.raises(StoreError, match="cannot be stored"):
+        plan_at(url).claim([NodeKey("../up")], "one")
+
+
+def test_no_warning_is_logged_where_nothing_is_wrong(url: str, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO):
+        one, two = plan_at(url), plan_at(url)
+        gets(one, "one")
+        gets(two, "two")
+        one.close()
+        two.close()
+    assert caplog.text == ""

@@ -1,0 +1,188 @@
+"""A driver's part in a shared folder: nothing is handed out unclaimed, published too early, or kept too long."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from asyncsearch.actions import Assign, StopTraining
+from asyncsearch.errors import StoreError
+from asyncsearch.events import CheckpointCommitted, Learned, NodeFreed, Outcome, Reported, TrainingEnded, WorkRefused
+from asyncsearch.ids import CheckpointRef, NodeKey
+from asyncsearch.journal.opening import read_records
+from asyncsearch.schedulers import FIFO
+from asyncsearch.shared.folder import SharedPlan
+from asyncsearch.shared.session import SharedFolder
+from asyncsearch.store import LocalStore, open_store
+from asyncsearch.store.base_store import Store
+from tests.driver.test_loop import PATIENCE_S, Harness
+from tests.engine.tools import make_state
+
+SHARED: dict[str, Any] = {"share": True, "shared_as": "train", "version": "v1"}
+
+
+class Watched(SharedPlan):
+    """A part in the folder that says what is done, and may be held up or broken."""
+
+    def __init__(self, store: Store, **options: Any) -> None:
+        super().__init__(store, **options)
+        self.done: list[str] = []
+        self.changed = threading.Condition()
+        self.may_claim = threading.Event()
+        self.may_claim.set()
+        self.broken: Exception | None = None
+        self.gone: set[NodeKey] = set()
+
+    def say(self, what: str) -> None:
+        with self.changed:
+            self.done.append(what)
+            self.changed.notify_all()
+
+    def wait(self, what: str) -> None:
+        with self.changed:
+            assert self.changed.wait_for(lambda: what in self.done, PATIENCE_S), self.done
+
+    def claim(self, nodes: Any, owner: str) -> dict[NodeKey, str | None]:
+        assert self.may_claim.wait(PATIENCE_S)
+        if self.broken is not None:
+            raise self.broken
+        self.say("claim")
+        return super().claim(nodes, owner)
+
+    def hold(self, study_id: str, refs: Any, home: str = "") -> frozenset[CheckpointRef]:
+        self.say("hold")
+        return super().hold(study_id, refs, home)
+
+    def publish(self, node: NodeKey, reports: Any, ended: int | None = None) -> Any:
+        self.say("publish")
+        return super().publish(node, reports, ended)
+
+    def renew(self) -> frozenset[NodeKey]:
+        lost, self.gone = super().renew() | self.gone, set()
+        self.say("renew")
+        return lost
+
+    def release(self, nodes: Any) -> None:
+        self.say("release")
+        super().release(nodes)
+
+
+class Folder:
+    def __init__(self, path: Path, **options: Any) -> None:
+        self.store = open_store(path / "study")
+        self.store.prepare()
+        self.plan = Watched(LocalStore(path / "plan"), **options)
+        self.plan.prepare()
+        state = make_state(FIFO(max_resource=3), **SHARED)
+        shared = SharedFolder(self.plan, self.store.url)
+        self.harness = Harness(self.store, state, shared=shared)
+        self.other = SharedPlan(LocalStore(path / "plan"))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Folder]:
+    made = Folder(tmp_path)
+    yield made
+    made.plan.may_claim.set()
+    made.harness.driver.close()
+
+
+def node_of(assign: Assign) -> NodeKey:
+    return assign.work.lanes[0].stages[0].node
+
+
+def test_work_is_handed_out_when_it_is_claimed_and_what_the_study_needs_is_written(folder: Folder) -> None:
+    assign = folder.harness.begin(1)
+    assert folder.plan.done == ["claim", "hold"]
+    assert folder.other.holder(node_of(assign)) is not None
+
+
+def test_what_is_reported_is_known_to_others_once_it_is_durable_and_the_claim_ends_with_the_attempt(
+    folder: Folder,
+) -> None:
+    assign = folder.harness.begin(1)
+    lease, node = assign.work.lease, node_of(assign)
+    folder.harness.say(1, Reported(lease, 1, {"loss": 0.5, "f1": 0.25}))
+    folder.harness.say(2, TrainingEnded(lease, Outcome.RETURNED, 3, checkpoint_resource=3))
+    folder.harness.say(3, CheckpointCommitted(lease, CheckpointRef(node, 3)))
+    folder.plan.wait("release")
+    folder.harness.driver.close()
+    assert folder.other.read(node).reports == ((1, {"loss": 0.5, "f1": 0.25}), (3, {}))
+    assert folder.other.holder(node) is None
+    assert folder.plan.done.index("publish") < folder.plan.done.index("release")
+    folder.harness = Harness(folder.store, make_state(FIFO(max_resource=3)))
+
+
+def test_what_is_decided_about_work_before_its_worker_has_it_comes_after_it(folder: Folder) -> None:
+    folder.plan.may_claim.clear()
+    folder.harness.attach(1)
+    wait_for_lease(folder)
+    lease = folder.harness.driver.call(lambda state: next(iter(state.attempts.values())).lease)
+    folder.harness.on_loop(lambda: folder.harness.driver._carry_out(StopTraining(lease, "a reason")))
+    assert not list(folder.harness.wire.sent.queue)
+    folder.plan.may_claim.set()
+    assert folder.harness.wire.next(StopTraining).lease == lease
+    assert "claim" in folder.plan.done
+
+
+def wait_for_lease(folder: Folder) -> None:
+    """Wait until work is durable and its claim is asked for."""
+    driver, ticks = folder.harness.driver, threading.Event()
+    assert driver._sharing is not None
+    waiting = driver._sharing._waiting
+    for _ in range(int(PATIENCE_S / 0.01)):
+        if driver.call(lambda _: bool(waiting)):
+            return
+        ticks.wait(0.01)
+    raise AssertionError("no work was assigned")
+
+
+def test_a_folder_that_cannot_be_used_stops_the_run(folder: Folder) -> None:
+    folder.plan.broken = StoreError("no such host")
+    folder.harness.attach(1)
+    assert folder.harness.driver.ended.wait(PATIENCE_S)
+    assert folder.harness.driver.failure is folder.plan.broken
+
+
+def test_what_was_lost_to_another_driver_is_not_published(tmp_path: Path) -> None:
+    folder = Folder(tmp_path, lease_s=0.4)
+    assign = folder.harness.begin(1)
+    lease, node = assign.work.lease, node_of(assign)
+    folder.plan.gone = {node}
+    folder.plan.wait("renew")
+    folder.harness.say(1, Reported(lease, 1, {"loss": 0.5}))
+    folder.harness.say(2, TrainingEnded(lease, Outcome.RETURNED, 1))
+    folder.plan.wait("release")
+    folder.harness.driver.close()
+    assert "publish" not in folder.plan.done
+    assert folder.other.read(node).reports == ()
+
+
+def test_what_others_train_is_waited_for_and_read_and_then_gone_on_with(tmp_path: Path) -> None:
+    first, second = Folder(tmp_path / "a"), Folder(tmp_path / "b")
+    other = SharedPlan(second.plan.store)
+    node = node_of(first.harness.begin(1))
+    assert other.claim([node], "another study") == {node: None}
+    second.harness.attach(1)
+    wait_for_busy(second, node)
+    other.publish(node, [(1, {"loss": 0.5}), (2, {"loss": 0.25})])
+    other.close()
+    assert node_of(second.harness.wire.next(Assign)) == node
+    for folder in (first, second):
+        folder.harness.driver.close()
+    events = [record.event for record in read_records(second.store)]
+    kinds = [type(event) for event in events if isinstance(event, WorkRefused | Learned | NodeFreed)]
+    assert kinds == [WorkRefused, Learned, NodeFreed]
+
+
+def wait_for_busy(folder: Folder, node: NodeKey) -> None:
+    ticks = threading.Event()
+    for _ in range(int(PATIENCE_S / 0.01)):
+        if folder.harness.driver.call(lambda state: node in state.busy):
+            return
+        ticks.wait(0.01)
+    raise AssertionError("nothing was waited for")

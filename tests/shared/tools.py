@@ -1,0 +1,164 @@
+"""Shared folders of every kind for tests, drivers in processes of their own, and steps at which others come in between.
+
+As a program it is such a driver: it answers each line of JSON on its input with one on its output.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from asyncsearch.ids import CheckpointRef, NodeKey
+from asyncsearch.shared.folder import SharedPlan
+from asyncsearch.store import LocalStore, Store
+from asyncsearch.store.fsspec_store import FsspecStore
+from tests.store.conformance import save
+
+NODE = NodeKey("0123456789abcdef" * 2)
+NODES = [NodeKey(f"{number:032x}") for number in range(12)]
+
+
+def plan_at(url: str, **options: Any) -> SharedPlan:
+    """Return a driver's part in a folder; ``file:`` goes through fsspec here."""
+    store: Store = FsspecStore(url) if "://" in url else LocalStore(url)
+    plan = SharedPlan(store, **options)
+    plan.prepare()
+    return plan
+
+
+def commit(plan: SharedPlan, node: NodeKey = NODE, resource: int = 3, size: int = 10) -> CheckpointRef:
+    """Commit a checkpoint as a worker does."""
+    ref = CheckpointRef(node, resource)
+    save(plan.store, ref, model=b"m" * size)
+    return ref
+
+
+def content(plan: SharedPlan) -> dict[str, bytes | None]:
+    """Return every file below the folder."""
+    return {name: read_raw(plan, name) for name in sorted(plan.files.backend.walk(""))}
+
+
+def read_raw(plan: SharedPlan, name: str) -> bytes | None:
+    """Return a file's content, the reserved ones included."""
+    if isinstance(plan.store, FsspecStore):
+        return plan.store._remote.read(name)
+    return (Path(plan.store.url) / name).read_bytes()
+
+
+class Between:
+    """Stands before an object and calls somebody before the step of that number; all methods count together."""
+
+    def __init__(self, step: int, action: Callable[[], object]) -> None:
+        self._left = step
+        self._action = action
+        self.reached = False
+
+    def before(self, target: Any) -> Any:
+        return _Counted(target, self)
+
+    def calling(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            self.count()
+            return function(*args, **kwargs)
+
+        return call
+
+    def count(self) -> None:
+        if self._left == 0 and not self.reached:
+            self.reached = True
+            self._action()
+        self._left -= 1
+
+
+class _Counted:
+    def __init__(self, target: Any, between: Between) -> None:
+        self._target = target
+        self._between = between
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._target, name)
+        return self._between.calling(found) if callable(found) else found
+
+
+def interrupted(plan: SharedPlan, step: int, action: Callable[[], object]) -> Between:
+    """Let an action happen before a driver's access number ``step`` to the folder."""
+    between = Between(step, action)
+    plan.files.store = between.before(plan.files.store)
+    plan.files.backend = between.before(plan.files.backend)
+    return between
+
+
+class Rival:
+    """A driver in a process of its own."""
+
+    def __init__(self, url: str, owner: str, **options: Any) -> None:
+        command = [sys.executable, "-m", "tests.shared.tools", url, owner, json.dumps(options)]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def order(self, **order: Any) -> None:
+        """Tell it what to do, and do not wait."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps(order) + "\n")
+        self.process.stdin.flush()
+
+    def answer(self) -> Any:
+        """Wait for what came of it."""
+        assert self.process.stdout is not None
+        return json.loads(self.process.stdout.readline())
+
+    def ask(self, **order: Any) -> Any:
+        self.order(**order)
+        return self.answer()
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+    def close(self) -> None:
+        self.process.communicate(timeout=60)
+
+
+def _serve(url: str, owner: str, options: str) -> None:
+    plan = plan_at(url, **json.loads(options))
+    for line in sys.stdin:
+        order = json.loads(line)
+        match order["do"]:
+            case "hello":
+                found: Any = "ready"
+            case "claim":
+                found = plan.claim([NodeKey(node) for node in order["nodes"]], owner)
+            case "contend":
+                found = _contend(plan, owner, order["folder"], order["rounds"])
+            case "publish":
+                plan.publish(NODE, [(at, {"loss": 1 / at}) for at in order["at"]])
+                found = None
+            case unknown:
+                raise AssertionError(unknown)
+        sys.stdout.write(json.dumps(found) + "\n")
+        sys.stdout.flush()
+
+
+def _contend(plan: SharedPlan, owner: str, folder: str, rounds: int) -> dict[str, int]:
+    """Claim and release one node again and again; count how often we had it, and how often another had it too."""
+    had, together = 0, 0
+    inside = Path(folder) / "inside"
+    for _ in range(rounds):
+        if plan.claim([NODE], owner)[NODE] is None:
+            had += 1
+            try:
+                os.close(os.open(inside, os.O_CREAT | os.O_EXCL))
+            except FileExistsError:
+                together += 1
+            else:
+                inside.unlink()
+            plan.release([NODE])
+    return {"had": had, "together": together}
+
+
+if __name__ == "__main__":
+    _serve(*sys.argv[1:])

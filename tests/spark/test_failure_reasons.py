@@ -1,0 +1,52 @@
+"""Spark's errors in words. The texts are Spark 4.3's own, shortened."""
+
+from __future__ import annotations
+
+import pytest
+
+from asyncsearch.launch.spark.failure_reasons import reason_of
+
+BARRIER = (
+    "Job aborted due to stage failure: Could not recover from a failed barrier ResultStage. Most recent failure "
+    "reason: Stage failed because barrier task ResultTask(3, 0) finished unsuccessfully.\n"
+)
+LOST = "ExecutorLostFailure (executor 1 exited caused by one of the running tasks) Reason: Command exited with code 137"
+UNRELATED = "ExecutorLostFailure (executor 7 exited unrelated to the running tasks) Reason: Container was preempted."
+PYTHON = (
+    "org.apache.spark.api.python.PythonException: [PYTHON_EXCEPTION] An exception was thrown from the Python worker: "
+    'Traceback (most recent call last):\n  File "/pyspark/worker.py", line 4327, in invoke_udf\n    run_process()\n'
+    "ModuleNotFoundError: No module named 'asyncsearch'\n SQLSTATE: 38000\n"
+    "\tat org.apache.spark.api.python.BasePythonRunner$ReaderIterator.handlePythonException(PythonRunner.scala:1097)\n"
+)
+CRASHED = (
+    "org.apache.spark.SparkException: Python worker exited unexpectedly (crashed). Consider setting 'spark.python...'"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (BARRIER + LOST, "its executor 1 was lost: Command exited with code 137 (killed; often because memory ran out"),
+        ("Task 0 in stage 8.0 failed 4 times: " + UNRELATED, "its executor 7 was lost: Container was preempted"),
+        (BARRIER + PYTHON, "its task failed: ModuleNotFoundError: No module named 'asyncsearch'"),
+        (BARRIER + CRASHED, "its Python worker process crashed or was killed"),
+        ("[SPARK_JOB_CANCELLED] Job 6 cancelled part of cancelled job tags t2", "its Spark job was cancelled"),
+        ("Job 3 cancelled because SparkContext was shut down", "Spark's driver is gone"),
+        ("Answer from Java side is empty", "Spark's driver is gone"),
+        ("[SPARK-24942]: Barrier execution mode does not support dynamic", "dynamic allocation does not allow barrier"),
+        ("[SPARK-24819]: Barrier execution mode does not allow run a barrier stage", "the cluster has no task slot"),
+        ("something new\nand more", "its Spark job failed: RuntimeError: something new"),
+    ],
+)
+def test_reason_says_what_happened(text: str, words: str) -> None:
+    reason = reason_of(RuntimeError(text))
+    assert reason.startswith(words)
+    assert "\n" not in reason
+
+
+def test_last_exception_of_a_chain_counts() -> None:
+    text = (
+        "Traceback (most recent call last):\nKeyError: 'a'\n\nDuring handling of the above exception, another "
+        "exception occurred:\n\nTraceback (most recent call last):\n  File 'x'\nmylib.errors.DataError: gone\n"
+    )
+    assert reason_of(RuntimeError(text)) == "its task failed: mylib.errors.DataError: gone"

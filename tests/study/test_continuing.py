@@ -1,0 +1,132 @@
+"""A finished study goes on with more trials, and its journal leads to the same promotions again (ASHA paper, 5.4)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from asyncsearch import ASHA, FIFO, SHA, Hyperband, MedianStopping, Study, uniform
+from asyncsearch.actions import Promote
+from asyncsearch.journal.format import Record
+from asyncsearch.journal.opening import read_records
+from asyncsearch.schedulers import Scheduler
+from asyncsearch.simulate import Curves, Simulation
+from asyncsearch.trial import TrialState
+from tests.engine.tools import Recorded, make_state
+
+SCHEDULERS: dict[str, Scheduler] = {
+    "fifo": FIFO(max_resource=3),
+    "median": MedianStopping(max_resource=9),
+    "asha": ASHA(max_resource=9),
+    "asha without end": ASHA(),
+    "asha by stopping": ASHA(max_resource=9, variant="stopping"),
+    "sha": SHA(max_resource=9),
+    "sha in brackets": SHA(max_resource=9, bracket_size=9),
+    "hyperband by shares": Hyperband(max_resource=9),
+    "hyperband in rounds": Hyperband(max_resource=9, variant="rounds"),
+    "hyperband in step": Hyperband(max_resource=9, variant="synchronous"),
+}
+PAUSING = [name for name, scheduler in SCHEDULERS.items() if scheduler.pauses]
+ENDLESSLY_WIDER = [name for name in PAUSING if "asha" in name]
+BRACKETED = [name for name in PAUSING if "hyperband" in name or "brackets" in name]
+
+
+def train(trial: Any) -> None:
+    for epoch in trial.epochs(save=lambda path: path.write_text("x"), load=lambda path: None):
+        trial.report(loss=trial.params["x"] + 1 / epoch)
+
+
+def study(store: Path, scheduler: Scheduler) -> Study:
+    space = {"x": uniform(0.0, 1.0)}
+    return Study(train, space=space, metric="loss", mode="min", scheduler=scheduler, store=store, backend="inline")
+
+
+def promotions(records: list[Record]) -> list[Promote]:
+    return [action for record in records for action in record.actions if isinstance(action, Promote)]
+
+
+@pytest.mark.parametrize("name", SCHEDULERS)
+def test_a_finished_study_goes_on_with_more_trials(name: str, tmp_path: Path) -> None:
+    before = study(tmp_path / "s", SCHEDULERS[name]).run(9, display="none").trials
+    after = Study.resume(tmp_path / "s").run(27, display="none").trials
+    assert (len(before), len(after)) == (9, 27)
+    for old, new in zip(before, after, strict=False):
+        assert old.params == new.params
+        assert old.resource <= new.resource
+    assert all(trial.state.is_finished or trial.state is TrialState.PAUSED for trial in after)
+    ends = [sum(trial.state is TrialState.COMPLETED for trial in trials) for trials in (before, after)]
+    reached = [max(trial.resource for trial in trials) for trials in (before, after)]
+    assert ends[0] < ends[1] or reached[0] < reached[1], "more trials come to the end, or one comes farther"
+
+
+@pytest.mark.parametrize("name", SCHEDULERS)
+def test_deciding_again_over_a_journal_promotes_the_same_trials_in_the_same_order(name: str, tmp_path: Path) -> None:
+    made = study(tmp_path / "s", SCHEDULERS[name])
+    made.run(9, display="none")
+    made.run(27, display="none")
+    records = list(read_records(made.store))
+    again = made._fresh_state()
+    for record in records:
+        assert tuple(again.handle(record.event, record.t)) == record.actions
+    assert bool(promotions(records)) is SCHEDULERS[name].pauses
+
+
+@pytest.mark.parametrize("name", ENDLESSLY_WIDER)
+def test_with_more_trials_rungs_are_wider_and_older_trials_go_on(name: str) -> None:
+    recorded = Recorded(make_state(SCHEDULERS[name]))
+    workload = Curves(seed=1)
+    Simulation(recorded.state, workload, workers=4, watch=recorded).run(81)
+    first = len(recorded.steps)
+    completed = max(trial.resource for trial in recorded.state.trials)
+    Simulation(recorded.state, workload, workers=4, watch=recorded).run(243)
+    later = [action for _, _, actions in recorded.steps[first:] for action in actions if isinstance(action, Promote)]
+    assert any(promotion.trial < 81 for promotion in later), "trials of the first run were promoted in the second"
+    assert max(trial.resource for trial in recorded.state.trials) >= completed
+
+
+@pytest.mark.parametrize("name", PAUSING)
+def test_two_runs_promote_at_least_what_the_first_one_did_and_never_again(name: str) -> None:
+    recorded = Recorded(make_state(SCHEDULERS[name]))
+    for num_trials in (27, 81):
+        Simulation(recorded.state, Curves(seed=1), workers=4, watch=recorded).run(num_trials)
+    moves = [
+        (action.trial, action.from_resource)
+        for _, _, actions in recorded.steps
+        for action in actions
+        if isinstance(action, Promote)
+    ]
+    assert len(moves) == len(set(moves))
+
+
+@pytest.mark.parametrize("name", BRACKETED)
+def test_a_story_names_the_bracket_wherever_it_is_told(name: str, tmp_path: Path) -> None:
+    made = study(tmp_path / "s", SCHEDULERS[name]).run(27, display="none")
+    paused = next(trial for trial in made.trials if trial.state is TrialState.PAUSED)
+    told = made.explain(paused)
+    assert "Where it stands: bracket " in told
+    assert Study.resume(tmp_path / "s").explain(paused) == told
+    assert Study.open(tmp_path / "s").explain(paused) == told
+
+
+def test_a_trial_of_a_study_that_is_opened_is_ranked_within_its_synchronous_bracket(tmp_path: Path) -> None:
+    made = study(tmp_path / "s", SHA(max_resource=9, bracket_size=9)).run(18, display="none")
+    opened = Study.open(tmp_path / "s")
+    for trial in made.trials:
+        if trial.state is TrialState.PAUSED and trial.resource == 1:
+            assert f"bracket {trial.id // 9}: " in opened.explain(trial)
+            assert " of 9 at resource 1" in opened.explain(trial)
+
+
+def test_a_study_that_was_created_before_schedulers_were_written_down_is_explained_from_its_journal(
+    tmp_path: Path,
+) -> None:
+    made = study(tmp_path / "s", SHA(max_resource=9)).run(9, display="none")
+    file = tmp_path / "s" / "study.json"
+    described = json.loads(file.read_text())
+    del described["scheduler_options"]
+    file.write_text(json.dumps(described))
+    paused = next(trial for trial in made.trials if trial.state is TrialState.PAUSED)
+    assert f"It waits at {paused.resource}, where it ranks" in Study.open(tmp_path / "s").explain(paused)
