@@ -47,7 +47,7 @@ _ENCODER = msgspec.msgpack.Encoder()
 _DECODER = msgspec.msgpack.Decoder(Params)
 
 
-class Packed:
+class CompactParams:
     """Params as bytes, which whoever writes JSON of them must unpack: ``msgspec`` refuses them, so nobody forgets."""
 
     __slots__ = ("_data",)
@@ -57,7 +57,7 @@ class Packed:
         self._data = b"%b" % _ENCODER.encode(params)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Packed) and self._data == other._data
+        return isinstance(other, CompactParams) and self._data == other._data
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -67,7 +67,7 @@ class Packed:
 
 
 if TYPE_CHECKING:
-    _Kept = Params | Packed
+    _Kept = Params | CompactParams
 else:
     _Kept = Params  # what is read from JSON is never packed
 
@@ -77,7 +77,7 @@ class Trial(msgspec.Struct, gc=False):
 
     id: TrialId
     kept: _Kept = msgspec.field(name="params")
-    """Its params as they are kept, ``Packed`` once it is finished, if they can be. Read ``params``."""
+    """Its params as they are kept, ``CompactParams`` once it is finished, if they can be. Read ``params``."""
     node: NodeKey
     """The last plan node on its way; one without sequences has no other."""
     state: TrialState = TrialState.WAITING
@@ -120,7 +120,7 @@ class Trial(msgspec.Struct, gc=False):
     @property
     def params(self) -> Params:
         """Its configuration, which nobody may change; of a finished trial a copy."""
-        return self.kept.unpacked() if isinstance(self.kept, Packed) else self.kept
+        return self.kept.unpacked() if isinstance(self.kept, CompactParams) else self.kept
 
     @params.setter
     def params(self, params: Params) -> None:
@@ -128,10 +128,10 @@ class Trial(msgspec.Struct, gc=False):
 
     def pack(self) -> None:
         """Keep the params in a fifth of the memory: few will ask for them from now on."""
-        if not isinstance(self.kept, Packed):
+        if not isinstance(self.kept, CompactParams):
             # A searcher of the user's own may propose integers beyond 64 bits, for which there are no such bytes.
             with contextlib.suppress(OverflowError):
-                self.kept = Packed(self.kept)
+                self.kept = CompactParams(self.kept)
 
     @property
     def steps(self) -> tuple[PathStep, ...]:

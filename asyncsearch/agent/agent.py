@@ -16,10 +16,10 @@ import msgspec
 
 from asyncsearch.actions import Assign, CutWork, DismissWorker, SaveAt, StopTraining
 from asyncsearch.agent.config import WorkerConfig
-from asyncsearch.agent.driver_stream import Connect, Stream
-from asyncsearch.agent.inbox import Inbox
+from asyncsearch.agent.driver_stream import Connect, DriverStream
+from asyncsearch.agent.inbox import Mailbox
 from asyncsearch.agent.runner_process import RunnerProcess
-from asyncsearch.agent.selector import READ, Watch
+from asyncsearch.agent.selector import READ, DescriptorSelector
 from asyncsearch.agent.transfers import Fetched, Uploaded
 from asyncsearch.agent.workbench import Workbench
 from asyncsearch.errors import InternalError
@@ -55,8 +55,8 @@ class Agent:
 
     def __init__(self, config: WorkerConfig, connect: Connect) -> None:
         self._config = config
-        self._inbox: Inbox[_Item] = Inbox()
-        self._watch = Watch()
+        self._inbox: Mailbox[_Item] = Mailbox()
+        self._watch = DescriptorSelector()
         hello = Hello(config.worker, config.epoch, uuid.uuid4().hex, socket.gethostname(), os.getpid())
         self._stream = connect(
             config.endpoint,
@@ -137,7 +137,7 @@ def _connect(
     deliver: Callable[[DriverMessage], None],
     closed: Callable[[Exception | None], None],
     reconnect_s: float,
-) -> Stream:
+) -> DriverStream:
     from asyncsearch.rpc.client import Connection
 
     if endpoint is None:

@@ -32,7 +32,7 @@ class _Copy:
         self.is_kept = False
 
 
-class Shelf:
+class CheckpointCache:
     """Fetches and commits as a store does, and keeps local copies. Every method may be called from any thread.
 
     Args:

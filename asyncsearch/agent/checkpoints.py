@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from asyncsearch.agent.checkpoint_cache import Shelf
-from asyncsearch.agent.driver_stream import Stream
-from asyncsearch.agent.lane_run import Attempt
+from asyncsearch.agent.checkpoint_cache import CheckpointCache
+from asyncsearch.agent.driver_stream import DriverStream
+from asyncsearch.agent.lane_run import LaneRun
 from asyncsearch.agent.transfers import Fetched, Fetches, Uploaded, Uploads
 from asyncsearch.events import CheckpointCommitted, CheckpointFailed
 from asyncsearch.ids import CheckpointRef
@@ -20,7 +20,7 @@ class Checkpoints:
     def __init__(
         self,
         store: Store,
-        stream: Stream,
+        stream: DriverStream,
         post: Callable[[Uploaded | Fetched], None],
         answer: Callable[[Folder], None],
     ) -> None:
@@ -28,10 +28,10 @@ class Checkpoints:
         self._store = store
         self._stream = stream
         self._answer = answer
-        self._shelf = Shelf(store)
+        self._shelf = CheckpointCache(store)
         self._uploads = Uploads(self._shelf, post)
         self._fetches = Fetches(self._shelf, post)
-        self._wanted: tuple[Attempt, FolderWanted] | None = None
+        self._wanted: tuple[LaneRun, FolderWanted] | None = None
         """A checkpoint that is not saved before an upload is done; so the local disk holds few of them."""
 
     @property
@@ -39,12 +39,12 @@ class Checkpoints:
         """Commits that the driver was not told of."""
         return self._uploads.pending
 
-    def fetch(self, attempt: Attempt) -> None:
+    def fetch(self, attempt: LaneRun) -> None:
         """Bring here what the attempt starts from."""
         if attempt.lane.load is not None:
             self._fetches.submit(attempt, attempt.lane.load)
 
-    def want(self, attempt: Attempt, wanted: FolderWanted) -> None:
+    def want(self, attempt: LaneRun, wanted: FolderWanted) -> None:
         """Give the runner a folder for a checkpoint, now or when there is room."""
         self._wanted = (attempt, wanted)
         self._give()
@@ -53,7 +53,7 @@ class Checkpoints:
         """Save no more: the attempt was told to stop, or is over."""
         self._wanted = None
 
-    def saved(self, attempt: Attempt, saved: Saved) -> None:
+    def saved(self, attempt: LaneRun, saved: Saved) -> None:
         """Commit what the runner has written."""
         attempt.saved.append(saved.resource)
         if saved.is_last:
@@ -61,7 +61,7 @@ class Checkpoints:
         staged = attempt.staged.pop((saved.stage, saved.resource))
         self._uploads.submit(attempt, attempt.checkpoint(saved.stage, saved.resource), staged)
 
-    def save_failed(self, attempt: Attempt, failed: SaveFailed) -> None:
+    def save_failed(self, attempt: LaneRun, failed: SaveFailed) -> None:
         """Tell the driver that the runner could not save on its way."""
         staged = attempt.staged.pop((failed.stage, failed.resource), None)
         if staged is not None:
@@ -78,7 +78,7 @@ class Checkpoints:
             self._stream.send(CheckpointCommitted(attempt.lease, checkpoint, uploaded.size_bytes, attempt.number))
         self._give()
 
-    def forget(self, attempt: Attempt) -> None:
+    def forget(self, attempt: LaneRun) -> None:
         """Let go what an attempt still holds."""
         for staged in attempt.staged.values():
             self._uploads.discard(staged)
@@ -92,7 +92,7 @@ class Checkpoints:
         self._fetches.close()
         self._shelf.close()
 
-    def _tell_failure(self, attempt: Attempt, checkpoint: CheckpointRef, error: str) -> None:
+    def _tell_failure(self, attempt: LaneRun, checkpoint: CheckpointRef, error: str) -> None:
         if attempt.is_refused:
             return
         failed = CheckpointFailed(attempt.lease, checkpoint, error, attempt.number)

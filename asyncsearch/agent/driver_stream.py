@@ -8,7 +8,7 @@ from typing import Protocol
 from asyncsearch.rpc.messages import DriverMessage, Endpoint, Hello, WorkerMessage
 
 
-class Stream(Protocol):
+class DriverStream(Protocol):
     """Carries messages to the driver, each once and in order; ``asyncsearch.rpc.client.Connection`` is one."""
 
     @property
@@ -52,6 +52,6 @@ class Connect(Protocol):
         deliver: Callable[[DriverMessage], None],
         closed: Callable[[Exception | None], None],
         reconnect_s: float,
-    ) -> Stream:
+    ) -> DriverStream:
         """Make it; ``deliver`` and ``closed`` may be called from any thread."""
         ...

@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
-class Inbox(Generic[T]):
+class Mailbox(Generic[T]):
     """A queue that wakes a selector."""
 
     def __init__(self) -> None:

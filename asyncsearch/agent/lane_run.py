@@ -12,7 +12,7 @@ from asyncsearch.runner.protocol import Cut, SavePoint
 from asyncsearch.work import Lane
 
 
-class Attempt:
+class LaneRun:
     """What the agent knows of it."""
 
     def __init__(self, lease: Lease, number: int, lane: Lane, log: LogBuffer) -> None:

@@ -7,10 +7,10 @@ import time
 from collections import deque
 
 from asyncsearch.agent.config import LogLimits
-from asyncsearch.agent.driver_stream import Stream
-from asyncsearch.agent.lane_run import Attempt
+from asyncsearch.agent.driver_stream import DriverStream
+from asyncsearch.agent.lane_run import LaneRun
 from asyncsearch.agent.runner_process import OutputPipe, RunnerProcess
-from asyncsearch.agent.selector import READ, Watch
+from asyncsearch.agent.selector import READ, DescriptorSelector
 from asyncsearch.rpc.messages import LogLines
 
 MAX_BACKLOG = 2_000
@@ -20,11 +20,11 @@ MAX_BACKLOG = 2_000
 class Outputs:
     """Reads the outputs of one runner after the other."""
 
-    def __init__(self, watch: Watch, stream: Stream, limits: LogLimits) -> None:
+    def __init__(self, watch: DescriptorSelector, stream: DriverStream, limits: LogLimits) -> None:
         self._watch = watch
         self._stream = stream
         self._limits = limits
-        self._attempt: Attempt | None = None
+        self._attempt: LaneRun | None = None
         self._early: deque[tuple[float, bool, bytes]] = deque(maxlen=limits.lines_per_s)
         """Lines that were printed between two attempts; they are shown with the next one."""
         self.due: float | None = None
@@ -35,7 +35,7 @@ class Outputs:
         for output in runner.outputs:
             self._watch.set(output, READ, functools.partial(self._on_output, output))
 
-    def begin(self, attempt: Attempt, runner: RunnerProcess) -> None:
+    def begin(self, attempt: LaneRun, runner: RunnerProcess) -> None:
         """Let what is printed from here on be the attempt's."""
         for output in runner.outputs:
             output.is_at_end = False

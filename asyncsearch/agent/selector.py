@@ -17,7 +17,7 @@ class HasFileno(Protocol):
         ...
 
 
-class Watch:
+class DescriptorSelector:
     """Calls back what a descriptor is ready for."""
 
     def __init__(self) -> None:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import msgspec
 
-from asyncsearch.agent.checkpoint_cache import Shelf
-from asyncsearch.agent.lane_run import Attempt
+from asyncsearch.agent.checkpoint_cache import CheckpointCache
+from asyncsearch.agent.lane_run import LaneRun
 from asyncsearch.errors import StoreError
 from asyncsearch.ids import CheckpointRef
 
@@ -22,7 +22,7 @@ MAX_PENDING = 2
 class Uploaded(msgspec.Struct, frozen=True):
     """A commit is done, or has failed."""
 
-    attempt: Attempt
+    attempt: LaneRun
     checkpoint: CheckpointRef
     size_bytes: int = 0
     error: str = ""
@@ -31,7 +31,7 @@ class Uploaded(msgspec.Struct, frozen=True):
 class Fetched(msgspec.Struct, frozen=True):
     """A checkpoint is here, or could not be had."""
 
-    attempt: Attempt
+    attempt: LaneRun
     path: Path | None
     error: str = ""
 
@@ -63,7 +63,7 @@ class _Thread:
 class Uploads:
     """Makes saved checkpoints durable, one after the other."""
 
-    def __init__(self, shelf: Shelf, done: Callable[[Uploaded], None]) -> None:
+    def __init__(self, shelf: CheckpointCache, done: Callable[[Uploaded], None]) -> None:
         self._shelf = shelf
         self._done = done
         self._thread = _Thread("uploads")
@@ -79,7 +79,7 @@ class Uploads:
         """Whether a further checkpoint has to wait."""
         return self._pending >= MAX_PENDING
 
-    def submit(self, attempt: Attempt, checkpoint: CheckpointRef, staged: Path) -> None:
+    def submit(self, attempt: LaneRun, checkpoint: CheckpointRef, staged: Path) -> None:
         """Commit a staged folder; ``done`` is called in the thread."""
         self._pending += 1
         self._thread.submit(lambda: self._done(self._commit(attempt, checkpoint, staged)))
@@ -96,7 +96,7 @@ class Uploads:
         """End after what was submitted before."""
         self._thread.close()
 
-    def _commit(self, attempt: Attempt, checkpoint: CheckpointRef, staged: Path) -> Uploaded:
+    def _commit(self, attempt: LaneRun, checkpoint: CheckpointRef, staged: Path) -> Uploaded:
         if attempt.is_refused:
             self._shelf.discard(staged)
             return Uploaded(attempt, checkpoint, error="its lease was refused")
@@ -110,16 +110,16 @@ class Uploads:
 class Fetches:
     """Brings checkpoints to this machine and lets them go."""
 
-    def __init__(self, shelf: Shelf, done: Callable[[Fetched], None]) -> None:
+    def __init__(self, shelf: CheckpointCache, done: Callable[[Fetched], None]) -> None:
         self._shelf = shelf
         self._done = done
         self._thread = _Thread("fetches")
 
-    def submit(self, attempt: Attempt, checkpoint: CheckpointRef) -> None:
+    def submit(self, attempt: LaneRun, checkpoint: CheckpointRef) -> None:
         """Fetch a checkpoint; ``done`` is called in the thread. It stays until ``release``."""
         self._thread.submit(lambda: self._done(self._fetch(attempt, checkpoint)))
 
-    def release(self, attempt: Attempt) -> None:
+    def release(self, attempt: LaneRun) -> None:
         """Let the attempt's checkpoint go."""
         self._thread.submit(attempt.fetched.close)
 
@@ -127,7 +127,7 @@ class Fetches:
         """End after what was submitted before."""
         self._thread.close()
 
-    def _fetch(self, attempt: Attempt, checkpoint: CheckpointRef) -> Fetched:
+    def _fetch(self, attempt: LaneRun, checkpoint: CheckpointRef) -> Fetched:
         try:
             folder = attempt.fetched.enter_context(self._shelf.fetch(checkpoint))
             path = folder / "checkpoint"

@@ -19,12 +19,12 @@ from asyncsearch import events
 from asyncsearch.actions import CutWork, SaveAt
 from asyncsearch.agent.checkpoints import Checkpoints
 from asyncsearch.agent.config import WorkerConfig
-from asyncsearch.agent.driver_stream import Stream
-from asyncsearch.agent.lane_run import Attempt
+from asyncsearch.agent.driver_stream import DriverStream
+from asyncsearch.agent.lane_run import LaneRun
 from asyncsearch.agent.log_lines import LogBuffer
 from asyncsearch.agent.outputs import MAX_BACKLOG, Outputs
 from asyncsearch.agent.runner_process import RunnerProcess
-from asyncsearch.agent.selector import READ, WRITE, Watch
+from asyncsearch.agent.selector import READ, WRITE, DescriptorSelector
 from asyncsearch.agent.transfers import Fetched, Uploaded
 from asyncsearch.errors import ProtocolError
 from asyncsearch.events import Outcome, TrainingEnded
@@ -36,8 +36,8 @@ from asyncsearch.runner.protocol import (
     Ended,
     FolderWanted,
     FromRunner,
-    Ready,
-    Reported,
+    LaneReported,
+    RunnerReady,
     Saved,
     SaveFailed,
     SavePoint,
@@ -61,8 +61,8 @@ class Workbench:
     def __init__(
         self,
         config: WorkerConfig,
-        watch: Watch,
-        stream: Stream,
+        watch: DescriptorSelector,
+        stream: DriverStream,
         post: Callable[[Uploaded | Fetched | RunnerProcess], None],
     ) -> None:
         """Prepare; ``post`` may be called from any thread, and brings its argument to one of the ``on_`` methods."""
@@ -73,9 +73,9 @@ class Workbench:
         self._outputs = Outputs(watch, stream, config.log)
         self._checkpoints = Checkpoints(config.store, stream, post, self._tell_runner)
         self._runner: RunnerProcess | None = None
-        self._current: Attempt | None = None
-        self._waiting: deque[Attempt] = deque()
-        self._known: deque[Attempt] = deque(maxlen=_REMEMBERED)
+        self._current: LaneRun | None = None
+        self._waiting: deque[LaneRun] = deque()
+        self._known: deque[LaneRun] = deque(maxlen=_REMEMBERED)
         self._is_choked = False
         self._is_dismissed = False
 
@@ -102,7 +102,7 @@ class Workbench:
         if self._is_dismissed or any(attempt.lease == work.lease for attempt in self._known):
             return
         for number, lane in enumerate(work.lanes):
-            attempt = Attempt(work.lease, number, lane, LogBuffer(self._config.log))
+            attempt = LaneRun(work.lease, number, lane, LogBuffer(self._config.log))
             self._known.append(attempt)
             self._waiting.append(attempt)
         self._go_on()
@@ -217,14 +217,14 @@ class Workbench:
         if self._runner is not None and not self._runner.is_retired:
             self._begin(self._current, self._runner)
 
-    def _begin(self, attempt: Attempt, runner: RunnerProcess) -> None:
+    def _begin(self, attempt: LaneRun, runner: RunnerProcess) -> None:
         attempt.is_sent = True
         runner.trainings += 1
         self._outputs.begin(attempt, runner)
         load = None if attempt.load is None else str(attempt.load)
         self._tell_runner(Train(attempt.lane.stages, load, tuple(attempt.wishes)))
 
-    def _stop(self, attempt: Attempt, reason: str) -> None:
+    def _stop(self, attempt: LaneRun, reason: str) -> None:
         if attempt.stop_reason is not None:
             return
         attempt.stop_reason = reason
@@ -235,7 +235,7 @@ class Workbench:
         attempt.escalate_at = time.monotonic() + self._config.stop_grace_s
         self._tell_runner(Stop(reason))
 
-    def _escalate(self, attempt: Attempt, now: float) -> None:
+    def _escalate(self, attempt: LaneRun, now: float) -> None:
         if self._runner is None:
             return
         if attempt.is_terminated:
@@ -247,7 +247,7 @@ class Workbench:
             attempt.is_terminated = True
             self._runner.terminate()
 
-    def _finish_by_death(self, attempt: Attempt, runner: RunnerProcess, returncode: int) -> None:
+    def _finish_by_death(self, attempt: LaneRun, runner: RunnerProcess, returncode: int) -> None:
         if attempt.is_killed:
             text = (
                 f"It did not heed its stop ({attempt.stop_reason}) within {self._config.stop_grace_s:g} s, nor SIGTERM "
@@ -263,7 +263,7 @@ class Workbench:
             kind, text = death_text(returncode, runner.memory_bytes)
             self._finish(attempt, Outcome.FAILED, text, kind)
 
-    def _finish(self, attempt: Attempt, outcome: Outcome, error: str = "", error_kind: str = "") -> None:
+    def _finish(self, attempt: LaneRun, outcome: Outcome, error: str = "", error_kind: str = "") -> None:
         """Tell all that is left to tell of an attempt, its end last."""
         if attempt is self._current:
             self._current = None
@@ -284,7 +284,7 @@ class Workbench:
         for failed in attempt.untold:
             self._stream.send(failed)
 
-    def _living(self) -> list[Attempt]:
+    def _living(self) -> list[LaneRun]:
         return [*self._waiting] if self._current is None else [self._current, *self._waiting]
 
     # What the runner says
@@ -303,11 +303,11 @@ class Workbench:
 
     def _on_message(self, runner: RunnerProcess, message: FromRunner) -> None:
         attempt = self._current
-        if isinstance(message, Ready):
+        if isinstance(message, RunnerReady):
             runner.is_ready = True
         elif attempt is None or not attempt.is_sent:
             return  # it was given up
-        elif isinstance(message, Reported):
+        elif isinstance(message, LaneReported):
             self._on_reported(attempt, runner, message)
         elif isinstance(message, FolderWanted):
             if attempt.stop_reason is None:
@@ -321,7 +321,7 @@ class Workbench:
         else:
             self._on_ended(attempt, runner, message)
 
-    def _on_reported(self, attempt: Attempt, runner: RunnerProcess, reported: Reported) -> None:
+    def _on_reported(self, attempt: LaneRun, runner: RunnerProcess, reported: LaneReported) -> None:
         if attempt.is_refused:
             return
         metrics = spell_all(reported.metrics)
@@ -334,7 +334,7 @@ class Workbench:
         else:
             attempt.resource = max(attempt.resource, reported.resource)
 
-    def _on_ended(self, attempt: Attempt, runner: RunnerProcess, ended: Ended) -> None:
+    def _on_ended(self, attempt: LaneRun, runner: RunnerProcess, ended: Ended) -> None:
         self._outputs.read_to_marker(runner)
         attempt.resource = max(attempt.resource, ended.resource)
         self._finish(attempt, ended.outcome, ended.error, ended.error_kind)
@@ -342,7 +342,7 @@ class Workbench:
             runner.retire(time.monotonic() + self._config.kill_grace_s)
         self._go_on()
 
-    def _is_worn(self, runner: RunnerProcess, attempt: Attempt, ended: Ended) -> bool:
+    def _is_worn(self, runner: RunnerProcess, attempt: LaneRun, ended: Ended) -> bool:
         config = self._config
         if config.fresh_process or runner.trainings >= config.recycle_after or runner.is_retired:
             return True

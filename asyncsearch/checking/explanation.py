@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from asyncsearch.checking import random_generators
-from asyncsearch.checking.trainable_state import State
+from asyncsearch.checking.trainable_state import TrainableState
 from asyncsearch.checking.training_runs import Reports, Task, Watching, content, run
 
 Found = list[tuple[str, list[str], bool]]
@@ -77,9 +77,9 @@ class _Comparing(Watching):
         self._changed: dict[str, list[str]] = {}
 
     def compare(self, root: Any, action: Callable[[], object]) -> None:
-        before, shared = State(root), _digests(random_generators.capture())
+        before, shared = TrainableState(root), _digests(random_generators.capture())
         action()
-        after, now = State(root), _digests(random_generators.capture())
+        after, now = TrainableState(root), _digests(random_generators.capture())
         for kind, places in before.differing(after).items():
             self._changed.setdefault(kind, []).extend(places)
         for name, digest in shared.items():
@@ -100,12 +100,12 @@ class _Holding(Watching):
 
     def __init__(self, cut: int) -> None:
         self._cut = cut
-        self.state: State | None = None
+        self.state: TrainableState | None = None
         self.shared: dict[str, Any] = {}
 
     def trained(self, resource: int, root: Any) -> None:
         if resource == self._cut:
-            self.state, self.shared = State(root), random_generators.capture()
+            self.state, self.shared = TrainableState(root), random_generators.capture()
 
 
 class _Giving(Watching):
@@ -119,7 +119,7 @@ class _Giving(Watching):
         self.opaque: list[str] = []
 
     def loaded(self, root: Any) -> None:
-        source, mine = self._source.state, State(root)
+        source, mine = self._source.state, TrainableState(root)
         assert source is not None
         now = _digests(random_generators.capture())
         others = [name for name, digest in _digests(self._source.shared).items() if now.get(name) != digest]

@@ -15,8 +15,8 @@ import msgspec
 from asyncsearch.checking import explanation, random_generators
 from asyncsearch.checking.processes import in_child
 from asyncsearch.checking.result import CheckResult, Finding
-from asyncsearch.checking.trainable_state import State
-from asyncsearch.checking.training_runs import Facts, Reports, Task, Watching, content, exact, name_of, run
+from asyncsearch.checking.trainable_state import TrainableState
+from asyncsearch.checking.training_runs import Reports, RunFacts, Task, Watching, content, exact, name_of, run
 from asyncsearch.errors import UsageError
 from asyncsearch.runner.metrics import as_metrics
 from asyncsearch.sequences.base_sequence import Sequence
@@ -93,10 +93,10 @@ def _in_children(task: Task) -> Ask:
     return ask
 
 
-_FACTS = msgspec.json.Decoder(Facts)
+_FACTS = msgspec.json.Decoder(RunFacts)
 
 
-def _facts(answer: Any) -> Facts:
+def _facts(answer: Any) -> RunFacts:
     """Return what a step found out, here or in a child that wrote JSON."""
     return _FACTS.decode(msgspec.json.encode(answer))
 
@@ -130,7 +130,7 @@ def _findings(found: list[Any]) -> tuple[Finding, ...]:
     return tuple(Finding(kind, tuple(places), is_proved) for kind, places, is_proved in found)
 
 
-def _difference(once: Facts, reports: Reports, content: Mapping[str, str], noise: set[str]) -> str:
+def _difference(once: RunFacts, reports: Reports, content: Mapping[str, str], noise: set[str]) -> str:
     """Return the first difference in words, or an empty text."""
     mine = dict(reports)
     for resource, metrics in once.reports:
@@ -167,16 +167,16 @@ class _Looking(Watching):
 
     def trained(self, resource: int, root: Any) -> None:
         if resource == self._cut:
-            self.digests = State(root).digests()
+            self.digests = TrainableState(root).digests()
 
     def loaded(self, root: Any) -> None:
-        self.digests = State(root).digests()
+        self.digests = TrainableState(root).digests()
 
 
-def _straight(task: Task, name: str, stirred: int, watching: Watching | None = None) -> Facts:
+def _straight(task: Task, name: str, stirred: int, watching: Watching | None = None) -> RunFacts:
     looking = _Looking(task.cut)
     reports = run(task, name, [task.units], stirred=stirred, watching=watching or looking)
-    return Facts(reports, content(task, task.folder / name / str(task.units), stirred + 50), looking.digests)
+    return RunFacts(reports, content(task, task.folder / name / str(task.units), stirred + 50), looking.digests)
 
 
 class _Evaluating(Watching):
@@ -189,21 +189,21 @@ class _Evaluating(Watching):
         self.found.append([exact(as_metrics(evaluate(), {})) for _ in range(2)])
 
 
-def _once(task: Task) -> Facts:
+def _once(task: Task) -> RunFacts:
     return _straight(task, "once", 1)
 
 
-def _again_and_first_part(task: Task) -> list[Facts]:
+def _again_and_first_part(task: Task) -> list[RunFacts]:
     again = _straight(task, "again", 2)
     # It goes on after the save, as a training does that others branch off from.
     reports = run(task, "parts", [task.cut, task.units], stirred=3)
-    return [again, Facts(reports, content(task, task.folder / "parts" / str(task.units), 53))]
+    return [again, RunFacts(reports, content(task, task.folder / "parts" / str(task.units), 53))]
 
 
-def _second_part_and_evaluations(task: Task) -> list[Facts]:
+def _second_part_and_evaluations(task: Task) -> list[RunFacts]:
     looking, load = _Looking(task.cut), task.folder / "parts" / str(task.cut)
     reports = run(task, "resumed", [task.units], start=task.cut, load=load, watching=looking, stirred=4)
-    second = Facts(reports, content(task, task.folder / "resumed" / str(task.units), 54), looking.digests)
+    second = RunFacts(reports, content(task, task.folder / "resumed" / str(task.units), 54), looking.digests)
     watching = _Evaluating()
     evaluated = _straight(task, "evaluated", 5, watching)
     if watching.found:

@@ -32,7 +32,7 @@ from asyncsearch.trainable import TrialContext
 _MAX_DEPTH = 10
 _MAX_PARTS = 20_000
 
-Path = tuple[tuple[str, Any], ...]
+PartPath = tuple[tuple[str, Any], ...]
 """How to come from the root to a place: ("attr", name) or ("item", key), one after the other."""
 
 _SKIPPED = (
@@ -51,14 +51,14 @@ _WHOLE = ("optimizer", "generator", "scaler", "order")
 """Kinds that hold for all that is inside of something that is called so."""
 
 
-class State:
+class TrainableState:
     """All parts that can be reached from a trainer, or from the local variables of a function."""
 
     def __init__(self, root: Any) -> None:
-        self.parts: dict[tuple[Path, str], Part] = {}
+        self.parts: dict[tuple[PartPath, str], Part] = {}
         self.opaque: list[str] = []
         """Iterators: where they stand cannot be seen."""
-        self._containers: dict[Path, Any] = {}
+        self._containers: dict[PartPath, Any] = {}
         self._seen: set[int] = set()
         self._is_frame = isinstance(root, types.FrameType)
         self._enter(Locals(root) if self._is_frame else root, (), "")
@@ -71,14 +71,14 @@ class State:
             for name, digest in part.digests.items()
         }
 
-    def place(self, path: Path) -> str:
+    def place(self, path: PartPath) -> str:
         """Return a path as Python writes it."""
         text = "" if self._is_frame else "self"
         for how, key in path:
             text += (f".{key}" if text else str(key)) if how == "attr" else f"[{key!r}]"
         return text
 
-    def differing(self, other: State) -> dict[str, list[str]]:
+    def differing(self, other: TrainableState) -> dict[str, list[str]]:
         """Return the places whose content is not what it is in the other state, by kind."""
         found: dict[str, list[str]] = {}
         for (path, kind), part in self.parts.items():
@@ -89,9 +89,9 @@ class State:
             )
         return {kind: places for kind, places in found.items() if places}
 
-    def give(self, other: State, kinds: Collection[str], but: str = "") -> None:
+    def give(self, other: TrainableState, kinds: Collection[str], but: str = "") -> None:
         """Give the other state what this one has of some kinds, where it differs, except for one place."""
-        done: set[Path] = set()
+        done: set[PartPath] = set()
         for (path, kind), part in self.parts.items():
             twin = other.parts.get((path, kind))
             if kind not in kinds or self.place(path) == but or (twin is not None and twin.digests == part.digests):
@@ -108,7 +108,7 @@ class State:
                 value = self._containers.get(missing, part.owner)
                 _set(other._containers[path[:at]], path[at], _copied(value))
 
-    def _enter(self, value: Any, path: Path, kind: str) -> None:
+    def _enter(self, value: Any, path: PartPath, kind: str) -> None:
         """Look into something that has parts."""
         if id(value) in self._seen or len(path) > _MAX_DEPTH or len(self.parts) > _MAX_PARTS:
             return
@@ -125,7 +125,7 @@ class State:
         for step, part in list(items):
             self._look(part, (*path, step), kind)
 
-    def _look(self, value: Any, path: Path, kind: str) -> None:
+    def _look(self, value: Any, path: PartPath, kind: str) -> None:
         if isinstance(value, _SKIPPED):
             return
         name = str(path[-1][1])
@@ -153,7 +153,7 @@ class State:
         elif isinstance(value, Mapping | list | tuple) or hasattr(value, "__dict__") or hasattr(value, "__slots__"):
             self._enter(value, path, inherited if inherited in _WHOLE else "")
 
-    def _look_inside(self, value: Any, path: Path) -> None:
+    def _look_inside(self, value: Any, path: PartPath) -> None:
         """Look at what stands inside of a framework's object, and is not the framework's."""
         if is_of("keras", "Model", value) and getattr(value, "optimizer", None) is not None:
             self._look(value.optimizer, (*path, ("attr", "optimizer")), "optimizer")
@@ -167,7 +167,7 @@ class State:
                         self._look(getattr(module, attribute), (*place, ("attr", attribute)), "")
 
     def _keep(
-        self, path: Path, kind: str, digests: dict[str, str], owner: Any, give: Callable[[Any, Any], None] | None
+        self, path: PartPath, kind: str, digests: dict[str, str], owner: Any, give: Callable[[Any, Any], None] | None
     ) -> None:
         self.parts[path, kind] = Part(kind, digests, owner, give)
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from asyncsearch.checking import random_generators
-from asyncsearch.checking.trainable_state import State
+from asyncsearch.checking.trainable_state import TrainableState
 from asyncsearch.errors import CannotPauseError
 from asyncsearch.ids import NodeKey
 from asyncsearch.runner.context import SearchContext
@@ -41,12 +41,12 @@ class Task(NamedTuple):
     """Where the checkpoints of all runs go."""
 
 
-class Facts(msgspec.Struct):
+class RunFacts(msgspec.Struct):
     """What came out of a run."""
 
     reports: Reports
     content: dict[str, str] = {}
-    """Digests of what a fresh object holds that loads the last checkpoint; see ``State.digests``."""
+    """Digests of what a fresh object holds that loads the last checkpoint; see ``TrainableState.digests``."""
     at_cut: dict[str, str] = {}
     """Digests of the trainer itself at the cut, trained so far or loaded."""
     evaluates_alike: bool | None = None
@@ -70,7 +70,7 @@ class Watching:
         """Do what is to be done after a unit where the trainable can be evaluated."""
 
 
-class _Trial(SearchContext):
+class _WatchedTrial(SearchContext):
     """Calls whoever watches; knows the trainer, or the function's frame, from how ``epochs`` is called."""
 
     may_be_done = True
@@ -189,7 +189,7 @@ def run(
         for begin, end in zip(starts, stops, strict=True)
     ]
     link = _Link(task.folder / name)
-    trial = _Trial(stages, link, load, watching or Watching())
+    trial = _WatchedTrial(stages, link, load, watching or Watching())
     if stirred is not None:
         random_generators.stir(stirred)
     with contextlib.redirect_stdout(io.StringIO()):
@@ -213,7 +213,7 @@ def content(task: Task, checkpoint: Path, stirred: int) -> dict[str, str]:
 
     class Looking(Watching):
         def loaded(self, root: Any) -> None:
-            found.update(State(root).digests())
+            found.update(TrainableState(root).digests())
             raise TrialPaused("seen")  # nothing is to be trained or evaluated
 
     run(task, "looking", [task.units], start=task.units, load=checkpoint, watching=Looking(), stirred=stirred)

@@ -12,19 +12,19 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from asyncsearch.driver.loop import Driver
-from asyncsearch.driver.wakeup import Bell
+from asyncsearch.driver.wakeup import Wakeup
 from asyncsearch.events import StopRequested
 
 GRACE_S = 20.0
 """How long workers may take to stop after the first press."""
 
 
-class Presses:
+class Interrupts:
     """How often Ctrl-C was pressed, and how often the driver was told."""
 
     def __init__(self) -> None:
         self.count = self.told = 0
-        self.bells: tuple[Bell, ...] = ()
+        self.bells: tuple[Wakeup, ...] = ()
         """Wake the thread that watches the run."""
         self._is_armed = False
 

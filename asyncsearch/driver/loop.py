@@ -58,7 +58,7 @@ from asyncsearch.ids import Lease, NodeKey, WorkerId, trial_name, worker_name
 from asyncsearch.journal.opening import save_snapshot
 from asyncsearch.journal.writer import Journal
 from asyncsearch.rpc.messages import Heartbeat, Hello, LogLines, Refused, WorkerMessage
-from asyncsearch.shared.session import SharedFolder, Sharing, WorkerAction
+from asyncsearch.shared.session import FolderMembership, SharingSession, WorkerAction
 from asyncsearch.store.base_store import Store
 from asyncsearch.work import Stage
 
@@ -110,7 +110,7 @@ class Driver:
         kill: Callable[[WorkerId, int], None],
         changed: Callable[[], None] = lambda: None,
         settings: DriverSettings | None = None,
-        shared: SharedFolder | None = None,
+        shared: FolderMembership | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         """Take over a state that nobody else touches any more.
@@ -162,7 +162,7 @@ class Driver:
         self._sharing = (
             None
             if shared is None
-            else Sharing(shared, state, self.loop, post=self._take, send=self._tell, fail=self._fail)
+            else SharingSession(shared, state, self.loop, post=self._take, send=self._tell, fail=self._fail)
         )
         self._thread_ended = threading.Event()
         threading.Thread(target=self._run_loop, name="asyncsearch-driver", daemon=True).start()

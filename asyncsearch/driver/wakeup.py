@@ -7,7 +7,7 @@ import selectors
 import socket
 
 
-class Bell:
+class Wakeup:
     """Any thread rings; one thread waits.
 
     ``threading.Event`` will not do for a thread that gets KeyboardInterrupt: the exception may leave the event's own

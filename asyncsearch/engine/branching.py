@@ -13,7 +13,7 @@ from asyncsearch.actions import Branch
 from asyncsearch.errors import InternalError
 from asyncsearch.ids import CheckpointRef, PathStep
 from asyncsearch.plan.keys import UNBOUNDED, canonical, digest, path
-from asyncsearch.plan.search_plan import Path
+from asyncsearch.plan.search_plan import PlanPath
 from asyncsearch.schedulers.base_scheduler import Promotion
 from asyncsearch.trial import Params, Trial
 
@@ -59,7 +59,7 @@ def branch(state: StudyState, promotion: Promotion) -> Branch | None:
     )
 
 
-def _way(state: StudyState, trial: Trial, donor: Trial, checkpoint: CheckpointRef, params: Params) -> Path:
+def _way(state: StudyState, trial: Trial, donor: Trial, checkpoint: CheckpointRef, params: Params) -> PlanPath:
     """Return the nodes on the way of a trial that goes on from a checkpoint of its donor."""
     named = {**state.config.defaults, **params}
     if state.config.share:

@@ -13,8 +13,8 @@ from asyncsearch.events import RunRequested
 from asyncsearch.ids import CheckpointRef, NodeKey, PathStep, TrialId
 from asyncsearch.plan.costs import KnownCosts
 from asyncsearch.plan.keys import UNBOUNDED
-from asyncsearch.plan.known_reports import NodeReports, Row
-from asyncsearch.trial import Packed, Trial, TrialState
+from asyncsearch.plan.known_reports import NodeReports, ReportRow
+from asyncsearch.trial import CompactParams, Trial, TrialState
 
 FORMAT = 1
 """A snapshot of another format is passed over, and the journal replayed from its beginning."""
@@ -49,9 +49,9 @@ class Snapshot(msgspec.Struct, frozen=True):
 
 def to_json(value: Any) -> Any:
     """Return what a snapshot writes for what is kept otherwise in the state."""
-    if isinstance(value, Row):
+    if isinstance(value, ReportRow):
         return value.reports()
-    if isinstance(value, Packed):
+    if isinstance(value, CompactParams):
         return value.unpacked()
     raise NotImplementedError(value)
 

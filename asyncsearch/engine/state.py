@@ -40,8 +40,8 @@ from asyncsearch.events import (
 from asyncsearch.ids import CheckpointRef, Lease, NodeKey, TrialId, WorkerId
 from asyncsearch.nonfinite import finite
 from asyncsearch.plan.keys import UNBOUNDED
-from asyncsearch.plan.known_reports import Known
-from asyncsearch.plan.retention import Podium, Stock, spare
+from asyncsearch.plan.known_reports import KnownReports
+from asyncsearch.plan.retention import BestTrials, CheckpointSizes, spare
 from asyncsearch.plan.search_plan import SearchPlan
 from asyncsearch.plan.solo_plan import SoloPlan
 from asyncsearch.schedulers.base_scheduler import SchedulerState
@@ -71,7 +71,7 @@ class StudyState:
         """The lease under which each RUNNING trial runs."""
         self.plan: SearchPlan | SoloPlan = SearchPlan() if config.share else SoloPlan()
         """What is asked for, what is durable, and what is being trained."""
-        self.known = Known()
+        self.known = KnownReports()
         """What was reported, by node; empty where trials do not share."""
         self.busy: dict[NodeKey, None] = {}
         """Nodes in which other drivers train: what is left in them waits."""
@@ -91,8 +91,8 @@ class StudyState:
         self.is_exhausted = False
         self.metric_names: set[str] = set()
         """Every name under which anything was ever reported."""
-        self.podium = Podium(config.keep_checkpoints)
-        self.stock = Stock(config.quota_bytes)
+        self.podium = BestTrials(config.keep_checkpoints)
+        self.stock = CheckpointSizes(config.quota_bytes)
         self.unreachable: dict[CheckpointRef, None] = {}
         """Checkpoints that nothing can reach any more and that are still to be deleted."""
 

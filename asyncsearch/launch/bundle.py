@@ -25,7 +25,7 @@ _SHOWN = 3
 _ADVICE = "Create it inside the function, or load it there with trial.once(...)"
 
 
-class Packed(NamedTuple):
+class Bundle(NamedTuple):
     """A trainable on its way."""
 
     data: bytes
@@ -38,7 +38,7 @@ class _TooLargeError(Exception):
     """More than ``MAX_BYTES`` would have to be sent."""
 
 
-def pack(trainable: object) -> Packed:
+def pack(trainable: object) -> Bundle:
     """Pickle a trainable.
 
     Raises:
@@ -52,13 +52,13 @@ def pack(trainable: object) -> Packed:
         except Exception as error:
             failure, found = error, _culprit(trainable, modules)
         else:
-            return Packed(data, _size_warnings(trainable, data, modules))
+            return Bundle(data, _size_warnings(trainable, data, modules))
     try:
         # A module may hold what cannot be sent, a lock or a handle, and yet be there on the workers.
         data = _dumps(trainable, ())
     except Exception:
         raise NotPicklableError(_not_picklable(trainable, found, failure)) from failure
-    return Packed(data, (_by_name(trainable, found),))
+    return Bundle(data, (_by_name(trainable, found),))
 
 
 class _Counter:

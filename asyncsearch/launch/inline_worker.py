@@ -24,7 +24,7 @@ from asyncsearch.nonfinite import spell_all
 from asyncsearch.rpc.messages import DriverMessage, Heartbeat, Hello, Refused, WorkerMessage
 from asyncsearch.runner.failures import exception_text, kind_of
 from asyncsearch.runner.protocol import Cut, Ended, SavePoint, Train
-from asyncsearch.runner.sigterm import Interrupts
+from asyncsearch.runner.sigterm import SigtermGuard
 from asyncsearch.runner.training import run_training
 from asyncsearch.trainable import Function, TrialContext, TrialStopped, as_function
 from asyncsearch.work import Lane
@@ -280,7 +280,7 @@ class _Link:
         return CheckpointRef(self._attempt.lane.stages[stage].node, resource)
 
 
-class _NoInterrupts(Interrupts):
+class _NoInterrupts(SigtermGuard):
     """Leaves the signals of this process to its user."""
 
     def arm(self) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from asyncsearch.ids import NodeKey
-from asyncsearch.plan.nodes import Node
+from asyncsearch.plan.nodes import PlanNode
 
 DEFAULT_COST = 1_000_000
 """What a unit costs that was measured first, and while nothing was measured."""
@@ -43,20 +43,20 @@ class KnownCosts(msgspec.Struct, frozen=True):
 class Costs:
     """Measured costs of a unit, and the nodes to which they are still to be handed on."""
 
-    def __init__(self, origin: Node) -> None:
+    def __init__(self, origin: PlanNode) -> None:
         self._origin = origin
         """The parent of all roots, which therefore takes the mean."""
         self._first_s: float | None = None
         self._measured: dict[NodeKey, int] = {}
         self._sum = 0
         self._count = 0
-        self._waiting: deque[Node] = deque()
+        self._waiting: deque[PlanNode] = deque()
 
-    def of(self, key: NodeKey, parent: Node) -> int:
+    def of(self, key: NodeKey, parent: PlanNode) -> int:
         """Return what a unit of a node takes."""
         return self._measured.get(key, parent.cost)
 
-    def measure(self, key: NodeKey, seconds: float, node: Node | None, *, is_kept: bool) -> None:
+    def measure(self, key: NodeKey, seconds: float, node: PlanNode | None, *, is_kept: bool) -> None:
         """Take a measure into the mean and, if it is kept, as that of the node, which need not be in the tree."""
         if self._first_s is None:
             self._first_s = max(seconds, _LEAST_S)
@@ -77,13 +77,13 @@ class Costs:
         """Forget what was measured of a node; the mean remembers it."""
         self._measured.pop(key, None)
 
-    def snapshot(self, nodes: Mapping[NodeKey, Node]) -> KnownCosts:
+    def snapshot(self, nodes: Mapping[NodeKey, PlanNode]) -> KnownCosts:
         """Return all that is known."""
         costs = [(key, node.cost) for key, node in nodes.items()]
         waiting = [node.key for node in self._waiting if nodes.get(node.key) is node]
         return KnownCosts(self._first_s, costs, self._measured, self._sum, self._count, waiting)
 
-    def restore(self, known: KnownCosts, nodes: Mapping[NodeKey, Node]) -> None:
+    def restore(self, known: KnownCosts, nodes: Mapping[NodeKey, PlanNode]) -> None:
         """Become what was known, of those nodes that there are."""
         self._first_s = known.first_s
         self._measured, self._sum, self._count = known.measured, known.total, known.count
@@ -92,7 +92,7 @@ class Costs:
             if key in nodes:
                 nodes[key].cost = cost
 
-    def changed(self, nodes: Mapping[NodeKey, Node]) -> Iterator[Node]:
+    def changed(self, nodes: Mapping[NodeKey, PlanNode]) -> Iterator[PlanNode]:
         """Hand costs on to the next few of the nodes; return those that take another time now."""
         left = _AT_ONCE
         while left and self._waiting:

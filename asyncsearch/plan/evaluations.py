@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 
 from asyncsearch.ids import CheckpointRef
-from asyncsearch.plan.nodes import Point, State
+from asyncsearch.plan.nodes import Point, PointState
 
 
 class Evaluations:
@@ -33,7 +33,7 @@ class Evaluations:
         ref = CheckpointRef(point.node.key, point.resource)
         stage = self._stages.get(ref)
         is_due = (
-            point.state is State.DURABLE
+            point.state is PointState.DURABLE
             and bool(point.trials)
             and ref in self.unmeasured
             and not self.awaited[ref]
@@ -44,7 +44,7 @@ class Evaluations:
                 del self._stages[ref]
                 stage.detach()
         elif stage is None:
-            stage = self._stages[ref] = Point(point.node, point.resource, State.PENDING)
+            stage = self._stages[ref] = Point(point.node, point.resource, PointState.PENDING)
             stage.trials, stage.urgent_trials = point.trials, point.urgent_trials
             stage.attach(point)
         else:

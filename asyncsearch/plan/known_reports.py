@@ -37,7 +37,7 @@ class NodeReports(msgspec.Struct, gc=False):
         self.resources.insert(at, resource)
         self.values.insert(at, value)
 
-    def row(self) -> Row | None:
+    def row(self) -> ReportRow | None:
         """Return the same as a row; None: it is none."""
         if not self.resources or self.ended is not None or None in self.values:
             return None
@@ -45,7 +45,7 @@ class NodeReports(msgspec.Struct, gc=False):
         return row(self.resources[0], self.values) if is_whole else None  # type: ignore[arg-type]
 
 
-class Row(_Floats):
+class ReportRow(_Floats):
     """What was reported in most nodes: finite values of the metric, at resources that follow one another.
 
     Not lists: it takes 8 bytes a report, and they 40.
@@ -65,18 +65,18 @@ class Row(_Floats):
         return NodeReports(list(range(self.first, self.first + len(self))), list(self))
 
 
-def row(first: int, values: Iterable[float]) -> Row:
+def row(first: int, values: Iterable[float]) -> ReportRow:
     """Return a row of values, the first of them at a resource."""
-    made = Row("d", values)
+    made = ReportRow("d", values)
     made.first = first
     return made
 
 
-class Known:
+class KnownReports:
     """Reports by node: about 200 bytes a node and 8 a report, until nobody can come who would read them."""
 
     def __init__(self) -> None:
-        self.nodes: dict[NodeKey, Row | NodeReports] = {}
+        self.nodes: dict[NodeKey, ReportRow | NodeReports] = {}
 
     def restore(self, nodes: Mapping[NodeKey, NodeReports]) -> None:
         """Know what a snapshot says."""
@@ -97,13 +97,13 @@ class Known:
     def _in_lists(self, node: NodeKey) -> NodeReports:
         """Return what is known of a node, kept from now on in the form that holds anything."""
         found = self.nodes.get(node, NodeReports([], []))
-        reports = self.nodes[node] = found.reports() if isinstance(found, Row) else found
+        reports = self.nodes[node] = found.reports() if isinstance(found, ReportRow) else found
         return reports
 
     def settle(self, node: NodeKey) -> None:
         """Take no room for more reports in a node than there are; more may come all the same."""
         found = self.nodes.get(node)
-        if isinstance(found, Row):
+        if isinstance(found, ReportRow):
             self.nodes[node] = row(found.first, found)
 
     def keep(self, nodes: Collection[NodeKey]) -> None:
@@ -115,7 +115,7 @@ class Known:
         found = self.nodes.get(node)
         if found is None:
             return False
-        if isinstance(found, Row):
+        if isinstance(found, ReportRow):
             return found.has(resource)
         at = bisect.bisect_left(found.resources, resource)
         return at < len(found.resources) and found.resources[at] == resource
@@ -147,7 +147,7 @@ class Known:
             if found is None or end <= after:
                 continue
             low, high = max(after, step.start), min(end, upto)
-            if isinstance(found, Row):
+            if isinstance(found, ReportRow):
                 begin = max(0, low + 1 - found.first)
                 yield from enumerate(found[begin : max(0, high + 1 - found.first)], found.first + begin)
             else:

@@ -25,7 +25,7 @@ HELD_WORTH = 4
 _SLACK = 8
 
 
-class State(enum.IntEnum):
+class PointState(enum.IntEnum):
     """What is to be done about a point."""
 
     DURABLE = 0
@@ -41,7 +41,7 @@ class Span:
 
     __slots__ = ("begin", "boundaries", "lease", "node", "position", "stop")
 
-    def __init__(self, lease: int, node: Node, begin: int, stop: int) -> None:
+    def __init__(self, lease: int, node: PlanNode, begin: int, stop: int) -> None:
         self.lease = lease
         self.node = node
         self.begin = begin
@@ -51,16 +51,16 @@ class Span:
         """Resources at which the worker saves."""
 
 
-class Node:
+class PlanNode:
     """A node of the plan with pending or running work in it or below it."""
 
     __slots__ = ("children", "cost", "key", "parent", "points", "resources", "spans", "start")
 
-    def __init__(self, key: NodeKey, start: int, parent: Node | None, cost: int) -> None:
+    def __init__(self, key: NodeKey, start: int, parent: PlanNode | None, cost: int) -> None:
         self.key = key
         self.start = start
         self.parent = parent
-        self.children: dict[NodeKey, Node] | None = None
+        self.children: dict[NodeKey, PlanNode] | None = None
         self.cost = cost
         """Of a unit; see ``plan.costs``."""
         self.resources: list[int] = []
@@ -94,7 +94,7 @@ class Point:
         "urgent_trials",
     )
 
-    def __init__(self, node: Node, resource: int, state: State) -> None:
+    def __init__(self, node: PlanNode, resource: int, state: PointState) -> None:
         self.node = node
         self.resource = resource
         self.state = state
@@ -131,7 +131,7 @@ class Point:
         """Return whether anybody would miss it."""
         if self.trials:
             return True
-        return self.branches > 0 if self.state is State.PENDING else self.count > 0
+        return self.branches > 0 if self.state is PointState.PENDING else self.count > 0
 
     def attach(self, host: Point) -> None:
         """Begin its stage at ``host``."""

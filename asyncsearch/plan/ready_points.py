@@ -13,7 +13,7 @@ _BEST, _URGENT = 0, 1
 _SLACK = 8
 
 
-class Ready:
+class ReadyPoints:
     """Durable points, each with the keys of its best stage and of its best urgent stage."""
 
     def __init__(self) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from asyncsearch.ids import CheckpointRef, TrialId
 
 
-class Podium:
+class BestTrials:
     """The ``size`` best finished trials that have a checkpoint."""
 
     def __init__(self, size: int) -> None:
@@ -43,7 +43,7 @@ class Podium:
         self._entries = [(score, TrialId(trial)) for score, trial in entries]
 
 
-class Stock:
+class CheckpointSizes:
     """The durable checkpoints of a study and their sizes, against a quota; without a quota it stays empty."""
 
     def __init__(self, quota_bytes: int | None) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from typing import NamedTuple
 
 import msgspec
@@ -19,11 +19,10 @@ import msgspec
 from asyncsearch.errors import InternalError
 from asyncsearch.ids import CheckpointRef, NodeKey, PathStep, TrialId, trial_name
 from asyncsearch.plan.costs import KnownCosts
-from asyncsearch.plan.nodes import Node, Point, Span, State
+from asyncsearch.plan.nodes import PlanNode, Point, Span
 from asyncsearch.plan.stage_tree import ORIGIN, StageTree, points_in
-from tests.plan.algorithm import Facts, NodeFacts, PendingStage, RequestFacts, Source, SpanFacts
 
-Path = tuple[PathStep, ...]
+PlanPath = tuple[PathStep, ...]
 
 LISTED = 10
 """How many of the trials that wait for a stage are listed; there may be as many as the plan has."""
@@ -55,7 +54,7 @@ class Batch(msgspec.Struct, frozen=True):
 class Request(NamedTuple):
     """What a trial asks for."""
 
-    node: Node
+    node: PlanNode
     target: int
     is_urgent: bool
 
@@ -70,7 +69,7 @@ class SearchPlan:
         self._goals: dict[int, CheckpointRef] = {}
         """Where each lease is to end."""
 
-    def request(self, trial: TrialId, path: Path, target: int, *, is_urgent: bool = False) -> None:
+    def request(self, trial: TrialId, path: PlanPath, target: int, *, is_urgent: bool = False) -> None:
         """Let a trial ask for ``target`` on its path, in place of what it asked for before.
 
         Raises:
@@ -169,7 +168,7 @@ class SearchPlan:
         """The nodes in which somebody else trains."""
         return frozenset(self._tree.blocked)
 
-    def nearest(self, path: Path, resource: int) -> CheckpointRef | None:
+    def nearest(self, path: PlanPath, resource: int) -> CheckpointRef | None:
         """Return the deepest durable checkpoint on a path at or before ``resource``."""
         return self._tree.nearest(path, resource)
 
@@ -192,7 +191,7 @@ class SearchPlan:
                 )
         self.resume(lease, batch)
 
-    def resume(self, lease: int, batch: Batch, path: Path = ()) -> None:
+    def resume(self, lease: int, batch: Batch, path: PlanPath = ()) -> None:
         """Know that a lease trains a batch that was begun before this plan was made; say so before any checkpoint.
 
         Args:
@@ -303,7 +302,7 @@ class SearchPlan:
         point = self._tree.find(CheckpointRef(node, resource))
         return [] if point is None else list(point.trials)
 
-    def leases_on(self, path: Path) -> list[int]:
+    def leases_on(self, path: PlanPath) -> list[int]:
         """Return the leases under which nodes of a path are trained, each once."""
         found: list[int] = []
         for _, key in path:
@@ -343,28 +342,6 @@ class SearchPlan:
             after = end
         return Batch(load, tuple(reversed(stages)), ends[0].is_urgent)
 
-    def stages(self) -> Iterator[PendingStage]:
-        """Return every pending stage, those of parents before those of their children."""
-        for node in self._tree.nodes.values():
-            for point in node.points:
-                if point.host is not None:
-                    yield _pending_stage(point, point.host)
-        for evaluation in self._tree.evaluations.stages():
-            assert evaluation.host is not None
-            yield _pending_stage(evaluation, evaluation.host)
-
-    def facts(self) -> Facts:
-        """Return all that the stages follow from, for ``plan.algorithm``."""
-        nodes = [node for node in self._tree.nodes.values() if node.parent is not None]
-        return Facts(
-            nodes={n.key: NodeFacts(_parent_key(n), n.start, n.cost) for n in nodes},
-            saved={key: list(resources) for key, resources in self._tree.saved.items() if key != ORIGIN},
-            running=[SpanFacts(s.lease, n.key, s.position, s.stop) for n in nodes for s in n.spans if s.begin < s.stop],
-            requests={t: RequestFacts(r.node.key, r.target, r.is_urgent) for t, r in self._requests.items()},
-            blocked=self.blocked,
-            unmeasured=frozenset(self._tree.evaluations.unmeasured - self._tree.evaluations.awaited.keys()),
-        )
-
     def _aim(self, lease: int, goal: CheckpointRef | None) -> None:
         """Know where a lease is to end, and may still report; None: nowhere, it is over."""
         awaited, former = self._tree.evaluations.awaited, self._goals.pop(lease, None)
@@ -384,10 +361,6 @@ class SearchPlan:
             self._tree.reweigh(goal)
 
 
-def _parent_key(node: Node) -> NodeKey | None:
-    return None if node.parent is None or node.parent.key == ORIGIN else node.parent.key
-
-
 def _trials_after(points: list[Point]) -> list[TrialId]:
     """Return the trials that ask for these points and for what is trained from them."""
     found: list[TrialId] = []
@@ -397,22 +370,3 @@ def _trials_after(points: list[Point]) -> list[TrialId]:
         found += point.trials
         stack += point.stages()
     return found
-
-
-def _pending_stage(point: Point, host: Point) -> PendingStage:
-    if host.node.key == ORIGIN:
-        source, load = Source.FRESH, None
-    else:
-        source = {State.DURABLE: Source.SAVED, State.RUNNING: Source.RUNNING, State.PENDING: Source.STAGE}[host.state]
-        load = CheckpointRef(host.node.key, host.resource)
-    return PendingStage(
-        node=point.node.key,
-        start=host.resource,
-        stop=point.resource,
-        source=source,
-        load=load,
-        height=-point.key[0],
-        total=point.key[1],
-        trial=TrialId(point.key[2]),
-        is_urgent=point.is_urgent,
-    )

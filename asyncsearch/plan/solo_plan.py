@@ -14,13 +14,13 @@ from typing import NamedTuple
 
 from asyncsearch.ids import CheckpointRef, NodeKey, TrialId
 from asyncsearch.plan.costs import KnownCosts
-from asyncsearch.plan.search_plan import Batch, Path, PlannedStage
+from asyncsearch.plan.search_plan import Batch, PlannedStage, PlanPath
 
 
-class Wish(NamedTuple):
+class SoloRequest(NamedTuple):
     """What a trial asks for."""
 
-    path: Path
+    path: PlanPath
     target: int
 
 
@@ -28,7 +28,7 @@ class SoloPlan:
     """Requests, durable checkpoints and running batches, one node a trial."""
 
     def __init__(self) -> None:
-        self._wishes: dict[TrialId, Wish] = {}
+        self._wishes: dict[TrialId, SoloRequest] = {}
         self._nodes: dict[NodeKey, TrialId] = {}
         """Who asks for a node."""
         self._saved: dict[NodeKey, list[int]] = {}
@@ -38,11 +38,11 @@ class SoloPlan:
         """Urgent trials first, then by id; entries that are outdated stay until they come up."""
         self._unmeasured: set[CheckpointRef] = set()
 
-    def request(self, trial: TrialId, path: Path, target: int, *, is_urgent: bool = False) -> None:
+    def request(self, trial: TrialId, path: PlanPath, target: int, *, is_urgent: bool = False) -> None:
         """Let a trial ask for ``target``, in place of what it asked for before."""
         self.withdraw(trial)
         node = path[-1].node
-        self._wishes[trial] = Wish(path, target)
+        self._wishes[trial] = SoloRequest(path, target)
         self._nodes[node] = trial
         heapq.heappush(self._queue, (not is_urgent, trial, node))
 
@@ -98,7 +98,7 @@ class SoloPlan:
         """Nothing waits for others."""
         return frozenset()
 
-    def nearest(self, path: Path, resource: int) -> CheckpointRef | None:
+    def nearest(self, path: PlanPath, resource: int) -> CheckpointRef | None:
         """Return the last durable checkpoint at or before ``resource``."""
         for start, node in reversed(path):
             saved = self._saved.get(node)
@@ -114,7 +114,7 @@ class SoloPlan:
         node = batch.stages[0].node
         self._runs[lease], self._leases[node] = node, lease
 
-    def resume(self, lease: int, batch: Batch, path: Path = ()) -> None:
+    def resume(self, lease: int, batch: Batch, path: PlanPath = ()) -> None:
         """Know that a lease trains a batch that was begun before this plan was made."""
         self.begin(lease, batch)
 
@@ -142,7 +142,7 @@ class SoloPlan:
         trial = self._nodes.get(node)
         return [trial] if trial is not None and self._wishes[trial].target == resource else []
 
-    def leases_on(self, path: Path) -> list[int]:
+    def leases_on(self, path: PlanPath) -> list[int]:
         """Return the lease under which the node is trained, if it is."""
         lease = self._leases.get(path[-1].node)
         return [] if lease is None else [lease]

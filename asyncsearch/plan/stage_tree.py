@@ -1,6 +1,6 @@
 """The stage tree: what is left to train now, kept up to date in small steps.
 
-It is always what Hippo's Algorithm 1 would generate afresh; ``plan.algorithm`` does that, and a test compares them.
+It is always what Hippo's Algorithm 1 would generate afresh; a test compares the two.
 Its vertices are points of plan nodes. A point is *durable* when its checkpoint is, *running* when it lies in what a
 worker trains, else *pending*: then it ends a stage, which begins at its host, the highest point below it. A node's
 first point is hosted by the point of its parent at which the node begins, a root's by the beginning of training.
@@ -20,8 +20,8 @@ from asyncsearch.errors import InternalError
 from asyncsearch.ids import CheckpointRef, NodeKey, TrialId
 from asyncsearch.plan.costs import DEFAULT_COST, Costs, KnownCosts
 from asyncsearch.plan.evaluations import Evaluations
-from asyncsearch.plan.nodes import Node, Point, Span, State
-from asyncsearch.plan.ready_points import Ready
+from asyncsearch.plan.nodes import PlanNode, Point, PointState, Span
+from asyncsearch.plan.ready_points import ReadyPoints
 
 ORIGIN = NodeKey("")
 """The parent of all roots: its one point, at 0, stands for training from the beginning and is always durable."""
@@ -35,21 +35,21 @@ class StageTree:
         """Resources at which there are durable checkpoints, by node, in order."""
         self.blocked: set[NodeKey] = set()
         """Nodes that somebody else trains: all in them that is not durable counts as running."""
-        self.ready = Ready()
+        self.ready = ReadyPoints()
         self.evaluations = Evaluations()
-        self._origin = Node(ORIGIN, 0, None, DEFAULT_COST)
-        self.nodes: dict[NodeKey, Node] = {ORIGIN: self._origin}
+        self._origin = PlanNode(ORIGIN, 0, None, DEFAULT_COST)
+        self.nodes: dict[NodeKey, PlanNode] = {ORIGIN: self._origin}
         """Parents before their children."""
         self._insert(self._origin, 0).trials.append(TrialId(-1))  # whatever ends, training can begin anew
         self._costs = Costs(self._origin)
 
-    def enter(self, path: Iterable[tuple[int, NodeKey]]) -> Node:
+    def enter(self, path: Iterable[tuple[int, NodeKey]]) -> PlanNode:
         """Return the last node of a path, making those that are missing; somebody must ask for one of its points."""
         node = self._origin
         for start, key in path:
             known = self.nodes.get(key)
             if known is None:
-                known = self.nodes[key] = Node(key, start, node, self._costs.of(key, node))
+                known = self.nodes[key] = PlanNode(key, start, node, self._costs.of(key, node))
                 if node.children is None:
                     node.children = {}
                 node.children[key] = known
@@ -65,7 +65,7 @@ class StageTree:
         node = self.nodes.get(ref.node)
         return None if node is None else _at(node, ref.resource)
 
-    def ask(self, node: Node, resource: int, trial: TrialId, is_urgent: bool) -> None:
+    def ask(self, node: PlanNode, resource: int, trial: TrialId, is_urgent: bool) -> None:
         """Let a trial ask for a point that it did not ask for."""
         point = _at(node, resource)
         is_new = point is None
@@ -73,12 +73,12 @@ class StageTree:
             point = self._insert(node, resource)
         insort(point.trials, trial)
         point.urgent_trials += is_urgent
-        if is_new and point.state is State.PENDING:
+        if is_new and point.state is PointState.PENDING:
             self._link(point)
         else:
             self._update(point)
 
-    def release(self, node: Node, resource: int, trial: TrialId, is_urgent: bool) -> None:
+    def release(self, node: PlanNode, resource: int, trial: TrialId, is_urgent: bool) -> None:
         """Let a trial no longer ask for a point."""
         point = _at(node, resource)
         assert point is not None
@@ -170,7 +170,7 @@ class StageTree:
         node = self.nodes.get(key)
         for point in reversed([] if node is None else list(node.points)):
             self._reconsider(point)
-            if point.state is State.DURABLE and _at(point.node, point.resource) is point:
+            if point.state is PointState.DURABLE and _at(point.node, point.resource) is point:
                 self._settle(point)
 
     def reweigh(self, ref: CheckpointRef) -> None:
@@ -204,22 +204,22 @@ class StageTree:
                 node.parent.children[key] = node
             self._price(node)
 
-    def _price(self, node: Node) -> None:
+    def _price(self, node: PlanNode) -> None:
         for point in reversed(node.points):
-            if point.state is State.PENDING:
+            if point.state is PointState.PENDING:
                 point.price()
                 self._update(point)
 
-    def _state(self, node: Node, resource: int) -> State:
+    def _state(self, node: PlanNode, resource: int) -> PointState:
         saved = self.saved.get(node.key, ())
         index = bisect_left(saved, resource)
         if index < len(saved) and saved[index] == resource:
-            return State.DURABLE
+            return PointState.DURABLE
         if node.key in self.blocked or any(span.position < resource <= span.stop for span in node.spans):
-            return State.RUNNING
-        return State.PENDING
+            return PointState.RUNNING
+        return PointState.PENDING
 
-    def _before(self, node: Node, resource: int) -> tuple[Point, bool]:
+    def _before(self, node: PlanNode, resource: int) -> tuple[Point, bool]:
         """Return the point from which ``resource`` is trained, and whether it was made for that."""
         below = -1
         for known in (node.resources, self.saved.get(node.key, ())):
@@ -233,24 +233,24 @@ class StageTree:
         point = _at(node, below)
         return (self._insert(node, below), True) if point is None else (point, False)
 
-    def _insert(self, node: Node, resource: int) -> Point:
+    def _insert(self, node: PlanNode, resource: int) -> Point:
         """Make a point without a host; if it is pending, what it now precedes is hosted by it."""
         point = Point(node, resource, self._state(node, resource))
         index = bisect_left(node.resources, resource)
         node.resources.insert(index, resource)
         node.points.insert(index, point)
-        if point.state is State.PENDING and index + 1 < len(node.points):
+        if point.state is PointState.PENDING and index + 1 < len(node.points):
             follower = node.points[index + 1]
             if follower.host is not None:
                 follower.detach()
                 follower.attach(point)
         return point
 
-    def _rehost_above(self, node: Node, resource: int) -> None:
+    def _rehost_above(self, node: PlanNode, resource: int) -> None:
         """Let the stage that passes a new checkpoint begin there."""
         index = bisect_left(node.resources, resource)
         follower = node.points[index] if index < len(node.points) else None
-        if follower is None or follower.state is not State.PENDING:
+        if follower is None or follower.state is not PointState.PENDING:
             return
         host = follower.detach()
         self._link(follower)
@@ -261,18 +261,18 @@ class StageTree:
         while True:
             host, is_new = self._before(point.node, point.resource)
             point.attach(host)
-            if not is_new or host.state is not State.PENDING:
+            if not is_new or host.state is not PointState.PENDING:
                 self._update(host)
                 return
             point = host
 
     def _update(self, point: Point) -> None:
         """Hand on that the trials, the length or the stages of a point have changed."""
-        while point.state is State.PENDING and point.host is not None:
+        while point.state is PointState.PENDING and point.host is not None:
             if not point.refresh():
                 return
             point = point.host
-        if point.state is State.DURABLE:
+        if point.state is PointState.DURABLE:
             self._evaluate(point)
             self.ready.offer(point)
 
@@ -304,7 +304,7 @@ class StageTree:
             follower.detach()
         else:
             follower = None
-        if point.state is State.DURABLE:
+        if point.state is PointState.DURABLE:
             self.ready.withdraw(point)
         self._drop(node)
         return follower
@@ -315,11 +315,11 @@ class StageTree:
         if state is point.state:
             return
         host = point.detach() if point.host is not None else None
-        if point.state is State.DURABLE:
+        if point.state is PointState.DURABLE:
             self.ready.withdraw(point)
         point.state = state
         self._evaluate(point)
-        if state is State.PENDING and point.is_needed():
+        if state is PointState.PENDING and point.is_needed():
             self._link(point)
         else:
             self._settle(point)
@@ -330,7 +330,7 @@ class StageTree:
         if span in span.node.spans:
             span.node.spans.remove(span)
 
-    def _drop(self, node: Node) -> None:
+    def _drop(self, node: PlanNode) -> None:
         """Forget a node in which and below which nothing is left to do."""
         while node.parent is not None and not (node.points or node.spans or node.children):
             if self.nodes.get(node.key) is not node:
@@ -345,11 +345,11 @@ class StageTree:
             node = node.parent
 
 
-def points_in(node: Node, low: int, high: int) -> list[Point]:
+def points_in(node: PlanNode, low: int, high: int) -> list[Point]:
     """Return the points with low < resource <= high, in order."""
     return node.points[bisect_right(node.resources, low) : bisect_right(node.resources, high)]
 
 
-def _at(node: Node, resource: int) -> Point | None:
+def _at(node: PlanNode, resource: int) -> Point | None:
     index = bisect_left(node.resources, resource)
     return node.points[index] if index < len(node.resources) and node.resources[index] == resource else None

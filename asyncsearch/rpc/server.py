@@ -22,7 +22,7 @@ from asyncsearch.rpc.convert import Envelope, decode_worker, encode_driver
 from asyncsearch.rpc.messages import DriverMessage, Hello, WorkerMessage
 from asyncsearch.rpc.sessions import Session, Sessions
 from asyncsearch.rpc.status import status_of
-from asyncsearch.rpc.worker_stream import Stream
+from asyncsearch.rpc.worker_stream import WorkerStream
 
 if TYPE_CHECKING:
     from asyncsearch.rpc.worker_stream import Context
@@ -174,7 +174,7 @@ class SearchServer:
         except (ProtocolError, InternalError) as error:
             await self._refuse(context, error, peer.rpartition(":")[0], peer)
             return
-        stream = session.stream = Stream(context, session)
+        stream = session.stream = WorkerStream(context, session)
         try:
             await stream.run(lambda data: self._receive(session, stream, data))
         finally:
@@ -215,7 +215,7 @@ class SearchServer:
                 self._handle(lambda: self._handler.detached(former.worker, former.epoch), former)
         return session
 
-    def _receive(self, session: Session, stream: Stream, data: bytes) -> None:
+    def _receive(self, session: Session, stream: WorkerStream, data: bytes) -> None:
         try:
             require_size(len(data), self._max_message_bytes, "message")
             number, ack, message = decode_worker(data)
@@ -229,7 +229,7 @@ class SearchServer:
         except (ProtocolError, InternalError) as error:
             stream.close(error)
 
-    def _detach(self, session: Session, stream: Stream) -> None:
+    def _detach(self, session: Session, stream: WorkerStream) -> None:
         if session.stream is stream:
             session.stream = None
             if not self._is_stopping and self._sessions.of(session.worker) is session:

@@ -15,7 +15,7 @@ from asyncsearch.rpc.messages import PROTOCOL, Hello
 from asyncsearch.rpc.redelivery import Inbox, Outbox
 
 if TYPE_CHECKING:
-    from asyncsearch.rpc.worker_stream import Stream
+    from asyncsearch.rpc.worker_stream import WorkerStream
 
 _OUTBOX_LIMIT = 10_000
 
@@ -31,7 +31,7 @@ class Session:
         self.inbox = Inbox()
         self.durable = 0
         """Highest number of the worker's messages that may be acknowledged."""
-        self.stream: Stream | None = None
+        self.stream: WorkerStream | None = None
         """None while the worker is away."""
 
     def __str__(self) -> str:

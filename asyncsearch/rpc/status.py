@@ -17,7 +17,7 @@ from asyncsearch.errors import (
 )
 
 
-class Row(NamedTuple):
+class StatusRow(NamedTuple):
     """What a status means."""
 
     status: StatusCode
@@ -28,13 +28,13 @@ class Row(NamedTuple):
 
 
 TABLE = (
-    Row(StatusCode.UNAUTHENTICATED, UnauthenticatedError, is_final=True),
-    Row(StatusCode.FAILED_PRECONDITION, StaleLeaseError, is_final=True),
-    Row(StatusCode.RESOURCE_EXHAUSTED, MessageTooLargeError, is_final=True),
-    Row(StatusCode.UNIMPLEMENTED, OtherProtocolError, is_final=True),
-    Row(StatusCode.INVALID_ARGUMENT, ProtocolError, is_final=True),
-    Row(StatusCode.INTERNAL, InternalError, is_final=False),
-    Row(StatusCode.UNAVAILABLE, DisconnectedError, is_final=False),
+    StatusRow(StatusCode.UNAUTHENTICATED, UnauthenticatedError, is_final=True),
+    StatusRow(StatusCode.FAILED_PRECONDITION, StaleLeaseError, is_final=True),
+    StatusRow(StatusCode.RESOURCE_EXHAUSTED, MessageTooLargeError, is_final=True),
+    StatusRow(StatusCode.UNIMPLEMENTED, OtherProtocolError, is_final=True),
+    StatusRow(StatusCode.INVALID_ARGUMENT, ProtocolError, is_final=True),
+    StatusRow(StatusCode.INTERNAL, InternalError, is_final=False),
+    StatusRow(StatusCode.UNAVAILABLE, DisconnectedError, is_final=False),
 )
 """A status that is not here reads as UNAVAILABLE; an error that is not here, nor any base of it, is INTERNAL."""
 
@@ -48,6 +48,6 @@ def status_of(error: Exception) -> StatusCode:
     return next((_STATUSES[kind] for kind in type(error).__mro__ if kind in _STATUSES), StatusCode.INTERNAL)
 
 
-def row_of(status: StatusCode) -> Row:
+def row_of(status: StatusCode) -> StatusRow:
     """Return what a status means to a worker."""
     return _ROWS.get(status, _UNAVAILABLE)

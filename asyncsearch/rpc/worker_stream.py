@@ -26,7 +26,7 @@ _DRAIN_S = 2.0
 """How long a stream that is closed may take to write what is pending."""
 
 
-class Stream:
+class WorkerStream:
     """One stream of a session: one task reads, another writes; the rest is called in the loop and returns at once."""
 
     def __init__(self, context: Context, session: Session) -> None:

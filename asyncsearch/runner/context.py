@@ -18,7 +18,7 @@ from asyncsearch.runner.hooks import HOW_TO_PAUSE, check_hooks
 from asyncsearch.runner.link import Link
 from asyncsearch.runner.metrics import as_metrics
 from asyncsearch.runner.once_cache import once
-from asyncsearch.runner.timeline import Batch
+from asyncsearch.runner.timeline import LaneTimeline
 from asyncsearch.trainable import (
     Evaluate,
     Load,
@@ -52,7 +52,7 @@ class SearchContext(TrialContext):
         """Whether the trial stands at its target, saved if that was wanted."""
         self.uses_epochs = False
         """Whether the function called ``epochs``."""
-        self._batch = Batch(stages)
+        self._batch = LaneTimeline(stages)
         self._values = Values(self._batch)
         self._link = link
         self._load = load

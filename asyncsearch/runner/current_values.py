@@ -6,14 +6,14 @@ import math
 from functools import cached_property
 from typing import Any
 
-from asyncsearch.runner.timeline import Batch
+from asyncsearch.runner.timeline import LaneTimeline
 from asyncsearch.trial import Params
 
 
 class Values:
     """The parameters of a lane's stages as functions of logical time: unit t is trained from t to t + 1."""
 
-    def __init__(self, batch: Batch) -> None:
+    def __init__(self, batch: LaneTimeline) -> None:
         self._batch = batch
         self._cached: tuple[int, Params] | None = None
 

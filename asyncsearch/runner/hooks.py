@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from asyncsearch.errors import CannotPauseError
-from asyncsearch.runner.timeline import Batch
+from asyncsearch.runner.timeline import LaneTimeline
 from asyncsearch.trainable import Load, Save
 
 HOW_TO_PAUSE = (
@@ -11,7 +11,7 @@ HOW_TO_PAUSE = (
 )
 
 
-def check_hooks(name: str, batch: Batch, is_loaded: bool, save: Save | None, load: Load | None) -> None:
+def check_hooks(name: str, batch: LaneTimeline, is_loaded: bool, save: Save | None, load: Load | None) -> None:
     """Hold what ``epochs`` was given against what a lane needs.
 
     Args:

@@ -16,14 +16,14 @@ from asyncsearch.runner.protocol import (
     Folder,
     FolderWanted,
     FromRunner,
-    Reported,
+    LaneReported,
     Saved,
     SaveFailed,
     SavePoint,
     Stop,
     ToRunner,
 )
-from asyncsearch.runner.sigterm import Interrupts
+from asyncsearch.runner.sigterm import SigtermGuard
 from asyncsearch.trainable import TrialStopped
 
 
@@ -68,7 +68,7 @@ class AgentLink:
     def __init__(
         self,
         channel: Channel[ToRunner, FromRunner],
-        interrupts: Interrupts,
+        interrupts: SigtermGuard,
         wishes: Sequence[SavePoint | Cut] = (),
     ) -> None:
         self._channel = channel
@@ -77,7 +77,7 @@ class AgentLink:
         self._wishes = list(wishes)
 
     def report(self, resource: int, metrics: dict[str, float]) -> None:
-        self._send(Reported(resource, metrics))
+        self._send(LaneReported(resource, metrics))
 
     def stop_reason(self) -> str | None:
         if self._reason is None:

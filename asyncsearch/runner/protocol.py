@@ -3,7 +3,7 @@
 Pseudocode of the talk::
 
     agent:  Load   Train(stages)                    [Folder]           [SavePoint]  [Cut]  [Stop]      Train ...
-    runner:   Ready   Reported ... FolderWanted ...    ... Saved ...                           Ended
+    runner:   RunnerReady   LaneReported ... FolderWanted ...    ... Saved ...                           Ended
 
 Rule: both sides read in the order in which the other side wrote, so nothing needs a number. What crosses an ``Ended``
 (``Folder``, ``SavePoint``, ``Cut``, ``Stop``) arrives while the runner is idle, and is dropped there.
@@ -80,11 +80,11 @@ class Stop(_Message, frozen=True, tag="stop"):
     reason: str
 
 
-class Ready(_Message, frozen=True, tag="ready"):
+class RunnerReady(_Message, frozen=True, tag="ready"):
     """The trainable is loaded, or failed to load, which then each training says."""
 
 
-class Reported(_Message, frozen=True, tag="reported"):
+class LaneReported(_Message, frozen=True, tag="reported"):
     """The trial reported metrics; NaN and infinities travel as such."""
 
     resource: int
@@ -128,7 +128,7 @@ class Ended(_Message, frozen=True, tag="ended"):
 
 
 ToRunner = Load | Train | Folder | SavePoint | Cut | Stop
-FromRunner = Ready | Reported | FolderWanted | Saved | SaveFailed | Ended
+FromRunner = RunnerReady | LaneReported | FolderWanted | Saved | SaveFailed | Ended
 
 In = TypeVar("In")
 Out = TypeVar("Out")

@@ -18,8 +18,8 @@ from asyncsearch.runner.failures import exception_text, kind_of
 from asyncsearch.runner.lifeline import end_with_agent
 from asyncsearch.runner.link import AgentLink
 from asyncsearch.runner.main_module import adopt
-from asyncsearch.runner.protocol import Channel, Ended, FromRunner, Load, Ready, ToRunner, Train, runner_end
-from asyncsearch.runner.sigterm import Interrupts
+from asyncsearch.runner.protocol import Channel, Ended, FromRunner, Load, RunnerReady, ToRunner, Train, runner_end
+from asyncsearch.runner.sigterm import SigtermGuard
 from asyncsearch.runner.stdio import Stdio
 from asyncsearch.runner.training import run_training
 from asyncsearch.trainable import Function, as_function
@@ -32,7 +32,7 @@ class Runner:
         self._channel = channel
         self._metric = load.metric
         self._stdio = Stdio(load.marker)
-        self._interrupts = Interrupts()
+        self._interrupts = SigtermGuard()
         self._folder = os.getcwd()
         self._pid = os.getpid()
         self._collect_s = 0.005
@@ -97,7 +97,7 @@ def main(control: int, lifeline: int, parent: int) -> None:
         match message:
             case Load():
                 runner = Runner(channel, message)
-                channel.send(Ready())
+                channel.send(RunnerReady())
             case Train() if runner is not None:
                 runner.train(message)
             case _:

@@ -11,7 +11,7 @@ from types import FrameType
 from asyncsearch.trainable import TrialStopped
 
 
-class Interrupts:
+class SigtermGuard:
     """Raises ``TrialStopped`` in the main thread while the user's code runs."""
 
     def __init__(self) -> None:

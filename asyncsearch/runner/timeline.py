@@ -14,7 +14,7 @@ from asyncsearch.runner.protocol import Cut, SavePoint
 from asyncsearch.work import Stage
 
 
-class Batch:
+class LaneTimeline:
     """What a lane trains: as assigned, and as amended meanwhile."""
 
     def __init__(self, stages: Sequence[Stage]) -> None:

@@ -19,7 +19,7 @@ from asyncsearch.errors import ResourceError
 from asyncsearch.ids import TrialId
 from asyncsearch.schedulers import reasons
 from asyncsearch.schedulers.asha_stopping import StoppingState
-from asyncsearch.schedulers.asynchronous_bracket import Race
+from asyncsearch.schedulers.asynchronous_bracket import AsynchronousBracket
 from asyncsearch.schedulers.base_scheduler import Promotion, RungForecast, Scheduler, SchedulerState
 from asyncsearch.schedulers.progress import Progress
 from asyncsearch.schedulers.rungs import check_whole, levels_up_to, rung_levels
@@ -151,7 +151,7 @@ class PromotionState(SchedulerState):
         self._finish_best = finish_best
         self._is_endless = is_endless
         self._progress = Progress()
-        self._race = Race(levels, reduction_factor, self._progress, is_endless=is_endless)
+        self._race = AsynchronousBracket(levels, reduction_factor, self._progress, is_endless=is_endless)
         self._finishers = 0  # trials that reached max_resource, or are on their way to it
 
     def first_target(self, trial: TrialId) -> int:

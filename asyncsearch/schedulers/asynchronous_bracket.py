@@ -6,11 +6,11 @@ from typing import Any
 
 from asyncsearch.ids import TrialId
 from asyncsearch.schedulers.base_scheduler import Promotion
-from asyncsearch.schedulers.bracket_rungs import Ladder
+from asyncsearch.schedulers.bracket_rungs import BracketRungs
 from asyncsearch.schedulers.progress import Progress
 
 
-class Race:
+class AsynchronousBracket:
     """One ladder on which a trial goes on as soon as it is among the best ⌊n/η⌋ of its rung."""
 
     __slots__ = ("_reduction_factor", "ladder", "ready")
@@ -18,7 +18,7 @@ class Race:
     def __init__(
         self, levels: tuple[int, ...], reduction_factor: int, progress: Progress, *, is_endless: bool = False
     ) -> None:
-        self.ladder = Ladder(levels, progress, reduction_factor if is_endless else None)
+        self.ladder = BracketRungs(levels, progress, reduction_factor if is_endless else None)
         self._reduction_factor = reduction_factor
         self.ready = -1
         """Index of the highest rung from which a trial may go on; -1: there is none."""
@@ -37,7 +37,7 @@ class Race:
         self._update(self.ladder.arrive(trial, resource, score))
 
     def end(self, trial: TrialId, score: float | None) -> None:
-        """A trial ended for good; see ``Ladder.end``."""
+        """A trial ended for good; see ``BracketRungs.end``."""
         self._update(self.ladder.end(trial, score))
 
     def _update(self, index: int | None) -> None:

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from asyncsearch.ids import TrialId
-from asyncsearch.schedulers.asynchronous_bracket import Race
+from asyncsearch.schedulers.asynchronous_bracket import AsynchronousBracket
 from asyncsearch.schedulers.base_scheduler import Promotion, SchedulerState
-from asyncsearch.schedulers.bracket_allocation import Allotment
+from asyncsearch.schedulers.bracket_allocation import BracketAllocation
 from asyncsearch.schedulers.progress import Progress
 
 
-class RacesState(SchedulerState):
+class AsynchronousHyperbandState(SchedulerState):
     """A race for each bracket, and which trial runs in which.
 
     A bracket is one race for the whole search: a further round widens its rungs, as more trials do in ASHA. Of several
@@ -26,10 +26,10 @@ class RacesState(SchedulerState):
         allotment: Which bracket a new trial belongs to.
     """
 
-    def __init__(self, levels: Sequence[tuple[int, ...]], reduction_factor: int, allotment: Allotment) -> None:
+    def __init__(self, levels: Sequence[tuple[int, ...]], reduction_factor: int, allotment: BracketAllocation) -> None:
         self._allotment = allotment
         self._progress = Progress()
-        self._races = [Race(each, reduction_factor, self._progress) for each in levels]
+        self._races = [AsynchronousBracket(each, reduction_factor, self._progress) for each in levels]
         self._homes = bytearray()
         """Bracket of each trial, by its id: these count from 0 in the order of creation."""
         self._counts = [0] * len(levels)
@@ -79,7 +79,7 @@ class RacesState(SchedulerState):
     def failed(self, trial: TrialId, target: int | None) -> None:
         self._race_of(trial).end(trial, None)
 
-    def _race_of(self, trial: TrialId) -> Race:
+    def _race_of(self, trial: TrialId) -> AsynchronousBracket:
         return self._races[self._homes[trial]]
 
     def snapshot(self) -> dict[str, Any]:

@@ -12,7 +12,7 @@ _SHORT = 10_000
 """Trials in a round up to which its order is kept."""
 
 
-class Allotment(Protocol):
+class BracketAllocation(Protocol):
     """A rule."""
 
     def next_bracket(self, counts: Sequence[int]) -> int:

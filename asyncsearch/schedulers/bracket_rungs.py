@@ -17,7 +17,7 @@ from asyncsearch.schedulers.ranking import Entry
 from asyncsearch.schedulers.rungs import Rung, levels_up_to
 
 
-class Ladder:
+class BracketRungs:
     """Moves trials: on their way to a rung, waiting there, gone on, ended.
 
     Args:

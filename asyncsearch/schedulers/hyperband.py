@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Literal
 
 from asyncsearch.errors import ResourceError
 from asyncsearch.schedulers import reasons
-from asyncsearch.schedulers.asynchronous_hyperband import RacesState
+from asyncsearch.schedulers.asynchronous_hyperband import AsynchronousHyperbandState
 from asyncsearch.schedulers.base_scheduler import RungForecast, Scheduler, SchedulerState
-from asyncsearch.schedulers.bracket_allocation import Allotment, Rounds, Shares, bracket_sizes
+from asyncsearch.schedulers.bracket_allocation import BracketAllocation, Rounds, Shares, bracket_sizes
 from asyncsearch.schedulers.rungs import HIGHEST, check_whole, rung_levels
 from asyncsearch.schedulers.sha import Shape, SHAState
 
@@ -135,9 +135,9 @@ class Hyperband(Scheduler):
         if self.variant == "synchronous":
             shapes = [Shape(levels, size) for levels, size in zip(self.levels, self.sizes, strict=True)]
             return SHAState(shapes, self.reduction_factor)
-        return RacesState(self.levels, self.reduction_factor, self._allotment())
+        return AsynchronousHyperbandState(self.levels, self.reduction_factor, self._allotment())
 
-    def _allotment(self) -> Allotment:
+    def _allotment(self) -> BracketAllocation:
         if self.variant == "shares":
             return Shares(self.rung_counts, self.reduction_factor)
         return Rounds(self.sizes)

@@ -22,7 +22,7 @@ from asyncsearch.ids import TrialId
 from asyncsearch.schedulers import reasons
 from asyncsearch.schedulers.base_scheduler import Promotion, RungForecast, Scheduler, SchedulerState
 from asyncsearch.schedulers.rungs import check_whole
-from asyncsearch.schedulers.running_median import Middle
+from asyncsearch.schedulers.running_median import RunningMedian
 
 if TYPE_CHECKING:
     from asyncsearch.space import Space
@@ -114,7 +114,7 @@ class Comparison(msgspec.Struct, frozen=True):
     """Whether its last report at or before the point was finite."""
 
 
-class Course(msgspec.Struct):
+class RunningAverage(msgspec.Struct):
     """What a trial that has not ended reported so far."""
 
     average: float = 0.0
@@ -145,9 +145,9 @@ class MedianState(SchedulerState):
 
     def __init__(self, scheduler: MedianStopping) -> None:
         self._scheduler = scheduler
-        self._averages: dict[int, Middle] = {}
+        self._averages: dict[int, RunningMedian] = {}
         """By the resource of the point; worst is infinite."""
-        self._courses: dict[TrialId, Course] = {}
+        self._courses: dict[TrialId, RunningAverage] = {}
 
     def first_target(self, trial: TrialId) -> int | None:
         return self._scheduler.max_resource
@@ -173,7 +173,7 @@ class MedianState(SchedulerState):
         return reasons.compared(course.comparison.point, course.comparison.others)
 
     def created(self, trial: TrialId) -> None:
-        self._courses.setdefault(trial, Course())
+        self._courses.setdefault(trial, RunningAverage())
 
     def reported(self, trial: TrialId, resource: int, score: float | None) -> None:
         # A report that was under way when the trial was stopped must not count.
@@ -194,10 +194,10 @@ class MedianState(SchedulerState):
                 self._compare(course, resource, point)
             course.take(score)
 
-    def _compare(self, course: Course, resource: int, point: int) -> None:
+    def _compare(self, course: RunningAverage, resource: int, point: int) -> None:
         if point == self._scheduler.max_resource:
             return
-        averages = self._averages.setdefault(point, Middle())
+        averages = self._averages.setdefault(point, RunningMedian())
         others = len(averages)
         best = course.best if course.is_finite and course.best is not None else math.inf
         is_judged = others >= self._scheduler.min_trials and resource != self._scheduler.max_resource
@@ -224,13 +224,13 @@ class MedianState(SchedulerState):
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         self._averages = {
-            at["point"]: Middle(math.inf if value is None else value for value in at["values"])
+            at["point"]: RunningMedian(math.inf if value is None else value for value in at["values"])
             for at in snapshot["averages"]
         }
         self._courses = {TrialId(course["trial"]): _course_of(course) for course in snapshot["courses"]}
 
 
-def _course_of(snapshot: dict[str, Any]) -> Course:
+def _course_of(snapshot: dict[str, Any]) -> RunningAverage:
     comparison = snapshot["comparison"]
-    facts = {name: snapshot[name] for name in Course.__struct_fields__ if name != "comparison"}
-    return Course(**facts, comparison=None if comparison is None else Comparison(**comparison))
+    facts = {name: snapshot[name] for name in RunningAverage.__struct_fields__ if name != "comparison"}
+    return RunningAverage(**facts, comparison=None if comparison is None else Comparison(**comparison))

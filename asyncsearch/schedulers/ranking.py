@@ -22,7 +22,7 @@ _GROUP = 32
 """Blocks in a group, whose entries are counted together."""
 
 
-class Standings:
+class Ranking:
     """A sorted multiset of entries. Every operation takes O(log n + n / 32768) with a tiny constant."""
 
     __slots__ = ("_groups", "_highest", "_scores", "_size", "_sizes", "_trials")

@@ -12,7 +12,7 @@ from typing import Any, SupportsFloat
 
 from asyncsearch.errors import InternalError, ResourceError
 from asyncsearch.ids import TrialId, trial_name
-from asyncsearch.schedulers.ranking import Entry, Standings
+from asyncsearch.schedulers.ranking import Entry, Ranking
 
 HIGHEST = 2**62 - 1
 """Resource beyond which no rung lies: plans count to there."""
@@ -95,8 +95,8 @@ class Rung:
         """How many went on."""
         self.candidate: Entry | None = None
         """The best waiting trial, if its rank among all, gone ones included, is within the quota."""
-        self._waiting = Standings()
-        self._gone = Standings()
+        self._waiting = Ranking()
+        self._gone = Ranking()
         self._ahead = -1
         """How many of those that are gone come before the best waiting trial; -1: not counted yet."""
 
@@ -175,8 +175,8 @@ class Rung:
         """Return the rung that ``snapshot`` described."""
         rung = cls()
         rung.size, rung.quota, rung.promoted = snapshot["size"], snapshot["quota"], snapshot["promoted"]
-        rung._waiting = Standings(_rows(snapshot["waiting"]))
-        rung._gone = Standings(_rows(snapshot["gone"]))
+        rung._waiting = Ranking(_rows(snapshot["waiting"]))
+        rung._gone = Ranking(_rows(snapshot["gone"]))
         rung._settle()
         return rung
 

@@ -11,7 +11,7 @@ _BLOCK = 512
 """Numbers in a block at most. To insert one moves half of a block, 2 KB, which costs less than to find its place."""
 
 
-class Middle:
+class RunningMedian:
     """Numbers in two sorted halves: the median lies where they meet. Infinities are numbers, NaN is none."""
 
     __slots__ = ("_high", "_low")

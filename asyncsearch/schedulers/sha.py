@@ -22,7 +22,7 @@ from asyncsearch.schedulers import reasons
 from asyncsearch.schedulers.base_scheduler import Promotion, RungForecast, Scheduler, SchedulerState
 from asyncsearch.schedulers.progress import Progress
 from asyncsearch.schedulers.rungs import check_whole, rung_levels
-from asyncsearch.schedulers.synchronous_bracket import Bracket
+from asyncsearch.schedulers.synchronous_bracket import SynchronousBracket
 
 if TYPE_CHECKING:
     from asyncsearch.space import Space
@@ -119,7 +119,7 @@ class SHAState(SchedulerState):
         self._reduction_factor = reduction_factor
         self._progress = Progress()
         self._created = 0
-        self._brackets: list[Bracket] = []
+        self._brackets: list[SynchronousBracket] = []
         self._first_trials: list[TrialId] = []  # of each bracket
         self._ready: list[int] = []  # brackets with a candidate, so that asking does not visit them all
         self._totals: list[int] = []  # num_trials of the runs, increasing; no bracket lies across one
@@ -186,17 +186,17 @@ class SHAState(SchedulerState):
         self._brackets[number].ladder.end(trial, score)
         self._advance(number)
 
-    def _filling(self) -> Bracket | None:
+    def _filling(self) -> SynchronousBracket | None:
         """Return the bracket that still takes trials."""
         return self._brackets[-1] if self._brackets and not self._brackets[-1].is_full else None
 
-    def _open(self, trial: TrialId) -> Bracket:
+    def _open(self, trial: TrialId) -> SynchronousBracket:
         next_total = bisect_right(self._totals, self._created)
         levels, size = self._shape(len(self._brackets))
         if next_total < len(self._totals):
             room = self._totals[next_total] - self._created
             size = room if size is None else min(size, room)
-        bracket = Bracket(levels, self._reduction_factor, self._progress, self._created, size)
+        bracket = SynchronousBracket(levels, self._reduction_factor, self._progress, self._created, size)
         self._brackets.append(bracket)
         self._first_trials.append(trial)
         return bracket
@@ -236,7 +236,7 @@ class SHAState(SchedulerState):
         self._progress = Progress.restored(snapshot["progress"])
         self._created = snapshot["created"]
         self._brackets = [
-            Bracket.restored(self._shape(number).levels, self._reduction_factor, self._progress, bracket)
+            SynchronousBracket.restored(self._shape(number).levels, self._reduction_factor, self._progress, bracket)
             for number, bracket in enumerate(snapshot["brackets"])
         ]
         self._first_trials = list(snapshot["first_trials"])

@@ -6,11 +6,11 @@ from typing import Any
 
 from asyncsearch.ids import TrialId
 from asyncsearch.schedulers.base_scheduler import Promotion
-from asyncsearch.schedulers.bracket_rungs import Ladder
+from asyncsearch.schedulers.bracket_rungs import BracketRungs
 from asyncsearch.schedulers.progress import Progress
 
 
-class Bracket:
+class SynchronousBracket:
     """One ladder, climbed a rung at a time. A rung is decided once, when all trials on their way arrived or failed."""
 
     __slots__ = ("_progress", "_reduction_factor", "_stage", "created", "ladder", "size", "start")
@@ -23,7 +23,7 @@ class Bracket:
         self.size = size
         """How many trials it will have; None: as many as there will be."""
         self.created = 0
-        self.ladder = Ladder(levels, progress)
+        self.ladder = BracketRungs(levels, progress)
         self._progress = progress
         self._reduction_factor = reduction_factor
         self._stage = 0  # the rung that is filled, or from which trials are going on
@@ -81,7 +81,7 @@ class Bracket:
     @classmethod
     def restored(
         cls, levels: tuple[int, ...], reduction_factor: int, progress: Progress, snapshot: dict[str, Any]
-    ) -> Bracket:
+    ) -> SynchronousBracket:
         """Return the bracket that ``snapshot`` described."""
         bracket = cls(levels, reduction_factor, progress, snapshot["start"], snapshot["size"])
         bracket.created = snapshot["created"]

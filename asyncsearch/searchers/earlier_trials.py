@@ -13,7 +13,7 @@ import msgspec
 
 from asyncsearch.errors import SpaceError
 from asyncsearch.randomness import below, generator
-from asyncsearch.searchers.observations import Observed, Stand
+from asyncsearch.searchers.observations import Observed, TrialPosition
 from asyncsearch.sequences import is_sequence
 from asyncsearch.space import Space
 from asyncsearch.space.dotted_names import nest
@@ -31,7 +31,7 @@ def beginning_with_best(space: Space, earlier: Sequence[Observed]) -> Space:
     """
     if not earlier:
         return space
-    ended = [(trial, _last(trial)) for trial in earlier if trial.stand is not Stand.FAILED]
+    ended = [(trial, _last(trial)) for trial in earlier if trial.stand is not TrialPosition.FAILED]
     ranked = sorted((-resource, score, at) for at, (_, (resource, score)) in enumerate(ended) if score is not None)
     points = {str(ended[at][0].params): ended[at][0].params for _, _, at in ranked}
     own = {str(space.flatten(point)) for point in space.initial}

@@ -18,7 +18,7 @@ import msgspec
 from asyncsearch.trial import Params
 
 
-class Stand(enum.Enum):
+class TrialPosition(enum.Enum):
     """Where a trial stands, as far as a searcher cares."""
 
     RUNNING = "running"
@@ -39,7 +39,7 @@ class Observed(msgspec.Struct):
     """What the searcher wanted to be told again."""
     values: dict[int, float | None] = {}
     """Resource -> score, of every report."""
-    stand: Stand = Stand.RUNNING
+    stand: TrialPosition = TrialPosition.RUNNING
     resource: int = 0
     """Where it ended; 0 while it has not."""
     score: float | None = None
@@ -75,13 +75,13 @@ class Observations:
         self._counts[resource] = self._counts.get(resource, 0) + 1
         return self._raise_to(resource)
 
-    def end(self, number: int, stand: Stand, resource: int, score: float | None) -> bool:
+    def end(self, number: int, stand: TrialPosition, resource: int, score: float | None) -> bool:
         """A trial ended; return whether the level has changed: it falls where too few are left that did not fail."""
         trial = self.trials[number]
         trial.stand, trial.resource, trial.score = stand, resource, score
-        if stand is Stand.FAILED:
+        if stand is TrialPosition.FAILED:
             return self._leave_out(trial)
-        if stand is not Stand.COMPLETED or score is None:
+        if stand is not TrialPosition.COMPLETED or score is None:
             return False
         bisect.insort(self._ends, resource)
         before = self.level
@@ -92,9 +92,9 @@ class Observations:
     def result(self, number: int) -> float | None:
         """Return the score of a trial at the level; None: it has none."""
         trial = self.trials[number]
-        if trial.stand is Stand.FAILED:
+        if trial.stand is TrialPosition.FAILED:
             return None
-        if trial.stand is Stand.COMPLETED and trial.resource <= self.level:
+        if trial.stand is TrialPosition.COMPLETED and trial.resource <= self.level:
             return trial.score
         return trial.values.get(self.level)
 
@@ -115,7 +115,7 @@ class Observations:
     def restore(self, snapshot: list[Any]) -> None:
         """Take in what ``snapshot`` said; the level does not depend on the order of facts."""
         for params, notes, values, stand, resource, score in snapshot:
-            self.take_in(Observed(params, notes, dict(values), Stand(stand), resource, score))
+            self.take_in(Observed(params, notes, dict(values), TrialPosition(stand), resource, score))
 
     def take_in(self, trial: Observed) -> None:
         """Know all of a trial at once."""
@@ -124,7 +124,7 @@ class Observations:
         self.trials[number].notes = trial.notes
         for resource, score in trial.values.items():
             self.report(number, resource, score)
-        if trial.resource or trial.stand is Stand.FAILED:
+        if trial.resource or trial.stand is TrialPosition.FAILED:
             self.end(number, trial.stand, trial.resource, trial.score)
         else:
             self.trials[number].stand = trial.stand

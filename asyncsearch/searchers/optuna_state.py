@@ -25,7 +25,7 @@ from asyncsearch.errors import AsyncSearchError, SpaceError
 from asyncsearch.ids import TrialId
 from asyncsearch.randomness import below, generator
 from asyncsearch.searchers.base_searcher import SearcherState
-from asyncsearch.searchers.observations import Observations, Observed, Stand
+from asyncsearch.searchers.observations import Observations, Observed, TrialPosition
 from asyncsearch.searchers.optuna import OptunaSearch
 from asyncsearch.searchers.optuna_space import Dimensions
 from asyncsearch.searchers.optuna_storage import NAME, Storage
@@ -76,27 +76,27 @@ class OptunaState(SearcherState):
 
     def reported(self, trial: TrialId, resource: int, score: float | None) -> None:
         number = self._at(trial)
-        if self._observations.trials[number].stand is not Stand.BRANCHED:
+        if self._observations.trials[number].stand is not TrialPosition.BRANCHED:
             self._add_value(number, resource, score)
             self._refresh(number, self._observations.report(number, resource, score))
 
     def paused(self, trial: TrialId, resource: int, score: float | None) -> None:
-        self._stand(trial, Stand.PAUSED)
+        self._stand(trial, TrialPosition.PAUSED)
 
     def promoted(self, trial: TrialId, from_resource: int, to_resource: int) -> None:
-        self._stand(trial, Stand.RUNNING)
+        self._stand(trial, TrialPosition.RUNNING)
 
     def branched(self, trial: TrialId, params: Params, resource: int) -> None:
-        self._stand(trial, Stand.BRANCHED)
+        self._stand(trial, TrialPosition.BRANCHED)
 
     def completed(self, trial: TrialId, resource: int, score: float | None) -> None:
-        self._end(trial, Stand.COMPLETED, resource, score)
+        self._end(trial, TrialPosition.COMPLETED, resource, score)
 
     def stopped(self, trial: TrialId, resource: int, score: float | None) -> None:
-        self._end(trial, Stand.STOPPED, resource, score)
+        self._end(trial, TrialPosition.STOPPED, resource, score)
 
     def failed(self, trial: TrialId, resource: int) -> None:
-        self._end(trial, Stand.FAILED, resource, None)
+        self._end(trial, TrialPosition.FAILED, resource, None)
 
     def snapshot(self) -> dict[str, Any]:
         return {"trials": self._observations.snapshot(self._first)}
@@ -109,14 +109,14 @@ class OptunaState(SearcherState):
         """Return where a trial is among all that are known."""
         return self._first + trial
 
-    def _stand(self, trial: TrialId, stand: Stand) -> None:
+    def _stand(self, trial: TrialId, stand: TrialPosition) -> None:
         observed = self._observations.trials[self._at(trial)]
-        if observed.stand is not Stand.BRANCHED:
+        if observed.stand is not TrialPosition.BRANCHED:
             observed.stand = stand
             self._refresh(self._at(trial), False)
 
-    def _end(self, trial: TrialId, stand: Stand, resource: int, score: float | None) -> None:
-        if self._observations.trials[self._at(trial)].stand is Stand.BRANCHED:
+    def _end(self, trial: TrialId, stand: TrialPosition, resource: int, score: float | None) -> None:
+        if self._observations.trials[self._at(trial)].stand is TrialPosition.BRANCHED:
             return
         self._refresh(self._at(trial), self._observations.end(self._at(trial), stand, resource, score))
 
@@ -146,11 +146,11 @@ class OptunaState(SearcherState):
         told, stand = self._storage.trials[number], self._observations.trials[number].stand
         result = self._observations.result(number)
         told.values = None if result is None else [result]
-        if stand is Stand.FAILED:
+        if stand is TrialPosition.FAILED:
             told.state = TrialState.FAIL
         elif result is not None:
             told.state = TrialState.COMPLETE
-        elif stand is Stand.RUNNING:
+        elif stand is TrialPosition.RUNNING:
             told.state = TrialState.RUNNING
         else:
             told.state = TrialState.PRUNED

@@ -28,7 +28,7 @@ class Exponential(Sequence):
 
     def pieces_from(self, origin: int) -> Iterator[Piece]:
         stays = self.gamma == 1 or self.value == 0
-        yield Piece(origin, Const(self.value) if stays else formulas.Exponential(self.value, self.gamma, origin))
+        yield Piece(origin, Const(self.value) if stays else formulas.ExponentialFormula(self.value, self.gamma, origin))
 
     def span(self) -> int:
         if self.gamma in (0, 1):
@@ -76,7 +76,7 @@ class Polynomial(Sequence):
         if self.power == 1 or self.value == self.end:
             yield Piece(origin, between(origin, self.value, origin + self.total, self.end))
         else:
-            yield Piece(origin, formulas.Polynomial(self.value, self.end, self.total, self.power, origin))
+            yield Piece(origin, formulas.PolynomialFormula(self.value, self.end, self.total, self.power, origin))
         yield Piece(origin + self.total, Const(self.end))
 
     def span(self) -> int:
@@ -149,4 +149,4 @@ def cosine(value: float | Undecided, total: int | Undecided, eta_min: float | Un
 def wave(start: int, value: float, eta_min: float, total: int) -> Piece:
     """Return the piece of half a cosine wave."""
     stays = value == eta_min
-    return Piece(start, Const(value) if stays else formulas.Cosine(value, eta_min, total, start))
+    return Piece(start, Const(value) if stays else formulas.CosineFormula(value, eta_min, total, start))

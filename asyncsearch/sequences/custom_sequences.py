@@ -17,7 +17,7 @@ import numpy as np
 from asyncsearch.errors import SpaceError
 from asyncsearch.sequences import parsing
 from asyncsearch.sequences.base_sequence import Parsers, Sequence
-from asyncsearch.sequences.formulas import Own, Piece, UnknownFunctionError, text_of
+from asyncsearch.sequences.formulas import CustomFormula, Piece, UnknownFunctionError, text_of
 from asyncsearch.sequences.json_values import INT_MAX, INT_MIN, a_type, show
 from asyncsearch.sequences.templates import Named, inner, show_argument, to_json
 from asyncsearch.sequences.undecided_values import Undecided
@@ -43,7 +43,7 @@ class Custom(Sequence):
     def pieces_from(self, origin: int) -> Iterator[Piece]:
         parameters = to_json(self.parameters)
         call = functools.partial(self._value, parameters)
-        yield Piece(origin, Own(self.name, text_of(parameters), origin, call))
+        yield Piece(origin, CustomFormula(self.name, text_of(parameters), origin, call))
 
     def rebuilt(self, arguments: Mapping[str, Any]) -> Custom:
         return Custom(**arguments, function=self.function)

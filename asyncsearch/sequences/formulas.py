@@ -99,7 +99,7 @@ class Line(Formula):
 
 
 @dataclass(frozen=True)
-class Exponential(Formula):
+class ExponentialFormula(Formula):
     """``value * gamma ** k`` in the k-th unit after the origin."""
 
     value: float
@@ -115,7 +115,7 @@ class Exponential(Formula):
 
 
 @dataclass(frozen=True)
-class Polynomial(Formula):
+class PolynomialFormula(Formula):
     """``end + (value - end) * (1 - share) ** power``; the share of ``total`` that has passed since the origin."""
 
     value: float
@@ -134,7 +134,7 @@ class Polynomial(Formula):
 
 
 @dataclass(frozen=True)
-class Cosine(Formula):
+class CosineFormula(Formula):
     """Half a cosine wave from ``value`` at the origin to ``end`` after ``total`` units."""
 
     value: float
@@ -178,7 +178,7 @@ class ShrinkingTriangle(Formula):
 
 
 @dataclass(frozen=True)
-class Own(Formula):
+class CustomFormula(Formula):
     """The user's function of the time since the origin."""
 
     name: str

@@ -22,7 +22,7 @@ from asyncsearch.sequences.undecided_values import Undecided
 
 
 @dataclass(frozen=True, repr=False)
-class Constant(Sequence):
+class ConstantSequence(Sequence):
     """One value for all time."""
 
     kind = "constant"
@@ -103,13 +103,13 @@ class Step(Periodic):
         return 4 * int(self.step_size)
 
 
-def constant(value: Any) -> Constant:
+def constant(value: Any) -> ConstantSequence:
     """Return a sequence with one value, a JSON value, for all time; the same as the bare value.
 
     Raises:
         SpaceError: it is no JSON value, or a sequence.
     """
-    return Constant(value)
+    return ConstantSequence(value)
 
 
 def values(values: Iterable[Any] | Undecided, milestones: Iterable[int | Undecided] | Undecided) -> Values:

@@ -33,22 +33,22 @@ import msgspec
 
 from asyncsearch.errors import StoreError
 from asyncsearch.ids import CheckpointRef, NodeKey
-from asyncsearch.shared.files import Entry as File
+from asyncsearch.shared.files import FoundFile as File
 from asyncsearch.shared.files import SharedFiles, Unreadable, Written
 from asyncsearch.store.layout import node_folder
-from asyncsearch.store.lease_lock import Record, _machine
+from asyncsearch.store.lease_lock import LockRecord, _machine
 
 _CLAIM_FILE = re.compile(r"(\d{6,})(?:-[0-9a-f]{32})?\.json")
 _AT_THIS_MOMENT = "a driver that claims it at this moment"
 
 
-class Driver(Written, frozen=True, kw_only=True):
+class ClaimHolder(Written, frozen=True, kw_only=True):
     """A driver that takes part in a shared folder."""
 
     study: str
     since: str
     lease_s: float
-    holder: Record
+    holder: LockRecord
 
     @property
     def is_void(self) -> bool:
@@ -77,22 +77,22 @@ class Claim(Written, frozen=True, kw_only=True):
     released: bool = False
 
 
-DRIVER = msgspec.json.Decoder(Driver)
+DRIVER = msgspec.json.Decoder(ClaimHolder)
 CLAIM = msgspec.json.Decoder(Claim)
 
 
-class Entry(NamedTuple):
+class ClaimFile(NamedTuple):
     """The file of a claim."""
 
     number: int
     name: str
 
 
-class Mine(NamedTuple):
+class OwnClaim(NamedTuple):
     """A claim that we hold."""
 
     owner: str
-    entry: Entry
+    entry: ClaimFile
 
 
 class Claims:
@@ -110,7 +110,7 @@ class Claims:
         self._study = ""
         self._since = ""
         self._fresh: tuple[float, float] | None = None
-        self._mine: dict[NodeKey, Mine] = {}
+        self._mine: dict[NodeKey, OwnClaim] = {}
         self._lost: set[NodeKey] = set()
         self._unclear: dict[str, float] = {}
         self._guard = threading.RLock()
@@ -180,7 +180,7 @@ class Claims:
         names = self._files.store.list("drivers")
         return [name.removesuffix(".json") for name in names if name.endswith(".json")]
 
-    def driver(self, token: str) -> Driver | None:
+    def driver(self, token: str) -> ClaimHolder | None:
         """Return what is known of a driver."""
         return self._files.read(_driver_file(token), DRIVER)
 
@@ -193,11 +193,11 @@ class Claims:
         """Return who else holds a node now, or None."""
         return next((who for entry in self.entries(node) if (who := self._other(entry)) is not None), None)
 
-    def entries(self, node: NodeKey) -> list[Entry]:
+    def entries(self, node: NodeKey) -> list[ClaimFile]:
         """Return the files of a node's claims in order."""
         folder = _folder(node)
         matches = [(match, name) for name in self._files.store.list(folder) if (match := _CLAIM_FILE.fullmatch(name))]
-        return sorted(Entry(int(match[1]), f"{folder}/{name}") for match, name in matches)
+        return sorted(ClaimFile(int(match[1]), f"{folder}/{name}") for match, name in matches)
 
     def expired(self, age_s: float) -> dict[str, str]:
         """Return the files of claims and drivers that mean nothing any more and are older than that, and why.
@@ -229,7 +229,7 @@ class Claims:
         driver = self.driver(claim.token)
         return driver is None or (driver.is_void and driver.holder.refreshed < before_s)
 
-    def _other(self, entry: Entry, own: bool = False) -> str | None:
+    def _other(self, entry: ClaimFile, own: bool = False) -> str | None:
         """Return whose claim stands in a file, or None if that is void, or ours and ``own`` is false."""
         claim = self._files.look(entry.name, CLAIM)
         if isinstance(claim, Unreadable):
@@ -263,19 +263,19 @@ class Claims:
                 return who
         number = max((entry.number for entry in before), default=0) + 1
         suffix = "" if self._files.backend.is_exclusive else f"-{self.token}"
-        entry = Entry(number, f"{_folder(node)}/{number:06d}{suffix}.json")
+        entry = ClaimFile(number, f"{_folder(node)}/{number:06d}{suffix}.json")
         if not self._files.create(entry.name, self._record(owner)):
             return self._other(entry, own=True) or _AT_THIS_MOMENT
         who = self._rival(node, entry)
         if who is not None:
             self._withdraw(entry, owner)
             return who
-        self._mine[node] = Mine(owner, entry)
+        self._mine[node] = OwnClaim(owner, entry)
         for old in before:
             self._files.store.remove(old.name)
         return None
 
-    def _rival(self, node: NodeKey, own: Entry) -> str | None:
+    def _rival(self, node: NodeKey, own: ClaimFile) -> str | None:
         """Return who makes our claim void that stands in the folder, or None if it is good."""
         for entry in self.entries(node):
             if entry == own:
@@ -291,8 +291,8 @@ class Claims:
         name = _driver_file(self.token)
         doubtful = self._age() > 0.75 * self._lease_s or self._files.store.read(name) is None
         begun = time.monotonic(), time.time()
-        holder = Record(socket.gethostname(), os.getpid(), _machine(), self.token, begun[1])
-        self._files.write(name, Driver(study=self._study, since=self._since, lease_s=self._lease_s, holder=holder))
+        holder = LockRecord(socket.gethostname(), os.getpid(), _machine(), self.token, begun[1])
+        self._files.write(name, ClaimHolder(study=self._study, since=self._since, lease_s=self._lease_s, holder=holder))
         # First the sign of life, then the look at the claims: who takes one over does both the other way round, so at
         # least one of the two sees the other.
         lost = {node for node, mine in self._mine.items() if doubtful and not self._stands(node, mine.entry)}
@@ -304,7 +304,7 @@ class Claims:
         self._lost |= lost
         self._fresh = begun
 
-    def _stands(self, node: NodeKey, own: Entry) -> bool:
+    def _stands(self, node: NodeKey, own: ClaimFile) -> bool:
         claim = self._files.read(own.name, CLAIM)
         return claim is not None and claim.token == self.token and self._rival(node, own) is None
 
@@ -314,7 +314,7 @@ class Claims:
             return 0.0
         return max(time.monotonic() - self._fresh[0], time.time() - self._fresh[1])
 
-    def _withdraw(self, entry: Entry, owner: str) -> None:
+    def _withdraw(self, entry: ClaimFile, owner: str) -> None:
         # The file stays, so that its number is not used again by one who does not know of it.
         self._files.write(entry.name, msgspec.structs.replace(self._record(owner), released=True))
 

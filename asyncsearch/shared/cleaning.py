@@ -15,8 +15,8 @@ from asyncsearch.errors import StoreLockedError, StudyNotFoundError
 from asyncsearch.events import CheckpointCommitted
 from asyncsearch.ids import CheckpointRef, NodeKey
 from asyncsearch.journal.opening import STUDY_FILE, read_records, read_study_file
-from asyncsearch.shared.files import Entry, SharedFiles
-from asyncsearch.shared.folder import SHARED_FILE, SharedPlan, Stored
+from asyncsearch.shared.files import FoundFile, SharedFiles
+from asyncsearch.shared.folder import SHARED_FILE, SharedFolder, Stored
 from asyncsearch.shared.survey import Survey, survey
 from asyncsearch.store.base_store import Store
 from asyncsearch.store.layout import parse_versions
@@ -75,7 +75,7 @@ def clean(
     limits = limits or Limits()
     with ExitStack() as stack:
         if store.read(SHARED_FILE) is not None:
-            plan = SharedPlan(store)
+            plan = SharedFolder(store)
             if not dry_run:
                 stack.callback(plan.close)
             items, kept = _of_shared(plan, limits)
@@ -167,21 +167,23 @@ def _choose(stored: list[Stored], may_go: Callable[[Stored], bool], limits: Limi
 def _leftovers(files: SharedFiles, found: Survey, gone: set[CheckpointRef], age_s: float | None) -> Iterator[Item]:
     """Yield what crashed writers left, of an age that says that nobody is writing it any more; None: of any age."""
 
-    def item(name: str, entry: Entry, why: str) -> Item:
+    def item(name: str, entry: FoundFile, why: str) -> Item:
         def remove() -> bool:
             files.backend.remove_tree(name)
             return True
 
         return Item("leftover", name, entry.size_bytes, why, remove)
 
-    def is_old(entry: Entry) -> bool:
+    def is_old(entry: FoundFile) -> bool:
         return age_s is None or (entry.modified_s is not None and time.time() - entry.modified_s > age_s)
 
-    sizes: dict[str, Entry] = {} if age_s is not None else dict.fromkeys(files.backend.names("tmp"), Entry(0, None))
+    sizes: dict[str, FoundFile] = (
+        {} if age_s is not None else dict.fromkeys(files.backend.names("tmp"), FoundFile(0, None))
+    )
     for name, entry in files.backend.walk("tmp").items():
         top = name.partition("/")[0]
-        size, modified_s = sizes.get(top, Entry(0, None))
-        sizes[top] = Entry(size + entry.size_bytes, max(modified_s or 0.0, entry.modified_s or 0.0) or None)
+        size, modified_s = sizes.get(top, FoundFile(0, None))
+        sizes[top] = FoundFile(size + entry.size_bytes, max(modified_s or 0.0, entry.modified_s or 0.0) or None)
     for top, entry in sorted(sizes.items()):
         if top.startswith("removed-") or is_old(entry):
             yield item(f"tmp/{top}", entry, "left by a process that did not come to its end")
@@ -202,7 +204,7 @@ def _reference(name: str) -> CheckpointRef:
 # A folder that studies share
 
 
-def _of_shared(plan: SharedPlan, limits: Limits) -> tuple[list[Item], list[Stored]]:
+def _of_shared(plan: SharedFolder, limits: Limits) -> tuple[list[Item], list[Stored]]:
     standing = plan.standing()
     stored = plan.stored()
     sizes = {one.ref: one for one in stored}
@@ -231,7 +233,7 @@ def _of_shared(plan: SharedPlan, limits: Limits) -> tuple[list[Item], list[Store
     return items, [one for one in stored if one.ref not in gone]
 
 
-def _small_files(plan: SharedPlan, kind: str, names: dict[str, str]) -> Iterator[Item]:
+def _small_files(plan: SharedFolder, kind: str, names: dict[str, str]) -> Iterator[Item]:
     for name, why in names.items():
         data = plan.store.read(name)
         if data is None:

@@ -35,7 +35,7 @@ _EXCLUSIVE = {"file", "local", "memory", "s3", "s3a", "gs", "gcs"}
 _MODIFIED = ("mtime", "LastModified", "last_modified", "updated", "modification_time", "modificationTime", "created")
 
 
-class Entry(NamedTuple):
+class FoundFile(NamedTuple):
     """A file that was found below a folder."""
 
     size_bytes: int
@@ -75,7 +75,7 @@ class Backend(Protocol):
     def commits_by_rename(self) -> bool:
         """Whether a checkpoint's folder is there whole or not at all; else its manifest says that it is."""
 
-    def walk(self, folder: str) -> dict[str, Entry]:
+    def walk(self, folder: str) -> dict[str, FoundFile]:
         """Return the files below a folder, at any depth, by their names inside it."""
 
     def names(self, folder: str) -> list[str]:
@@ -189,7 +189,7 @@ class _Disk:
                 return False
         return True
 
-    def walk(self, folder: str) -> dict[str, Entry]:
+    def walk(self, folder: str) -> dict[str, FoundFile]:
         root = self._root / folder
         with explained("list", root):
             return dict(_walk(root, ""))
@@ -232,7 +232,7 @@ class _Far:
     def create(self, name: str, data: bytes) -> bool:
         return self._remote.create(name, data)
 
-    def walk(self, folder: str) -> dict[str, Entry]:
+    def walk(self, folder: str) -> dict[str, FoundFile]:
         fs, path = self._remote._fs, self._remote._path(folder)
         with self._remote.explained("list", folder):
             fs.invalidate_cache()
@@ -242,7 +242,7 @@ class _Far:
                 return {}
         inside = {fs._strip_protocol(name).removeprefix(path + "/"): info for name, info in found.items()}
         return {
-            name: Entry(int(info["size"] or 0), _modified(info))
+            name: FoundFile(int(info["size"] or 0), _modified(info))
             for name, info in inside.items()
             if not name.startswith(path)
         }
@@ -265,7 +265,7 @@ class _Far:
             return
 
 
-def _walk(folder: Path, inside: str) -> Iterator[tuple[str, Entry]]:
+def _walk(folder: Path, inside: str) -> Iterator[tuple[str, FoundFile]]:
     try:
         entries: Sequence[os.DirEntry[str]] = list(os.scandir(folder))
     except (FileNotFoundError, NotADirectoryError):
@@ -278,7 +278,7 @@ def _walk(folder: Path, inside: str) -> Iterator[tuple[str, Entry]]:
             status = entry.stat(follow_symlinks=False)
         except FileNotFoundError:
             continue
-        yield inside + entry.name, Entry(status.st_size, status.st_mtime)
+        yield inside + entry.name, FoundFile(status.st_size, status.st_mtime)
 
 
 def _modified(info: Mapping[str, Any]) -> float | None:

@@ -23,7 +23,7 @@ from asyncsearch.ids import CheckpointRef, NodeKey
 from asyncsearch.shared.claims import Claims
 from asyncsearch.shared.facts import Facts, FactsFolder, NodeFacts
 from asyncsearch.shared.files import SharedFiles, Written
-from asyncsearch.shared.holds import Holds, Standing
+from asyncsearch.shared.holds import CurrentHolds, Holds
 from asyncsearch.shared.survey import survey
 from asyncsearch.store.base_store import Store
 from asyncsearch.store.fsspec_store import FsspecStore
@@ -31,7 +31,7 @@ from asyncsearch.store.layout import MANIFEST, node_folder, parse_versions
 from asyncsearch.store.local import LocalStore
 from asyncsearch.trial import Metrics
 
-__all__ = ["LEASE_S", "RETENTION_S", "SHARED_FILE", "NodeFacts", "SharedPlan", "open_shared"]
+__all__ = ["LEASE_S", "RETENTION_S", "SHARED_FILE", "NodeFacts", "SharedFolder", "open_shared"]
 
 SHARED_FILE = "shared.json"
 LEASE_S = 60.0
@@ -59,7 +59,7 @@ class Stored(NamedTuple):
     """Unix time at which it was last of use: until when it was held, else when it was committed, else 0.0."""
 
 
-class SharedPlan:
+class SharedFolder:
     """One study's part in a shared folder. Safe from any thread; it starts none.
 
     The order in which a study does things keeps what it needs: ``claim`` before it trains, ``hold`` before it counts
@@ -102,7 +102,7 @@ class SharedPlan:
 
         Args:
             nodes: Their keys.
-            owner: The study, one for each ``SharedPlan``; others read it.
+            owner: The study, one for each ``SharedFolder``; others read it.
 
         Returns:
             For each node None if we hold it now (or did before), else who does: study, process, host, since when.
@@ -209,11 +209,11 @@ class SharedPlan:
         """Return what the studies need that count: written lately, or with a store of their own that still exists."""
         return frozenset(ref for hold in self.standing().holds.values() for ref in hold.references())
 
-    def standing(self) -> Standing:
+    def standing(self) -> CurrentHolds:
         """Return whose holds count, whose do not and why, and which cannot be read."""
         return self._holds.standing()
 
-    def needed(self, ref: CheckpointRef, standing: Standing | None = None) -> str:
+    def needed(self, ref: CheckpointRef, standing: CurrentHolds | None = None) -> str:
         """Return who may need a checkpoint, in words, or an empty text."""
         return self._holds.needed(ref, standing=standing)
 

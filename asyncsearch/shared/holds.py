@@ -61,7 +61,7 @@ class Mark(Written, frozen=True, kw_only=True):
     """Names the driver's file."""
 
 
-class Standing(NamedTuple):
+class CurrentHolds(NamedTuple):
     """All holds that count now."""
 
     holds: dict[str, Hold]
@@ -106,7 +106,7 @@ class Holds:
             self._last.pop(study, None)
             self._files.store.remove(study_file("holds", study))
 
-    def standing(self) -> Standing:
+    def standing(self) -> CurrentHolds:
         """Return which holds count now and which do not."""
         holds: dict[str, Hold] = {}
         gone: dict[str, str] = {}
@@ -127,7 +127,7 @@ class Holds:
                     gone[name] = why
                 else:
                     holds[name] = hold
-        return Standing(holds, gone, tuple(unreadable))
+        return CurrentHolds(holds, gone, tuple(unreadable))
 
     def last_uses(self) -> dict[CheckpointRef, float]:
         """Return until when checkpoints were held that are not held any more, in Unix time."""
@@ -178,7 +178,7 @@ class Holds:
             self._files.store.remove(name)
             return True
 
-    def needed(self, ref: CheckpointRef, besides: str = "", standing: Standing | None = None) -> str:
+    def needed(self, ref: CheckpointRef, besides: str = "", standing: CurrentHolds | None = None) -> str:
         """Return who may need a checkpoint, in words, or an empty text.
 
         Args:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from asyncsearch.shared.folder import SharedPlan, inside
+from asyncsearch.shared.folder import SharedFolder, inside
 from asyncsearch.store.base_store import Store
 
 EVALUATIONS = "evals"
 """Folder in a study's store in which the searches live that ``Study.eval`` made, each a study in the shared folder."""
 
 
-def keep_within(plan: SharedPlan, quota_bytes: int, home: Store) -> list[str]:
+def keep_within(plan: SharedFolder, quota_bytes: int, home: Store) -> list[str]:
     """Remove what no study needs until all checkpoints together are within a quota, and say what stays beyond it.
 
     What the evaluations of the study keep for later ones is needed only as long as there is room. No sign of life is
@@ -36,11 +36,11 @@ def keep_within(plan: SharedPlan, quota_bytes: int, home: Store) -> list[str]:
     return [words]
 
 
-def _total(plan: SharedPlan) -> int:
+def _total(plan: SharedFolder) -> int:
     return sum(plan.usage().values())
 
 
-def _give_up_evaluations(plan: SharedPlan, home: Store) -> bool:
+def _give_up_evaluations(plan: SharedFolder, home: Store) -> bool:
     """Let go of what evaluations hold that do not run now; return whether there are such."""
     inner = f"{home.shown}/"
     held = [hold.study for hold in plan.standing().holds.values()]

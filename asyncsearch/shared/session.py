@@ -34,7 +34,7 @@ from asyncsearch.events import (
     WorkRefused,
 )
 from asyncsearch.ids import CheckpointRef, NodeKey, PathStep
-from asyncsearch.shared.folder import NodeFacts, SharedPlan
+from asyncsearch.shared.folder import NodeFacts, SharedFolder
 from asyncsearch.trial import Metrics
 
 WorkerAction = Assign | StopTraining | SaveAt | CutWork
@@ -48,20 +48,20 @@ _RENEWALS = 4
 """Signs of life within the lease of a claim."""
 
 
-class SharedFolder(NamedTuple):
+class FolderMembership(NamedTuple):
     """What a driver must know of the folder."""
 
-    plan: SharedPlan
+    plan: SharedFolder
     study: str
     """The study's name there, which no other has: the URL of its own store, without a password."""
 
 
-class Sharing:
+class SharingSession:
     """One driver's part. Its methods are called in the driver's thread; what reaches the folder is done in another."""
 
     def __init__(
         self,
-        folder: SharedFolder,
+        folder: FolderMembership,
         state: StudyState,
         loop: asyncio.AbstractEventLoop,
         *,
@@ -351,7 +351,7 @@ class _Notes:
 class _Folder:
     """The folder, as the thread sees it that alone touches it."""
 
-    def __init__(self, folder: SharedFolder) -> None:
+    def __init__(self, folder: FolderMembership) -> None:
         self._plan, self._study = folder.plan, folder.study
         self.lease_s = folder.plan.lease_s
         self._users: dict[NodeKey, set[int]] = {}

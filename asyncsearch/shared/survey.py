@@ -6,24 +6,24 @@ from collections import defaultdict
 from typing import NamedTuple
 
 from asyncsearch.ids import CheckpointRef, NodeKey
-from asyncsearch.shared.files import Backend, Entry
+from asyncsearch.shared.files import Backend, FoundFile
 from asyncsearch.store.layout import MANIFEST, Version, parse_versions
 
 
 class Survey(NamedTuple):
     """Sizes and times of checkpoints."""
 
-    committed: dict[CheckpointRef, Entry]
+    committed: dict[CheckpointRef, FoundFile]
     """All committed versions of each together, and when the newest was written."""
-    replaced: dict[str, Entry]
+    replaced: dict[str, FoundFile]
     """Committed versions that newer ones have replaced, by their folders."""
-    unfinished: dict[str, Entry]
+    unfinished: dict[str, FoundFile]
     """Versions that were not, or not yet, committed, by their folders."""
 
 
 def survey(backend: Backend) -> Survey:
     """Look at every file of every checkpoint."""
-    folders: dict[tuple[str, Version], Entry] = {}
+    folders: dict[tuple[str, Version], FoundFile] = {}
     whole: dict[tuple[str, int], list[Version]] = defaultdict(list)
     for name, entry in backend.walk("checkpoints").items():
         node, _, rest = name.partition("/")
@@ -46,9 +46,9 @@ def survey(backend: Backend) -> Survey:
     return found
 
 
-def _both(one: Entry | None, two: Entry) -> Entry:
+def _both(one: FoundFile | None, two: FoundFile) -> FoundFile:
     """Return the size of two things together, and when the later one was written."""
     if one is None:
         return two
     times = [entry.modified_s for entry in (one, two) if entry.modified_s is not None]
-    return Entry(one.size_bytes + two.size_bytes, max(times, default=None))
+    return FoundFile(one.size_bytes + two.size_bytes, max(times, default=None))

@@ -13,7 +13,7 @@ from asyncsearch.simulate.cluster import Delays, Loss, Simulation
 from asyncsearch.simulate.quadratic import NoisyQuadratic
 from asyncsearch.simulate.random_faults import Chance
 from asyncsearch.simulate.recorded_workload import RecordedWorkload
-from asyncsearch.simulate.result import Arrival, Incumbent, SimulationResult
+from asyncsearch.simulate.result import Arrival, SimulatedIncumbent, SimulationResult
 from asyncsearch.simulate.simulated_search import simulate
 from asyncsearch.simulate.workloads import Curves, Workload
 
@@ -22,10 +22,10 @@ __all__ = [
     "Chance",
     "Curves",
     "Delays",
-    "Incumbent",
     "Loss",
     "NoisyQuadratic",
     "RecordedWorkload",
+    "SimulatedIncumbent",
     "Simulation",
     "SimulationResult",
     "Workload",

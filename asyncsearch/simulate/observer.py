@@ -9,11 +9,11 @@ from asyncsearch.actions import AnyAction, CreateTrial, MoveTrial, Promote
 from asyncsearch.engine.state import StudyState
 from asyncsearch.events import AnyEvent, Reported
 from asyncsearch.ids import TrialId
-from asyncsearch.simulate.result import Arrival, Incumbent
+from asyncsearch.simulate.result import Arrival, SimulatedIncumbent
 from asyncsearch.trial import TrialState
 
 
-class Watch:
+class SimulationObserver:
     """What is called at every step of a simulation.
 
     Args:
@@ -30,7 +30,7 @@ class Watch:
         until_completed: int | None = None,
         most_trials: int | None = None,
     ) -> None:
-        self.incumbents: list[Incumbent] = []
+        self.incumbents: list[SimulatedIncumbent] = []
         self.arrivals: list[Arrival] = []
         self.promotions = 0
         self.reason = ""
@@ -69,7 +69,9 @@ class Watch:
         if attempt is None or score is None or (self._best is not None and score >= self._best):
             return
         self._best = score
-        self.incumbents.append(Incumbent(now, attempt.stage_at(event.resource).trials[0], event.resource, value))
+        self.incumbents.append(
+            SimulatedIncumbent(now, attempt.stage_at(event.resource).trials[0], event.resource, value)
+        )
         if self._target is not None and score <= self._target:
             self._stop("the target was met")
 

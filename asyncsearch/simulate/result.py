@@ -12,7 +12,7 @@ from asyncsearch.ids import TrialId, trial_name
 from asyncsearch.trial import Trial
 
 
-class Incumbent(msgspec.Struct, frozen=True):
+class SimulatedIncumbent(msgspec.Struct, frozen=True):
     """A value that was better than all before it; values on the way of a trial count (ASHA paper, section 3.3)."""
 
     at_s: float
@@ -44,7 +44,7 @@ class SimulationResult(msgspec.Struct, frozen=True, kw_only=True):
     """Whether all that was asked for is trained; False: time was up, the target was met, or the run broke."""
     reason: str
     """Why it ended, in words."""
-    incumbents: tuple[Incumbent, ...]
+    incumbents: tuple[SimulatedIncumbent, ...]
     """The best value so far, each time it changed, in the order of time."""
     arrivals: tuple[Arrival, ...]
     promotions: int
@@ -63,7 +63,7 @@ class SimulationResult(msgspec.Struct, frozen=True, kw_only=True):
         return self.state.trials
 
     @property
-    def best(self) -> Incumbent | None:
+    def best(self) -> SimulatedIncumbent | None:
         """The best value that was reported; None: none was finite."""
         return self.incumbents[-1] if self.incumbents else None
 

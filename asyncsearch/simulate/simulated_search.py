@@ -17,7 +17,7 @@ from asyncsearch.schedulers.fifo import FIFO
 from asyncsearch.searchers.base_searcher import Searcher
 from asyncsearch.searchers.random import RandomSearch
 from asyncsearch.simulate.cluster import Delays, Loss, Simulation
-from asyncsearch.simulate.observer import Watch
+from asyncsearch.simulate.observer import SimulationObserver
 from asyncsearch.simulate.random_faults import Chance
 from asyncsearch.simulate.result import SimulationResult
 from asyncsearch.simulate.workloads import Workload
@@ -138,7 +138,7 @@ def simulate(
         )
     state = StudyState(config, proposals, judge, chosen.max_resource)
     is_ended = is_bounded or until < math.inf
-    watch = Watch(state, target, until_completed, None if is_ended else _MOST_TRIALS)
+    watch = SimulationObserver(state, target, until_completed, None if is_ended else _MOST_TRIALS)
     simulation = Simulation(
         state,
         workload,
@@ -178,7 +178,7 @@ def _require_parameter(name: object, workload: Workload, space: Space) -> None:
         ) from None
 
 
-def _result(simulation: Simulation, watch: Watch, workers: int, until: float) -> SimulationResult:
+def _result(simulation: Simulation, watch: SimulationObserver, workers: int, until: float) -> SimulationResult:
     state, end = simulation.state, simulation.end
     cut = "time was up" if simulation.clock.now >= until else "no worker was left"
     return SimulationResult(

@@ -24,7 +24,7 @@ from asyncsearch.space.domains import Choice, Domain
 from asyncsearch.space.parameter_values import show
 
 
-class Node(abc.ABC):
+class ParameterNode(abc.ABC):
     """What stands at one place of a space."""
 
     path: str
@@ -63,7 +63,7 @@ class Node(abc.ABC):
 
 
 @dataclass(frozen=True)
-class Leaf(Node):
+class Leaf(ParameterNode):
     """One domain."""
 
     path: str
@@ -89,12 +89,12 @@ class Leaf(Node):
 
 
 @dataclass(frozen=True)
-class Filled(Node):
+class Filled(ParameterNode):
     """A sequence with domains in it."""
 
     path: str
     template: Course
-    slots: Mapping[str, Node]
+    slots: Mapping[str, ParameterNode]
 
     def parameters(self) -> Iterator[tuple[str, Domain]]:
         for node in self.slots.values():
@@ -151,7 +151,7 @@ class Filled(Node):
 
 
 @dataclass(frozen=True)
-class Chosen(Node):
+class Chosen(ParameterNode):
     """A choice with sequences among its values that have domains in them."""
 
     path: str
@@ -219,7 +219,7 @@ class Chosen(Node):
         return found if all(domains[name].contains(item) for name, item in found.items()) else None
 
 
-def node_of(path: str, value: Domain | Course) -> Node:
+def node_of(path: str, value: Domain | Course) -> ParameterNode:
     """Return the node of what was written at a place of the space.
 
     Raises:

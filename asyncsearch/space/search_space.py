@@ -22,7 +22,7 @@ from asyncsearch.space.dependencies import decision_order
 from asyncsearch.space.domains import Choice, Constant, Domain
 from asyncsearch.space.dotted_names import flatten_params, flatten_space, nest, put
 from asyncsearch.space.parameter_values import copy_plain, show, show_plain
-from asyncsearch.space.parameters import Chosen, Leaf, Node, node_of
+from asyncsearch.space.parameters import Chosen, Leaf, ParameterNode, node_of
 from asyncsearch.trial import Params
 
 MAX_CANDIDATES = 1000
@@ -405,7 +405,7 @@ def _has_sequences(domain: Domain) -> bool:
     return isinstance(domain, Choice | Constant) and has_sequences(domain.arguments())
 
 
-def _describe(node: Node) -> str:
+def _describe(node: ParameterNode) -> str:
     if not isinstance(node, Leaf):
         conditions = node.choice.conditions if isinstance(node, Chosen) else ()
         what = node.choice.call() if isinstance(node, Chosen) else node.call()

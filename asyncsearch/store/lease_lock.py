@@ -40,7 +40,7 @@ class Files(Protocol):
     def remove(self, name: str) -> None: ...
 
 
-class Record(msgspec.Struct, frozen=True):
+class LockRecord(msgspec.Struct, frozen=True):
     """Who holds the lock, or held it."""
 
     host: str
@@ -69,7 +69,7 @@ class Record(msgspec.Struct, frozen=True):
         return False
 
 
-_RECORD = msgspec.json.Decoder(Record)
+_RECORD = msgspec.json.Decoder(LockRecord)
 
 
 class LeaseLock:
@@ -163,7 +163,7 @@ class LeaseLock:
         return [int(name[:6]) for name in self._files.names("lock") if re.fullmatch(r"\d{6}\.json", name)]
 
     def _record(self, released: bool = False) -> bytes:
-        record = Record(socket.gethostname(), os.getpid(), _machine(), self._token, time.time(), released)
+        record = LockRecord(socket.gethostname(), os.getpid(), _machine(), self._token, time.time(), released)
         return msgspec.json.encode(record)
 
     def _refuse_unless_free(self, number: int, just_created: bool = False) -> None:
@@ -188,7 +188,7 @@ def _name(number: int) -> str:
     return f"lock/{number:06d}.json"
 
 
-def _decode(data: bytes | None) -> Record | None:
+def _decode(data: bytes | None) -> LockRecord | None:
     try:
         return _RECORD.decode(data or b"")
     except msgspec.DecodeError:

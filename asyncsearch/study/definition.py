@@ -21,7 +21,7 @@ from asyncsearch.store.base_store import Store
 from asyncsearch.store.passwords import without_password
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
+class StudyDefinition(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that makes a study what it is; pickled into its store, so that ``resume`` needs nothing else."""
 
     trainable: bytes
@@ -44,7 +44,7 @@ def source_hash(trainable: object) -> str:
         return ""
 
 
-def read_plan(store: Store, study: StudyFile) -> Plan:
+def read_plan(store: Store, study: StudyFile) -> StudyDefinition:
     """Unpickle what a study was created with; the store is trusted as far as the checksum in ``study.json`` goes.
 
     Raises:
@@ -57,7 +57,7 @@ def read_plan(store: Store, study: StudyFile) -> Plan:
             "Restore it, or resume from the script that made the study, with resume=True."
         )
     plan = cloudpickle.loads(data)
-    assert isinstance(plan, Plan)
+    assert isinstance(plan, StudyDefinition)
     return plan
 
 

@@ -26,14 +26,14 @@ from asyncsearch.journal.writer import Journal
 from asyncsearch.schedulers.base_scheduler import RungForecast, Scheduler, SchedulerState
 from asyncsearch.schedulers.fifo import FIFOState
 from asyncsearch.searchers.base_searcher import Searcher, SearcherState
-from asyncsearch.shared.folder import NodeFacts, SharedPlan
+from asyncsearch.shared.folder import NodeFacts, SharedFolder
 from asyncsearch.space import Space
 from asyncsearch.store.base_store import Store
 from asyncsearch.store.disk import explained
 from asyncsearch.trial import Metrics, Params
 
 _log = logging.getLogger(__name__)
-Path = tuple[PathStep, ...]
+PlanPath = tuple[PathStep, ...]
 
 
 class Evaluation(dict[str, float]):
@@ -45,18 +45,18 @@ class Evaluation(dict[str, float]):
         """Units of training; less than what was asked for where nothing was reported just there."""
 
 
-class Way:
+class KnownPath:
     """What is known of the way of one configuration up to a resource."""
 
-    def __init__(self, params: Params, path: Path, resource: int) -> None:
+    def __init__(self, params: Params, path: PlanPath, resource: int) -> None:
         self._params = params
         self._path = path
         self._resource = resource
         self._reports: dict[int, Metrics] = {}
         self._reached = 0
-        self._passed: dict[Path, dict[int, Metrics]] = {}
+        self._passed: dict[PlanPath, dict[int, Metrics]] = {}
         """Up to the resource, on each path that leads the same way."""
-        self._saved: dict[CheckpointRef, Path] = {}
+        self._saved: dict[CheckpointRef, PlanPath] = {}
         """The checkpoints that there are up to the resource."""
 
     def read_journal(self, records: Iterable[Record]) -> None:
@@ -82,7 +82,7 @@ class Way:
                 reports = passed.get(node, {}) | dict(readers.kept(node))
                 self._add(path, node, NodeFacts(tuple(sorted(reports.items())), None, tuple(saved.get(node, ()))))
 
-    def read_shared(self, plan: SharedPlan) -> None:
+    def read_shared(self, plan: SharedFolder) -> None:
         """Take in what the studies say that share a folder."""
         for node, facts in plan.read_many(step.node for step in self._path).items():
             self._add(self._path, node, facts)
@@ -151,7 +151,7 @@ class Way:
         last = max(self._reports)
         return Evaluation(self._reports[last], last)
 
-    def _add(self, path: Path, node: NodeKey, facts: NodeFacts) -> None:
+    def _add(self, path: PlanPath, node: NodeKey, facts: NodeFacts) -> None:
         start, end = _span(path, node)
         inside = {at: metrics for at, metrics in facts.reports if start < at <= end}
         self._reports |= {at: metrics for at, metrics in inside.items() if metrics and at <= self._resource}
@@ -179,25 +179,25 @@ def _copy(source: Store, checkpoint: CheckpointRef, target: Store, copy: Checkpo
         target.commit(copy, staged)
 
 
-def _span(path: Path, node: NodeKey) -> tuple[int, float]:
+def _span(path: PlanPath, node: NodeKey) -> tuple[int, float]:
     ends = [after.start for _, after in pairwise(path)] + [math.inf]
     return next((step.start, end) for step, end in zip(path, ends, strict=True) if step.node == node)
 
 
 @dataclass(frozen=True)
-class One(Searcher):
+class SingleProposal(Searcher):
     """Proposes one configuration."""
 
     params: Params
 
     def begin(self, space: Space, seed: int) -> SearcherState:
-        return _OneState(self.params)
+        return _SingleProposalState(self.params)
 
     def describe(self) -> str:
         return f"eval({msgspec.json.encode(self.params, order='sorted').decode()})"
 
 
-class _OneState(SearcherState):
+class _SingleProposalState(SearcherState):
     def __init__(self, params: Params) -> None:
         self._params = params
 
@@ -209,7 +209,7 @@ class _OneState(SearcherState):
 
 
 @dataclass(frozen=True)
-class UpTo(Scheduler):
+class TrainUpTo(Scheduler):
     """Trains each trial to a resource, and pauses it there if that is not its end."""
 
     resource: int

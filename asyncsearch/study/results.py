@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from asyncsearch.report.tree.tree import Tree
 
 
-class Seen(NamedTuple):
+class ReadState(NamedTuple):
     """What was known of a study."""
 
     state: StudyState
@@ -50,7 +50,7 @@ class Results:
     config: EngineConfig
     store: Store
     shared: Store | None
-    _seen: Seen | None
+    _seen: ReadState | None
 
     @property
     def trials(self) -> list[Trial]:
@@ -185,10 +185,10 @@ class Results:
         seen = self._seen
         if seen is None or self._has_grown(seen):
             size = self.store.journal_size()  # before the look: what comes meanwhile is looked at the next time
-            seen = self._seen = Seen(read_state(self.store, self._require_file()), size)
+            seen = self._seen = ReadState(read_state(self.store, self._require_file()), size)
         return seen.state
 
-    def _has_grown(self, seen: Seen) -> bool:
+    def _has_grown(self, seen: ReadState) -> bool:
         try:
             return self.store.journal_size() > seen.journal_size
         except StoreError:

@@ -19,9 +19,9 @@ import msgspec
 from asyncsearch._version import __version__
 from asyncsearch.actions import EndRun
 from asyncsearch.agent.config import WorkerConfig
-from asyncsearch.driver.interrupts import GRACE_S, Presses, interrupts_to
+from asyncsearch.driver.interrupts import GRACE_S, Interrupts, interrupts_to
 from asyncsearch.driver.loop import Driver, DriverSettings
-from asyncsearch.driver.wakeup import Bell
+from asyncsearch.driver.wakeup import Wakeup
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import InternalError
 from asyncsearch.events import DriverStarted, RunRequested, StopRequested
@@ -31,7 +31,7 @@ from asyncsearch.launch.base_launcher import Launcher, Preflight
 from asyncsearch.launch.inline import InlineLauncher
 from asyncsearch.report.live.status import StudyStatus, status_of
 from asyncsearch.rpc.messages import Endpoint, LogLine
-from asyncsearch.shared.session import SharedFolder
+from asyncsearch.shared.session import FolderMembership
 from asyncsearch.store.base_store import Store
 
 if TYPE_CHECKING:
@@ -78,11 +78,11 @@ class Search(msgspec.Struct, frozen=True, kw_only=True):
     timeout_s: float | None
     scheduler: str
     """One line, for people."""
-    shared: SharedFolder | None = None
+    shared: FolderMembership | None = None
     """The folder in which its checkpoints are, if it shares them with other studies."""
 
 
-def run_search(search: Search, watcher: Watcher, presses: Presses | None = None) -> EndRun:
+def run_search(search: Search, watcher: Watcher, presses: Interrupts | None = None) -> EndRun:
     """Run a search to its end, and return how it ended.
 
     Args:
@@ -94,7 +94,7 @@ def run_search(search: Search, watcher: Watcher, presses: Presses | None = None)
         KeyboardInterrupt: the calling thread was interrupted; the results are kept and nothing runs any more.
         Exception: what broke the driver, such as a ``StoreError``.
     """
-    presses = presses or Presses()
+    presses = presses or Interrupts()
     with interrupts_to(presses.press):
         end = _conduct(search, watcher, presses)
     if presses.count:
@@ -104,7 +104,7 @@ def run_search(search: Search, watcher: Watcher, presses: Presses | None = None)
     return end
 
 
-def _conduct(search: Search, watcher: Watcher, presses: Presses) -> EndRun | None:
+def _conduct(search: Search, watcher: Watcher, presses: Interrupts) -> EndRun | None:
     run = _elsewhere(lambda: _Run(search))
     presses.bells = (run.news, run.over)
     try:
@@ -133,8 +133,8 @@ class _Run:
     """The parts of one run."""
 
     def __init__(self, search: Search) -> None:
-        self.news = Bell()
-        self.over = Bell()
+        self.news = Wakeup()
+        self.over = Wakeup()
         """Rung when the run has ended or was interrupted: then nobody waits for the time to show it again."""
         self.statuses: deque[StudyStatus] = deque(maxlen=1)
         """The newest status that was asked for, for the calling thread to show."""
@@ -231,7 +231,7 @@ class _Run:
             asyncio.run_coroutine_threadsafe(self._server.stop(), self.driver.loop).result()
 
 
-def _watch(run: _Run, watcher: Watcher, presses: Presses) -> None:
+def _watch(run: _Run, watcher: Watcher, presses: Interrupts) -> None:
     """Show the run until it ends."""
     while not run.driver.ended.is_set():
         if presses.tell(run.driver):
@@ -242,7 +242,7 @@ def _watch(run: _Run, watcher: Watcher, presses: Presses) -> None:
         run.over.wait(_REFRESH_S)
 
 
-def _work_inline(run: _Run, launcher: InlineLauncher, watcher: Watcher, presses: Presses) -> None:
+def _work_inline(run: _Run, launcher: InlineLauncher, watcher: Watcher, presses: Interrupts) -> None:
     """Train in this thread until the run ends, and show it between reports."""
     shown_s = 0.0
 
@@ -290,7 +290,7 @@ def _show_lines(run: _Run, watcher: Watcher) -> None:
 
 def _elsewhere(function: Callable[[], T]) -> T:
     """Call a function in another thread and return what it returns; wait for it whatever is raised in this one."""
-    done = Bell()
+    done = Wakeup()
     results: list[T] = []
     errors: list[BaseException] = []
 

@@ -17,7 +17,7 @@ from asyncsearch import errors
 from asyncsearch._version import __version__
 from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.arguments import checked, enough, positive, seconds_of, text_of, yes_or_no
-from asyncsearch.driver.interrupts import Presses
+from asyncsearch.driver.interrupts import Interrupts
 from asyncsearch.driver.loop import DriverSettings
 from asyncsearch.engine.config import EngineConfig
 from asyncsearch.engine.method_checks import require_proposal, require_target
@@ -52,19 +52,19 @@ from asyncsearch.schedulers.fifo import FIFO
 from asyncsearch.schedulers.scheduler_options import options_of
 from asyncsearch.searchers.base_searcher import Searcher, SearcherState
 from asyncsearch.searchers.random import RandomSearch
-from asyncsearch.shared.folder import SharedPlan, inside
+from asyncsearch.shared.folder import SharedFolder, inside
 from asyncsearch.shared.names import compare_names
 from asyncsearch.shared.options import default_names, open_folder, read_defaults
 from asyncsearch.shared.quota import EVALUATIONS, keep_within
-from asyncsearch.shared.session import SharedFolder
+from asyncsearch.shared.session import FolderMembership
 from asyncsearch.space import Space
 from asyncsearch.space.parameter_values import plain
 from asyncsearch.store import open_store
 from asyncsearch.store.base_store import Store
-from asyncsearch.study.definition import Plan, read_plan, require_same, source_hash
-from asyncsearch.study.evaluate import Evaluation, One, UpTo, Way, was_found
+from asyncsearch.study.definition import StudyDefinition, read_plan, require_same, source_hash
+from asyncsearch.study.evaluate import Evaluation, KnownPath, SingleProposal, TrainUpTo, was_found
 from asyncsearch.study.requirements import can_evaluate, can_share, require_pausable, require_sequences
-from asyncsearch.study.results import Results, Seen
+from asyncsearch.study.results import ReadState, Results
 from asyncsearch.study.run import Search, run_search
 from asyncsearch.study.warm_start import WarmStart, begin_searcher, keep, kept, warm_start_of
 from asyncsearch.trainable import Trainable, WithFunctions, as_function
@@ -197,7 +197,7 @@ class Study(Results):
         }
         self._backend = backend
         self._resume = resume
-        self._seen: Seen | None = None
+        self._seen: ReadState | None = None
         self._is_read_only = False
         self._fingerprint = source_hash(trainable)
         self._warm = warm_start_of(self.store, warm_start, space=self.space, config=self.config, resume=resume)
@@ -275,7 +275,7 @@ class Study(Results):
         timeout_s: float | None,
         watcher: Display,
         *,
-        presses: Presses | None = None,
+        presses: Interrupts | None = None,
         cpu_threads: int | None = None,
     ) -> Study:
         proposals = self._begin_searcher().length()
@@ -325,7 +325,7 @@ class Study(Results):
                     # After a failure the state may be ahead of the journal, and the journal is what counts.
                     self._seen = None
                     watcher.close()
-                self._seen = Seen(state, self.store.journal_size())
+                self._seen = ReadState(state, self.store.journal_size())
             if end.error_kind:
                 raise _error_class(end.error_kind)(end.reason)
             return self
@@ -405,12 +405,12 @@ class Study(Results):
         root = self.config.root
         steps = path(root, {**self.config.defaults, **given}, resource)
         home = inside(self.store, f"{EVALUATIONS}/{digest(root, canonical(given), str(resource))}")
-        way = Way(given, steps, resource)
+        way = KnownPath(given, steps, resource)
         known = self._known(way, home)
         if known is None:
             self._require_runnable()
             one = copy.copy(self)
-            one.searcher, one.scheduler, one.store = One(given), UpTo(resource, end or resource), home
+            one.searcher, one.scheduler, one.store = SingleProposal(given), TrainUpTo(resource, end or resource), home
             one._resume, one._seen, one._warm = True, None, WarmStart()
             display = open_display("none")
             if self.shared is None:
@@ -419,14 +419,14 @@ class Study(Results):
                 with home.lock():
                     state, last = one._opened_for_writing(one._packed(display), display)
                     if not state.trials:
-                        start = Way(given, steps, resource)
+                        start = KnownPath(given, steps, resource)
                         start.read_journal(read_records(self.store))
                         start.begin(home, state, last, self.store)
             else:
                 one._quota_bytes = None
             one._run(1, 1, None, display)
             if self.shared is not None:
-                self._keep_quota(SharedPlan(self.shared), display)
+                self._keep_quota(SharedFolder(self.shared), display)
             known = self._known(way, home)
             if known is None:
                 raise AsyncSearchError(f"It could not be trained to {resource}: {one.trials[0].reason}")
@@ -442,11 +442,11 @@ class Study(Results):
                 raise
             return given
 
-    def _known(self, way: Way, home: Store) -> Evaluation | None:
+    def _known(self, way: KnownPath, home: Store) -> Evaluation | None:
         for store in (self.store, home):
             way.read_journal(read_records(store))
         if self.shared is not None:
-            way.read_shared(SharedPlan(self.shared))
+            way.read_shared(SharedFolder(self.shared))
         can_evaluate = self.config.can_evaluate and not self._is_read_only
         return way.metrics(self.config.metric if can_evaluate else "")
 
@@ -517,18 +517,18 @@ class Study(Results):
         self._resume = True
         return state, found.last
 
-    def _shared_folder(self, state: StudyState, watcher: Any) -> SharedFolder | None:
+    def _shared_folder(self, state: StudyState, watcher: Any) -> FolderMembership | None:
         """Take part in the folder that studies share, while the lock of the study's own store is held."""
         if self.shared is None:
             return None
-        plan = SharedPlan(self.shared)
+        plan = SharedFolder(self.shared)
         plan.prepare()
         plan.take_over(self.store.shown)
         names = self.space.names | default_names(self.config.defaults)
         watcher.warn(compare_names(plan.files, self.store.shown, state.root, names))
-        return SharedFolder(plan, self.store.shown)
+        return FolderMembership(plan, self.store.shown)
 
-    def _keep_quota(self, plan: SharedPlan, watcher: Any) -> None:
+    def _keep_quota(self, plan: SharedFolder, watcher: Any) -> None:
         if self._quota_bytes is not None:
             watcher.warn(keep_within(plan, self._quota_bytes, self.store))
 
@@ -539,7 +539,7 @@ class Study(Results):
 
     def _plan_bytes(self, bundle: bytes) -> bytes:
         backend = self._backend if isinstance(self._backend, str) else "auto"
-        plan = Plan(
+        plan = StudyDefinition(
             trainable=bundle,
             space=self.space,
             searcher=self.searcher,

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from asyncsearch.arguments import positive, seconds_of
-from asyncsearch.driver.interrupts import Presses, interrupts_to
-from asyncsearch.driver.wakeup import Bell
+from asyncsearch.driver.interrupts import Interrupts, interrupts_to
+from asyncsearch.driver.wakeup import Wakeup
 from asyncsearch.errors import NotEnoughSlotsError, UsageError
 from asyncsearch.launch import chosen
 from asyncsearch.launch.base_launcher import Launcher, Preflight
@@ -57,7 +57,7 @@ def run_together(
     with chosen(studies[0]._backend, study=studies[0].name) as first:
         preflight = _look(first, total, len(studies))
         workers, more = divmod(preflight.parallelism, len(studies))
-        bell = Bell()
+        bell = Wakeup()
         sides = [
             _Side(study, workers + (number < more), bell, said=preflight.warnings)
             for number, study in enumerate(studies)
@@ -98,7 +98,7 @@ def _look(launcher: Launcher, parallelism: int | None, studies: int) -> Prefligh
 def _run_sides(
     launcher: Launcher,
     sides: Sequence[_Side],
-    bell: Bell,
+    bell: Wakeup,
     num_trials: int | None,
     timeout_s: float | None,
     cpu_threads: int,
@@ -125,10 +125,10 @@ def _run_sides(
 class _Side(Display):
     """One of the studies: its thread, and what there is to show of it."""
 
-    def __init__(self, study: Study, workers: int, bell: Bell, *, said: Sequence[str]) -> None:
+    def __init__(self, study: Study, workers: int, bell: Wakeup, *, said: Sequence[str]) -> None:
         """Begin nothing yet; ``said`` are the notes that hold for all studies, and are not said for each again."""
         self.study = study
-        self.presses = Presses()
+        self.presses = Interrupts()
         self.error: BaseException | None = None
         self.is_running = False
         self._workers, self._bell, self._said = workers, bell, said
@@ -178,7 +178,7 @@ class _Side(Display):
         """The last line stays."""
 
 
-def _watch(sides: Sequence[_Side], bell: Bell, *, is_shown: bool) -> None:
+def _watch(sides: Sequence[_Side], bell: Wakeup, *, is_shown: bool) -> None:
     """Show the studies until all have ended."""
     while any(side.is_running for side in sides):
         bell.wait(_EVERY_S)

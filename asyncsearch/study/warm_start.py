@@ -23,7 +23,7 @@ from asyncsearch.journal.reading import read_state
 from asyncsearch.report.formatting import cut
 from asyncsearch.searchers.base_searcher import Searcher, SearcherState
 from asyncsearch.searchers.earlier_trials import differences
-from asyncsearch.searchers.observations import Observed, Stand
+from asyncsearch.searchers.observations import Observed, TrialPosition
 from asyncsearch.space import Space
 from asyncsearch.store import open_store
 from asyncsearch.store.base_store import Store
@@ -34,9 +34,9 @@ WARM_START_FILE = "warm_start.json"
 _SHOWN = 6
 _SHOWN_CHARS = 100
 _STANDS = {
-    TrialState.COMPLETED: Stand.COMPLETED,
-    TrialState.FAILED: Stand.FAILED,
-    TrialState.PAUSED: Stand.PAUSED,
+    TrialState.COMPLETED: TrialPosition.COMPLETED,
+    TrialState.FAILED: TrialPosition.FAILED,
+    TrialState.PAUSED: TrialPosition.PAUSED,
 }
 """Where an earlier trial stands; one that had still to train will never go on, as if it was stopped."""
 
@@ -147,9 +147,9 @@ def _observed(state: StudyState, trial: Trial, own: tuple[Params, float], values
     params, end = own
     if end < math.inf:
         own_values = {resource: score for resource, score in values.items() if resource <= end}
-        return Observed(params, {}, own_values, Stand.BRANCHED)
-    stand = _STANDS.get(trial.state, Stand.STOPPED)
-    score = None if stand is Stand.FAILED else state.score(trial.value)
+        return Observed(params, {}, own_values, TrialPosition.BRANCHED)
+    stand = _STANDS.get(trial.state, TrialPosition.STOPPED)
+    score = None if stand is TrialPosition.FAILED else state.score(trial.value)
     return Observed(trial.params, {}, values, stand, trial.resource, score)
 
 

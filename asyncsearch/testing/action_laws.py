@@ -12,7 +12,7 @@ from asyncsearch.testing.checked_methods import require_words
 from asyncsearch.trial import TrialState
 
 
-class Lawbook:
+class ActionLaws:
     """Follows the actions of one study, and refuses those that no scheduler may lead to.
 
     Args:

@@ -19,7 +19,7 @@ from asyncsearch.events import (
 from asyncsearch.ids import CheckpointRef, NodeKey, TrialId
 from asyncsearch.plan.keys import UNBOUNDED
 from asyncsearch.runner.protocol import Cut, SavePoint
-from asyncsearch.runner.timeline import Batch
+from asyncsearch.runner.timeline import LaneTimeline
 from asyncsearch.testing.agent_world import World
 from asyncsearch.testing.histories import Histories
 from asyncsearch.work import Stage, Work
@@ -45,7 +45,7 @@ class BatchTraining:
         self.lease, lane = work.lease, work.lanes[0]
         self.load = lane.load
         self.is_loaded = lane.load is None
-        self.batch = Batch(lane.stages)
+        self.batch = LaneTimeline(lane.stages)
         self.resource = self.batch.start
         self.saved: int | None = None
         """The newest checkpoint that was saved, and of which it was not said that it failed."""

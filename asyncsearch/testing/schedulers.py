@@ -23,7 +23,7 @@ from asyncsearch.schedulers.base_scheduler import Scheduler, SchedulerState
 from asyncsearch.searchers.random import RandomSearch
 from asyncsearch.simulate.cluster import Delays, Loss, Simulation
 from asyncsearch.space import Space
-from asyncsearch.testing.action_laws import Lawbook
+from asyncsearch.testing.action_laws import ActionLaws
 from asyncsearch.testing.agent_world import VALUES
 from asyncsearch.testing.base_suite import Suite
 from asyncsearch.testing.batch_world import HISTORIES, BatchWorld
@@ -205,10 +205,10 @@ class SchedulerConformance(Suite):
         assert end is not None, "the search never ends: nothing more happens, and it is not over"
         assert end.is_complete, f"the search ended early: {end.reason}"
 
-    def lawbook(self) -> Lawbook:
+    def lawbook(self) -> ActionLaws:
         """Return the laws that what is decided must obey."""
         scheduler = self.make()
-        return Lawbook(
+        return ActionLaws(
             pauses=scheduler.pauses,
             max_resource=scheduler.max_resource,
             promotes_without_value=self.promotes_without_value,

@@ -167,7 +167,7 @@ def test_a_runner_drops_what_crossed_its_end(tmp_path: Path) -> None:
         for _ in range(2):
             runner.channel.send(protocol.Train((stage,)))
             while not isinstance(said := runner.channel.receive(), protocol.Ended):
-                assert isinstance(said, protocol.Ready | protocol.Reported)
+                assert isinstance(said, protocol.RunnerReady | protocol.LaneReported)
             assert said == protocol.Ended(Outcome.RETURNED, 2)
             for crossing in (protocol.Folder("x"), protocol.SavePoint(NODE, 1), protocol.Cut(1), protocol.Stop("no")):
                 runner.channel.send(crossing)

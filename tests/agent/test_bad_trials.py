@@ -44,7 +44,7 @@ def test_a_trial_that_raises_shows_its_traceback_and_its_last_lines(tmp_path: Pa
     assert (end.outcome, end.error_kind, end.resource) == (Outcome.FAILED, "ZeroDivisionError", 1)
     assert "about to divide" in end.error
     assert "in _divide" in end.error
-    assert "asyncsearch/runner" not in end.error.replace("tests/runner", "")
+    assert "asyncsearch/runner" not in end.error
     assert end.error.splitlines()[-1] == "ZeroDivisionError: float division by zero"
     assert driver.values(0) == [(1, 0.5)]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from asyncsearch.agent.checkpoint_cache import Shelf
+from asyncsearch.agent.checkpoint_cache import CheckpointCache
 from asyncsearch.errors import StoreError
 from asyncsearch.events import Outcome, Reported
 from asyncsearch.ids import CheckpointRef, NodeKey
@@ -48,13 +48,13 @@ def ref(resource: int, node: NodeKey = NODE) -> CheckpointRef:
     return CheckpointRef(node, resource)
 
 
-def save(shelf: Shelf | FarStore, store: FarStore, resource: int, size_bytes: int = 3) -> None:
+def save(shelf: CheckpointCache | FarStore, store: FarStore, resource: int, size_bytes: int = 3) -> None:
     staged = store.stage(ref(resource))
     (staged / "checkpoint").write_bytes(b"x" * size_bytes)
     shelf.commit(ref(resource), staged)
 
 
-def load(shelf: Shelf, resource: int) -> int:
+def load(shelf: CheckpointCache, resource: int) -> int:
     with shelf.fetch(ref(resource)) as folder:
         return len((folder / "checkpoint").read_bytes())
 
@@ -65,7 +65,7 @@ def left(tmp_path: Path) -> list[str]:
 
 
 def test_what_was_saved_here_is_not_fetched(store: FarStore) -> None:
-    shelf = Shelf(store)
+    shelf = CheckpointCache(store)
     save(shelf, store, 2)
     assert load(shelf, 2) == 3
     assert store.fetched == []
@@ -74,13 +74,13 @@ def test_what_was_saved_here_is_not_fetched(store: FarStore) -> None:
 
 def test_what_was_loaded_here_is_fetched_once(store: FarStore) -> None:
     save(store, store, 2)
-    shelf = Shelf(store)
+    shelf = CheckpointCache(store)
     assert [load(shelf, 2), load(shelf, 2)] == [3, 3]
     assert store.fetched == [ref(2)]
 
 
 def test_of_many_those_that_were_used_last_are_kept(store: FarStore) -> None:
-    shelf = Shelf(store, most=2)
+    shelf = CheckpointCache(store, most=2)
     save(shelf, store, 1)
     save(shelf, store, 2)
     load(shelf, 1)
@@ -91,7 +91,7 @@ def test_of_many_those_that_were_used_last_are_kept(store: FarStore) -> None:
 
 
 def test_no_more_bytes_are_kept_than_there_is_room_for(store: FarStore, tmp_path: Path) -> None:
-    shelf = Shelf(store, most_bytes=10)
+    shelf = CheckpointCache(store, most_bytes=10)
     save(shelf, store, 1, 6)
     save(shelf, store, 2, 6)
     save(shelf, store, 3, 11)
@@ -101,7 +101,7 @@ def test_no_more_bytes_are_kept_than_there_is_room_for(store: FarStore, tmp_path
 
 
 def test_what_is_in_use_stays_until_it_is_not(store: FarStore, tmp_path: Path) -> None:
-    shelf = Shelf(store, most=1)
+    shelf = CheckpointCache(store, most=1)
     save(shelf, store, 1)
     with shelf.fetch(ref(1)) as first, shelf.fetch(ref(1)) as again:
         save(shelf, store, 2)
@@ -113,7 +113,7 @@ def test_what_is_in_use_stays_until_it_is_not(store: FarStore, tmp_path: Path) -
 
 
 def test_what_is_saved_again_takes_the_place_of_what_was_there(store: FarStore) -> None:
-    shelf = Shelf(store)
+    shelf = CheckpointCache(store)
     save(shelf, store, 1, 3)
     save(shelf, store, 1, 4)
     assert load(shelf, 1) == 4
@@ -125,7 +125,7 @@ def test_what_could_not_be_made_durable_is_not_kept(
     def full(checkpoint: CheckpointRef, staged: Path) -> int:
         raise StoreError("the disk is full")
 
-    shelf = Shelf(store)
+    shelf = CheckpointCache(store)
     monkeypatch.setattr(store, "commit", full)
     with pytest.raises(StoreError, match="full"):
         save(shelf, store, 1)
@@ -136,7 +136,7 @@ def test_what_could_not_be_made_durable_is_not_kept(
 
 def test_what_somebody_removed_is_fetched_again(store: FarStore) -> None:
     save(store, store, 2)
-    shelf = Shelf(store)
+    shelf = CheckpointCache(store)
     load(shelf, 2)
     (store.here[0] / "checkpoint").unlink()
     store.here[0].rmdir()
@@ -146,7 +146,7 @@ def test_what_somebody_removed_is_fetched_again(store: FarStore) -> None:
 def test_a_store_on_this_disk_is_used_as_it_is(tmp_path: Path) -> None:
     store = LocalStore(tmp_path)
     store.prepare()
-    shelf = Shelf(store)
+    shelf = CheckpointCache(store)
     staged = store.stage(ref(1))
     (staged / "checkpoint").write_bytes(b"abc")
     shelf.commit(ref(1), staged)

@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
-from asyncsearch.driver.interrupts import Presses, interrupts_to
-from asyncsearch.driver.wakeup import Bell
+from asyncsearch.driver.interrupts import Interrupts, interrupts_to
+from asyncsearch.driver.wakeup import Wakeup
 
 
 def press() -> None:
@@ -16,7 +16,7 @@ def press() -> None:
 
 
 def test_ctrl_c_is_counted_and_rings_and_raises_nothing() -> None:
-    presses, bell = Presses(), Bell()
+    presses, bell = Interrupts(), Wakeup()
     presses.bells = (bell,)
     with interrupts_to(presses.press):
         press()
@@ -53,7 +53,7 @@ def test_outside_the_main_thread_no_handler_is_set() -> None:
 
 
 def test_what_may_be_interrupted_is_broken_once_and_each_press_counts_once() -> None:
-    presses, after = Presses(), []
+    presses, after = Interrupts(), []
 
     def function() -> None:
         try:
@@ -70,7 +70,7 @@ def test_what_may_be_interrupted_is_broken_once_and_each_press_counts_once() -> 
 
 
 def test_a_debugger_that_is_left_is_a_press() -> None:
-    presses = Presses()
+    presses = Interrupts()
 
     def function() -> None:
         raise KeyboardInterrupt
@@ -80,7 +80,7 @@ def test_a_debugger_that_is_left_is_a_press() -> None:
 
 
 def test_nothing_is_begun_after_a_press_of_which_the_driver_does_not_know() -> None:
-    presses, called = Presses(), []
+    presses, called = Interrupts(), []
     presses.press()
     presses.interruptible(lambda: called.append("begun"))
     assert called == []

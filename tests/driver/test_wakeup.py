@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import threading
 
-from asyncsearch.driver.wakeup import Bell
+from asyncsearch.driver.wakeup import Wakeup
 
 
 def test_a_ring_before_the_wait_is_heard() -> None:
-    bell = Bell()
+    bell = Wakeup()
     bell.ring()
     assert bell.wait(0.0)
     bell.close()
 
 
 def test_an_answered_bell_is_silent_until_it_is_rung_again() -> None:
-    bell = Bell()
+    bell = Wakeup()
     bell.ring()
     bell.ring()
     bell.answer()
@@ -26,7 +26,7 @@ def test_an_answered_bell_is_silent_until_it_is_rung_again() -> None:
 
 
 def test_a_ring_wakes_a_thread_that_waits() -> None:
-    bell, woken = Bell(), threading.Event()
+    bell, woken = Wakeup(), threading.Event()
 
     def wait() -> None:
         if bell.wait(30.0):
@@ -39,7 +39,7 @@ def test_a_ring_wakes_a_thread_that_waits() -> None:
 
 
 def test_no_ring_is_lost_between_an_answer_and_a_wait() -> None:
-    bell, rung, answered = Bell(), [0], 0
+    bell, rung, answered = Wakeup(), [0], 0
     total = 2_000
 
     def ring() -> None:

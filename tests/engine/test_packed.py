@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 from asyncsearch.engine import snapshot
 from asyncsearch.engine.state import StudyState
 from asyncsearch.ids import NodeKey, TrialId
-from asyncsearch.plan.known_reports import Row, row
+from asyncsearch.plan.known_reports import ReportRow, row
 from asyncsearch.schedulers import ASHA, FIFO, PBT
 from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.searchers.base_searcher import Searcher, SearcherState
 from asyncsearch.sequences.json_values import INT_MAX, INT_MIN, plain
 from asyncsearch.space import Space, uniform
 from asyncsearch.testing.recording import restored
-from asyncsearch.trial import Packed, Params, Trial
+from asyncsearch.trial import CompactParams, Params, Trial
 from tests.engine.tools import Recorded, make_state, record, replayed
 
 CONSTANTS = st.one_of(
@@ -125,7 +125,7 @@ def test_a_snapshot_is_the_same_whether_params_are_packed_or_not(scheduler: Sche
     state = searched(scheduler).state
     written = snapshot.encode(state, 1)
     state.trials = unpacked(state)
-    assert not any(isinstance(trial.kept, Packed) for trial in state.trials)
+    assert not any(isinstance(trial.kept, CompactParams) for trial in state.trials)
     assert snapshot.encode(state, 1) == written
 
 
@@ -142,7 +142,7 @@ def test_finished_trials_and_no_others_are_packed_in_a_search_a_replay_and_what_
         snapshot.restore(restored, taken)
         finished = [trial.state.is_finished for trial in state.trials]
         for trials in (state.trials, restored.trials):
-            assert [isinstance(trial.kept, Packed) for trial in trials] == finished
+            assert [isinstance(trial.kept, CompactParams) for trial in trials] == finished
         assert restored.trials == state.trials
     assert any(finished)
 
@@ -150,7 +150,7 @@ def test_finished_trials_and_no_others_are_packed_in_a_search_a_replay_and_what_
 def test_what_is_known_of_a_finished_trial_has_no_room_to_spare() -> None:
     scheduler = PBT(max_resource=12, perturbation_interval=3)
     state = record(make_state(scheduler, space=Space({"lr": uniform(0.0, 1.0)})), 8, 3).state
-    rows = [found for trial in state.trials if isinstance(found := state.known.nodes.get(trial.node), Row)]
+    rows = [found for trial in state.trials if isinstance(found := state.known.nodes.get(trial.node), ReportRow)]
     assert len(rows) == 8
     for found in rows:
         assert sys.getsizeof(found) == sys.getsizeof(row(found.first, found))

@@ -6,19 +6,19 @@ from collections.abc import Iterable
 
 from asyncsearch.ids import NodeKey
 from asyncsearch.plan.costs import DEFAULT_COST, Costs
-from asyncsearch.plan.nodes import Node
+from asyncsearch.plan.nodes import PlanNode
 
 
 class Family:
     """A parent, which takes the mean, and its children."""
 
     def __init__(self, children: int) -> None:
-        self.origin = Node(NodeKey(""), 0, None, DEFAULT_COST)
+        self.origin = PlanNode(NodeKey(""), 0, None, DEFAULT_COST)
         self.nodes = {self.origin.key: self.origin}
         self.origin.children = {}
         for number in range(children):
             key = NodeKey(f"{number:02d}")
-            self.nodes[key] = self.origin.children[key] = Node(key, 0, self.origin, DEFAULT_COST)
+            self.nodes[key] = self.origin.children[key] = PlanNode(key, 0, self.origin, DEFAULT_COST)
         self.costs = Costs(self.origin)
 
     def drop(self, numbers: Iterable[int]) -> None:
@@ -74,7 +74,7 @@ def test_one_that_came_again_under_its_key_is_not_the_one_that_waited() -> None:
     family.measure_elsewhere(3.0)
     family.drop([0])
     key = NodeKey("00")
-    new = family.nodes[key] = Node(key, 0, family.origin, family.costs.of(key, family.origin))
+    new = family.nodes[key] = PlanNode(key, 0, family.origin, family.costs.of(key, family.origin))
     assert new.cost == 2 * DEFAULT_COST
     assert family.changed() == names([1])
 

@@ -10,15 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asyncsearch.ids import NodeKey, PathStep
-from asyncsearch.plan.known_reports import Known, NodeReports, Row
+from asyncsearch.plan.known_reports import KnownReports, NodeReports, ReportRow
 
 TRUNK, TWIG = NodeKey("trunk"), NodeKey("twig")
 LONG = (PathStep(0, TRUNK),)
 PARTING = (PathStep(0, TRUNK), PathStep(4, TWIG))
 
 
-def known() -> Known:
-    found = Known()
+def known() -> KnownReports:
+    found = KnownReports()
     for resource in range(1, 9):
         found.report(TRUNK, resource, resource / 10)
     found.report(TWIG, 5, 0.05)
@@ -31,7 +31,7 @@ def test_a_way_reads_each_node_up_to_where_it_leaves_it() -> None:
 
 
 def test_a_way_that_ends_before_the_first_report_reads_nothing() -> None:
-    found = Known()
+    found = KnownReports()
     for resource in range(6, 12):
         found.report(TRUNK, resource, 0.1)
     assert list(found.between(LONG, 0, 2)) == []
@@ -65,7 +65,7 @@ REPORTS: st.SearchStrategy[list[tuple[int, float | None]]] = st.one_of(
 def test_reports_in_any_order_are_those_of_a_dictionary(
     reports: list[tuple[int, float | None]], ends: list[int]
 ) -> None:
-    found, expected = Known(), dict[int, float | None]()
+    found, expected = KnownReports(), dict[int, float | None]()
     for resource, value in reports:
         found.report(TRUNK, resource, value)
         expected.setdefault(resource, value)
@@ -83,13 +83,13 @@ def test_reports_in_any_order_are_those_of_a_dictionary(
 def test_what_is_known_of_a_node_is_written_as_two_lists_and_read_again(
     reports: list[tuple[int, float | None]], ended: int | None
 ) -> None:
-    found, expected = Known(), dict[int, float | None]()
+    found, expected = KnownReports(), dict[int, float | None]()
     if ended is not None:
         found.end(TRUNK, ended)
     for resource, value in reports:
         found.report(TRUNK, resource, value)
         expected.setdefault(resource, value)
-    again = Known()
+    again = KnownReports()
     again.restore(read(written(found)))
     assert written(again) == written(found)
     if found.nodes:
@@ -101,9 +101,9 @@ def test_what_is_known_of_a_node_is_written_as_two_lists_and_read_again(
         assert again.ended(LONG) == ended
 
 
-def written(known: Known) -> bytes:
+def written(known: KnownReports) -> bytes:
     def in_lists(row: Any) -> NodeReports:
-        assert isinstance(row, Row)
+        assert isinstance(row, ReportRow)
         return row.reports()
 
     return msgspec.json.encode(known.nodes, enc_hook=in_lists)
@@ -114,18 +114,18 @@ def read(data: bytes) -> dict[NodeKey, NodeReports]:
 
 
 def test_a_report_takes_no_more_than_8_bytes_where_all_follow_one_another() -> None:
-    found, again = Known(), Known()
+    found, again = KnownReports(), KnownReports()
     for resource in range(3, 1_003):
         found.report(TRUNK, resource, resource / 7)
     found.report(TRUNK, 500, None)
     again.restore(read(written(found)))
     for node in (found.nodes[TRUNK], again.nodes[TRUNK]):
-        assert isinstance(node, Row)
+        assert isinstance(node, ReportRow)
         assert sys.getsizeof(node) < 1_000 * 9 + 200
 
 
 def test_what_is_settled_has_no_room_to_spare_and_hears_of_more_all_the_same() -> None:
-    found = Known()
+    found = KnownReports()
     for resource in range(1, 11):
         found.report(TRUNK, resource, resource / 7)
     before = sys.getsizeof(found.nodes[TRUNK])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from asyncsearch.ids import CheckpointRef, NodeKey, TrialId
-from asyncsearch.plan.retention import Podium, Stock, spare
+from asyncsearch.plan.retention import BestTrials, CheckpointSizes, spare
 
 A, B, C, D = (CheckpointRef(NodeKey(name), 3) for name in "abcd")
 
@@ -39,7 +39,7 @@ def test_the_worst_finished_trials_give_up_what_nobody_else_needs(
 
 
 def test_a_stock_weighs_what_is_durable_once_and_is_over_beyond_its_quota_only() -> None:
-    stock = Stock(100)
+    stock = CheckpointSizes(100)
     stock.put(A, 60)
     stock.put(B, 40)
     assert not stock.is_over
@@ -48,19 +48,19 @@ def test_a_stock_weighs_what_is_durable_once_and_is_over_beyond_its_quota_only()
     stock.take(A)
     stock.take(A)
     assert (stock.total_bytes, stock.sizes) == (41, {B: 41})
-    again = Stock(100)
+    again = CheckpointSizes(100)
     again.restore(stock.sizes)
     assert again.total_bytes == 41
 
 
 def test_without_a_quota_nothing_is_counted() -> None:
-    stock = Stock(None)
+    stock = CheckpointSizes(None)
     stock.put(A, 10**12)
     assert (stock.sizes, stock.is_over) == ({}, False)
 
 
 def test_a_trial_that_gave_its_checkpoint_up_leaves_its_place_to_others() -> None:
-    podium = Podium(2)
+    podium = BestTrials(2)
     for trial, score in enumerate([0.1, 0.2]):
         assert podium.offer(TrialId(trial), score) is None
     podium.remove({TrialId(1)})

@@ -11,6 +11,7 @@ from asyncsearch.ids import NodeKey, PathStep, TrialId
 from asyncsearch.plan.keys import UNBOUNDED
 from asyncsearch.plan.nodes import HELD_WORTH
 from asyncsearch.plan.search_plan import SearchPlan
+from tests.plan.plan_facts import facts_of, stages_of
 from tests.plan.tools import ask, begin, check, path, ref, tree, words
 
 
@@ -116,7 +117,7 @@ class TestTrap8SplitsOfWhatRuns:
         ask(plan, 2, "0a/4c", 5)
         begin(plan, 1)
         plan.add_checkpoint(ref("0a/4b", 6))
-        assert [span.node for span in plan.facts().running] == ["0a/4b/6b"]
+        assert [span.node for span in facts_of(plan).running] == ["0a/4b/6b"]
         assert tree(plan) == ["0a 0-4 fresh", "0a/4c 4-5 stage", "0a/4b/6c 6-7 saved"]
         check(plan)
 
@@ -183,7 +184,7 @@ class TestTrap9Withdrawal:
         plan.withdraw(TrialId(0))
         assert tree(plan) == []
         plan.end(1)
-        assert not plan.facts().nodes
+        assert not facts_of(plan).nodes
 
     def test_what_goes_on_from_the_end_of_a_batch_waits_for_it_in_a_plan_made_anew_too(self, plan: SearchPlan) -> None:
         ask(plan, 0, "0a", 2)
@@ -277,18 +278,18 @@ class TestCosts:
         """What costs the same as everything else is told to nobody, however long it takes."""
         for trial, root in enumerate("ab"):
             ask(plan, trial, f"0{root}", 4)
-        before = list(plan.stages())
+        before = list(stages_of(plan))
         measure(plan, "0a", 3_600.0, 3_700.0)
-        assert list(plan.stages()) == before
+        assert list(stages_of(plan)) == before
         measure(plan, "0b", 7_200.0)
-        assert plan.facts().nodes[NodeKey("0b")].cost == 2_000_000
+        assert facts_of(plan).nodes[NodeKey("0b")].cost == 2_000_000
 
     def test_what_was_not_measured_takes_what_its_parent_takes(self, plan: SearchPlan) -> None:
         ask(plan, 0, "0a/4b", 10)
         measure(plan, "0a", 1.0, 3.0)
-        assert [stage.total for stage in plan.stages()] == [30_000_000, 18_000_000]
+        assert [stage.total for stage in stages_of(plan)] == [30_000_000, 18_000_000]
         ask(plan, 1, "0a/4b/6c", 7)
-        assert plan.facts().nodes[NodeKey("0a/4b/6c")].cost == 3_000_000
+        assert facts_of(plan).nodes[NodeKey("0a/4b/6c")].cost == 3_000_000
         check(plan)
 
     def test_a_root_that_was_not_measured_takes_the_mean(self, plan: SearchPlan) -> None:
@@ -296,14 +297,14 @@ class TestCosts:
             ask(plan, trial, f"0{root}", 4)
         measure(plan, "0a", 1.0, 2.0)
         measure(plan, "0b", 4.0)
-        assert plan.facts().nodes[NodeKey("0c")].cost == 3_000_000
+        assert facts_of(plan).nodes[NodeKey("0c")].cost == 3_000_000
         check(plan)
 
     def test_a_measure_of_its_own_stays(self, plan: SearchPlan) -> None:
         ask(plan, 0, "0a/4b", 10)
         measure(plan, "0a/4b", 1.0, 5.0)
         measure(plan, "0a", 2.0)
-        assert plan.facts().nodes[NodeKey("0a/4b")].cost == 5_000_000
+        assert facts_of(plan).nodes[NodeKey("0a/4b")].cost == 5_000_000
 
     def test_a_measure_is_kept_as_long_as_something_of_its_node_is(self, plan: SearchPlan) -> None:
         ask(plan, 0, "0a", 10)
@@ -313,7 +314,7 @@ class TestCosts:
         def cost_when_asked_again() -> int:
             plan.withdraw(TrialId(0))
             ask(plan, 0, "0a", 10)
-            return plan.facts().nodes[NodeKey("0a")].cost
+            return facts_of(plan).nodes[NodeKey("0a")].cost
 
         plan.add_checkpoint(ref("0a", 4))
         assert cost_when_asked_again() == 2_000_000
@@ -361,7 +362,7 @@ class TestCheckpoints:
         plan.add_checkpoint(ref("0a/4b", 8))
         plan.withdraw(TrialId(0))
         plan.end(1)
-        assert not plan.facts().nodes
+        assert not facts_of(plan).nodes
         ask(plan, 1, "0a/4b", 9)
         assert words(plan.next_batch()) == ["0a/4b@8", "0a/4b 8-9"]
 

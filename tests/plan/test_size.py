@@ -16,6 +16,7 @@ from asyncsearch.ids import NodeKey, PathStep, TrialId
 from asyncsearch.plan.keys import UNBOUNDED
 from asyncsearch.plan.nodes import Point
 from asyncsearch.plan.search_plan import SearchPlan
+from tests.plan.plan_facts import facts_of
 from tests.plan.tools import begin, check, ref
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -91,7 +92,7 @@ def test_trials_that_are_over_leave_nothing(shape: Callable[[int], tuple[PathSte
         plan.end(first)
 
     come_and_go(0)
-    assert not plan.facts().nodes
+    assert not facts_of(plan).nodes
     gc.collect()
     tracemalloc.start()
     for first in range(10_000, 50_000, 10_000):
@@ -119,7 +120,7 @@ def test_a_node_of_a_large_plan_takes_2_kb_at_most() -> None:
     gc.collect()
     kept = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
-    assert kept / len(plan.facts().nodes) < 2048
+    assert kept / len(facts_of(plan).nodes) < 2048
 
 
 def test_a_path_of_10_000_nodes_is_no_deeper_than_python_can_go() -> None:
@@ -138,7 +139,7 @@ def test_a_path_of_10_000_nodes_is_no_deeper_than_python_can_go() -> None:
     plan.withdraw(TrialId(0))
     assert len(check(plan)) == 4_980
     plan.withdraw(TrialId(1))
-    assert not plan.facts().nodes
+    assert not facts_of(plan).nodes
 
 
 SEARCH = """

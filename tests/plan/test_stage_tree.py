@@ -10,8 +10,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from asyncsearch.ids import CheckpointRef, NodeKey, TrialId
 from asyncsearch.plan import search_plan as plan_module
 from asyncsearch.plan.keys import UNBOUNDED
-from asyncsearch.plan.search_plan import Batch, Path, SearchPlan
+from asyncsearch.plan.search_plan import Batch, PlanPath, SearchPlan
 from tests.plan.algorithm import SpanFacts
+from tests.plan.plan_facts import facts_of, stages_of
 from tests.plan.tools import check, paths
 
 TRIALS = st.integers(0, 7).map(TrialId)
@@ -34,7 +35,7 @@ class PlanBesideAlgorithm(RuleBasedStateMachine):
         """Where each lease saves."""
         self.unmeasured: set[tuple[NodeKey, int]] = set()
         self.evaluating: dict[int, tuple[NodeKey, int]] = {}
-        self.paths: dict[TrialId, Path] = {}
+        self.paths: dict[TrialId, PlanPath] = {}
         self.leases = 0
 
     def teardown(self) -> None:
@@ -45,7 +46,7 @@ class PlanBesideAlgorithm(RuleBasedStateMachine):
         self.listed.setattr(plan_module, "LISTED", most)
 
     @rule(trial=TRIALS, path=paths(), stop=TARGETS, is_urgent=st.sampled_from([False, False, False, True]))
-    def request(self, trial: TrialId, path: Path, stop: int, is_urgent: bool) -> None:
+    def request(self, trial: TrialId, path: PlanPath, stop: int, is_urgent: bool) -> None:
         self.plan.request(trial, path, stop, is_urgent=is_urgent)
         node = [key for start, key in path if start < stop][-1]
         self.requests[trial] = (node, stop, is_urgent)
@@ -102,7 +103,7 @@ class PlanBesideAlgorithm(RuleBasedStateMachine):
             del self.runs[lease]
 
     @rule(path=paths(), resource=st.integers(1, 12))
-    def find(self, path: Path, resource: int) -> None:
+    def find(self, path: PlanPath, resource: int) -> None:
         """A checkpoint turns up that this plan did not order."""
         self.save([key for start, key in path if start < resource][-1], resource)
 
@@ -179,7 +180,7 @@ class PlanBesideAlgorithm(RuleBasedStateMachine):
         assert self.plan.splits(lease) == []
 
     @rule(path=paths())
-    def block(self, path: Path) -> None:
+    def block(self, path: PlanPath) -> None:
         """Others begin to train in a node, or end."""
         node = path[-1][1]
         if node in self.plan.blocked:
@@ -188,7 +189,7 @@ class PlanBesideAlgorithm(RuleBasedStateMachine):
             self.plan.block(node)
 
     @rule(path=paths(), cost=st.sampled_from([0.001, 0.5, 1.0, 1.05, 2.0, 30.0]))
-    def measure(self, path: Path, cost: float) -> None:
+    def measure(self, path: PlanPath, cost: float) -> None:
         self.plan.set_cost(path[-1][1], cost)
 
     @invariant()
@@ -198,7 +199,7 @@ class PlanBesideAlgorithm(RuleBasedStateMachine):
 
     @invariant()
     def knows_what_it_was_told(self) -> None:
-        facts = self.plan.facts()
+        facts = facts_of(self.plan)
         assert {trial: tuple(request) for trial, request in facts.requests.items()} == self.requests
         assert {(node, at) for node, resources in facts.saved.items() for at in resources} == self.saved
         running = {SpanFacts(lease, *span) for lease, run in self.runs.items() for span in run}
@@ -215,7 +216,7 @@ class PlanBesideAlgorithm(RuleBasedStateMachine):
         ends = {run[-1][::2] for run in self.runs.values() if run}
         due = {p for p in self.unmeasured & asked if p[0] not in self.plan.blocked and p not in ends}
         due -= set(self.evaluating.values())
-        assert {(s.node, s.stop) for s in self.plan.stages() if s.start == s.stop} == due
+        assert {(s.node, s.stop) for s in stages_of(self.plan) if s.start == s.stop} == due
 
     @rule()
     def make_anew(self) -> None:
@@ -233,9 +234,9 @@ class PlanBesideAlgorithm(RuleBasedStateMachine):
         for node in sorted(self.plan.blocked):
             again.block(node)
         again.restore_costs(known)
-        assert again.facts() == self.plan.facts()
+        assert facts_of(again) == facts_of(self.plan)
         assert again.costs() == known
-        assert {(s.node, s.stop): s for s in again.stages()} == {(s.node, s.stop): s for s in self.plan.stages()}
+        assert {(s.node, s.stop): s for s in stages_of(again)} == {(s.node, s.stop): s for s in stages_of(self.plan)}
 
     @invariant()
     def says_what_running_batches_are_for(self) -> None:

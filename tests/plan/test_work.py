@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 from asyncsearch.ids import CheckpointRef, NodeKey, TrialId
 from asyncsearch.plan.keys import path as node_path
 from asyncsearch.plan.keys import root_key
-from asyncsearch.plan.search_plan import Batch, Path, SearchPlan
+from asyncsearch.plan.search_plan import Batch, PlanPath, SearchPlan
 from asyncsearch.searchers import GridSearch
+from tests.plan.plan_facts import facts_of, stages_of
 from tests.plan.tools import check, paths
 from tests.sequences.spaces import RESNET56_EPOCHS, RESNET56_TRIALS, RESNET56_UNIQUE, resnet56_space
 
-Wish = tuple[Path, int]
+Wish = tuple[PlanPath, int]
 WISH = st.tuples(paths(), st.integers(1, 10))
 WISHES = st.lists(WISH, min_size=1, max_size=8)
 
@@ -106,7 +107,7 @@ class Cluster:
         self.workers[self.leases] = worker
         return True
 
-    def nearest(self, steps: Path, resource: int) -> CheckpointRef | None:
+    def nearest(self, steps: PlanPath, resource: int) -> CheckpointRef | None:
         for at in range(resource, 0, -1):
             ref = end((steps, at))
             if ref in self.durable:
@@ -116,7 +117,7 @@ class Cluster:
     def train(self, lease: int) -> None:
         worker = self.workers[lease]
         node, unit = worker.todo[0]
-        passing = [trial for trial in self.plan.facts().requests if (node, unit) in units(self.wishes[trial])]
+        passing = [trial for trial in facts_of(self.plan).requests if (node, unit) in units(self.wishes[trial])]
         assert self.plan.readers_at(node, unit) == sorted(passing)
         self.trained[node, unit] += 1
         worker.at = unit
@@ -188,7 +189,7 @@ def test_work_that_is_known_beforehand_is_the_number_of_distinct_prefixes(
         cluster.plan.request(TrialId(number), steps, target)
         cluster.wishes[TrialId(number)] = (steps, target)
     distinct = set().union(*map(units, wishes))
-    assert sum(stage.stop - stage.start for stage in cluster.plan.stages()) == len(distinct)
+    assert sum(stage.stop - stage.start for stage in stages_of(cluster.plan)) == len(distinct)
     while len(cluster.workers) < 3 and cluster.assign():
         pass
     while cluster.workers:
@@ -211,7 +212,7 @@ def test_448_trials_of_the_papers_space_are_21960_units_in_448_batches() -> None
         params = searcher.propose(number)
         assert params is not None
         plan.request(TrialId(number), node_path(root_key("study", 0), params, RESNET56_EPOCHS), RESNET56_EPOCHS)
-    assert sum(stage.stop - stage.start for stage in plan.stages()) == RESNET56_UNIQUE
+    assert sum(stage.stop - stage.start for stage in stages_of(plan)) == RESNET56_UNIQUE
     batches = 0
     while (batch := plan.next_batch()) is not None:
         plan.begin(batches, batch)
@@ -258,4 +259,4 @@ def test_every_request_is_answered_and_nothing_saved_is_trained_again_whatever_c
                 cluster.lose_checkpoint(data.draw(st.sampled_from(sorted(cluster.durable, key=str))))
     cluster.finish()
     assert cluster.answered == set(cluster.wishes)
-    assert not cluster.plan.facts().nodes
+    assert not facts_of(cluster.plan).nodes

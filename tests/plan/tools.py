@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 
 from asyncsearch.ids import CheckpointRef, NodeKey, PathStep, TrialId
 from asyncsearch.plan import search_plan as plan_module
-from asyncsearch.plan.search_plan import Batch, Path, SearchPlan
+from asyncsearch.plan.search_plan import Batch, PlanPath, SearchPlan
 from tests.plan.algorithm import PendingStage, Position, choose, generate
+from tests.plan.plan_facts import facts_of, stages_of
 
 
-def path(*steps: str) -> Path:
+def path(*steps: str) -> PlanPath:
     """Return a path whose nodes have readable keys: ``path("0a", "4b")`` begins at 0 in node ``0a``, at 4 ``0a/4b``."""
     keys = ["/".join(steps[: depth + 1]) for depth in range(len(steps))]
     return tuple(PathStep(int(step[:-1]), NodeKey(key)) for step, key in zip(steps, keys, strict=True))
@@ -47,14 +48,14 @@ def tree(plan: SearchPlan) -> list[str]:
     """Return all pending stages as words: node, interval, and where it begins."""
     return [
         f"{s.node} {s.start}-{s.stop} {s.source.value}"
-        for s in sorted(plan.stages(), key=lambda s: (s.start, s.stop, s.node))
+        for s in sorted(stages_of(plan), key=lambda s: (s.start, s.stop, s.node))
     ]
 
 
 def check(plan: SearchPlan, *helds: Collection[CheckpointRef]) -> dict[Position, PendingStage]:
     """Hold the plan's stages and its choices against those that are generated afresh; return the stages."""
-    kept = {(stage.node, stage.stop): stage for stage in plan.stages()}
-    fresh = generate(plan.facts())
+    kept = {(stage.node, stage.stop): stage for stage in stages_of(plan)}
+    fresh = generate(facts_of(plan))
     assert kept == fresh
     for held in ((), *helds):
         chosen = choose(fresh, held)
@@ -73,7 +74,7 @@ def check_waiting(
 ) -> None:
     """A batch lists who waits for each of its stages: who asks for its end, or for what follows it."""
     asking: defaultdict[Position, list[TrialId]] = defaultdict(list)
-    for trial, request in plan.facts().requests.items():
+    for trial, request in facts_of(plan).requests.items():
         asking[request.node, request.target].append(trial)
     following: defaultdict[CheckpointRef | None, list[PendingStage]] = defaultdict(list)
     for stage in stages.values():
@@ -91,7 +92,7 @@ def check_waiting(
 
 
 @st.composite
-def paths(draw: st.DrawFn) -> Path:
+def paths(draw: st.DrawFn) -> PlanPath:
     """Return a path of a small forest, so that many of them have nodes in common."""
     starts = draw(st.sets(st.sampled_from([2, 3, 5, 8]), max_size=3))
     return path(*(f"{start}{draw(st.sampled_from('ab'))}" for start in [0, *sorted(starts)]))

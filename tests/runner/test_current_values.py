@@ -10,7 +10,7 @@ import pytest
 
 from asyncsearch.events import Outcome
 from asyncsearch.runner.current_values import Values, changed
-from asyncsearch.runner.timeline import Batch
+from asyncsearch.runner.timeline import LaneTimeline
 from asyncsearch.sequences import custom, exponential, multistep, values, warmup
 from asyncsearch.trainable import WithFunctions
 from tests.agent import trials
@@ -22,7 +22,7 @@ COLD = warmup(4, exponential(0.1, 0.5)).to_json()
 
 
 def of(**params: object) -> Values:
-    return Values(Batch([make_stage(stop=20, max_resource=20, params=params)]))
+    return Values(LaneTimeline([make_stage(stop=20, max_resource=20, params=params)]))
 
 
 def test_a_value_holds_from_its_milestone_on() -> None:

@@ -39,8 +39,8 @@ def test_messages_arrive_as_they_were_sent(pair: Pair) -> None:
         protocol.Stop("rank 7"),
     ]
     from_runner: list[FromRunner] = [
-        protocol.Ready(),
-        protocol.Reported(1, {"accuracy": 0.5, "loss": math.inf}),
+        protocol.RunnerReady(),
+        protocol.LaneReported(1, {"accuracy": 0.5, "loss": math.inf}),
         protocol.FolderWanted(0, 1),
         protocol.Saved(0, 1),
         protocol.Saved(1, 2, is_last=True),
@@ -60,10 +60,10 @@ def test_messages_arrive_as_they_were_sent(pair: Pair) -> None:
 @pytest.mark.parametrize("garbage", [b"\xff\xff\xff\xff", b"\0\0\0\2no", b"\0\0\0\1\xc1"])
 def test_what_is_no_message_breaks_the_channel_off(pair: Pair, garbage: bytes) -> None:
     agent, runner = pair
-    runner.send(protocol.Ready())
+    runner.send(protocol.RunnerReady())
     runner.socket.sendall(garbage)
     runner.send(protocol.Saved(0, 1))
-    assert agent.receive_now() == [protocol.Ready()]
+    assert agent.receive_now() == [protocol.RunnerReady()]
     assert agent.is_closed
 
 
@@ -79,13 +79,13 @@ def test_a_message_is_read_whole_however_it_is_cut(pair: Pair) -> None:
     agent, runner = pair
     probe, other = socket.socketpair()
     with probe, other:
-        protocol.runner_end(other).send(protocol.Reported(1, {"accuracy": 0.5}))
+        protocol.runner_end(other).send(protocol.LaneReported(1, {"accuracy": 0.5}))
         data = probe.recv(1000)
     for byte in data[:-1]:
         runner.socket.sendall(bytes([byte]))
         assert agent.receive_now() == []
     runner.socket.sendall(data[-1:])
-    assert agent.receive_now() == [protocol.Reported(1, {"accuracy": 0.5})]
+    assert agent.receive_now() == [protocol.LaneReported(1, {"accuracy": 0.5})]
 
 
 def test_a_large_message_is_posted_without_waiting(pair: Pair) -> None:
@@ -103,10 +103,10 @@ def test_a_large_message_is_posted_without_waiting(pair: Pair) -> None:
 
 def test_an_end_is_seen_after_what_was_sent_before_it(pair: Pair) -> None:
     agent, runner = pair
-    runner.send(protocol.Ready())
+    runner.send(protocol.RunnerReady())
     runner.socket.close()
     agent.post(protocol.Stop("nobody reads this"))
-    assert agent.receive_rest() == [protocol.Ready()]
+    assert agent.receive_rest() == [protocol.RunnerReady()]
     assert agent.is_closed
 
 

@@ -6,15 +6,15 @@ import pytest
 
 from asyncsearch.ids import NodeKey
 from asyncsearch.runner.protocol import Cut, SavePoint
-from asyncsearch.runner.timeline import Batch
+from asyncsearch.runner.timeline import LaneTimeline
 from tests.agent.driver import make_stage
 
 A, B, C = NodeKey("a" * 32), NodeKey("b" * 32), NodeKey("c" * 32)
 
 
-def make_batch(*, save: bool = False, max_resource: int | None = 20) -> Batch:
+def make_batch(*, save: bool = False, max_resource: int | None = 20) -> LaneTimeline:
     """Three stages: 4 to 6 and 6 to 9 with a checkpoint, and 9 to 12."""
-    return Batch(
+    return LaneTimeline(
         [
             make_stage(node=A, start=4, stop=6, max_resource=max_resource, save=True),
             make_stage(node=B, start=6, stop=9, max_resource=max_resource, save=True),
@@ -23,7 +23,7 @@ def make_batch(*, save: bool = False, max_resource: int | None = 20) -> Batch:
     )
 
 
-def nodes_of_saves(batch: Batch) -> list[tuple[int, NodeKey]]:
+def nodes_of_saves(batch: LaneTimeline) -> list[tuple[int, NodeKey]]:
     """Walk over the whole lane, and save wherever that is due."""
     found, done = [], batch.start
     while True:
@@ -117,13 +117,13 @@ def test_a_lane_that_is_complete_does_not_pause_and_one_that_is_cut_does() -> No
 
 
 def test_a_lane_without_an_end_can_be_cut() -> None:
-    batch = Batch([make_stage(node=A)])
+    batch = LaneTimeline([make_stage(node=A)])
     assert not batch.is_over(2**60)
     batch.amend(Cut(7))
     assert (batch.is_over(6), batch.is_over(7), batch.is_pause(7)) == (False, True, True)
 
 
 def test_a_stage_without_length_is_an_evaluation() -> None:
-    assert Batch([make_stage(start=5, stop=5)]).is_evaluation
-    assert not Batch([make_stage(start=0, stop=0)]).is_evaluation
+    assert LaneTimeline([make_stage(start=5, stop=5)]).is_evaluation
+    assert not LaneTimeline([make_stage(start=0, stop=0)]).is_evaluation
     assert not make_batch().is_evaluation

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from asyncsearch.ids import TrialId
 from asyncsearch.schedulers import ranking
-from asyncsearch.schedulers.ranking import Standings
+from asyncsearch.schedulers.ranking import Ranking
 
 Entry = tuple[float, TrialId]
 
@@ -31,7 +31,7 @@ def test_standings_are_a_sorted_list_of_entries_whatever_is_added_and_removed(
     start: list[Entry], steps: list[tuple[bool, Entry]]
 ) -> None:
     model = sorted(start)
-    order = Standings(start)
+    order = Ranking(start)
     for is_added, entry in steps:
         if is_added and entry not in model:
             insort(model, entry)
@@ -50,7 +50,7 @@ def test_standings_are_a_sorted_list_of_entries_whatever_is_added_and_removed(
 
 def test_standings_made_of_entries_are_those_to_which_they_were_added() -> None:
     entries = [(float(number * 37 % 11), TrialId(number)) for number in range(50)]
-    grown = Standings()
+    grown = Ranking()
     for score, trial in entries:
         grown.add(score, trial)
-    assert list(Standings(entries)) == list(grown) == sorted(entries)
+    assert list(Ranking(entries)) == list(grown) == sorted(entries)

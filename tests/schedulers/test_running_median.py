@@ -9,27 +9,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asyncsearch.schedulers.running_median import Middle
+from asyncsearch.schedulers.running_median import RunningMedian
 
 NUMBERS = st.lists(st.one_of(st.sampled_from([0.0, 1.0, math.inf]), st.floats(-1e6, 1e6)), min_size=1, max_size=60)
 
 
 @given(NUMBERS)
 def test_the_median_is_what_brute_force_finds_after_every_number(numbers: list[float]) -> None:
-    middle = Middle()
+    middle = RunningMedian()
     for count, number in enumerate(numbers, start=1):
         middle.add(number)
         assert len(middle) == count
         assert middle.median() == statistics.median(numbers[:count])
         assert middle.numbers() == sorted(numbers[:count])
-        assert Middle(middle.numbers()).median() == middle.median()
+        assert RunningMedian(middle.numbers()).median() == middle.median()
 
 
 @pytest.mark.parametrize(
     "order", [range(5_000), range(5_000, 0, -1), [7] * 5_000, random.Random(1).sample(range(10**6), 5_000)]
 )
 def test_thousands_of_numbers_in_many_blocks_stay_in_order(order: list[int]) -> None:
-    middle = Middle()
+    middle = RunningMedian()
     for number in order:
         middle.add(float(number))
     assert middle.numbers() == sorted(order)
@@ -47,7 +47,7 @@ def test_thousands_of_numbers_in_many_blocks_stay_in_order(order: list[int]) -> 
     ],
 )
 def test_the_mean_of_two_neither_overflows_nor_loses_the_smallest(numbers: list[float], median: float) -> None:
-    assert Middle(numbers).median() == median
+    assert RunningMedian(numbers).median() == median
 
 
 def test_a_number_takes_about_its_eight_bytes() -> None:
@@ -55,7 +55,7 @@ def test_a_number_takes_about_its_eight_bytes() -> None:
     tracemalloc.start()
     try:
         before = tracemalloc.get_traced_memory()[0]
-        middle = Middle()
+        middle = RunningMedian()
         for _ in range(50_000):
             middle.add(source.random())
         size = tracemalloc.get_traced_memory()[0] - before

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from asyncsearch.errors import InternalError, ResourceError
 from asyncsearch.ids import TrialId
 from asyncsearch.schedulers import SHA, RungForecast, SchedulerState
-from asyncsearch.schedulers.synchronous_bracket import Bracket
+from asyncsearch.schedulers.synchronous_bracket import SynchronousBracket
 from tests.schedulers.tools import Move, drain, pause_new, restored
 
 NINE = SHA(max_resource=9)
@@ -316,13 +316,13 @@ def test_a_decision_does_not_visit_all_brackets(monkeypatch: pytest.MonkeyPatch)
     state = requested(3_000, SHA(max_resource=3, bracket_size=3))
     pause_new(state, [float(number) for number in range(2_999)])
     assert len(drain(state)) == 999
-    advance, visits = Bracket.advance, []
+    advance, visits = SynchronousBracket.advance, []
 
-    def counted(bracket: Bracket) -> None:
+    def counted(bracket: SynchronousBracket) -> None:
         visits.append(bracket.start)
         advance(bracket)
 
-    monkeypatch.setattr(Bracket, "advance", counted)
+    monkeypatch.setattr(SynchronousBracket, "advance", counted)
     pause_new(state, [0.0], first=2_999)
     assert drain(state) == [(2_999, 1, 3)]
     assert visits == [2_997, 2_997], "when the trial paused, and when it was promoted"

@@ -5,40 +5,40 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asyncsearch.searchers.observations import Observations, Observed, Stand
+from asyncsearch.searchers.observations import Observations, Observed, TrialPosition
 
 SCORES = st.one_of(st.none(), st.floats(-5, 5))
 TRIALS = st.lists(
     st.tuples(
         st.lists(SCORES, max_size=5),  # at 1, 2, 3, ...
-        st.sampled_from(Stand),
+        st.sampled_from(TrialPosition),
     ),
     max_size=8,
 )
 
 
-def told(trials: list[tuple[list[float | None], Stand]], enough: int) -> Observations:
+def told(trials: list[tuple[list[float | None], TrialPosition]], enough: int) -> Observations:
     found = Observations(enough)
     for number, (scores, stand) in enumerate(trials):
         found.add({"x": number})
         for resource, score in enumerate(scores, 1):
             found.report(number, resource, score)
-        if stand in (Stand.COMPLETED, Stand.STOPPED, Stand.FAILED) and scores:
+        if stand in (TrialPosition.COMPLETED, TrialPosition.STOPPED, TrialPosition.FAILED) and scores:
             found.end(number, stand, len(scores), scores[-1])
-        elif stand is Stand.PAUSED:
+        elif stand is TrialPosition.PAUSED:
             found.trials[number].stand = stand
     return found
 
 
-def level_by_force(trials: list[tuple[list[float | None], Stand]], enough: int) -> int:
-    def has_result(scores: list[float | None], stand: Stand, resource: int) -> bool:
-        if stand is Stand.FAILED:
+def level_by_force(trials: list[tuple[list[float | None], TrialPosition]], enough: int) -> int:
+    def has_result(scores: list[float | None], stand: TrialPosition, resource: int) -> bool:
+        if stand is TrialPosition.FAILED:
             return False
         if resource <= len(scores):
             return scores[resource - 1] is not None
-        return stand is Stand.COMPLETED and bool(scores) and scores[-1] is not None
+        return stand is TrialPosition.COMPLETED and bool(scores) and scores[-1] is not None
 
-    kept = [scores for scores, stand in trials if stand is not Stand.FAILED]
+    kept = [scores for scores, stand in trials if stand is not TrialPosition.FAILED]
     reported = {r for scores in kept for r, score in enumerate(scores, 1) if score is not None}
     fitting = [r for r in reported if sum(has_result(*trial, r) for trial in trials) >= enough]
     return max(fitting, default=0)
@@ -46,14 +46,14 @@ def level_by_force(trials: list[tuple[list[float | None], Stand]], enough: int) 
 
 @given(TRIALS, st.integers(1, 4))
 def test_level_is_the_highest_resource_with_enough_results(
-    trials: list[tuple[list[float | None], Stand]], enough: int
+    trials: list[tuple[list[float | None], TrialPosition]], enough: int
 ) -> None:
     assert told(trials, enough).level == level_by_force(trials, enough)
 
 
 @given(TRIALS, st.integers(1, 4))
 def test_restored_observations_are_those_of_the_snapshot(
-    trials: list[tuple[list[float | None], Stand]], enough: int
+    trials: list[tuple[list[float | None], TrialPosition]], enough: int
 ) -> None:
     in_order = told(trials, enough)
     restored = Observations(enough)
@@ -85,7 +85,7 @@ def test_trial_that_ended_by_itself_keeps_its_result_at_higher_levels() -> None:
     found.report(0, 2, 0.8)
     found.report(1, 1, 0.7)
     assert found.level == 1
-    assert found.end(1, Stand.COMPLETED, 1, 0.7)
+    assert found.end(1, TrialPosition.COMPLETED, 1, 0.7)
     assert (found.level, found.result(0), found.result(1)) == (2, 0.8, 0.7)
 
 
@@ -94,8 +94,8 @@ def test_stopped_and_failed_trials_have_no_result_where_they_did_not_come() -> N
     for number in range(3):
         found.add({"x": number})
         found.report(number, 1, 0.5)
-    found.end(0, Stand.STOPPED, 1, 0.5)
-    found.end(1, Stand.FAILED, 1, None)
+    found.end(0, TrialPosition.STOPPED, 1, 0.5)
+    found.end(1, TrialPosition.FAILED, 1, None)
     assert [found.result(number) for number in range(3)] == [0.5, None, 0.5]
     found.report(2, 2, 0.4)
     assert [found.result(number) for number in range(3)] == [None, None, 0.4]
@@ -109,9 +109,9 @@ def test_what_failed_raises_no_level_and_lowers_the_one_that_it_raised() -> None
     for number in (0, 1):
         found.report(number, 2, 0.5)
     assert found.level == 2
-    assert found.end(0, Stand.FAILED, 2, None), "a fall of the level is said"
+    assert found.end(0, TrialPosition.FAILED, 2, None), "a fall of the level is said"
     assert (found.level, found.result(1), found.result(2)) == (1, 0.1, 0.2)
-    assert not found.end(3, Stand.FAILED, 1, None)
+    assert not found.end(3, TrialPosition.FAILED, 1, None)
     assert found.report(2, 2, 0.4)
     assert [found.result(number) for number in range(4)] == [None, 0.5, 0.4, None]
 
@@ -119,7 +119,7 @@ def test_what_failed_raises_no_level_and_lowers_the_one_that_it_raised() -> None
 def test_a_warm_start_leaves_failed_trials_out_wherever_they_failed() -> None:
     found = Observations(1)
     for resource in (0, 3):
-        found.take_in(Observed({"x": 1}, {}, {3: 0.5}, Stand.FAILED, resource, None))
+        found.take_in(Observed({"x": 1}, {}, {3: 0.5}, TrialPosition.FAILED, resource, None))
     assert found.level == 0
 
 
@@ -128,9 +128,9 @@ def test_the_level_lies_where_something_is_reported_and_not_only_where_trials_en
     for number in range(2):
         found.add({"x": number})
         found.report(number, 1, 0.5)
-    found.end(0, Stand.COMPLETED, 1, 0.5)
+    found.end(0, TrialPosition.COMPLETED, 1, 0.5)
     for resource in (2, 3):
         found.report(1, resource, 0.4)
     assert found.level == 3
-    assert found.end(1, Stand.FAILED, 3, None)
+    assert found.end(1, TrialPosition.FAILED, 3, None)
     assert found.level == 1

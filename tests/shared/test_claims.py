@@ -14,8 +14,8 @@ import pytest
 
 from asyncsearch.errors import StoreError
 from asyncsearch.ids import NodeKey
-from asyncsearch.shared.claims import CLAIM, DRIVER, Driver
-from asyncsearch.shared.folder import SharedPlan
+from asyncsearch.shared.claims import CLAIM, DRIVER, ClaimHolder
+from asyncsearch.shared.folder import SharedFolder
 from asyncsearch.store.lease_lock import _machine
 from tests.shared.tools import NODE, NODES, Rival, interrupted, plan_at
 from tests.store.conformance import together
@@ -58,17 +58,17 @@ def later(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     return go
 
 
-def gets(plan: SharedPlan, owner: str, node: NodeKey = NODE) -> bool:
+def gets(plan: SharedFolder, owner: str, node: NodeKey = NODE) -> bool:
     return plan.claim([node], owner)[node] is None
 
 
-def silence(plan: SharedPlan) -> None:
+def silence(plan: SharedFolder) -> None:
     """Make a driver look as one that died on another machine long ago."""
     name = f"drivers/{plan.claims.token}.json"
     driver = plan.files.read(name, DRIVER)
     assert driver is not None
     holder = type(driver.holder)("elsewhere", 1, "another machine", plan.claims.token, time.time() - 10 * LEASE_S)
-    plan.files.write(name, Driver(study=driver.study, since=driver.since, lease_s=driver.lease_s, holder=holder))
+    plan.files.write(name, ClaimHolder(study=driver.study, since=driver.since, lease_s=driver.lease_s, holder=holder))
 
 
 # One at a time
@@ -181,7 +181,7 @@ def test_whenever_rivals_come_and_go_in_between_two_never_hold_a_node(url: str) 
         silence(former)
         one, last = plan_at(url), plan_at(url)
 
-        def busy(node: NodeKey = node, last: SharedPlan = last) -> None:
+        def busy(node: NodeKey = node, last: SharedFolder = last) -> None:
             come_and_go(url, node)
             gets(last, "last", node)
 

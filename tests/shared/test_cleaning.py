@@ -17,7 +17,7 @@ from asyncsearch.ids import CheckpointRef
 from asyncsearch.journal.format import SegmentReader
 from asyncsearch.report.cleaning_lines import parse_age, parse_size, size, totals
 from asyncsearch.shared.cleaning import Cleaning, Item, Limits, clean
-from asyncsearch.shared.folder import SharedPlan
+from asyncsearch.shared.folder import SharedFolder
 from asyncsearch.store import LocalStore, Store
 from asyncsearch.store.fsspec_store import FsspecStore
 from asyncsearch.study.study import Study
@@ -50,14 +50,14 @@ def needed(store: Store) -> list[CheckpointRef]:
 
 
 @pytest.fixture(params=["disk", "file", "memory"])
-def plan(request: pytest.FixtureRequest, tmp_path: Path) -> SharedPlan:
+def plan(request: pytest.FixtureRequest, tmp_path: Path) -> SharedFolder:
     places = {"disk": f"{tmp_path}/plan", "file": f"file://{tmp_path}/plan", "memory": f"memory://{uuid.uuid4().hex}"}
     return plan_at(places[request.param])
 
 
 def files(store: Store) -> dict[str, bytes | None]:
     """Everything in a store but the traces of its lock."""
-    return {name: data for name, data in content(SharedPlan(store)).items() if not name.startswith("lock")}
+    return {name: data for name, data in content(SharedFolder(store)).items() if not name.startswith("lock")}
 
 
 def age(monkeypatch: pytest.MonkeyPatch, days: float) -> None:
@@ -138,7 +138,7 @@ def test_what_stays_is_what_the_state_refers_to_wherever_the_search_was_cut_off(
 
 
 def test_a_quota_spares_what_fits_in_it_even_if_nobody_needs_it(study: Store) -> None:
-    usage = SharedPlan(study).usage()
+    usage = SharedFolder(study).usage()
     done = agree(study, Limits(quota_bytes=sum(usage.values()) - 1))
     assert [item.kind for item in done.gone].count("checkpoint") == 1
     assert set(needed(study)) <= set(study.checkpoints())
@@ -168,7 +168,7 @@ def test_a_folder_that_is_neither_is_left_alone(tmp_path: Path) -> None:
 # A folder that studies share
 
 
-def test_what_nobody_holds_goes_and_what_somebody_holds_stays(plan: SharedPlan) -> None:
+def test_what_nobody_holds_goes_and_what_somebody_holds_stays(plan: SharedFolder) -> None:
     refs = [commit(plan, node) for node in NODES[:4]]
     plan.hold("digits", refs[:2])
     plan.publish(NODES[3], [(1, {"loss": 0.5})])
@@ -178,13 +178,13 @@ def test_what_nobody_holds_goes_and_what_somebody_holds_stays(plan: SharedPlan) 
     assert plan.read(NODES[3]).reports == ((1, {"loss": 0.5}),), "reports are small, and stay"
 
 
-def test_a_node_that_is_being_trained_is_left_alone(plan: SharedPlan) -> None:
+def test_a_node_that_is_being_trained_is_left_alone(plan: SharedFolder) -> None:
     commit(plan)
     plan.claim([NODE], "digits")
     assert agree(plan.store).gone == []
 
 
-def test_what_came_to_be_held_after_the_look_stays(plan: SharedPlan) -> None:
+def test_what_came_to_be_held_after_the_look_stays(plan: SharedFolder) -> None:
     refs = [commit(plan, node) for node in NODES[:2]]
 
     def come(item: Item) -> None:
@@ -196,7 +196,7 @@ def test_what_came_to_be_held_after_the_look_stays(plan: SharedPlan) -> None:
     assert done.kept == 1
 
 
-def test_holds_of_studies_that_are_gone_go(plan: SharedPlan, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_holds_of_studies_that_are_gone_go(plan: SharedFolder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     there = LocalStore(tmp_path / "there")
     there.write("study.json", b"{}")
     refs = [commit(plan, node) for node in NODES[:2]]
@@ -209,7 +209,7 @@ def test_holds_of_studies_that_are_gone_go(plan: SharedPlan, monkeypatch: pytest
     assert plan.holds() == set(refs[:1]) == set(plan.usage())
 
 
-def test_a_study_that_came_back_keeps_its_hold(plan: SharedPlan, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_study_that_came_back_keeps_its_hold(plan: SharedFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     other = CheckpointRef(NODES[0], 5)
     plan.hold("a-gone", [])
     plan.hold("digits", [other])
@@ -223,7 +223,7 @@ def test_a_study_that_came_back_keeps_its_hold(plan: SharedPlan, monkeypatch: py
     assert plan.holds() == {other}
 
 
-def test_claims_that_nobody_holds_go_after_a_day(plan: SharedPlan, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_claims_that_nobody_holds_go_after_a_day(plan: SharedFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     dead, living = plan_at(plan.store.url), plan_at(plan.store.url)
     dead.claim(NODES[:3], "dead")
     living.claim(NODES[3:5], "living")
@@ -239,7 +239,7 @@ def test_claims_that_nobody_holds_go_after_a_day(plan: SharedPlan, monkeypatch: 
     assert plan.claim(NODES[:3], "third") == dict.fromkeys(NODES[:3])
 
 
-def test_a_deletion_that_was_begun_is_finished(plan: SharedPlan) -> None:
+def test_a_deletion_that_was_begun_is_finished(plan: SharedFolder) -> None:
     plan.hold("digits", [commit(plan, NODES[0])])
     commit(plan)
     for node in (NODE, NODES[0]):

@@ -13,7 +13,7 @@ import pytest
 
 from asyncsearch.errors import StoreError, UsageError
 from asyncsearch.ids import NodeKey
-from asyncsearch.shared.folder import NodeFacts, SharedPlan
+from asyncsearch.shared.folder import NodeFacts, SharedFolder
 from asyncsearch.trial import Metrics
 from tests.shared.tools import NODE, NODES, Rival, commit, content, interrupted, plan_at
 from tests.store.conformance import together
@@ -26,7 +26,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def plan(url: str) -> SharedPlan:
+def plan(url: str) -> SharedFolder:
     return plan_at(url)
 
 
@@ -38,20 +38,20 @@ def at(facts: NodeFacts) -> list[int]:
     return [resource for resource, _ in facts.reports]
 
 
-def test_what_was_published_is_read_by_others(plan: SharedPlan, url: str) -> None:
+def test_what_was_published_is_read_by_others(plan: SharedFolder, url: str) -> None:
     assert plan.read(NODE) == NodeFacts()
     published = plan.publish(NODE, losses(1, 2, 5), ended=5)
     assert published == NodeFacts(tuple(losses(1, 2, 5)), 5, ())
     assert plan_at(url).read(NODE) == published
 
 
-def test_numbers_that_json_does_not_have_are_kept(plan: SharedPlan, url: str) -> None:
+def test_numbers_that_json_does_not_have_are_kept(plan: SharedFolder, url: str) -> None:
     plan.publish(NODE, [(1, {"loss": "NaN", "size": 3}), (2, {"loss": math.inf, "size": 0.1})])
     reports = plan_at(url).read(NODE).reports
     assert reports == ((1, {"loss": "NaN", "size": 3.0}), (2, {"loss": "Infinity", "size": 0.1}))
 
 
-def test_committed_checkpoints_are_facts_and_staged_ones_are_not(plan: SharedPlan) -> None:
+def test_committed_checkpoints_are_facts_and_staged_ones_are_not(plan: SharedFolder) -> None:
     commit(plan, NODE, 3)
     commit(plan, NODE, 27)
     commit(plan, NODE, 27)
@@ -61,21 +61,21 @@ def test_committed_checkpoints_are_facts_and_staged_ones_are_not(plan: SharedPla
     assert plan.read(NODE).checkpoints == (3, 9, 27)
 
 
-def test_the_longer_list_wins(plan: SharedPlan) -> None:
+def test_the_longer_list_wins(plan: SharedFolder) -> None:
     plan.publish(NODE, losses(1, 2, 3))
     assert at(plan.publish(NODE, losses(1, 2))) == [1, 2, 3]
     assert at(plan.publish(NODE, losses(1, 2, 3, 4))) == [1, 2, 3, 4]
     assert at(plan.read(NODE)) == [1, 2, 3, 4]
 
 
-def test_lists_that_know_different_parts_are_united(plan: SharedPlan) -> None:
+def test_lists_that_know_different_parts_are_united(plan: SharedFolder) -> None:
     plan.publish(NODE, losses(1, 3))
     plan.publish(NODE, losses(2, 3, 7), ended=7)
     assert plan.read(NODE) == NodeFacts(tuple(losses(1, 2, 3, 7)), 7, ())
 
 
 def test_where_two_disagree_the_older_counts_and_it_is_said_once(
-    plan: SharedPlan, caplog: pytest.LogCaptureFixture
+    plan: SharedFolder, caplog: pytest.LogCaptureFixture
 ) -> None:
     plan.publish(NODE, losses(1, 2), ended=2)
     for _ in range(2):
@@ -85,7 +85,7 @@ def test_where_two_disagree_the_older_counts_and_it_is_said_once(
     assert f"node {NODE}: at 2 {{'loss': 0.5}} and {{'loss': 1.0}}; the older counts" in line
 
 
-def test_publishing_again_writes_nothing(plan: SharedPlan, url: str) -> None:
+def test_publishing_again_writes_nothing(plan: SharedFolder, url: str) -> None:
     plan.publish(NODE, losses(1, 2))
     before = content(plan)
     plan.publish(NODE, losses(1, 2))
@@ -93,13 +93,13 @@ def test_publishing_again_writes_nothing(plan: SharedPlan, url: str) -> None:
     assert content(plan) == before
 
 
-def test_publishing_nothing_leaves_nothing(plan: SharedPlan) -> None:
+def test_publishing_nothing_leaves_nothing(plan: SharedFolder) -> None:
     before = content(plan)
     assert plan.publish(NODE, []) == NodeFacts()
     assert content(plan) == before
 
 
-def test_one_file_stays_of_what_was_published_bit_by_bit(plan: SharedPlan) -> None:
+def test_one_file_stays_of_what_was_published_bit_by_bit(plan: SharedFolder) -> None:
     for end in range(1, 6):
         plan.publish(NODE, losses(*range(1, end + 1)))
     assert len([name for name in content(plan) if name.startswith("facts/")]) == 1
@@ -108,7 +108,7 @@ def test_one_file_stays_of_what_was_published_bit_by_bit(plan: SharedPlan) -> No
 @pytest.mark.parametrize(
     "reports", [losses(2, 1), losses(1, 1), [(-1, {"loss": 1.0})]], ids=["falling", "repeated", "negative"]
 )
-def test_reports_that_do_not_ascend_are_refused(plan: SharedPlan, reports: list[tuple[int, Metrics]]) -> None:
+def test_reports_that_do_not_ascend_are_refused(plan: SharedFolder, reports: list[tuple[int, Metrics]]) -> None:
     with pytest.raises(UsageError, match="must ascend strictly"):
         plan.publish(NODE, reports)
 
@@ -195,7 +195,7 @@ def test_processes_that_publish_at_the_same_moment_lose_nothing(rivals: list[Riv
 
 
 def test_many_nodes_are_read_together_and_none_is_listed_but_those(
-    plan: SharedPlan, url: str, monkeypatch: pytest.MonkeyPatch
+    plan: SharedFolder, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for node in NODES:
         plan.publish(node, losses(1))
@@ -219,7 +219,7 @@ def test_many_nodes_are_read_together_and_none_is_listed_but_those(
 
 
 def test_a_damaged_file_counts_as_absent_and_is_said_once(
-    plan: SharedPlan, url: str, caplog: pytest.LogCaptureFixture
+    plan: SharedFolder, url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     plan.publish(NODE, losses(1, 2))
     (name,) = [name for name in content(plan) if name.startswith("facts/")]
@@ -234,7 +234,7 @@ def test_a_damaged_file_counts_as_absent_and_is_said_once(
     assert at(plan_at(url).publish(NODE, losses(1))) == [1]
 
 
-def test_a_newer_format_is_refused(plan: SharedPlan) -> None:
+def test_a_newer_format_is_refused(plan: SharedFolder) -> None:
     plan.store.write(f"facts/{NODE}/000001-0123456789abcdef.json", b'{"format": 2}')
     with pytest.raises(StoreError, match=r"has format 2, .*Update asyncsearch"):
         plan.read(NODE)

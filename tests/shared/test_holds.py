@@ -13,7 +13,7 @@ import pytest
 
 from asyncsearch.errors import StoreError
 from asyncsearch.ids import CheckpointRef, NodeKey
-from asyncsearch.shared.folder import SHARED_FILE, SharedPlan, open_shared
+from asyncsearch.shared.folder import SHARED_FILE, SharedFolder, open_shared
 from asyncsearch.shared.survey import survey
 from asyncsearch.store import LocalStore
 from asyncsearch.store.fsspec_store import FsspecStore
@@ -32,7 +32,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def plan(url: str) -> SharedPlan:
+def plan(url: str) -> SharedFolder:
     return plan_at(url)
 
 
@@ -45,27 +45,27 @@ def age(monkeypatch: pytest.MonkeyPatch, days: float) -> None:
 # Holding
 
 
-def test_what_any_study_holds_is_held(plan: SharedPlan) -> None:
+def test_what_any_study_holds_is_held(plan: SharedFolder) -> None:
     assert plan.holds() == frozenset()
     plan.hold("digits", [REF, CheckpointRef(NODES[0], 9)])
     plan.hold("letters", [REF, CheckpointRef(NODE, 5)])
     assert plan.holds() == {REF, CheckpointRef(NODES[0], 9), CheckpointRef(NODE, 5)}
 
 
-def test_a_hold_takes_the_place_of_the_one_before(plan: SharedPlan, url: str) -> None:
+def test_a_hold_takes_the_place_of_the_one_before(plan: SharedFolder, url: str) -> None:
     plan.hold("digits", [REF])
     plan_at(url).hold("digits", [CheckpointRef(NODE, 5)])
     assert plan.holds() == {CheckpointRef(NODE, 5)}
     assert len(plan.store.list("holds")) == 1
 
 
-def test_studies_with_names_that_look_alike_do_not_share_a_file(plan: SharedPlan) -> None:
+def test_studies_with_names_that_look_alike_do_not_share_a_file(plan: SharedFolder) -> None:
     for name in ("a b", "a/b", "a-b", "", "x" * 300, "ü" * 300, "../up"):
         plan.hold(name, [CheckpointRef(NODE, len(plan.store.list("holds")))])
     assert len(plan.holds()) == len(plan.store.list("holds")) == 7
 
 
-def test_a_study_that_lets_go_holds_nothing(plan: SharedPlan) -> None:
+def test_a_study_that_lets_go_holds_nothing(plan: SharedFolder) -> None:
     plan.hold("digits", [REF])
     plan.let_go("digits")
     plan.let_go("digits")
@@ -73,7 +73,7 @@ def test_a_study_that_lets_go_holds_nothing(plan: SharedPlan) -> None:
 
 
 def test_a_hold_counts_for_its_retention_or_as_long_as_its_study_is_there(
-    plan: SharedPlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    plan: SharedFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home = LocalStore(tmp_path / "study")
     home.write("study.json", b"{}")
@@ -92,14 +92,16 @@ def test_a_hold_counts_for_its_retention_or_as_long_as_its_study_is_there(
     ]
 
 
-def test_a_home_that_cannot_be_looked_at_may_still_be_there(plan: SharedPlan, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_home_that_cannot_be_looked_at_may_still_be_there(
+    plan: SharedFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     plan.hold("digits", [REF], home="nonsense://somewhere/digits")
     age(monkeypatch, 100)
     assert plan.holds() == {REF}
 
 
 def test_where_a_hold_is_damaged_nothing_is_deleted_until_it_is_written_again(
-    plan: SharedPlan, caplog: pytest.LogCaptureFixture
+    plan: SharedFolder, caplog: pytest.LogCaptureFixture
 ) -> None:
     commit(plan)
     plan.hold("digits", [REF])
@@ -112,7 +114,7 @@ def test_where_a_hold_is_damaged_nothing_is_deleted_until_it_is_written_again(
     assert plan.delete(REF)
 
 
-def test_a_newer_hold_is_refused(plan: SharedPlan) -> None:
+def test_a_newer_hold_is_refused(plan: SharedFolder) -> None:
     plan.store.write("holds/digits-01234567.json", b'{"format": 2}')
     commit(plan)
     with pytest.raises(StoreError, match="format 2"):
@@ -124,7 +126,7 @@ def test_a_newer_hold_is_refused(plan: SharedPlan) -> None:
 # Deleting
 
 
-def test_what_another_study_holds_is_not_deleted(plan: SharedPlan) -> None:
+def test_what_another_study_holds_is_not_deleted(plan: SharedFolder) -> None:
     commit(plan)
     plan.hold("digits", [REF])
     plan.hold("letters", [REF])
@@ -138,7 +140,7 @@ def test_what_another_study_holds_is_not_deleted(plan: SharedPlan) -> None:
     assert plan.delete(REF, "digits"), "a repeat changes nothing"
 
 
-def test_nothing_is_deleted_in_a_node_that_another_driver_trains(plan: SharedPlan, url: str) -> None:
+def test_nothing_is_deleted_in_a_node_that_another_driver_trains(plan: SharedFolder, url: str) -> None:
     commit(plan)
     other = plan_at(url)
     assert other.claim([NODE], "letters") == {NODE: None}
@@ -154,7 +156,7 @@ def test_whenever_a_study_comes_to_hold_it_in_between_what_it_counts_on_is_kept(
         commit(one, ref.node)
         counted: list[bool] = []
 
-        def count_on(two: SharedPlan = two, ref: CheckpointRef = ref, counted: list[bool] = counted) -> None:
+        def count_on(two: SharedFolder = two, ref: CheckpointRef = ref, counted: list[bool] = counted) -> None:
             refused = two.hold("two", [ref])
             counted.append(ref not in refused and ref.resource in two.read(ref.node).checkpoints)
 
@@ -207,7 +209,7 @@ def test_a_deletion_that_stopped_in_the_middle_is_finished_by_the_next(
     assert step > 6
 
 
-def test_a_deletion_in_progress_is_left_to_its_driver(plan: SharedPlan, url: str) -> None:
+def test_a_deletion_in_progress_is_left_to_its_driver(plan: SharedFolder, url: str) -> None:
     commit(plan)
     other = plan_at(url)
     between = interrupted(plan, 3, other.finish)
@@ -215,7 +217,7 @@ def test_a_deletion_in_progress_is_left_to_its_driver(plan: SharedPlan, url: str
     assert between.reached
 
 
-def test_what_is_being_deleted_does_not_count_as_there(plan: SharedPlan, url: str) -> None:
+def test_what_is_being_deleted_does_not_count_as_there(plan: SharedFolder, url: str) -> None:
     commit(plan)
     commit(plan, NODE, 5)
     plan.store.write(f"deleting/{NODE}.3.{'0' * 32}.json", b'{"format": 1}')
@@ -228,7 +230,7 @@ def test_what_is_being_deleted_does_not_count_as_there(plan: SharedPlan, url: st
 # Quota
 
 
-def test_usage_is_in_bytes_by_checkpoint(plan: SharedPlan) -> None:
+def test_usage_is_in_bytes_by_checkpoint(plan: SharedFolder) -> None:
     small, large = commit(plan, NODE, 3, size=10), commit(plan, NODE, 5, size=5000)
     usage = plan.usage()
     assert set(usage) == {small, large}
@@ -236,7 +238,7 @@ def test_usage_is_in_bytes_by_checkpoint(plan: SharedPlan) -> None:
     assert 10 < usage[small] < 1000
 
 
-def test_what_is_not_committed_does_not_count(plan: SharedPlan) -> None:
+def test_what_is_not_committed_does_not_count(plan: SharedFolder) -> None:
     (plan.store.stage(REF) / "model").write_bytes(b"half")
     plan.store.write(f"checkpoints/{NODE}/notes", b"not ours")
     assert plan.usage() == {}
@@ -261,7 +263,7 @@ def test_the_versions_of_a_checkpoint_and_what_was_never_finished_are_told_apart
         assert found.committed[REF].size_bytes > 2000
 
 
-def test_eviction_stops_as_soon_as_the_quota_is_kept(plan: SharedPlan) -> None:
+def test_eviction_stops_as_soon_as_the_quota_is_kept(plan: SharedFolder) -> None:
     refs = [commit(plan, node, 3, size=1000) for node in NODES[:5]]
     usage = plan.usage()
     quota = sum(usage.values()) - usage[refs[0]] - 1
@@ -272,14 +274,14 @@ def test_eviction_stops_as_soon_as_the_quota_is_kept(plan: SharedPlan) -> None:
     assert plan.evict(quota) == {}
 
 
-def test_eviction_spares_what_is_held_or_to_be_kept_even_over_the_quota(plan: SharedPlan) -> None:
+def test_eviction_spares_what_is_held_or_to_be_kept_even_over_the_quota(plan: SharedFolder) -> None:
     refs = [commit(plan, node) for node in NODES[:4]]
     plan.hold("digits", [refs[0]])
     assert plan.evict(0, keep=[refs[1]]).keys() == set(refs[2:])
     assert plan.usage().keys() == set(refs[:2])
 
 
-def test_the_one_that_was_of_use_longest_ago_goes_first(plan: SharedPlan) -> None:
+def test_the_one_that_was_of_use_longest_ago_goes_first(plan: SharedFolder) -> None:
     refs = [commit(plan, node) for node in NODES[:3]]
     one = plan.usage()[refs[0]]
     plan.hold("digits", refs)
@@ -307,13 +309,13 @@ def test_the_store_of_a_study_is_not_a_shared_folder(url: str) -> None:
         plan.prepare()
 
 
-def test_a_folder_of_a_newer_version_is_refused(plan: SharedPlan) -> None:
+def test_a_folder_of_a_newer_version_is_refused(plan: SharedFolder) -> None:
     plan.store.write(SHARED_FILE, b'{"format": 9}')
     with pytest.raises(StoreError, match=r"has format 9, .*Update asyncsearch here, or give this study another folder"):
         plan.prepare()
 
 
-def test_everything_that_is_written_is_json_with_a_format(plan: SharedPlan) -> None:
+def test_everything_that_is_written_is_json_with_a_format(plan: SharedFolder) -> None:
     plan.claim([NODE], "digits")
     plan.publish(NODE, [(1, {"loss": 0.5})])
     plan.hold("digits", [REF])

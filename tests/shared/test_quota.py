@@ -13,7 +13,7 @@ from asyncsearch.errors import NoTrialsError
 from asyncsearch.report.live.display import Plain
 from asyncsearch.report.live.status import StudyStatus
 from asyncsearch.shared.cleaning import clean
-from asyncsearch.shared.folder import SharedPlan, inside
+from asyncsearch.shared.folder import SharedFolder, inside
 from asyncsearch.shared.quota import keep_within
 from asyncsearch.study.run import _show_status
 
@@ -45,7 +45,7 @@ def kept(made: Study) -> list[float]:
 
 
 def in_store(made: Study) -> int:
-    return sum(SharedPlan(made.store).usage().values())
+    return sum(SharedFolder(made.store).usage().values())
 
 
 def test_as_many_of_the_best_keep_their_checkpoint_as_fit_into_the_quota(
@@ -115,7 +115,7 @@ def shared_study(tmp_path: Path, name: str = "s", **options: Any) -> Study:
 
 def in_folder(made: Study) -> int:
     assert made.shared is not None
-    return sum(SharedPlan(made.shared).usage().values())
+    return sum(SharedFolder(made.shared).usage().values())
 
 
 def test_what_evaluations_keep_in_a_shared_folder_gives_way_to_the_quota(
@@ -140,7 +140,7 @@ def test_evaluations_of_other_studies_and_those_that_run_keep_what_they_hold(tmp
     other.eval({"x": 3.0}, 2)
     assert in_folder(made) > 3 * SIZE
     assert made.shared is not None
-    plan = SharedPlan(made.shared)
+    plan = SharedFolder(made.shared)
     running = inside(made.store, f"evals/{min(made.store.list('evals'))}")
     with running.lock():
         keep_within(plan, 1, made.store)

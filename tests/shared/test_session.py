@@ -15,8 +15,8 @@ from asyncsearch.events import CheckpointCommitted, Learned, NodeFreed, Outcome,
 from asyncsearch.ids import CheckpointRef, NodeKey
 from asyncsearch.journal.opening import read_records
 from asyncsearch.schedulers import FIFO
-from asyncsearch.shared.folder import SharedPlan
-from asyncsearch.shared.session import SharedFolder
+from asyncsearch.shared.folder import SharedFolder
+from asyncsearch.shared.session import FolderMembership
 from asyncsearch.store import LocalStore, open_store
 from asyncsearch.store.base_store import Store
 from tests.driver.test_loop import PATIENCE_S, Harness
@@ -25,7 +25,7 @@ from tests.engine.tools import make_state
 SHARED: dict[str, Any] = {"share": True, "shared_as": "train", "version": "v1"}
 
 
-class Watched(SharedPlan):
+class Watched(SharedFolder):
     """A part in the folder that says what is done, and may be held up or broken."""
 
     def __init__(self, store: Store, **options: Any) -> None:
@@ -78,9 +78,9 @@ class Folder:
         self.plan = Watched(LocalStore(path / "plan"), **options)
         self.plan.prepare()
         state = make_state(FIFO(max_resource=3), **SHARED)
-        shared = SharedFolder(self.plan, self.store.url)
+        shared = FolderMembership(self.plan, self.store.url)
         self.harness = Harness(self.store, state, shared=shared)
-        self.other = SharedPlan(LocalStore(path / "plan"))
+        self.other = SharedFolder(LocalStore(path / "plan"))
 
 
 @pytest.fixture
@@ -164,7 +164,7 @@ def test_what_was_lost_to_another_driver_is_not_published(tmp_path: Path) -> Non
 
 def test_what_others_train_is_waited_for_and_read_and_then_gone_on_with(tmp_path: Path) -> None:
     first, second = Folder(tmp_path / "a"), Folder(tmp_path / "b")
-    other = SharedPlan(second.plan.store)
+    other = SharedFolder(second.plan.store)
     node = node_of(first.harness.begin(1))
     assert other.claim([node], "another study") == {node: None}
     second.harness.attach(1)

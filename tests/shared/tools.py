@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from asyncsearch.ids import CheckpointRef, NodeKey
-from asyncsearch.shared.folder import SharedPlan
+from asyncsearch.shared.folder import SharedFolder
 from asyncsearch.store import LocalStore, Store
 from asyncsearch.store.fsspec_store import FsspecStore
 from tests.store.conformance import save
@@ -23,27 +23,27 @@ NODE = NodeKey("0123456789abcdef" * 2)
 NODES = [NodeKey(f"{number:032x}") for number in range(12)]
 
 
-def plan_at(url: str, **options: Any) -> SharedPlan:
+def plan_at(url: str, **options: Any) -> SharedFolder:
     """Return a driver's part in a folder; ``file:`` goes through fsspec here."""
     store: Store = FsspecStore(url) if "://" in url else LocalStore(url)
-    plan = SharedPlan(store, **options)
+    plan = SharedFolder(store, **options)
     plan.prepare()
     return plan
 
 
-def commit(plan: SharedPlan, node: NodeKey = NODE, resource: int = 3, size: int = 10) -> CheckpointRef:
+def commit(plan: SharedFolder, node: NodeKey = NODE, resource: int = 3, size: int = 10) -> CheckpointRef:
     """Commit a checkpoint as a worker does."""
     ref = CheckpointRef(node, resource)
     save(plan.store, ref, model=b"m" * size)
     return ref
 
 
-def content(plan: SharedPlan) -> dict[str, bytes | None]:
+def content(plan: SharedFolder) -> dict[str, bytes | None]:
     """Return every file below the folder."""
     return {name: read_raw(plan, name) for name in sorted(plan.files.backend.walk(""))}
 
 
-def read_raw(plan: SharedPlan, name: str) -> bytes | None:
+def read_raw(plan: SharedFolder, name: str) -> bytes | None:
     """Return a file's content, the reserved ones included."""
     if isinstance(plan.store, FsspecStore):
         return plan.store._remote.read(name)
@@ -85,7 +85,7 @@ class _Counted:
         return self._between.calling(found) if callable(found) else found
 
 
-def interrupted(plan: SharedPlan, step: int, action: Callable[[], object]) -> Between:
+def interrupted(plan: SharedFolder, step: int, action: Callable[[], object]) -> Between:
     """Let an action happen before a driver's access number ``step`` to the folder."""
     between = Between(step, action)
     plan.files.store = between.before(plan.files.store)
@@ -143,7 +143,7 @@ def _serve(url: str, owner: str, options: str) -> None:
         sys.stdout.flush()
 
 
-def _contend(plan: SharedPlan, owner: str, folder: str, rounds: int) -> dict[str, int]:
+def _contend(plan: SharedFolder, owner: str, folder: str, rounds: int) -> dict[str, int]:
     """Claim and release one node again and again; count how often we had it, and how often another had it too."""
     had, together = 0, 0
     inside = Path(folder) / "inside"

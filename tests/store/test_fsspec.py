@@ -24,7 +24,7 @@ import pytest
 from asyncsearch.errors import StoreError, StoreLockedError
 from asyncsearch.store import open_store
 from asyncsearch.store.fsspec_store import FsspecStore
-from asyncsearch.store.lease_lock import Record, _machine
+from asyncsearch.store.lease_lock import LockRecord, _machine
 from asyncsearch.store.remote import Remote
 from tests.store.conformance import REF, StoreTests, load, save
 
@@ -249,7 +249,7 @@ def test_damaged_manifest_is_named(store: FsspecStore, data: bytes) -> None:
 
 
 def put_lock(store: FsspecStore, **changes: Any) -> None:
-    record = Record("elsewhere", 12345, "another machine", "token", time.time())
+    record = LockRecord("elsewhere", 12345, "another machine", "token", time.time())
     store._remote.put("lock/000007.json", msgspec.json.encode(msgspec.structs.replace(record, **changes)))
 
 
@@ -317,11 +317,11 @@ def test_lock_is_kept_by_refreshing(tmp_path: Path) -> None:
     store.prepare()
     path = tmp_path / "lock" / "000001.json"
     with store.lock():
-        first = msgspec.json.decode(path.read_bytes(), type=Record)
+        first = msgspec.json.decode(path.read_bytes(), type=LockRecord)
         deadline = time.monotonic() + 30
-        while msgspec.json.decode(path.read_bytes(), type=Record).refreshed == first.refreshed:
+        while msgspec.json.decode(path.read_bytes(), type=LockRecord).refreshed == first.refreshed:
             assert time.monotonic() < deadline
-    assert msgspec.json.decode(path.read_bytes(), type=Record).released
+    assert msgspec.json.decode(path.read_bytes(), type=LockRecord).released
 
 
 # What cannot be a store

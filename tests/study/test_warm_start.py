@@ -26,7 +26,7 @@ from asyncsearch import (
 from asyncsearch.errors import StudyNotFoundError, UsageError
 from asyncsearch.searchers.base_searcher import Searcher
 from asyncsearch.searchers.earlier_trials import BEST, beginning_with_best, differences
-from asyncsearch.searchers.observations import Observed, Stand
+from asyncsearch.searchers.observations import Observed, TrialPosition
 from asyncsearch.sequences import exponential
 from asyncsearch.store import open_store
 from asyncsearch.study.warm_start import kept
@@ -149,7 +149,7 @@ def test_trials_that_were_cut_off_are_known_as_stopped(earlier: Path, tmp_path: 
         journal.write_bytes(b"".join(lines[:last]))
         found |= {trial.state for trial in Study.open(source).trials}
         warm = study(tmp_path / f"s{last}", warm_start=[source]).run(1, display="none")
-        assert Stand.RUNNING not in {trial.stand for trial in kept(warm.store).trials}
+        assert TrialPosition.RUNNING not in {trial.stand for trial in kept(warm.store).trials}
     assert {TrialState.WAITING, TrialState.RUNNING} & found
 
 
@@ -163,7 +163,7 @@ def test_trials_that_took_over_weights_are_known_as_what_they_began_as(tmp_path:
     assert all(isinstance(trial.params["x"], float) for trial in known)
     for trial in moved:
         one = known[trial.id]
-        assert one.stand is Stand.BRANCHED
+        assert one.stand is TrialPosition.BRANCHED
         x = one.params["x"]
         assert one.values == {resource: pytest.approx(x + 1 / resource) for resource in one.values}
         assert one.values
@@ -256,17 +256,17 @@ class TestDifferences:
         assert all(sentence.startswith(start) for sentence, start in zip(found, words, strict=True)), found
 
 
-def observed(x: float, values: dict[int, float | None], stand: Stand = Stand.COMPLETED) -> Observed:
+def observed(x: float, values: dict[int, float | None], stand: TrialPosition = TrialPosition.COMPLETED) -> Observed:
     return Observed({"x": x}, {}, values, stand, max(values, default=0), None)
 
 
 def test_best_are_those_that_came_furthest_then_those_with_the_best_last_score() -> None:
     space = Space({"x": uniform(0, 1)}, initial=[{"x": 0}])
     trials = [
-        observed(0.1, {1: 0.1}, Stand.STOPPED),
+        observed(0.1, {1: 0.1}, TrialPosition.STOPPED),
         observed(0.2, {1: 0.9, 3: 0.5}),
-        observed(0.3, {1: 0.9, 3: 0.4}, Stand.PAUSED),
-        observed(0.4, {1: 0.9, 3: 0.1}, Stand.FAILED),
+        observed(0.3, {1: 0.9, 3: 0.4}, TrialPosition.PAUSED),
+        observed(0.4, {1: 0.9, 3: 0.1}, TrialPosition.FAILED),
         observed(0.3, {1: 0.9, 3: 0.4}),
         observed(0.5, {1: None, 9: None}),
         observed(0.6, {}),

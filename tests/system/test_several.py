@@ -21,7 +21,7 @@ from asyncsearch.journal.opening import read_records
 from asyncsearch.launch import processes
 from asyncsearch.launch.base_launcher import Preflight
 from asyncsearch.launch.processes import ProcessLauncher
-from asyncsearch.shared.folder import SharedPlan
+from asyncsearch.shared.folder import SharedFolder
 from asyncsearch.store import Store, open_store
 from tests.system.several import DISTINCT, SPACE, TRIALS, UNITS, make, results, run, units
 from tests.system.tools import PATIENCE_S, Gate
@@ -123,7 +123,7 @@ def test_a_study_goes_on_where_another_one_paused_and_keeps_what_it_needs(tmp_pa
     assert [len(json.loads(unit)) for unit in repeated] == [5], "nobody had asked to save where a third course parts"
     with Study.open(tmp_path / "studies" / "short").checkpoint() as path:
         assert len(json.loads(path.read_text())) == make_open(tmp_path, "short").best_trial.resource
-    sizes = SharedPlan(open_store(tmp_path / "studies" / "plan")).usage()
+    sizes = SharedFolder(open_store(tmp_path / "studies" / "plan")).usage()
     needed = {trial.checkpoint for name in ("short", "long") for trial in make_open(tmp_path, name).trials}
     assert set(sizes) == needed - {None}
 

@@ -35,7 +35,7 @@ class TrialRow(msgspec.Struct, frozen=True):
     reason: str = ""
 
 
-class Seen(msgspec.Struct, frozen=True):
+class BestSeen(msgspec.Struct, frozen=True):
     """The best value that any trial had at any resource, whatever became of the trial."""
 
     name: str
@@ -59,7 +59,7 @@ class StudyStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Running trials, then the best ones, then the last failed ones; each once."""
     best: TrialRow | None = None
     """The trial with the best last value."""
-    incumbent: Seen | None = None
+    incumbent: BestSeen | None = None
     workers_alive: int = 0
     workers_wanted: int = 0
     """0 between runs."""
@@ -171,8 +171,8 @@ def _beyond_quota(state: StudyState) -> str:
     )
 
 
-def _seen(trial: Trial) -> Seen | None:
-    return None if trial.best is None else Seen(trial.name, trial.best, trial.best_resource)
+def _seen(trial: Trial) -> BestSeen | None:
+    return None if trial.best is None else BestSeen(trial.name, trial.best, trial.best_resource)
 
 
 def _rows(trials: Iterable[Trial]) -> Iterator[TrialRow]:

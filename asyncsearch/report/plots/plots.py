@@ -23,7 +23,7 @@ Point = tuple[TrialId, int, float]
 """Trial, resource, value of the metric; finite ones only, in the order of the journal."""
 
 
-class Results(Protocol):
+class PlottedStudy(Protocol):
     """What a plot needs of a ``Study``."""
 
     @property
@@ -36,7 +36,7 @@ class Results(Protocol):
     def trials(self) -> list[Trial]: ...
 
 
-def plot_history(study: Results) -> Plot:
+def plot_history(study: PlottedStudy) -> Plot:
     """Return two panels: each trial's metric over its own training, and the best so far over all training.
 
     Raises:
@@ -48,7 +48,7 @@ def plot_history(study: Results) -> Plot:
     return Plot(f"{study.name}: {many(len(study.trials), 'trial')}", 900, 380, panels)
 
 
-def plot_rungs(study: Results) -> Plot:
+def plot_rungs(study: PlottedStudy) -> Plot:
     """Return the values of trials at each resource where trials paused or ended: filled if they went on from there.
 
     Raises:
@@ -74,7 +74,7 @@ def plot_rungs(study: Results) -> Plot:
     return Plot(f"{study.name}: rungs", 900, 380, [axes, *shapes])
 
 
-def _points(study: Results) -> list[Point]:
+def _points(study: PlottedStudy) -> list[Point]:
     if isinstance(study, type) or not hasattr(study, "store"):
         raise UsageError(f"{study!r} is no study to plot: write e.g. plot_history(Study.open('studies/digits')).")
     points = []
@@ -103,7 +103,7 @@ def _clamp(y: Axis, value: float) -> float:
     return y(min(max(value, y.low), y.high))
 
 
-def _curves(study: Results, points: Sequence[Point]) -> str:
+def _curves(study: PlottedStudy, points: Sequence[Point]) -> str:
     y = _value_axis([value for _, _, value in points])
     curves: dict[TrialId, list[tuple[int, float]]] = {}
     for trial, resource, value in points:
@@ -129,7 +129,7 @@ def _curve(x: Axis, y: Axis, reported: Sequence[tuple[int, float]], colour: str,
     return line(pixels, colour, width=width, opacity=opacity)
 
 
-def _best_so_far(study: Results, points: Sequence[Point]) -> str:
+def _best_so_far(study: PlottedStudy, points: Sequence[Point]) -> str:
     """The best value over units of training done by all trials together."""
     better = min if study.config.mode == "min" else max
     spent, best, done = 0, points[0][2], dict.fromkeys((trial for trial, _, _ in points), 0)

@@ -10,7 +10,7 @@ from asyncsearch.ids import NodeKey, trial_name
 from asyncsearch.report.formatting import number
 from asyncsearch.report.plots.svg import CARD, FAINT, GRID, INK, Axis, Plot, dot, line, text
 from asyncsearch.report.tree.layout import Layout, has_lane
-from asyncsearch.report.tree.reading import Interval, Kind, StageTree, TreeNode, Way
+from asyncsearch.report.tree.reading import Interval, Kind, TreeNode, TreeView, TrialPath
 from asyncsearch.report.tree.sentences import departures, ending, fate, readers, saving, values
 from asyncsearch.trial import TrialState
 
@@ -28,12 +28,12 @@ _HEIGHT = 900
 _TALLEST_LANE, _FLATTEST_LANE = 24.0, 1.5
 
 
-def draw(tree: StageTree, name: str, metric: str, mode: str) -> Plot:
+def draw(tree: TreeView, name: str, metric: str, mode: str) -> Plot:
     """Return the picture of a stage tree."""
     return _Picture(tree, metric, _best(tree, mode)).plot(name)
 
 
-def _best(tree: StageTree, mode: str) -> Way | None:
+def _best(tree: TreeView, mode: str) -> TrialPath | None:
     sign = 1 if mode == "min" else -1
     ranked = [
         (sign * way.value, way.trial, way)
@@ -46,7 +46,7 @@ def _best(tree: StageTree, mode: str) -> Way | None:
 class _Picture:
     """Shapes of one tree."""
 
-    def __init__(self, tree: StageTree, metric: str, best: Way | None) -> None:
+    def __init__(self, tree: TreeView, metric: str, best: TrialPath | None) -> None:
         self._tree, self._metric, self._best = tree, metric, best
         self._layout = Layout(tree)
         self._lane = min(max(_HEIGHT / max(1, self._layout.size), _FLATTEST_LANE), _TALLEST_LANE)
@@ -138,7 +138,7 @@ class _Picture:
 
     def _ends(self, key: NodeKey, node: TreeNode) -> Iterator[str]:
         """Mark where trials end, and name them where there is room, the best one always."""
-        places: dict[int, list[Way]] = {}
+        places: dict[int, list[TrialPath]] = {}
         for way in node.ends:
             places.setdefault(way.end, []).append(way)
         y, radius = self._y(key), min(max(0.35 * self._lane, 0.9), 3.2)
@@ -153,7 +153,7 @@ class _Picture:
             if has_best or (self._is_labelled and is_last):
                 yield self._label(self._x(end) + 9, y + 4, ways, has_best=has_best)
 
-    def _label(self, x: float, y: float, ways: list[Way], *, has_best: bool) -> str:
+    def _label(self, x: float, y: float, ways: list[TrialPath], *, has_best: bool) -> str:
         way = self._best if has_best and self._best is not None else ways[0]
         words = trial_name(way.trial) + (f" and {len(ways) - 1} more" if len(ways) > 1 else "")
         if self._is_labelled and way.value is not None:

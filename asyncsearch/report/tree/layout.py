@@ -10,13 +10,13 @@ from collections.abc import Iterator
 from itertools import groupby
 
 from asyncsearch.ids import NodeKey
-from asyncsearch.report.tree.reading import StageTree, TreeNode
+from asyncsearch.report.tree.reading import TreeNode, TreeView
 
 
 class Layout:
     """Lanes of the nodes of a tree, counted from 0 at the top."""
 
-    def __init__(self, tree: StageTree) -> None:
+    def __init__(self, tree: TreeView) -> None:
         self._nodes = tree.nodes
         self.sizes = self._leaves()
         """How many lanes each node and what follows from it take together."""

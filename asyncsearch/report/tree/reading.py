@@ -42,7 +42,7 @@ class Kind(enum.Enum):
     WAITING = "waiting"
 
 
-class Way(msgspec.Struct):
+class TrialPath(msgspec.Struct):
     """A trial on its way through the tree."""
 
     trial: TrialId
@@ -81,7 +81,7 @@ class TreeNode(msgspec.Struct):
     elsewhere: list[tuple[int, int]] = []
     """The parts of that which only other studies have trained, ascending."""
     values: list[tuple[int, float]] = []
-    ends: list[Way] = []
+    ends: list[TrialPath] = []
     """The trials that end in it."""
     left: list[tuple[int, TrialId]] = []
     """Where trials left it, to go on with the weights of others."""
@@ -89,13 +89,13 @@ class TreeNode(msgspec.Struct):
     """From its start to its end, without gaps."""
 
 
-class StageTree(msgspec.Struct, frozen=True):
+class TreeView(msgspec.Struct, frozen=True):
     """All nodes, and what all of it adds up to."""
 
     nodes: dict[NodeKey, TreeNode]
     """A parent stands before its children."""
     roots: list[NodeKey]
-    ways: list[Way]
+    ways: list[TrialPath]
     asked: int
     """Units that the trials would train, had each trained alone."""
     trained: int
@@ -122,7 +122,7 @@ class TreeReader:
     def __init__(self, metric: str) -> None:
         self._metric = metric
         self._nodes: dict[NodeKey, TreeNode] = {}
-        self._ways: dict[TrialId, Way] = {}
+        self._ways: dict[TrialId, TrialPath] = {}
         self._running: dict[int, _Running] = {}
         self._trained = 0
 
@@ -215,7 +215,7 @@ class TreeReader:
                 if way.end <= stop and way.state is TrialState.WAITING:
                     way.state = TrialState.RUNNING
 
-    def _asking(self, stage: Stage) -> Iterator[Way]:
+    def _asking(self, stage: Stage) -> Iterator[TrialPath]:
         """Yield the ways that lead through a stage and beyond its start; it lists only the first of many."""
         if not stage.more:
             yield from (self._ways[trial] for trial in stage.trials)
@@ -227,7 +227,7 @@ class TreeReader:
     def _create(self, action: CreateTrial) -> None:
         path = action.path or (PathStep(0, action.node),)
         end = _ENDLESS if action.target is None else action.target
-        way = self._ways[action.trial] = Way(action.trial, action.params, path, end)
+        way = self._ways[action.trial] = TrialPath(action.trial, action.params, path, end)
         self._grow(way)
 
     def _branch(self, action: Branch) -> None:
@@ -238,7 +238,7 @@ class TreeReader:
         way.path = action.path or (PathStep(0, action.node),)
         self._grow(way)
 
-    def _grow(self, way: Way) -> None:
+    def _grow(self, way: TrialPath) -> None:
         parent = None
         for step in way.path:
             if step.node not in self._nodes:
@@ -247,7 +247,7 @@ class TreeReader:
                     self._nodes[parent].children.append(step.node)
             parent = step.node
 
-    def _reached(self, way: Way) -> int:
+    def _reached(self, way: TrialPath) -> int:
         """Return up to where all of a trial's way is trained, at most its end."""
         for step, after in zip(way.path, [*way.path[1:], None], strict=True):
             done = self._nodes[step.node].done
@@ -255,7 +255,7 @@ class TreeReader:
                 return min(done, way.end)
         return 0
 
-    def tree(self) -> StageTree:
+    def tree(self) -> TreeView:
         """Return the tree as it stands; the journal cannot be followed any further then."""
         ways = list(self._ways.values())
         for way in ways:
@@ -280,9 +280,9 @@ class TreeReader:
         nodes = {key: node for key, node in self._nodes.items() if node.intervals}
         roots = [key for key, node in nodes.items() if node.parent is None]
         elsewhere = sum(stop - start for node in nodes.values() for start, stop in node.elsewhere)
-        return StageTree(nodes, roots, ways, asked, self._trained, elsewhere, sum(way.reached for way in ways), horizon)
+        return TreeView(nodes, roots, ways, asked, self._trained, elsewhere, sum(way.reached for way in ways), horizon)
 
-    def _leave(self, way: Way, exits: dict[NodeKey, list[tuple[int, TrialId]]]) -> None:
+    def _leave(self, way: TrialPath, exits: dict[NodeKey, list[tuple[int, TrialId]]]) -> None:
         """Note where a trial leaves each node on its way, and its last value."""
         for step, after in zip(way.path, [*way.path[1:], None], strict=True):
             if step.start >= way.end and step.start > 0:
@@ -308,7 +308,7 @@ class TreeReader:
         return busy
 
 
-def read_tree(records: Iterable[Record], metric: str) -> StageTree:
+def read_tree(records: Iterable[Record], metric: str) -> TreeView:
     """Return the stage tree that a whole journal tells."""
     reader = TreeReader(metric)
     for record in records:

@@ -9,13 +9,13 @@ from asyncsearch.errors import SpaceError
 from asyncsearch.ids import trial_name
 from asyncsearch.report.formatting import cut, flat, many, number, scalar
 from asyncsearch.report.formatting import params as as_words
-from asyncsearch.report.tree.reading import NAMED, Interval, Kind, StageTree, TreeNode, Way
+from asyncsearch.report.tree.reading import NAMED, Interval, Kind, TreeNode, TreeView, TrialPath
 from asyncsearch.sequences import present
 
 _LONGEST = 400
 
 
-def saving(tree: StageTree) -> str:
+def saving(tree: TreeView) -> str:
     """Return "448 trials, 53,760 units asked for, 21,960 trained: each unit serves 2.45 trials".
 
     What another study has trained is counted apart: "1,960 trained and 20,000 taken from other studies".
@@ -60,7 +60,7 @@ def fate(interval: Interval) -> str:
             return f"waiting, for {many(interval.count, 'trial')}"
 
 
-def varying(tree: StageTree) -> set[str]:
+def varying(tree: TreeView) -> set[str]:
     """Return the names of the values in which trials differ; all names, if they differ in none."""
     seen: dict[str, set[str]] = {}
     for way in tree.ways:
@@ -91,7 +91,7 @@ def whole(params: Mapping[str, Any]) -> str:
     return cut(as_words(params), _LONGEST)
 
 
-def ending(ways: list[Way], metric: str) -> str:
+def ending(ways: list[TrialPath], metric: str) -> str:
     """Return a line for each trial that ends at a place: state, value and configuration."""
     lines = []
     for way in ways[:4]:

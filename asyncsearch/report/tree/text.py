@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from asyncsearch.ids import NodeKey
 from asyncsearch.report.formatting import cut, many
-from asyncsearch.report.tree.reading import Kind, StageTree, TreeNode
+from asyncsearch.report.tree.reading import Kind, TreeNode, TreeView
 from asyncsearch.report.tree.sentences import departures, readers, saving, values, varying
 
 WIDTH = 100
@@ -20,7 +20,7 @@ _STATES = {
 }
 
 
-def text_tree(tree: StageTree, lines: int = 30) -> str:
+def text_tree(tree: TreeView, lines: int = 30) -> str:
     """Return the nodes that most trials read, as an indented tree of about so many lines."""
     # Sorting keeps the order of equals, and a parent stands before its children and has no fewer readers than they.
     ranked = sorted(tree.nodes, key=lambda key: -tree.nodes[key].intervals[0].count)
@@ -28,7 +28,7 @@ def text_tree(tree: StageTree, lines: int = 30) -> str:
     return "\n".join([saving(tree), *_lines(tree, shown)])
 
 
-def _lines(tree: StageTree, shown: set[NodeKey]) -> Iterator[str]:
+def _lines(tree: TreeView, shown: set[NodeKey]) -> Iterator[str]:
     nodes, only = tree.nodes, varying(tree)
     work: list[tuple[NodeKey | int, int]] = _level(tree.roots, 0, shown)
     while work:

@@ -15,7 +15,7 @@ from asyncsearch.errors import NoTrialsError
 from asyncsearch.journal.format import Record
 from asyncsearch.report.plots.svg import Plot
 from asyncsearch.report.tree.drawing import draw
-from asyncsearch.report.tree.reading import StageTree, read_tree
+from asyncsearch.report.tree.reading import TreeView, read_tree
 from asyncsearch.report.tree.sentences import saving
 from asyncsearch.report.tree.text import text_tree
 
@@ -23,7 +23,7 @@ from asyncsearch.report.tree.text import text_tree
 class Tree:
     """What is trained, and for whom: shown by notebooks, printed by ``print``, saved as a picture by ``save``."""
 
-    def __init__(self, stages: StageTree, name: str, metric: str, mode: str) -> None:
+    def __init__(self, stages: TreeView, name: str, metric: str, mode: str) -> None:
         self.stages = stages
         """The tree that is shown."""
         self.summary = saving(stages)

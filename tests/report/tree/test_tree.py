@@ -28,7 +28,7 @@ from asyncsearch.events import (
 from asyncsearch.ids import Lease, NodeKey, PathStep, TrialId, WorkerId
 from asyncsearch.journal.format import Record
 from asyncsearch.report.tree.layout import Layout
-from asyncsearch.report.tree.reading import Kind, StageTree, read_tree
+from asyncsearch.report.tree.reading import Kind, TreeView, read_tree
 from asyncsearch.report.tree.text import text_tree
 from asyncsearch.report.tree.tree import Tree, tree
 from asyncsearch.schedulers import ASHA, FIFO, SHA
@@ -81,7 +81,7 @@ def tips(picture: Tree) -> list[str]:
     return [element.findtext(f"{SVG}title") or "" for element in root.iter(f"{SVG}path")]
 
 
-def units(stages: StageTree) -> Counter[Kind]:
+def units(stages: TreeView) -> Counter[Kind]:
     count: Counter[Kind] = Counter()
     for node in stages.nodes.values():
         for interval in node.intervals:
@@ -162,7 +162,7 @@ def _is_mixed(records: list[Record]) -> bool:
     return bool(stages.trained and stages.elsewhere)
 
 
-def learned(*events: Learned, end: int = 6) -> StageTree:
+def learned(*events: Learned, end: int = 6) -> TreeView:
     """Return the tree of one trial of ``end`` units that hears of others."""
     node = NodeKey("a")
     created = CreateTrial(TrialId(0), {"x": 1}, node, end, proposal=0)
