@@ -15,6 +15,7 @@ from asyncsearch.actions import AnyAction, Assign, Branch, CreateTrial, CutWork,
 from asyncsearch.events import (
     CheckpointCommitted,
     DriverStarted,
+    Imported,
     Learned,
     Reported,
     TrainingEnded,
@@ -124,6 +125,8 @@ class TreeReader:
         self._nodes: dict[NodeKey, TreeNode] = {}
         self._ways: dict[TrialId, TrialPath] = {}
         self._running: dict[int, _Running] = {}
+        self._imported: dict[NodeKey, Imported] = {}
+        """What was taken over in nodes that no trial has entered yet."""
         self._trained = 0
 
     def add(self, record: Record) -> None:
@@ -172,6 +175,8 @@ class TreeReader:
         """Know what other studies have trained in a node."""
         node = self._nodes.get(event.node)
         if node is None:
+            if isinstance(event, Imported):
+                self._imported[event.node] = event
             return
         reach = max([event.ended or 0, *(resource for resource, _ in event.reports)])
         if reach > node.done:
@@ -245,6 +250,8 @@ class TreeReader:
                 self._nodes[step.node] = TreeNode(step.start, way.params, parent, done=step.start)
                 if parent is not None:
                     self._nodes[parent].children.append(step.node)
+                if step.node in self._imported:
+                    self._learn(self._imported.pop(step.node))
             parent = step.node
 
     def _reached(self, way: TrialPath) -> int:
