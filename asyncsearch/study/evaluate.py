@@ -18,7 +18,7 @@ from asyncsearch.errors import MetricNotReportedError, StoreError
 from asyncsearch.events import CheckpointCommitted, Imported
 from asyncsearch.ids import CheckpointRef, NodeKey, PathStep
 from asyncsearch.journal.format import Record
-from asyncsearch.journal.readers import Readers
+from asyncsearch.journal.projection import Projection
 from asyncsearch.journal.writer import Journal
 from asyncsearch.schedulers.base_scheduler import RungForecast, Scheduler, SchedulerState
 from asyncsearch.schedulers.fifo import FIFOState
@@ -58,12 +58,12 @@ class KnownPath:
 
     def read_journal(self, records: Iterable[Record]) -> None:
         """Take in what a study's own journal says."""
-        readers = Readers()
+        projection = Projection()
         passed: dict[NodeKey, dict[int, Metrics]] = {}
         saved: dict[NodeKey, set[int]] = {}
         paths = {self._path}
         for record in records:
-            readers.add(record)
+            projection.add(record)
             if isinstance(record.event, CheckpointCommitted):
                 ref = record.event.checkpoint
                 passed.setdefault(ref.node, {})[ref.resource] = {}
@@ -76,7 +76,7 @@ class KnownPath:
                     saved.get(action.checkpoint.node, set()).discard(action.checkpoint.resource)
         for path in paths:
             for node in (step.node for step in path):
-                reports = passed.get(node, {}) | dict(readers.kept(node))
+                reports = passed.get(node, {}) | dict(projection.reports(node))
                 self._add(path, node, NodeFacts(tuple(sorted(reports.items())), None, tuple(saved.get(node, ()))))
 
     def read_shared(self, plan: SharedFolder) -> None:
