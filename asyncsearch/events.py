@@ -133,6 +133,10 @@ class Learned(Event, frozen=True, tag="learned"):
     """Resources of durable checkpoints, ascending."""
 
 
+class Imported(Learned, frozen=True, tag="imported"):
+    """What another study trained in a node was taken over; a checkpoint of it is kept until a trial goes on from it."""
+
+
 class WorkRefused(LeaseEvent, frozen=True, tag="work_refused"):
     """A lease was not handed to its worker: others train there, or have trained there before."""
 
@@ -159,6 +163,7 @@ AnyEvent = (
     | TrialTimedOut
     | StopRequested
     | Learned
+    | Imported
     | WorkRefused
     | NodeFreed
 )

@@ -10,6 +10,7 @@ from asyncsearch.events import (
     CheckpointCommitted,
     CheckpointFailed,
     DriverStarted,
+    Imported,
     Learned,
     NodeFreed,
     Outcome,
@@ -223,7 +224,10 @@ def _learn_of_others(state: StudyState, event: Learned) -> None:
         state.known.end(event.node, event.ended)
     for checkpoint in known_checkpoints(event):
         wanting = state.wanting(checkpoint)
-        if wanting:
+        if isinstance(event, Imported) and not wanting and checkpoint not in state.references:
+            state.imported[checkpoint] = None
+            state.hold(checkpoint)
+        if checkpoint in state.imported or wanting:
             state.add_checkpoint(checkpoint)
         for trial in wanting:
             state.repoint(trial, checkpoint)

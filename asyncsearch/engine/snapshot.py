@@ -45,6 +45,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     """What units of training took; None: nobody asks."""
     sizes: list[tuple[CheckpointRef, int]] | None = None
     """Bytes of each durable checkpoint; None: no quota counted them."""
+    imported: list[CheckpointRef] = []
 
 
 def to_json(value: Any) -> Any:
@@ -82,6 +83,7 @@ def encode(state: StudyState, record: int) -> bytes:
             busy=list(state.busy),
             costs=state.plan.costs(),
             sizes=None if state.config.quota_bytes is None else state.stock.snapshot(),
+            imported=list(state.imported),
         ),
         enc_hook=to_json,
     )
@@ -113,6 +115,7 @@ def restore(state: StudyState, snapshot: Snapshot) -> None:
     state.metric_names = set(snapshot.metric_names)
     state.podium.restore(snapshot.podium)
     state.stock.restore(dict(snapshot.sizes or ()))
+    state.imported = dict.fromkeys(snapshot.imported)
     _restore_plan(state, snapshot)
     state.scheduler.restore(snapshot.scheduler)
     state.searcher.restore(snapshot.searcher)
@@ -133,7 +136,8 @@ def _compact(state: StudyState) -> None:
 
 def _restore_plan(state: StudyState, snapshot: Snapshot) -> None:
     """Ask again for what is asked for; what is durable and what is trained are known from those who hold it."""
-    for holder in (*(trial.checkpoint for trial in state.trials), *(a.batch.load for a in snapshot.attempts)):
+    trials, attempts = (trial.checkpoint for trial in state.trials), (a.batch.load for a in snapshot.attempts)
+    for holder in (*trials, *attempts, *snapshot.imported):
         state.hold(holder)
     for trial in state.trials:
         if trial.state in (TrialState.WAITING, TrialState.RUNNING):

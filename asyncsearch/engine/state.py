@@ -29,6 +29,7 @@ from asyncsearch.events import (
     AnyEvent,
     CheckpointCommitted,
     DriverStarted,
+    Imported,
     Learned,
     LeaseEvent,
     NodeFreed,
@@ -78,7 +79,9 @@ class StudyState:
         self.touched: dict[int, str] = {}
         """Leases whose work may be wanted otherwise than before the present event, with the reason in words."""
         self.references: dict[CheckpointRef, int] = {}
-        """How many trials and attempts would go on from each checkpoint."""
+        """How many trials and attempts would go on from each checkpoint; an import counts as one."""
+        self.imported: dict[CheckpointRef, None] = {}
+        """Checkpoints taken over from another study that no trial has gone on from yet."""
         self.pool = Pool()
         self.run: RunRequested | None = None
         """The run in progress; None between runs."""
@@ -150,12 +153,12 @@ class StudyState:
                 return not self.pool.is_current(worker, epoch)
             case StopRequested():
                 return self.run is None
+            case DriverStarted() | RunRequested() | Imported():
+                return False
             case Learned():
                 return not self.is_news(event)
             case NodeFreed(node=node):
                 return node not in self.busy
-            case DriverStarted() | RunRequested():
-                return False
 
     def attempt(self, lease: Lease) -> Attempt | None:
         """Return the open attempt of a lease, or None if the lease is stale."""
@@ -287,6 +290,9 @@ class StudyState:
         if former != checkpoint:
             self.hold(checkpoint)
             self.release(former)
+            if checkpoint in self.imported:
+                del self.imported[checkpoint]
+                self.release(checkpoint)
 
     def hold(self, checkpoint: CheckpointRef | None) -> None:
         """Count a reference to a checkpoint."""

@@ -13,12 +13,16 @@ from collections.abc import Callable
 import msgspec
 
 from asyncsearch.agent.config import WorkerConfig
+from asyncsearch.driver.transport import Transport
 from asyncsearch.ids import WorkerId
+from asyncsearch.rpc.messages import WorkerMessage
 
 Ended = Callable[[WorkerId, int, str], None]
 """Called from any thread with (worker, epoch, reason) when a worker has ended, cleanly or not."""
 ConfigFor = Callable[[WorkerId, int], WorkerConfig]
 """Gives the configuration of one launch of a worker."""
+Post = Callable[[WorkerId, int, int, WorkerMessage], None]
+"""Passes (worker, epoch, number, message) of a worker in this process to the driver, from any thread."""
 TOO_LATE = "it was launched after the end of the run"
 """Why a worker ends that ``stop`` has overtaken."""
 
@@ -45,6 +49,8 @@ class Launcher(abc.ABC):
 
     name: str
     """What people call it: ``inline``, ``processes``, ``spark``."""
+    transport: Transport | None = None
+    """Carries the driver's messages to workers in this process; None: workers attach to a gRPC server."""
 
     @abc.abstractmethod
     def check(self, parallelism: int | None) -> Preflight:
@@ -78,6 +84,23 @@ class Launcher(abc.ABC):
 
         It comes after every ``check``, also where nothing was started, and may come twice.
         """
+
+    def train_here(self, post: Post, until: Callable[[], bool], tick: Callable[[], None]) -> None:
+        """Train what the driver assigns, in the calling thread. Called where ``transport`` is not None.
+
+        Args:
+            post: passes a message to the driver.
+            until: whether the run is over.
+            tick: called between trials and after each report, to show progress.
+
+        Raises:
+            KeyboardInterrupt: the user interrupted a trial, or left the debugger. The trial is over; called again, this
+                tells the driver and continues.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has a transport and no train_here()")
+
+    def wake(self) -> None:
+        """Make ``train_here`` look at ``until`` again; any thread may call it."""
 
     def thread(self, target: Callable[[], None], name: str) -> threading.Thread:
         """Return a thread, not started, which is to the cluster as the one that called ``check``."""

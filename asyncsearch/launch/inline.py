@@ -1,7 +1,7 @@
 """Trials one after the other in the caller's main thread, for debugging: breakpoints, ``pdb`` and prints just work.
 
 There is no process, no gRPC and no Java. The launcher is its own transport: what the driver sends goes into a queue,
-which ``run_in_main`` empties.
+which ``train_here`` empties.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import msgspec
 from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.errors import InternalError
 from asyncsearch.ids import WorkerId
-from asyncsearch.launch.base_launcher import TOO_LATE, ConfigFor, Ended, Launcher, Preflight
+from asyncsearch.launch.base_launcher import TOO_LATE, ConfigFor, Ended, Launcher, Post, Preflight
 from asyncsearch.launch.cores import cores
-from asyncsearch.launch.inline_worker import InlineWorker, Post
+from asyncsearch.launch.inline_worker import InlineWorker
 from asyncsearch.rpc.messages import DriverMessage
 
 
@@ -42,20 +42,21 @@ _Item = _Launched | _Sent | _Gone | None
 
 
 class InlineLauncher(Launcher):
-    """Trains in the thread that calls ``run_in_main``. It is also the driver's ``Transport``.
+    """Trains in the thread that calls ``train_here``. It is also the driver's ``Transport``.
 
     Pseudocode of its use::
 
         driver = Driver(..., launch=launcher.launch, kill=launcher.kill, changed=launcher.wake)
         driver.connect(launcher)
         launcher.start(config_for, driver.lost)                # with no endpoint
-        launcher.run_in_main(post, until=driver.ended.is_set)  # again after a KeyboardInterrupt and a StopRequested
+        launcher.train_here(post, until=driver.ended.is_set)  # again after a KeyboardInterrupt and a StopRequested
         launcher.stop(0.0)
     """
 
     name = "inline"
 
     def __init__(self) -> None:
+        self.transport = self
         self._inbox: queue.SimpleQueue[_Item] = queue.SimpleQueue()
         self._later: deque[_Item] = deque()
         self._worker: InlineWorker | None = None
@@ -107,22 +108,9 @@ class InlineLauncher(Launcher):
     # The main thread.
 
     def wake(self) -> None:
-        """Make ``run_in_main`` look at ``until`` again; any thread may call it."""
         self._inbox.put(None)
 
-    def run_in_main(self, post: Post, until: Callable[[], bool], tick: Callable[[], None] = lambda: None) -> None:
-        """Train what the driver assigns, in the calling thread.
-
-        Args:
-            post: passes a message on to the driver, as (worker, epoch, number, message). A ``Hello`` is for
-                ``attached``, all others are for ``received``. Also called from another thread, for heartbeats.
-            until: whether the run is over.
-            tick: called between trials and after each report, to show how things stand.
-
-        Raises:
-            KeyboardInterrupt: the user interrupted a trial, or left the debugger. The trial is over; called again, this
-                tells the driver so and goes on.
-        """
+    def train_here(self, post: Post, until: Callable[[], bool], tick: Callable[[], None]) -> None:
         while not until():
             self._turn(post, tick)
             tick()

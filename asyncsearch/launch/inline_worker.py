@@ -19,7 +19,8 @@ from typing import Any
 from asyncsearch.actions import Assign, CutWork, DismissWorker, SaveAt, StopTraining
 from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.events import CheckpointCommitted, CheckpointFailed, Outcome, Reported, TrainingEnded
-from asyncsearch.ids import CheckpointRef, Lease, WorkerId
+from asyncsearch.ids import CheckpointRef, Lease
+from asyncsearch.launch.base_launcher import Post
 from asyncsearch.nonfinite import spell_all
 from asyncsearch.rpc.messages import DriverMessage, Heartbeat, Hello, Refused, WorkerMessage
 from asyncsearch.runner.failures import exception_text, kind_of
@@ -28,9 +29,6 @@ from asyncsearch.runner.sigterm import SigtermGuard
 from asyncsearch.runner.training import run_training
 from asyncsearch.trainable import Function, TrialContext, TrialStopped, as_function
 from asyncsearch.work import Lane
-
-Post = Callable[[WorkerId, int, int, WorkerMessage], None]
-"""Passes (worker, epoch, number, message) on to the driver."""
 
 
 class InlineWorker:

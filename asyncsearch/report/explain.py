@@ -9,7 +9,7 @@ from asyncsearch.actions import AnyAction, Assign, Branch, CreateTrial, Inherit,
 from asyncsearch.events import CheckpointFailed
 from asyncsearch.ids import Lease, TrialId, trial_name, worker_name
 from asyncsearch.journal.format import Record
-from asyncsearch.journal.readers import Readers
+from asyncsearch.journal.projection import Projection
 from asyncsearch.nonfinite import finite
 from asyncsearch.report.formatting import cut, duration, many, number, params
 from asyncsearch.trial import TrialState
@@ -45,7 +45,7 @@ class _Story:
         self._trial, self._metric = trial, metric
         self._began_s: float | None = None
         self._lines: list[str] = []
-        self._readers = Readers()
+        self._projection = Projection()
         self._leases: set[int] = set()
         """Numbers of the leases under which something was done for it."""
         self._values: dict[TrialId, tuple[int, float | None]] = {}  # the last report of each trial
@@ -60,7 +60,7 @@ class _Story:
         if self._began_s is None:
             self._began_s = record.t
         when = duration(record.t - self._began_s)
-        for report in self._readers.add(record):
+        for report in self._projection.add(record):
             if self._metric in report.metrics:
                 self._values[report.trial] = (report.resource, finite(report.metrics[self._metric]))
         event = record.event
@@ -102,7 +102,7 @@ class _Story:
 
     def _assign(self, action: Assign, when: str) -> None:
         lane = action.work.lanes[0]
-        ours = [stage for stage in lane.stages if self._readers.reads(self._trial, stage)]
+        ours = [stage for stage in lane.stages if self._projection.reads(self._trial, stage)]
         if not ours:
             return
         self._leases.add(action.work.lease.number)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-import os
 import shutil
-import socket
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -14,14 +12,13 @@ from itertools import pairwise
 
 import msgspec
 
-from asyncsearch._version import __version__
 from asyncsearch.actions import Branch, CreateTrial, DeleteCheckpoint
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import MetricNotReportedError, StoreError
-from asyncsearch.events import AnyEvent, CheckpointCommitted, DriverStarted, Learned, RunRequested, WorkerAttached
-from asyncsearch.ids import CheckpointRef, NodeKey, PathStep, WorkerId
+from asyncsearch.events import CheckpointCommitted, Imported
+from asyncsearch.ids import CheckpointRef, NodeKey, PathStep
 from asyncsearch.journal.format import Record
-from asyncsearch.journal.readers import Readers
+from asyncsearch.journal.projection import Projection
 from asyncsearch.journal.writer import Journal
 from asyncsearch.schedulers.base_scheduler import RungForecast, Scheduler, SchedulerState
 from asyncsearch.schedulers.fifo import FIFOState
@@ -61,12 +58,12 @@ class KnownPath:
 
     def read_journal(self, records: Iterable[Record]) -> None:
         """Take in what a study's own journal says."""
-        readers = Readers()
+        projection = Projection()
         passed: dict[NodeKey, dict[int, Metrics]] = {}
         saved: dict[NodeKey, set[int]] = {}
         paths = {self._path}
         for record in records:
-            readers.add(record)
+            projection.add(record)
             if isinstance(record.event, CheckpointCommitted):
                 ref = record.event.checkpoint
                 passed.setdefault(ref.node, {})[ref.resource] = {}
@@ -79,7 +76,7 @@ class KnownPath:
                     saved.get(action.checkpoint.node, set()).discard(action.checkpoint.resource)
         for path in paths:
             for node in (step.node for step in path):
-                reports = passed.get(node, {}) | dict(readers.kept(node))
+                reports = passed.get(node, {}) | dict(projection.reports(node))
                 self._add(path, node, NodeFacts(tuple(sorted(reports.items())), None, tuple(saved.get(node, ()))))
 
     def read_shared(self, plan: SharedFolder) -> None:
@@ -90,7 +87,6 @@ class KnownPath:
     def begin(self, home: Store, state: StudyState, last: int, source: Store) -> None:
         """Let a search of this one configuration begin with what its study knows, and at the deepest checkpoint.
 
-        It is as if a driver had created its trial and ended, and the next one had learned of others what is known.
         Without a checkpoint, or if it cannot be had, nothing is done.
 
         Args:
@@ -109,22 +105,13 @@ class KnownPath:
             _log.warning("It is trained from the beginning, since %s cannot be copied: %s", checkpoint, error)
             return
         journal, lines, now = Journal(home, state.config.study, last), [], time.time()
-
-        def tell(event: AnyEvent) -> None:
-            lines.append(journal.encode(event, state.handle(event, now), now))
-
-        tell(DriverStarted(__version__))
-        tell(RunRequested(1, 1))
-        worker = state.pool.slot(WorkerId(0))
-        tell(WorkerAttached(worker.worker, worker.epoch, socket.gethostname(), os.getpid()))
-        tell(DriverStarted(__version__))
         passed = self._passed[self._saved[checkpoint]]
         for step in self._path:
             start, end = _span(self._path, step.node)
             reports = tuple((at, passed[at]) for at in sorted(passed) if start < at <= end)
-            learned = Learned(step.node, reports, None, (checkpoint.resource,) if step.node == node else ())
-            if not state.is_stale(learned):
-                tell(learned)
+            if reports:
+                event = Imported(step.node, reports, None, (checkpoint.resource,) if step.node == node else ())
+                lines.append(journal.encode(event, state.handle(event, now), now))
         journal.append(b"".join(lines))
         journal.close()
 

@@ -109,7 +109,7 @@ class Results:
 
     def history(self, trial: int | str | Trial) -> list[tuple[int, Metrics]]:
         """Return every report of a trial as (resource, metrics), in the order of the journal."""
-        from asyncsearch.journal.readers import history
+        from asyncsearch.journal.projection import history
 
         return history(read_records(self.store), self._trial_id(trial))
 
@@ -140,7 +140,7 @@ class Results:
 
         Before them stands in whose log to look for what was trained with another trial.
         """
-        from asyncsearch.journal.readers import trained_with
+        from asyncsearch.journal.projection import trained_with
 
         number = self._trial_id(trial)
         for start, stop, other in trained_with(read_records(self.store), number):

@@ -28,7 +28,6 @@ from asyncsearch.events import DriverStarted, RunRequested, StopRequested
 from asyncsearch.ids import WorkerId
 from asyncsearch.journal.writer import Journal
 from asyncsearch.launch.base_launcher import Launcher, Preflight
-from asyncsearch.launch.inline import InlineLauncher
 from asyncsearch.report.live.status import StudyStatus, status_of
 from asyncsearch.rpc.messages import Endpoint, LogLine
 from asyncsearch.shared.session import FolderMembership
@@ -108,10 +107,10 @@ def _conduct(search: Search, watcher: Watcher, presses: Interrupts) -> EndRun | 
     run = _elsewhere(lambda: _Run(search))
     presses.bells = (run.news, run.over)
     try:
-        if isinstance(search.launcher, InlineLauncher):
-            _work_inline(run, search.launcher, watcher, presses)
-        else:
+        if search.launcher.transport is None:
             _watch(run, watcher, presses)
+        else:
+            _train_here(run, search.launcher, watcher, presses)
     except BaseException:
         run.driver.post(StopRequested("what waited for it was broken off"))
         run.driver.give_up_after(0.0)
@@ -175,8 +174,8 @@ class _Run:
             self.driver.give_up_after(search.timeout_s + _TIMEOUT_GRACE_S)
 
     def _connect(self, launcher: Launcher, preflight: Preflight) -> Endpoint | None:
-        if isinstance(launcher, InlineLauncher):
-            self.driver.connect(launcher)
+        if launcher.transport is not None:
+            self.driver.connect(launcher.transport)
             return None
         from asyncsearch.rpc.auth import make_identity
         from asyncsearch.rpc.server import SearchServer
@@ -193,8 +192,7 @@ class _Run:
         self.news.ring()
         if self.driver.ended.is_set():
             self.over.ring()
-            if isinstance(self._search.launcher, InlineLauncher):
-                self._search.launcher.wake()
+            self._search.launcher.wake()
 
     def ask_status(self) -> None:
         """Have the driver put a status into ``statuses`` and ring."""
@@ -242,7 +240,7 @@ def _watch(run: _Run, watcher: Watcher, presses: Interrupts) -> None:
         run.over.wait(_REFRESH_S)
 
 
-def _work_inline(run: _Run, launcher: InlineLauncher, watcher: Watcher, presses: Interrupts) -> None:
+def _train_here(run: _Run, launcher: Launcher, watcher: Watcher, presses: Interrupts) -> None:
     """Train in this thread until the run ends, and show it between reports."""
     shown_s = 0.0
 
@@ -254,7 +252,7 @@ def _work_inline(run: _Run, launcher: InlineLauncher, watcher: Watcher, presses:
 
     while not run.driver.ended.is_set():
         presses.tell(run.driver)
-        presses.interruptible(lambda: launcher.run_in_main(run.driver.hear, run.driver.ended.is_set, tick))
+        presses.interruptible(lambda: launcher.train_here(run.driver.hear, run.driver.ended.is_set, tick))
 
 
 def _show(run: _Run, watcher: Watcher) -> None:

@@ -18,7 +18,7 @@ from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import StudyNotFoundError, UsageError
 from asyncsearch.ids import TrialId, trial_name
 from asyncsearch.journal.opening import read_records, read_study_file
-from asyncsearch.journal.readers import branched, reports
+from asyncsearch.journal.projection import branched, reports
 from asyncsearch.journal.reading import read_state
 from asyncsearch.report.formatting import cut
 from asyncsearch.searchers.base_searcher import Searcher, SearcherState

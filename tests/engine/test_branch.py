@@ -18,7 +18,7 @@ from asyncsearch.errors import InternalError
 from asyncsearch.events import AnyEvent, CheckpointCommitted, DriverStarted, Reported, RunRequested
 from asyncsearch.ids import CheckpointRef, Lease, NodeKey, PathStep, TrialId, WorkerId
 from asyncsearch.journal.format import Record, SegmentReader
-from asyncsearch.journal.readers import history
+from asyncsearch.journal.projection import history
 from asyncsearch.plan.keys import path
 from asyncsearch.report.explain import explain
 from asyncsearch.report.tree.tree import tree

@@ -75,7 +75,7 @@ class Search:
         self.driver.post(RunRequested(num_trials, 1))
 
     def go_on(self) -> None:
-        self.launcher.run_in_main(self._post, self.driver.ended.is_set, self._tick)
+        self.launcher.train_here(self._post, self.driver.ended.is_set, self._tick)
 
     def _post(self, worker: WorkerId, epoch: int, number: int, message: WorkerMessage) -> None:
         if isinstance(message, Hello):

@@ -10,7 +10,7 @@ from asyncsearch.actions import AnyAction, Assign, CreateTrial, Inherit
 from asyncsearch.events import AnyEvent, DriverStarted, Reported
 from asyncsearch.ids import CheckpointRef, Lease, NodeKey, TrialId, WorkerId
 from asyncsearch.journal.format import Record
-from asyncsearch.journal.readers import history, trained_with
+from asyncsearch.journal.projection import history, trained_with
 from asyncsearch.report.tree.reading import read_tree
 from asyncsearch.trial import TrialState
 from asyncsearch.work import Lane, Stage, Work

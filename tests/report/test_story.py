@@ -6,7 +6,7 @@ import pytest
 
 from asyncsearch.actions import CreateTrial, Promote
 from asyncsearch.ids import TrialId, WorkerId
-from asyncsearch.journal.readers import history, reports
+from asyncsearch.journal.projection import history, reports
 from asyncsearch.report.explain import WIDTH, explain
 from asyncsearch.schedulers import ASHA, FIFO, PBT, Hyperband, MedianStopping
 from asyncsearch.schedulers.base_scheduler import Scheduler

@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from asyncsearch.actions import Assign
 from asyncsearch.errors import UsageError
-from asyncsearch.events import Reported
 from asyncsearch.ids import TrialId, trial_name
 from asyncsearch.journal.format import Record
-from asyncsearch.journal.readers import Readers
+from asyncsearch.journal.projection import Projection
 from asyncsearch.nonfinite import finite
 
 if TYPE_CHECKING:
@@ -51,19 +49,17 @@ def incumbents(records: Iterable[Record], *, metric: str, mode: str) -> list[Inc
         mode: ``"min"`` or ``"max"``.
     """
     sign = 1.0 if mode == "min" else -1.0
-    readers, found = Readers(), list[Incumbent]()
+    projection, found = Projection(), list[Incumbent]()
     best: tuple[float, TrialId] | None = None
     began_s: float | None = None
-    meter = _Meter()
     for record in records:
         began_s = record.t if began_s is None else began_s
-        meter.add(record)
-        for report in readers.add(record):
+        for report in projection.add(record):
             value = finite(report.metrics.get(metric))
             if value is not None and (best is None or (sign * value, report.trial) < best):
                 best = (sign * value, report.trial)
                 elapsed_s = report.t - began_s
-                found.append(Incumbent(report.trial, value, report.resource, report.t, elapsed_s, meter.trained))
+                found.append(Incumbent(report.trial, value, report.resource, report.t, elapsed_s, projection.trained))
     return found
 
 
@@ -84,24 +80,3 @@ def incumbents_dataframe(found: Sequence[Incumbent]) -> pandas.DataFrame:
     frame = pandas.DataFrame(rows, columns=["trial", "value", "resource", "reported", "elapsed_s", "trained"])
     frame["reported"] = pandas.to_datetime(frame["reported"].astype("float64"), unit="s", utc=True)
     return frame
-
-
-class _Meter:
-    """Counts the units that workers trained, from report to report."""
-
-    def __init__(self) -> None:
-        self.trained = 0
-        self._reached: dict[int, int] = {}
-        """Resource that was last reported under each lease."""
-
-    def add(self, record: Record) -> None:
-        """Take a record in."""
-        if isinstance(record.event, Reported):
-            number, resource = record.event.lease.number, record.event.resource
-            before = self._reached.get(number, resource)
-            if resource > before:
-                self.trained += resource - before
-                self._reached[number] = resource
-        for action in record.actions:
-            if isinstance(action, Assign):
-                self._reached[action.work.lease.number] = action.work.lanes[0].stages[0].start

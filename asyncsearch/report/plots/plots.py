@@ -9,7 +9,7 @@ from asyncsearch.engine.config import EngineConfig
 from asyncsearch.errors import NoTrialsError, UsageError
 from asyncsearch.ids import TrialId, trial_name
 from asyncsearch.journal.opening import read_records
-from asyncsearch.journal.readers import reports
+from asyncsearch.journal.projection import reports
 from asyncsearch.nonfinite import finite
 from asyncsearch.report.formatting import many, number
 from asyncsearch.report.plots.svg import Axis, Plot, dot, frame, line, text

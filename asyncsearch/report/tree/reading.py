@@ -11,25 +11,18 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from asyncsearch.actions import AnyAction, Assign, Branch, CreateTrial, CutWork, MoveTrial, Promote, StopTraining
-from asyncsearch.events import (
-    CheckpointCommitted,
-    DriverStarted,
-    Learned,
-    Reported,
-    TrainingEnded,
-    WorkerLost,
-    WorkRefused,
-)
-from asyncsearch.ids import Lease, NodeKey, PathStep, TrialId
+from asyncsearch.actions import AnyAction, Assign, Branch, CreateTrial, MoveTrial, Promote
+from asyncsearch.events import Imported, Learned, LeaseEvent
+from asyncsearch.ids import NodeKey, PathStep, TrialId
 from asyncsearch.journal.format import Record
+from asyncsearch.journal.projection import LeaseProgress, Projection
 from asyncsearch.nonfinite import finite
+from asyncsearch.plan.keys import UNBOUNDED
 from asyncsearch.trial import Params, TrialState
-from asyncsearch.work import Stage, Work
+from asyncsearch.work import Stage
 
 NAMED = 6
 """So many of the trials of an interval are known by name; the others are counted."""
-_ENDLESS = 2**62
 
 
 class Kind(enum.Enum):
@@ -108,14 +101,6 @@ class TreeView(msgspec.Struct, frozen=True):
     """Where the tree ends, from 1."""
 
 
-class _Running(msgspec.Struct):
-    lease: Lease
-    stops: list[tuple[int, NodeKey]]
-    at: int
-    wanted: int
-    """Resource up to which it is to go on; it may come further before it hears of that."""
-
-
 class TreeReader:
     """Follows a journal."""
 
@@ -123,63 +108,44 @@ class TreeReader:
         self._metric = metric
         self._nodes: dict[NodeKey, TreeNode] = {}
         self._ways: dict[TrialId, TrialPath] = {}
-        self._running: dict[int, _Running] = {}
-        self._trained = 0
+        self._imported: dict[NodeKey, Imported] = {}
+        """What was taken over in nodes that no trial has entered yet."""
+        self._projection = Projection()
 
     def add(self, record: Record) -> None:
         """Take a record in."""
-        match record.event:
-            case Reported(lease=lease, resource=resource, metrics=metrics):
-                self._advance(lease, resource, finite(metrics.get(self._metric)))
-            case CheckpointCommitted(lease=lease, checkpoint=checkpoint):
-                self._advance(lease, checkpoint.resource)
-            case TrainingEnded(lease=lease, resource=resource):
-                self._advance(lease, resource)
-                self._running.pop(lease.number, None)
-            case WorkerLost(worker=worker, epoch=epoch):
-                gone = [n for n, r in self._running.items() if (r.lease.worker, r.lease.epoch) == (worker, epoch)]
-                for number in gone:
-                    del self._running[number]
-            case WorkRefused(lease=lease):
-                self._running.pop(lease.number, None)
-            case Learned():
-                self._learn(record.event)
-            case DriverStarted():
-                self._running.clear()
-            case _:
-                pass
+        event = record.event
+        progress = self._projection.leases.get(event.lease.number) if isinstance(event, LeaseEvent) else None
+        before = 0 if progress is None else progress.resource
+        self._projection.add(record)
+        if progress is not None and progress.resource > before:
+            self._train(progress, before)
+        if isinstance(event, Learned):
+            self._learn(event)
         for action in record.actions:
             self._follow(action)
 
-    def _advance(self, lease: Lease, resource: int, value: float | None = None) -> None:
-        run = self._running.get(lease.number)
-        if run is None or resource < run.at:
-            return
-        self._trained += resource - run.at
-        for stop, key in run.stops:
-            node = self._nodes.get(key)
-            if node is not None and node.start < resource and run.at <= stop:
-                node.elsewhere = list(_without(node.elsewhere, max(node.start, run.at), min(stop, resource)))
-                node.done = max(node.done, min(stop, resource))
-                is_new = resource > run.at and (not node.values or node.values[-1][0] < resource)
-                if value is not None and resource <= stop and is_new:
-                    node.values.append((resource, value))
-            if stop >= resource:
+    def _train(self, progress: LeaseProgress, before: int) -> None:
+        """Let a lease's progress reach the nodes of its stages."""
+        for stage in progress.stages:
+            node, stop = self._nodes.get(stage.node), _stop(stage)
+            if node is not None and node.start < progress.resource and before <= stop:
+                node.elsewhere = list(_without(node.elsewhere, max(node.start, before), min(stop, progress.resource)))
+                node.done = max(node.done, min(stop, progress.resource))
+            if stop >= progress.resource:
                 break
-        run.at = resource
 
     def _learn(self, event: Learned) -> None:
         """Know what other studies have trained in a node."""
         node = self._nodes.get(event.node)
         if node is None:
+            if isinstance(event, Imported):
+                self._imported[event.node] = event
             return
         reach = max([event.ended or 0, *(resource for resource, _ in event.reports)])
         if reach > node.done:
             node.elsewhere.append((node.done, reach))
             node.done = reach
-        found = {resource: finite(metrics.get(self._metric)) for resource, metrics in event.reports}
-        new = {resource: value for resource, value in found.items() if value is not None}
-        node.values = sorted((new | dict(node.values)).items())
 
     def _follow(self, action: AnyAction) -> None:
         match action:
@@ -196,38 +162,22 @@ class TreeReader:
                 if action.to.is_finished:
                     way.end = self._reached(way)
             case Assign():
-                self._assign(action.work)
-            case CutWork() if action.lease.number in self._running:
-                run = self._running[action.lease.number]
-                run.wanted = min(run.wanted, action.stop)
-            case StopTraining() if action.lease.number in self._running:
-                run = self._running[action.lease.number]
-                run.wanted = min(run.wanted, run.at)
+                self._assign(action.work.lanes[0].stages)
             case _:
                 pass
 
-    def _assign(self, work: Work) -> None:
-        stages = work.lanes[0].stages
-        stops = [(_ENDLESS if stage.stop is None else stage.stop, stage.node) for stage in stages]
-        self._running[work.lease.number] = _Running(work.lease, stops, stages[0].start, _ENDLESS)
-        for stage, (stop, _) in zip(stages, stops, strict=True):
-            for way in self._asking(stage):
-                if way.end <= stop and way.state is TrialState.WAITING:
+    def _assign(self, stages: Iterable[Stage]) -> None:
+        for stage in stages:
+            for trial in self._ways if stage.more else stage.trials:
+                way = self._ways[trial]
+                if way.end <= _stop(stage) and way.state is TrialState.WAITING and self._projection.reads(trial, stage):
                     way.state = TrialState.RUNNING
 
-    def _asking(self, stage: Stage) -> Iterator[TrialPath]:
-        """Yield the ways that lead through a stage and beyond its start; it lists only the first of many."""
-        if not stage.more:
-            yield from (self._ways[trial] for trial in stage.trials)
-            return
-        for way in self._ways.values():
-            if way.end > stage.start and any(step.node == stage.node for step in way.path):
-                yield way
-
     def _create(self, action: CreateTrial) -> None:
-        path = action.path or (PathStep(0, action.node),)
-        end = _ENDLESS if action.target is None else action.target
-        way = self._ways[action.trial] = TrialPath(action.trial, action.params, path, end)
+        end = UNBOUNDED if action.target is None else action.target
+        way = self._ways[action.trial] = TrialPath(
+            action.trial, action.params, self._projection.paths[action.trial], end
+        )
         self._grow(way)
 
     def _branch(self, action: Branch) -> None:
@@ -235,7 +185,7 @@ class TreeReader:
         here = next(step.node for step in reversed(way.path) if step.start < way.end)
         self._nodes[here].left.append((way.end, way.trial))
         way.state, way.end, way.params = TrialState.WAITING, action.to_resource, action.params
-        way.path = action.path or (PathStep(0, action.node),)
+        way.path = self._projection.paths[action.trial]
         self._grow(way)
 
     def _grow(self, way: TrialPath) -> None:
@@ -245,6 +195,8 @@ class TreeReader:
                 self._nodes[step.node] = TreeNode(step.start, way.params, parent, done=step.start)
                 if parent is not None:
                     self._nodes[parent].children.append(step.node)
+                if step.node in self._imported:
+                    self._learn(self._imported.pop(step.node))
             parent = step.node
 
     def _reached(self, way: TrialPath) -> int:
@@ -258,14 +210,17 @@ class TreeReader:
     def tree(self) -> TreeView:
         """Return the tree as it stands; the journal cannot be followed any further then."""
         ways = list(self._ways.values())
+        for key, node in self._nodes.items():
+            found = ((at, finite(metrics.get(self._metric))) for at, metrics in self._projection.reports(key))
+            node.values = [(at, value) for at, value in found if value is not None]
         for way in ways:
             way.reached = self._reached(way)
         here = [node.elsewhere[0][0] if node.elsewhere else node.done for node in self._nodes.values()]
-        known = [way.end for way in ways if way.end < _ENDLESS] + here
+        known = [way.end for way in ways if way.end < UNBOUNDED] + here
         horizon = max([*known, 1])
-        if any(way.end == _ENDLESS for way in ways):
+        if any(way.end == UNBOUNDED for way in ways):
             horizon += max(1, horizon // 10)
-        asked = sum(way.reached if way.end == _ENDLESS else way.end for way in ways)
+        asked = sum(way.reached if way.end == UNBOUNDED else way.end for way in ways)
         exits: dict[NodeKey, list[tuple[int, TrialId]]] = {key: [] for key in self._nodes}
         for way in ways:
             way.end = min(way.end, horizon)
@@ -280,7 +235,9 @@ class TreeReader:
         nodes = {key: node for key, node in self._nodes.items() if node.intervals}
         roots = [key for key, node in nodes.items() if node.parent is None]
         elsewhere = sum(stop - start for node in nodes.values() for start, stop in node.elsewhere)
-        return TreeView(nodes, roots, ways, asked, self._trained, elsewhere, sum(way.reached for way in ways), horizon)
+        return TreeView(
+            nodes, roots, ways, asked, self._projection.trained, elsewhere, sum(way.reached for way in ways), horizon
+        )
 
     def _leave(self, way: TrialPath, exits: dict[NodeKey, list[tuple[int, TrialId]]]) -> None:
         """Note where a trial leaves each node on its way, and its last value."""
@@ -298,13 +255,13 @@ class TreeReader:
     def _busy(self, horizon: int) -> dict[NodeKey, list[tuple[int, int]]]:
         """Return the intervals of each node that workers are training."""
         busy: dict[NodeKey, list[tuple[int, int]]] = {}
-        for run in self._running.values():
-            at = run.at
-            for stop, key in run.stops:
-                end = min(stop, horizon, run.wanted)
+        for progress in self._projection.leases.values():
+            at = progress.resource
+            for stage in progress.stages:
+                end = min(_stop(stage), horizon, progress.wanted)
                 if at < end:
-                    busy.setdefault(key, []).append((at, end))
-                at = max(at, stop)
+                    busy.setdefault(stage.node, []).append((at, end))
+                at = max(at, _stop(stage))
         return busy
 
 
@@ -314,6 +271,10 @@ def read_tree(records: Iterable[Record], metric: str) -> TreeView:
     for record in records:
         reader.add(record)
     return reader.tree()
+
+
+def _stop(stage: Stage) -> int:
+    return UNBOUNDED if stage.stop is None else stage.stop
 
 
 def _without(parts: list[tuple[int, int]], start: int, stop: int) -> Iterator[tuple[int, int]]:
@@ -327,7 +288,7 @@ def _without(parts: list[tuple[int, int]], start: int, stop: int) -> Iterator[tu
 
 def _forget_beyond(node: TreeNode, stop: int) -> None:
     """Leave out what other studies have trained further than anybody wants it here."""
-    kept = list(_without(node.elsewhere, stop, _ENDLESS))
+    kept = list(_without(node.elsewhere, stop, UNBOUNDED))
     if kept != node.elsewhere:
         node.done = min(node.done, max(stop, node.elsewhere[0][0]))
         node.elsewhere = kept

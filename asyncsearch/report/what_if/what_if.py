@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from asyncsearch.actions import Assign, Branch, CreateTrial, EndRun, LaunchWorker, MoveTrial, Promote
+from asyncsearch.actions import Assign, CreateTrial, EndRun, LaunchWorker, MoveTrial
 from asyncsearch.arguments import checked, positive
 from asyncsearch.engine.config import EngineConfig
 from asyncsearch.errors import UsageError
@@ -22,7 +22,7 @@ from asyncsearch.events import CheckpointCommitted, Reported, RunRequested, Trai
 from asyncsearch.ids import TrialId
 from asyncsearch.journal.format import Record
 from asyncsearch.journal.opening import read_records
-from asyncsearch.journal.readers import branched, reports
+from asyncsearch.journal.projection import LeaseProgress, Projection, branched, reports
 from asyncsearch.nonfinite import finite
 from asyncsearch.report.formatting import duration, number
 from asyncsearch.schedulers import reasons
@@ -202,39 +202,26 @@ def _time(seconds: float) -> str:
 
 def _training_times(records: Iterable[Record]) -> tuple[dict[TrialId, float], float]:
     """Return the seconds of a unit of each trial, and those between work's coming to a worker and its first unit."""
-    owners: dict[int, tuple[TrialId, int, float]] = {}
-    last: dict[int, tuple[int, float]] = {}
+    projection = Projection()
     between: dict[TrialId, list[float]] = defaultdict(lambda: [0.0, 0.0])
     firsts: list[tuple[TrialId, int, float]] = []
     for record in records:
         event = record.event
-        if isinstance(event, Reported) and event.lease.number in owners:
-            trial, start, since_s = owners[event.lease.number]
-            resource, then = last.get(event.lease.number, (start, since_s))
-            if event.resource > resource:
-                if event.lease.number not in last:
-                    firsts.append((trial, event.resource - start, record.t - since_s))
-                else:
-                    between[trial][0] += record.t - then
-                    between[trial][1] += event.resource - resource
-                last[event.lease.number] = (event.resource, record.t)
-        for action in record.actions:
-            if isinstance(action, Assign):
-                stage = action.work.lanes[0].stages[0]
-                owners[action.work.lease.number] = (stage.trials[0], stage.start, record.t)
+        progress = projection.leases.get(event.lease.number) if isinstance(event, Reported) else None
+        if isinstance(event, Reported) and progress is not None and event.resource > progress.reported:
+            trial, units = progress.stages[0].trials[0], event.resource - progress.reported
+            if progress.reported_s is None:
+                firsts.append((trial, units, record.t - progress.assigned_s))
+            else:
+                between[trial][0] += record.t - progress.reported_s
+                between[trial][1] += units
+        projection.add(record)
     unit_s = {trial: seconds / units for trial, (seconds, units) in between.items()}
     setup_s = statistics.median([max(0.0, s - n * unit_s[trial]) for trial, n, s in firsts if trial in unit_s] or [0.0])
     for trial, units, seconds in firsts:
         # With one report of each lease nothing tells starting from training, but that of trials with more.
         unit_s.setdefault(trial, max(0.0, seconds - setup_s) / units)
     return unit_s, setup_s
-
-
-class _Progress(msgspec.Struct):
-    """How far a lease was trained when it was last heard of."""
-
-    resource: int
-    since_s: float
 
 
 def _failures(
@@ -251,31 +238,24 @@ def _failures(
         setup_s: from work's coming to a worker to the beginning of its first unit.
     """
     mean_s = statistics.fmean(unit_s.values()) if unit_s else 0.0
-    leases: dict[int, _Progress] = {}
-    latest: dict[TrialId, int] = {}
-    targets: dict[TrialId, int | None] = {}
+    projection = Projection()
+    latest: dict[TrialId, LeaseProgress] = {}
     found: dict[TrialId, tuple[int, float]] = {}
     for record in records:
-        event = record.event
-        if isinstance(event, Reported) and event.lease.number in leases:
-            leases[event.lease.number] = _Progress(event.resource, record.t)
+        projection.add(record)
         for action in record.actions:
             match action:
-                case CreateTrial():
-                    targets[action.trial] = action.target
-                case Promote() | Branch():
-                    targets[action.trial] = action.to_resource
-                case Assign():
-                    stages, lease = action.work.lanes[0].stages, action.work.lease.number
-                    leases[lease] = _Progress(stages[0].start, record.t + setup_s)
-                    latest |= dict.fromkeys((trial for stage in stages for trial in stage.trials), lease)
+                case Assign(work=work):
+                    progress = projection.leases[work.lease.number]
+                    latest |= dict.fromkeys((trial for stage in progress.stages for trial in stage.trials), progress)
                 case MoveTrial(to=TrialState.FAILED, trial=trial):
-                    units, progress = reached.get(trial, 0), leases.get(latest.get(trial, -1))
-                    if progress is None or units == targets[trial]:
-                        found[trial] = (units, 0.0 if units == targets[trial] else _LEAST_S)
+                    units, last = reached.get(trial, 0), latest.get(trial)
+                    if last is None or units == projection.targets[trial]:
+                        found[trial] = (units, 0.0 if units == projection.targets[trial] else _LEAST_S)
                     else:  # its last attempt may have failed before it came as far as an earlier one
-                        again_s = (units - progress.resource) * unit_s.get(trial, mean_s)
-                        found[trial] = (units, max(record.t - progress.since_s - again_s, _LEAST_S))
+                        since_s = last.assigned_s + setup_s if last.reported_s is None else last.reported_s
+                        again_s = (units - last.reported) * unit_s.get(trial, mean_s)
+                        found[trial] = (units, max(record.t - since_s - again_s, _LEAST_S))
                 case _:
                     pass
     return found

@@ -10,7 +10,7 @@ import pytest
 from asyncsearch.engine.config import EngineConfig
 from asyncsearch.errors import UsageError
 from asyncsearch.ids import TrialId
-from asyncsearch.journal.readers import branched
+from asyncsearch.journal.projection import branched
 from asyncsearch.report.what_if.what_if import recorded, what_if
 from asyncsearch.schedulers import ASHA, FIFO, PBT, SHA, MedianStopping
 from asyncsearch.schedulers.base_scheduler import Scheduler

@@ -1,0 +1,265 @@
+"""The facts of a journal, put together: the paths and reports of trials, and the progress of leases.
+
+A stage is trained once; its subscribers, the trials whose paths lead through it, all read its reports.
+"""
+
+from __future__ import annotations
+
+import bisect
+import math
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from asyncsearch.actions import (
+    AnyAction,
+    Assign,
+    Branch,
+    CreateTrial,
+    CutWork,
+    Inherit,
+    MoveTrial,
+    Promote,
+    StopTraining,
+)
+from asyncsearch.events import (
+    AnyEvent,
+    CheckpointCommitted,
+    DriverStarted,
+    Learned,
+    Reported,
+    TrainingEnded,
+    WorkerLost,
+    WorkRefused,
+)
+from asyncsearch.ids import Lease, NodeKey, PathStep, TrialId
+from asyncsearch.journal.format import Record
+from asyncsearch.plan.keys import UNBOUNDED
+from asyncsearch.trial import Metrics, Params
+from asyncsearch.work import Stage
+
+
+class Report(msgspec.Struct, frozen=True):
+    """One report of one trial."""
+
+    trial: TrialId
+    resource: int
+    metrics: Metrics
+    t: float
+    """Driver's clock, seconds since 1970."""
+
+
+class LeaseProgress(msgspec.Struct):
+    """How far the training under a lease has come."""
+
+    lease: Lease
+    stages: tuple[Stage, ...]
+    assigned_s: float
+    resource: int
+    """Up to which it has been trained, as reports and checkpoints show."""
+    reported: int
+    """Resource of its last report; before the first, where it began."""
+    reported_s: float | None = None
+    """When that was; None: nothing was reported yet."""
+    wanted: int = UNBOUNDED
+    """Up to which it is to be trained; it may come further before its worker learns that."""
+
+
+class Projection:
+    """Follows a journal: the paths and reports of trials, and the progress of leases."""
+
+    def __init__(self) -> None:
+        self.paths: dict[TrialId, tuple[PathStep, ...]] = {}
+        self.targets: dict[TrialId, int | None] = {}
+        self.leases: dict[int, LeaseProgress] = {}
+        """By number, as long as a worker may train under them."""
+        self.trained = 0
+        """Units of training that workers have done, repeated ones included."""
+        self._subscribers: dict[NodeKey, dict[TrialId, float]] = {}
+        """The trials whose paths lead through a node, and up to which resource: there the next node begins."""
+        self._reached: dict[TrialId, int] = {}
+        self._reports: dict[NodeKey, list[tuple[int, Metrics]]] = {}
+
+    def add(self, record: Record) -> list[Report]:
+        """Take in a record, and return the reports that trials read by it, in order.
+
+        After a lost attempt some units are trained again; what is reported again then is left out.
+        """
+        event = record.event
+        found = self._report(event, record.t) if isinstance(event, Reported) else []
+        if isinstance(event, Learned):
+            new = {resource: metrics for resource, metrics in event.reports if metrics}
+            self._reports[event.node] = sorted((new | dict(self.reports(event.node))).items())
+        self._follow_lease(event)
+        for action in record.actions:
+            found += self._follow(action, record.t)
+        return found
+
+    def reports(self, node: NodeKey) -> list[tuple[int, Metrics]]:
+        """Return what was reported in a node, by resource."""
+        return list(self._reports.get(node, ()))
+
+    def reads(self, trial: TrialId, stage: Stage) -> bool:
+        """Return whether a trial reads from a stage that was assigned just now."""
+        if trial in stage.trials:
+            return True
+        if not stage.more or self._subscribers.get(stage.node, {}).get(trial, 0) <= stage.start:
+            return False
+        target = self.targets[trial]
+        return self._reached.get(trial, 0) <= stage.start and (target is None or target > stage.start)
+
+    def _report(self, event: Reported, t: float) -> list[Report]:
+        progress = self.leases.get(event.lease.number)
+        if progress is None:
+            return []
+        if event.resource > progress.reported:
+            progress.reported, progress.reported_s = event.resource, t
+        node = _node(progress.stages, event.resource)
+        self._keep(node, event.resource, event.metrics)
+        subscribers = sorted(self._subscribers.get(node, {}).items())
+        read = (
+            self._read(trial, event.resource, event.metrics, t) for trial, end in subscribers if event.resource <= end
+        )
+        return [report for reports in read for report in reports]
+
+    def _follow_lease(self, event: AnyEvent) -> None:
+        match event:
+            case Reported(lease=lease, resource=resource):
+                self._advance(lease, resource)
+            case CheckpointCommitted(lease=lease, checkpoint=checkpoint):
+                self._advance(lease, checkpoint.resource)
+            case TrainingEnded(lease=lease, resource=resource):
+                self._advance(lease, resource)
+                self.leases.pop(lease.number, None)
+            case WorkRefused(lease=lease):
+                self.leases.pop(lease.number, None)
+            case WorkerLost(worker=worker, epoch=epoch):
+                lost = [n for n, p in self.leases.items() if (p.lease.worker, p.lease.epoch) == (worker, epoch)]
+                for number in lost:
+                    del self.leases[number]
+            case DriverStarted():
+                self.leases.clear()
+            case _:
+                pass
+
+    def _advance(self, lease: Lease, resource: int) -> None:
+        progress = self.leases.get(lease.number)
+        if progress is not None and resource > progress.resource:
+            self.trained += resource - progress.resource
+            progress.resource = resource
+
+    def _follow(self, action: AnyAction, t: float) -> list[Report]:
+        match action:
+            case CreateTrial():
+                self.paths[action.trial] = action.path or (PathStep(0, action.node),)
+                self.targets[action.trial] = action.target
+                self._join(action.trial)
+            case Promote():
+                self.targets[action.trial] = action.to_resource
+                self._join(action.trial)
+            case Branch():
+                self._leave(action.trial)
+                self.paths[action.trial] = action.path or (PathStep(0, action.node),)
+                self.targets[action.trial] = action.to_resource
+                self._reached[action.trial] = action.resource
+                self._join(action.trial)
+            case MoveTrial() if action.to.is_finished:
+                self._leave(action.trial)
+            case Assign():
+                stages, start = action.work.lanes[0].stages, action.work.lanes[0].stages[0].start
+                self.leases[action.work.lease.number] = LeaseProgress(action.work.lease, stages, t, start, start)
+            case CutWork() if action.lease.number in self.leases:
+                progress = self.leases[action.lease.number]
+                progress.wanted = min(progress.wanted, action.stop)
+            case StopTraining() if action.lease.number in self.leases:
+                progress = self.leases[action.lease.number]
+                progress.wanted = min(progress.wanted, progress.resource)
+            case Inherit():
+                return self._inherit(action, t)
+            case _:
+                pass
+        return []
+
+    def _join(self, trial: TrialId) -> None:
+        for node, end in self._spans(trial):
+            self._subscribers.setdefault(node, {})[trial] = end
+
+    def _leave(self, trial: TrialId) -> None:
+        for step in self.paths.get(trial, ()):
+            self._subscribers.get(step.node, {}).pop(trial, None)
+
+    def _inherit(self, action: Inherit, t: float) -> list[Report]:
+        found = []
+        for node, end in self._spans(action.trial):
+            for resource, metrics in self._reports.get(node, ()):
+                if resource <= min(end, action.resource):
+                    found += self._read(action.trial, resource, metrics, t)
+        return found
+
+    def _spans(self, trial: TrialId) -> Iterator[tuple[NodeKey, float]]:
+        """Yield the nodes of a trial's path, each with the resource at which the next one begins."""
+        path = self.paths[trial]
+        for number, step in enumerate(path):
+            yield step.node, path[number + 1].start if number + 1 < len(path) else math.inf
+
+    def _read(self, trial: TrialId, resource: int, metrics: Metrics, t: float) -> list[Report]:
+        target = self.targets[trial]
+        if resource <= self._reached.get(trial, 0) or (target is not None and resource > target):
+            return []
+        self._reached[trial] = resource
+        return [Report(trial, resource, metrics, t)]
+
+    def _keep(self, node: NodeKey, resource: int, metrics: Metrics) -> None:
+        kept = self._reports.setdefault(node, [])
+        at = bisect.bisect_left(kept, resource, key=lambda report: report[0])
+        if at == len(kept) or kept[at][0] != resource:  # what is evaluated may lie below what others trained
+            kept.insert(at, (resource, metrics))
+
+
+def _node(stages: tuple[Stage, ...], resource: int) -> NodeKey:
+    return next((s.node for s in stages if s.stop is None or resource <= s.stop), stages[-1].node)
+
+
+def reports(records: Iterable[Record]) -> Iterator[Report]:
+    """Yield every report that counted, once for each trial that read it, in the order of the journal."""
+    projection = Projection()
+    for record in records:
+        yield from projection.add(record)
+
+
+def branched(records: Iterable[Record]) -> dict[TrialId, tuple[Params, int]]:
+    """Return the trials that took over another's weights: what each began as, and up to where its reports are its own.
+
+    What it reports beyond that resource is not what the params with which it began lead to.
+    """
+    begun: dict[TrialId, Params] = {}
+    found: dict[TrialId, tuple[Params, int]] = {}
+    for record in records:
+        for action in record.actions:
+            if isinstance(action, CreateTrial):
+                begun[action.trial] = action.params
+            elif isinstance(action, Branch):
+                found.setdefault(action.trial, (begun[action.trial], action.resource))
+    return found
+
+
+def history(records: Iterable[Record], trial: TrialId) -> list[tuple[int, Metrics]]:
+    """Return the reports of one trial as (resource, metrics), in the order of resource."""
+    return [(report.resource, report.metrics) for report in reports(records) if report.trial == trial]
+
+
+def trained_with(records: Iterable[Record], trial: TrialId) -> list[tuple[int, int | None, TrialId]]:
+    """Return the intervals of a trial that were trained with another one, which has their log: (from, to, that one).
+
+    ``to`` None: to the end of its function.
+    """
+    found: dict[tuple[int, int | None, TrialId], None] = {}
+    projection = Projection()
+    for record in records:
+        projection.add(record)
+        for action in record.actions:
+            if isinstance(action, Assign):
+                for stage in action.work.lanes[0].stages:
+                    if stage.trials[0] != trial and projection.reads(trial, stage):
+                        found[stage.start, stage.stop, stage.trials[0]] = None
+    return sorted(found, key=lambda interval: interval[0])
