@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from asyncsearch.actions import (
     AnyAction,
@@ -24,15 +24,13 @@ from asyncsearch.actions import (
     StopTraining,
 )
 from asyncsearch.engine.attempts import Attempt
-from asyncsearch.engine.learning import pass_resource, take_report
+from asyncsearch.engine.learning import notify_progress, take_report
+from asyncsearch.engine.state import StudyState
 from asyncsearch.engine.transitions import check_transition
 from asyncsearch.ids import CheckpointRef, worker_name
 from asyncsearch.plan.keys import UNBOUNDED, joined
 from asyncsearch.plan.search_plan import Batch, PlannedStage
 from asyncsearch.trial import Trial, TrialState
-
-if TYPE_CHECKING:
-    from asyncsearch.engine.state import StudyState
 
 
 def apply(state: StudyState, action: AnyAction, now: float) -> None:
@@ -101,7 +99,7 @@ def _apply_inherit(state: StudyState, action: Inherit, _now: float) -> None:
     trial = state.trials[action.trial]
     for resource, value in state.known.between(trial.steps, trial.resource, action.resource):
         take_report(state, trial, resource, value)
-        pass_resource(state, trial, resource)
+        notify_progress(state, trial, resource)
 
 
 def _request(state: StudyState, trial: Trial) -> None:

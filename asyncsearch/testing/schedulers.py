@@ -13,6 +13,7 @@ from typing import Any
 
 from asyncsearch.actions import AnyAction
 from asyncsearch.engine.config import EngineConfig
+from asyncsearch.engine.handling import handle
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import ResourceError
 from asyncsearch.events import DriverStarted
@@ -147,7 +148,7 @@ class SchedulerConformance(Suite):
         recorded = self._searched()
         again = self._state()
         for record in SegmentReader().read("000001.jsonl", recorded.lines):
-            decided = tuple(again.handle(record.event, record.t))
+            decided = tuple(handle(again, record.event, record.t))
             assert decided == record.actions, f"record {record.n}: {decided} was decided, {record.actions} before"
 
     def test_a_decision_does_not_grow_with_the_number_of_trials(self) -> None:
