@@ -45,7 +45,8 @@ def learn(state: StudyState, event: AnyEvent, now: float) -> list[Trial]:
                 _lose(state, attempt)
         case RunRequested():
             state.run, state.stopping, state.stopping_kind = event, "", ""
-            state.scheduler.budget(event.num_trials)
+            for listener in state.listeners:
+                listener.run_requested(event.num_trials)
         case WorkerAttached():
             state.pool.slot(event.worker).host = event.host
             state.pool.free(event.worker)
@@ -89,8 +90,8 @@ def notify_progress(state: StudyState, trial: Trial, resource: int) -> None:
     """Tell scheduler and searcher that a trial has come to a resource, with the value that it read last."""
     trial.resource = resource
     score = state.score(trial.value) if trial.value_resource else None
-    state.scheduler.reported(trial.id, resource, score)
-    state.searcher.reported(trial.id, resource, score)
+    for listener in state.listeners:
+        listener.reported(trial.id, resource, score)
 
 
 def _lose(state: StudyState, attempt: Attempt) -> None:

@@ -25,6 +25,7 @@ from asyncsearch.events import (
     WorkerLost,
 )
 from asyncsearch.ids import CheckpointRef, Lease, NodeKey, TrialId, WorkerId
+from asyncsearch.listener import StudyListener
 from asyncsearch.nonfinite import finite
 from asyncsearch.plan.keys import UNBOUNDED
 from asyncsearch.plan.known_reports import KnownReports
@@ -45,6 +46,8 @@ class StudyState:
         self.config = config
         self.searcher = searcher
         self.scheduler = scheduler
+        self.listeners: tuple[StudyListener, ...] = (scheduler, searcher)
+        """Who is notified of each fact, in this order."""
         self.judges = type(scheduler).judge is not SchedulerState.judge
         """Whether the scheduler ever stops a trial; else nobody asks it, which saves a tenth of a decision."""
         self.max_resource = max_resource

@@ -86,7 +86,7 @@ class OptunaState(SearcherState):
     def promoted(self, trial: TrialId, from_resource: int, to_resource: int) -> None:
         self._stand(trial, TrialPosition.RUNNING)
 
-    def branched(self, trial: TrialId, params: Params, resource: int) -> None:
+    def branched(self, trial: TrialId, donor: TrialId, params: Params, resource: int, to_resource: int) -> None:
         self._stand(trial, TrialPosition.BRANCHED)
 
     def completed(self, trial: TrialId, resource: int, score: float | None) -> None:

@@ -81,11 +81,10 @@ class SchedulerConformance(Suite):
         scheduler = self.make()
         one, other = self.begin(scheduler), self.begin(scheduler)
         before = text_of(other)
-        one.budget(3)
-        one.created(TrialId(0))
-        target = one.first_target(TrialId(0))
+        one.run_requested(3)
+        one.created(TrialId(0), {})
         one.reported(TrialId(0), 1, 0.5)
-        one.failed(TrialId(0), target)
+        one.failed(TrialId(0), 1)
         assert text_of(other) == before, "what one study's scheduler was told, that of another knows"
 
     def test_whatever_happens_in_whatever_order_its_answers_and_its_memory_are_sound(self) -> None:
