@@ -8,7 +8,7 @@ from pathlib import Path
 from asyncsearch.agent.log_lines import LogBuffer
 from asyncsearch.events import CheckpointFailed
 from asyncsearch.ids import CheckpointRef, Lease
-from asyncsearch.runner.protocol import Cut, SavePoint
+from asyncsearch.runner.protocol import Amendment
 from asyncsearch.work import Lane
 
 
@@ -29,8 +29,8 @@ class LaneRun:
         """Resource of the checkpoint at its end, once that is saved."""
         self.untold: list[CheckpointFailed] = []
         """What is to be told after its end: its last checkpoint is part of that until then."""
-        self.wishes: list[SavePoint | Cut] = []
-        """What the driver wished before the runner had it."""
+        self.amendments: list[Amendment] = []
+        """Those that came before the runner had it."""
         self.staged: dict[tuple[int, int], Path] = {}
         """(stage, resource) -> folder that the runner was given and has not filled yet."""
         self.fetched = contextlib.ExitStack()

@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable
 
 from asyncsearch import events
-from asyncsearch.actions import CutWork, SaveAt
+from asyncsearch.actions import StopTraining
 from asyncsearch.agent.checkpoints import Checkpoints
 from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.agent.driver_stream import DriverStream
@@ -32,7 +32,7 @@ from asyncsearch.ids import Lease
 from asyncsearch.nonfinite import spell_all
 from asyncsearch.runner.failures import death_text, with_last_lines
 from asyncsearch.runner.protocol import (
-    Cut,
+    Amendment,
     Ended,
     FolderWanted,
     FromRunner,
@@ -40,8 +40,6 @@ from asyncsearch.runner.protocol import (
     RunnerReady,
     Saved,
     SaveFailed,
-    SavePoint,
-    Stop,
     ToRunner,
     Train,
 )
@@ -107,23 +105,22 @@ class Workbench:
             self._waiting.append(attempt)
         self._go_on()
 
-    def stop(self, lease: Lease, lane: int, reason: str) -> None:
+    def stop(self, stop: StopTraining) -> None:
         """Stop a lane, if it is still to be trained."""
         for attempt in self._living():
-            if (attempt.lease, attempt.number) == (lease, lane):
-                self._stop(attempt, reason)
+            if (attempt.lease, attempt.number) == (stop.lease, stop.lane):
+                self._stop(attempt, stop.reason)
         self._go_on()
 
-    def amend(self, wish: SaveAt | CutWork) -> None:
-        """Let a lane know what else is wanted of it, or what not any more, if it is still to be trained."""
-        known = SavePoint(wish.node, wish.resource) if isinstance(wish, SaveAt) else Cut(wish.stop)
+    def amend(self, amendment: Amendment) -> None:
+        """Change the work of a lane, if it is still to be trained."""
         for attempt in self._living():
-            if (attempt.lease, attempt.number) != (wish.lease, wish.lane) or attempt.stop_reason is not None:
+            if (attempt.lease, attempt.number) != (amendment.lease, amendment.lane) or attempt.stop_reason is not None:
                 continue
             if attempt.is_sent:
-                self._tell_runner(known)
+                self._tell_runner(amendment)
             else:
-                attempt.wishes.append(known)
+                attempt.amendments.append(amendment)
 
     def refuse(self, lease: Lease) -> None:
         """Drop all work under a lease, and tell nothing more of it."""
@@ -222,7 +219,7 @@ class Workbench:
         runner.trainings += 1
         self._outputs.begin(attempt, runner)
         load = None if attempt.load is None else str(attempt.load)
-        self._tell_runner(Train(attempt.lane.stages, load, tuple(attempt.wishes)))
+        self._tell_runner(Train(attempt.lane.stages, load, tuple(attempt.amendments)))
 
     def _stop(self, attempt: LaneRun, reason: str) -> None:
         if attempt.stop_reason is not None:
@@ -233,7 +230,7 @@ class Workbench:
             return
         self._checkpoints.give_up()
         attempt.escalate_at = time.monotonic() + self._config.stop_grace_s
-        self._tell_runner(Stop(reason))
+        self._tell_runner(StopTraining(attempt.lease, reason, attempt.number))
 
     def _escalate(self, attempt: LaneRun, now: float) -> None:
         if self._runner is None:

@@ -24,7 +24,7 @@ from asyncsearch.launch.base_launcher import Post
 from asyncsearch.nonfinite import spell_all
 from asyncsearch.rpc.messages import DriverMessage, Heartbeat, Hello, Refused, WorkerMessage
 from asyncsearch.runner.failures import exception_text, kind_of
-from asyncsearch.runner.protocol import Cut, Ended, SavePoint, Train
+from asyncsearch.runner.protocol import Amendment, Ended, Train
 from asyncsearch.runner.sigterm import SigtermGuard
 from asyncsearch.runner.training import run_training
 from asyncsearch.trainable import Function, TrialContext, TrialStopped, as_function
@@ -70,7 +70,7 @@ class InlineWorker:
                     attempt.stop(reason)
             case SaveAt(lease=lease, lane=lane) | CutWork(lease=lease, lane=lane):
                 for attempt in self._attempts_of(lease, lane):
-                    attempt.amend(message)
+                    attempt.wishes.append(message)
             case Refused(lease=lease, reason=reason):
                 for attempt in self._attempts_of(lease):
                     attempt.is_refused = True
@@ -203,15 +203,10 @@ class _Attempt:
         """Resources of its checkpoints, in order, without those whose commit failed on the way."""
         self.untold: list[CheckpointFailed] = []
         """What is to be told after its end: its last checkpoint could not be stored."""
-        self.wishes: list[SavePoint | Cut] = []
+        self.wishes: list[Amendment] = []
         """What the driver wished and its training has not seen."""
         self.is_refused = False
         self.stop_reason: str | None = None
-
-    def amend(self, wish: SaveAt | CutWork) -> None:
-        """Let it know what else is wanted of it, or what not any more."""
-        known = SavePoint(wish.node, wish.resource) if isinstance(wish, SaveAt) else Cut(wish.stop)
-        self.wishes.append(known)
 
     def stop(self, reason: str) -> None:
         """Let it not be trained on."""
@@ -237,7 +232,7 @@ class _Link:
         self._look_up()
         return self._attempt.stop_reason
 
-    def wishes(self) -> list[SavePoint | Cut]:
+    def amendments(self) -> list[Amendment]:
         wishes, self._attempt.wishes = self._attempt.wishes, []
         return wishes
 

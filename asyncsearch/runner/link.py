@@ -8,19 +8,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
+from asyncsearch.actions import CutWork, SaveAt, StopTraining
 from asyncsearch.errors import StoreError
 from asyncsearch.runner.failures import exception_text
 from asyncsearch.runner.protocol import (
+    Amendment,
     Channel,
-    Cut,
     Folder,
     FolderWanted,
     FromRunner,
     LaneReported,
     Saved,
     SaveFailed,
-    SavePoint,
-    Stop,
     ToRunner,
 )
 from asyncsearch.runner.sigterm import SigtermGuard
@@ -38,8 +37,8 @@ class Link(Protocol):
         """Look what came, and return why the trial was told to stop; None: it was not."""
         ...
 
-    def wishes(self) -> Sequence[SavePoint | Cut]:
-        """Return what else had come when ``stop_reason`` or ``folder`` looked, once."""
+    def amendments(self) -> Sequence[Amendment]:
+        """Return the amendments that had come when ``stop_reason`` or ``folder`` looked, each once."""
         ...
 
     def folder(self, stage: int, resource: int) -> Path:
@@ -69,12 +68,12 @@ class AgentLink:
         self,
         channel: Channel[ToRunner, FromRunner],
         interrupts: SigtermGuard,
-        wishes: Sequence[SavePoint | Cut] = (),
+        amendments: Sequence[Amendment] = (),
     ) -> None:
         self._channel = channel
         self._interrupts = interrupts
         self._reason: str | None = None
-        self._wishes = list(wishes)
+        self._amendments = list(amendments)
 
     def report(self, resource: int, metrics: dict[str, float]) -> None:
         self._send(LaneReported(resource, metrics))
@@ -85,9 +84,9 @@ class AgentLink:
                 self._take(self._channel.receive_now())
         return self._reason
 
-    def wishes(self) -> list[SavePoint | Cut]:
-        wishes, self._wishes = self._wishes, []
-        return wishes
+    def amendments(self) -> list[Amendment]:
+        amendments, self._amendments = self._amendments, []
+        return amendments
 
     def folder(self, stage: int, resource: int) -> Path:
         self._send(FolderWanted(stage, resource))
@@ -125,10 +124,10 @@ class AgentLink:
         folder = None
         for message in messages:
             match message:
-                case Stop(reason=reason):
+                case StopTraining(reason=reason):
                     self._reason = reason
-                case SavePoint() | Cut():
-                    self._wishes.append(message)
+                case SaveAt() | CutWork():
+                    self._amendments.append(message)
                 case Folder():
                     folder = message
                 case _:
