@@ -21,16 +21,15 @@ from asyncsearch.agent.checkpoints import Checkpoints
 from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.agent.driver_stream import DriverStream
 from asyncsearch.agent.lane_run import LaneRun
-from asyncsearch.agent.log_lines import LogBuffer
 from asyncsearch.agent.outputs import MAX_BACKLOG, Outputs
 from asyncsearch.agent.runner_process import RunnerProcess
 from asyncsearch.agent.selector import READ, WRITE, DescriptorSelector
 from asyncsearch.agent.transfers import Fetched, Uploaded
 from asyncsearch.errors import ProtocolError
-from asyncsearch.events import Outcome, TrainingEnded
+from asyncsearch.events import Outcome
 from asyncsearch.ids import Lease
 from asyncsearch.nonfinite import spell_all
-from asyncsearch.runner.failures import death_text, with_last_lines
+from asyncsearch.runner.failures import death_text
 from asyncsearch.runner.protocol import (
     Amendment,
     Ended,
@@ -69,7 +68,7 @@ class Workbench:
         self._stream = stream
         self._post = post
         self._outputs = Outputs(watch, stream, config.log)
-        self._checkpoints = Checkpoints(config.store, stream, post, self._tell_runner)
+        self._checkpoints = Checkpoints(config.store, stream.send, post, self._tell_runner)
         self._runner: RunnerProcess | None = None
         self._current: LaneRun | None = None
         self._waiting: deque[LaneRun] = deque()
@@ -100,7 +99,7 @@ class Workbench:
         if self._is_dismissed or any(attempt.lease == work.lease for attempt in self._known):
             return
         for number, lane in enumerate(work.lanes):
-            attempt = LaneRun(work.lease, number, lane, LogBuffer(self._config.log))
+            attempt = LaneRun(work.lease, number, lane, self._config.log)
             self._known.append(attempt)
             self._waiting.append(attempt)
         self._go_on()
@@ -269,17 +268,8 @@ class Workbench:
         else:
             self._waiting.remove(attempt)
         self._checkpoints.forget(attempt)
-        attempt.is_over = True
-        if attempt.is_refused:
-            return
-        if outcome is Outcome.FAILED:
-            error = with_last_lines(error, attempt.log.tail())
-        saved = attempt.checkpoint_resource
-        self._stream.send(
-            TrainingEnded(attempt.lease, outcome, attempt.resource, saved, error, error_kind, attempt.number)
-        )
-        for failed in attempt.untold:
-            self._stream.send(failed)
+        for event in attempt.end(outcome, error, error_kind):
+            self._stream.send(event)
 
     def _living(self) -> list[LaneRun]:
         return [*self._waiting] if self._current is None else [self._current, *self._waiting]
@@ -310,10 +300,8 @@ class Workbench:
             if attempt.stop_reason is None:
                 self._checkpoints.want(attempt, message)
         elif isinstance(message, Saved):
-            attempt.resource = max(attempt.resource, message.resource)
             self._checkpoints.saved(attempt, message)
         elif isinstance(message, SaveFailed):
-            attempt.resource = max(attempt.resource, message.resource)
             self._checkpoints.save_failed(attempt, message)
         else:
             self._on_ended(attempt, runner, message)

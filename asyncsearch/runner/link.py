@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Protocol
 
 from asyncsearch.actions import CutWork, SaveAt, StopTraining
-from asyncsearch.errors import StoreError
 from asyncsearch.runner.failures import exception_text
 from asyncsearch.runner.protocol import (
     Amendment,
@@ -58,6 +57,13 @@ class Link(Protocol):
         ...
 
 
+def shown_failure(stage: int, resource: int, error: Exception) -> SaveFailed:
+    """Print that a checkpoint could not be saved, and return the message that says so."""
+    text = exception_text(error)
+    sys.stderr.write(f"asyncsearch: there is no checkpoint at {resource}, and training goes on.\n{text}\n")
+    return SaveFailed(stage, resource, text)
+
+
 class AgentLink:
     """Carries one training's reports and checkpoints to the agent, and its stop back.
 
@@ -90,18 +96,13 @@ class AgentLink:
 
     def folder(self, stage: int, resource: int) -> Path:
         self._send(FolderWanted(stage, resource))
-        folder = self._await_folder()
-        if folder.error:
-            raise StoreError(folder.error)
-        return Path(folder.path) / "checkpoint"
+        return self._await_folder().checkpoint
 
     def saved(self, stage: int, resource: int, *, is_last: bool) -> None:
         self._send(Saved(stage, resource, is_last))
 
     def save_failed(self, stage: int, resource: int, error: Exception) -> None:
-        text = exception_text(error)
-        sys.stderr.write(f"asyncsearch: there is no checkpoint at {resource}, and training goes on.\n{text}\n")
-        self._send(SaveFailed(stage, resource, text))
+        self._send(shown_failure(stage, resource, error))
 
     def _await_folder(self) -> Folder:
         while True:

@@ -13,11 +13,13 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Generic, TypeVar
 
 import msgspec
 
 from asyncsearch.actions import CutWork, SaveAt, StopTraining
+from asyncsearch.errors import StoreError
 from asyncsearch.events import Outcome
 from asyncsearch.work import Stage
 
@@ -61,6 +63,17 @@ class Folder(_Message, frozen=True, tag="folder"):
     path: str
     error: str = ""
     """Why there is none; empty: there is."""
+
+    @property
+    def checkpoint(self) -> Path:
+        """Path at which the checkpoint is to be written.
+
+        Raises:
+            StoreError: there is no folder.
+        """
+        if self.error:
+            raise StoreError(self.error)
+        return Path(self.path) / "checkpoint"
 
 
 class RunnerReady(_Message, frozen=True, tag="ready"):
