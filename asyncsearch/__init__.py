@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         randint,
         uniform,
     )
+    from asyncsearch.study.options import Checkpoints, Sharing, WorkerOptions
     from asyncsearch.study.study import Study
     from asyncsearch.study.together import run_together
     from asyncsearch.trainable import Trainer, TrialContext, TrialPaused, TrialStopped
@@ -37,42 +38,28 @@ if TYPE_CHECKING:
     from asyncsearch.trial import Trial, TrialState
 
 _HOMES = {
-    "ASHA": "asyncsearch.schedulers",
-    "AsyncSearchError": "asyncsearch.errors",
-    "FIFO": "asyncsearch.schedulers",
-    "GridSearch": "asyncsearch.searchers",
-    "Hyperband": "asyncsearch.schedulers",
-    "KerasTrainer": "asyncsearch.trainers.keras",
-    "MedianStopping": "asyncsearch.schedulers",
-    "OptunaSearch": "asyncsearch.searchers",
-    "PBT": "asyncsearch.schedulers",
-    "RandomSearch": "asyncsearch.searchers",
-    "SHA": "asyncsearch.schedulers",
-    "SobolSearch": "asyncsearch.searchers",
-    "Space": "asyncsearch.space",
-    "StandaloneTrial": "asyncsearch.runner.standalone",
-    "Study": "asyncsearch.study.study",
-    "TorchTrainer": "asyncsearch.trainers.torch",
-    "Trainer": "asyncsearch.trainable",
-    "Trial": "asyncsearch.trial",
-    "TrialContext": "asyncsearch.trainable",
-    "TrialPaused": "asyncsearch.trainable",
-    "TrialState": "asyncsearch.trial",
-    "TrialStopped": "asyncsearch.trainable",
-    "plot_history": "asyncsearch.report.plots.plots",
-    "plot_rungs": "asyncsearch.report.plots.plots",
-    "check": "asyncsearch.checking",
-    "choice": "asyncsearch.space",
-    "constant": "asyncsearch.space",
-    "lograndint": "asyncsearch.space",
-    "loguniform": "asyncsearch.space",
-    "quniform": "asyncsearch.space",
-    "randint": "asyncsearch.space",
-    "run_together": "asyncsearch.study.together",
-    "sequences": "asyncsearch.sequences",
-    "uniform": "asyncsearch.space",
-    "what_if": "asyncsearch.report.what_if.what_if",
+    name: home
+    for home, names in {
+        "asyncsearch.checking": "check",
+        "asyncsearch.errors": "AsyncSearchError",
+        "asyncsearch.report.plots.plots": "plot_history plot_rungs",
+        "asyncsearch.report.what_if.what_if": "what_if",
+        "asyncsearch.runner.standalone": "StandaloneTrial",
+        "asyncsearch.schedulers": "ASHA FIFO Hyperband MedianStopping PBT SHA",
+        "asyncsearch.searchers": "GridSearch OptunaSearch RandomSearch SobolSearch",
+        "asyncsearch.sequences": "sequences",
+        "asyncsearch.space": "Space choice constant lograndint loguniform quniform randint uniform",
+        "asyncsearch.study.options": "Checkpoints Sharing WorkerOptions",
+        "asyncsearch.study.study": "Study",
+        "asyncsearch.study.together": "run_together",
+        "asyncsearch.trainable": "Trainer TrialContext TrialPaused TrialStopped",
+        "asyncsearch.trainers.keras": "KerasTrainer",
+        "asyncsearch.trainers.torch": "TorchTrainer",
+        "asyncsearch.trial": "Trial TrialState",
+    }.items()
+    for name in names.split()
 }
+"""Where each public name is imported from."""
 
 __all__ = [
     "ASHA",
@@ -80,11 +67,13 @@ __all__ = [
     "PBT",
     "SHA",
     "AsyncSearchError",
+    "Checkpoints",
     "GridSearch",
     "Hyperband",
     "MedianStopping",
     "OptunaSearch",
     "RandomSearch",
+    "Sharing",
     "SobolSearch",
     "Space",
     "StandaloneTrial",
@@ -95,6 +84,7 @@ __all__ = [
     "TrialPaused",
     "TrialState",
     "TrialStopped",
+    "WorkerOptions",
     "__version__",
     "check",
     "choice",

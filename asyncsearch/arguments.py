@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import inspect
 import math
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any, SupportsFloat, SupportsIndex
+
+import msgspec
 
 from asyncsearch.errors import UsageError
 
@@ -111,3 +114,19 @@ def enough(parallelism: int | None, num_trials: int | None) -> int | None:
     if parallelism is None or num_trials is None:
         return parallelism
     return min(parallelism, num_trials)
+
+
+def refuse_ungrouped(function: str, arguments: Mapping[str, Any], **groups: type[msgspec.Struct]) -> None:
+    """Refuse unknown arguments; of one that belongs to a group the error says to which.
+
+    Raises:
+        UsageError: it belongs to a group.
+        TypeError: it is unknown.
+    """
+    for name, value in arguments.items():
+        for group, kind in groups.items():
+            if name in kind.__struct_fields__:
+                raise UsageError(
+                    f"{name}={value!r} belongs in {group}=: write {group}={kind.__name__}({name}={value!r})."
+                )
+        raise TypeError(f"{function}() got an unexpected keyword argument {name!r}")

@@ -32,10 +32,11 @@ import asyncsearch
 from asyncsearch import Study
 from asyncsearch.schedulers import ASHA, FIFO, SHA, Scheduler
 from asyncsearch.searchers import RandomSearch, Searcher
-from asyncsearch.simulate import Curves, simulate
+from asyncsearch.simulate import Curves, TrainingModel, simulate
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 WORKERS = 2
+ENDS = TrainingModel(report_every=None)
 GRID = 9
 """Points of a curve: shares of the budget at which it is read."""
 
@@ -130,7 +131,7 @@ def num_trials(scheduler: Scheduler, size: Size) -> int:
     if getattr(scheduler, "branches", False):
         return max(2, size.budget // size.max_resource)
     for number in itertools.count(2):
-        found = simulate(Curves(), scheduler=scheduler, workers=WORKERS, num_trials=number, report_every=None)
+        found = simulate(Curves(), scheduler=scheduler, workers=WORKERS, num_trials=number, training=ENDS)
         if found.trained >= size.budget:
             return number
     raise AssertionError("a larger search trains more")

@@ -45,7 +45,7 @@ from asyncsearch.ids import CheckpointRef
 from asyncsearch.journal.opening import read_records
 from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.sequences import values
-from asyncsearch.simulate.cluster import Simulation
+from asyncsearch.simulate import Simulation
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from tests.sequences.spaces import RESNET56_EPOCHS, resnet56_space

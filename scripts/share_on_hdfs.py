@@ -19,7 +19,7 @@ from pathlib import Path
 
 from _hdfs import hdfs
 
-from asyncsearch import Study
+from asyncsearch import Sharing, Study
 from asyncsearch.errors import AsyncSearchError
 from asyncsearch.events import WorkRefused
 from asyncsearch.journal.opening import read_records
@@ -94,7 +94,7 @@ def main() -> None:
     """Play each scene, and say what was trained how often, and whether the results are those of a study alone."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        alone = results(run(make(folder, "alone", version="", shared=None)))
+        alone = results(run(make(folder, "alone", version="", sharing=Sharing())))
         (folder / "hdfs").mkdir()
         with hdfs(folder / "hdfs") as url:
             print(f"HDFS is there: {url}")

@@ -28,7 +28,7 @@ from asyncsearch.randomness import generator
 from asyncsearch.schedulers import ASHA, SHA
 from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.searchers.base_searcher import Searcher, SearcherState
-from asyncsearch.simulate import Chance, SimulationResult, simulate
+from asyncsearch.simulate import Chance, Faults, SimulationResult, TrainingModel, Until, simulate
 from asyncsearch.space import Space
 from asyncsearch.trial import Params
 
@@ -108,12 +108,9 @@ def search(job: Job, until: float, *, to_first: bool = False) -> SimulationResul
         scheduler=METHODS[job.method],
         searcher=Nothing(),
         workers=WORKERS,
-        until=until,
-        until_completed=1 if to_first else None,
-        chance=Chance(spread=job.spread, drop=job.drop, seed=job.run),
-        restarts=job.restarts,
-        report_every=None,
-        max_losses=10**9,
+        until=Until(seconds=until, completed=1 if to_first else None),
+        faults=Faults(chance=Chance(spread=job.spread, drop=job.drop, seed=job.run), max_losses=10**9),
+        training=TrainingModel(restarts=job.restarts, report_every=None),
     )
 
 

@@ -30,7 +30,7 @@ from _panels import Curve, Panel, draw
 
 from asyncsearch.schedulers import ASHA, FIFO, SHA, Scheduler
 from asyncsearch.searchers import RandomSearch, Searcher
-from asyncsearch.simulate import NoisyQuadratic, SimulationResult, simulate
+from asyncsearch.simulate import NoisyQuadratic, SimulationResult, TrainingModel, Until, simulate
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 WORKERS, SEEDS = (1, 25, 100, 500), 10
@@ -115,9 +115,9 @@ def search(job: tuple[str, int, int]) -> Found:
         searcher=method.searcher(),
         workers=workers,
         num_trials=method.num_trials,
-        target=workload.best_constant(R)[1] + EXCESS,
+        until=Until(target=workload.best_constant(R)[1] + EXCESS),
         seed=seed,
-        report_every=None,
+        training=TrainingModel(report_every=None),
     )
     return Found(result.wall_s if result.reason == "the target was met" else None, len(result.trials))
 
@@ -131,9 +131,9 @@ def search_few(job: tuple[Few, int, int]) -> SimulationResult:
         workload,
         scheduler=ASHA(min_resource=r, max_resource=most, reduction_factor=FACTOR),
         workers=workers,
-        target=workload.best_constant(most)[1] + few.excess,
+        until=Until(target=workload.best_constant(most)[1] + few.excess),
         seed=seed,
-        report_every=1 if few.is_watched else None,
+        training=TrainingModel(report_every=1 if few.is_watched else None),
     )
 
 

@@ -10,8 +10,11 @@ from asyncsearch.arguments import text_of
 from asyncsearch.errors import UsageError
 from asyncsearch.ids import NodeKey
 from asyncsearch.plan.keys import root_key, shared_root
+from asyncsearch.schedulers.base_scheduler import Scheduler
+from asyncsearch.space import Space
 
 MODES = ("min", "max")
+_LOOK_AHEAD = 10_000
 
 
 class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,6 +73,14 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
             raise UsageError(f"save_every={self.save_every!r} must be a positive number of units of resource, or None.")
         if self.quota_bytes is not None and not (_is_count(self.quota_bytes) and self.quota_bytes > 0):
             raise UsageError(f"quota_bytes={self.quota_bytes!r} must be a positive number of bytes, or None.")
+
+
+def look_ahead(space: Space, scheduler: Scheduler, *, share: bool) -> int:
+    """Return how many trials may wait, so that the plan sees where their sequences part before it trains past there.
+
+    Under a scheduler that branches, what a trial trains follows from results, so proposals are drawn when they are due.
+    """
+    return _LOOK_AHEAD if share and space.has_sequences and not scheduler.branches else 0
 
 
 def _is_name(value: object) -> bool:

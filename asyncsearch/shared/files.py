@@ -62,7 +62,7 @@ class SharedFiles:
                 raise StoreError(
                     f"{name!r} in the shared folder {self.store.shown!r} has format {version}, and this version of"
                     f" asyncsearch knows formats up to {FORMAT}: another study there runs a newer version. Update"
-                    " asyncsearch here, or give this study another folder: shared=..."
+                    " asyncsearch here, or give this study another folder: Sharing(shared=...)."
                 )
             return kind.decode(data)
         except msgspec.DecodeError:

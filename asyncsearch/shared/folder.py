@@ -86,7 +86,7 @@ class SharedFolder:
         if self.store.read("study.json") is not None:
             raise StoreError(
                 f"{self.store.shown!r} is the store of a study and cannot be the folder that studies share. Name"
-                " another one: shared=..."
+                " another one: Sharing(shared=...)."
             )
         self.store.prepare()
         if self.files.read(SHARED_FILE, _MARKER) is None:
@@ -270,7 +270,7 @@ def open_shared(store: Store, shared: str | Path | Literal[False] | None = None)
 
     Args:
         store: The study's own store.
-        shared: ``Study(shared=...)``: a folder or URL; None: ``plan`` beside the study's store; False: none.
+        shared: ``Sharing(shared=...)``: a folder or URL; None: ``plan`` beside the study's store; False: none.
 
     Raises:
         StoreError: the study's store is at the top of its file system or is that very folder: there is no place beside.
@@ -283,6 +283,6 @@ def open_shared(store: Store, shared: str | Path | Literal[False] | None = None)
     if chosen.shown == store.shown:
         raise StoreError(
             f"The study's store and the folder that it shares are both {store.shown!r}. Name another folder:"
-            " shared=..., or share with nobody: shared=False."
+            " Sharing(shared=...), or share with nobody: Sharing(shared=False)."
         )
     return chosen

@@ -54,7 +54,7 @@ def compare_names(files: SharedFiles, study: str, root: NodeKey, names: Iterable
 def _words(other: Names, mine: set[str]) -> str:
     lacking = ", ".join(map(repr, sorted(set(other.names) - mine)))
     extra = ", ".join(map(repr, sorted(mine - set(other.names))))
-    advice = [f"declare here what it has, defaults={{{lacking.split(', ')[0]}: ...}}"] if lacking else []
+    advice = [f"declare here what it has, Sharing(defaults={{{lacking.split(', ')[0]}: ...}})"] if lacking else []
     advice += [f"declare there what this one has, {extra}"] if extra else []
     return (
         f"The study at {other.study!r} has the same version and other parameters, so the two share nothing: to share, "

@@ -26,20 +26,20 @@ def open_folder(
     is_named = shared is not None and shared is not False
     if is_named and not version:
         raise UsageError(
-            f"shared={str(shared)!r} and no version: studies share what they train where you have named it, "
-            "version='model-1/data-1'; leave shared= out to share with nobody."
+            f"Sharing(shared={str(shared)!r}) and no version: studies share what they train where you have named it, "
+            "version='model-1/data-1'; leave it out to share with nobody."
         )
     if is_named and not share:
         raise UsageError(
-            f"shared={str(shared)!r} and share=False: what one trial may not take from another it may not take from "
-            "another study. Leave one of the two out."
+            f"Sharing(shared={str(shared)!r}) and share=False: trials that take nothing from each other take nothing "
+            "from another study either. Leave one of the two out."
         )
     if not version or not share or shared is False:
         return None
     if not hasattr(trainable, "__qualname__"):
         raise UsageError(
             f"version={version!r} shares with studies of the same trainable, and {trainable!r} has no name: write it "
-            "as `def train(trial): ...`, or share with nobody, shared=False."
+            "as `def train(trial): ...`, or share with nobody, sharing=Sharing(shared=False)."
         )
     return open_shared(store, shared)
 

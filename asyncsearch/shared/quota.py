@@ -31,7 +31,8 @@ def keep_within(plan: SharedFolder, quota_bytes: int, home: Store) -> list[str]:
         return []
     words = (
         f"The checkpoints in {plan.store.shown!r} take {total:,} bytes, more than quota_bytes={quota_bytes:,}: studies "
-        "that are still there need them. Delete the stores of those that you are done with, or raise quota_bytes=."
+        "that are still there need them. Delete the stores of those that you are done with, or raise "
+        "Sharing(quota_bytes=...)."
     )
     return [words]
 

@@ -1,15 +1,17 @@
 """The engine on a virtual clock with scripted workers: what a search would do on a cluster that nobody has to rent.
 
-    clock.py       time that is moved by hand       workloads.py   what trials cost and are worth: drawn curves
-    cluster.py     scripted workers                 quadratic.py   a workload whose optimum is known
-    chance.py      stragglers and dropped work      recorded.py    an earlier study as the workload
-    searching.py   ``simulate``                     result.py      what was found, and when
-    watching.py    how it is noted                 answers.py     a workload's answers, checked
+    clock.py             time that is moved by hand       workloads.py          cost and value of trials: drawn curves
+    cluster.py           scripted workers                 quadratic.py          a workload with a known optimum
+    options.py           delays, faults, training, end    recorded_workload.py  an earlier study as the workload
+    random_faults.py     stragglers and dropped work      workload_answers.py   return values of a workload, checked
+    simulated_search.py  ``simulate``                     result.py             what was found, and when
+    observer.py          records that result
 
 Everything here is pure: no clock, thread, file or network.
 """
 
-from asyncsearch.simulate.cluster import Delays, Loss, Simulation
+from asyncsearch.simulate.cluster import Simulation
+from asyncsearch.simulate.options import Delays, Faults, Loss, TrainingModel, Until
 from asyncsearch.simulate.quadratic import NoisyQuadratic
 from asyncsearch.simulate.random_faults import Chance
 from asyncsearch.simulate.recorded_workload import RecordedWorkload
@@ -22,12 +24,15 @@ __all__ = [
     "Chance",
     "Curves",
     "Delays",
+    "Faults",
     "Loss",
     "NoisyQuadratic",
     "RecordedWorkload",
     "SimulatedIncumbent",
     "Simulation",
     "SimulationResult",
+    "TrainingModel",
+    "Until",
     "Workload",
     "simulate",
 ]

@@ -8,9 +8,8 @@ search.state.best(), search.clock.now
 from __future__ import annotations
 
 import math
-import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, assert_never
+from collections.abc import Callable, Mapping, Sequence
+from typing import assert_never
 
 import msgspec
 
@@ -32,7 +31,6 @@ from asyncsearch.actions import (
     StopRun,
     StopTraining,
 )
-from asyncsearch.arguments import checked, count_of, positive, yes_or_no
 from asyncsearch.engine.handling import handle
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import UsageError
@@ -49,72 +47,11 @@ from asyncsearch.events import (
 )
 from asyncsearch.ids import CheckpointRef, Lease, NodeKey, TrialId, WorkerId
 from asyncsearch.simulate.clock import VirtualClock
+from asyncsearch.simulate.options import Delays, Faults, Loss, TrainingModel
 from asyncsearch.simulate.random_faults import Chance, Draws
 from asyncsearch.simulate.workload_answers import Answers, Failure
 from asyncsearch.simulate.workloads import Workload
 from asyncsearch.work import Stage, Work
-
-
-class Loss(msgspec.Struct, frozen=True):
-    """A worker dies at a point in time; launched again, it needs ``down_s`` seconds more to attach.
-
-    Raises:
-        UsageError: a time is negative or NaN.
-    """
-
-    worker: WorkerId
-    at_s: float
-    down_s: float = 0.0
-    """Infinity: it never comes back."""
-
-    def __post_init__(self) -> None:
-        _check_seconds("at_s", self.at_s, math.inf)
-        _check_seconds("down_s", self.down_s, math.inf)
-
-
-class Delays(msgspec.Struct, frozen=True, kw_only=True):
-    """How long things take, in virtual seconds.
-
-    Raises:
-        UsageError: a time is negative or not finite.
-    """
-
-    start_s: float = 0.0
-    """From a launch to the worker's first message."""
-    setup_s: float = 0.0
-    """From work's coming to a worker to the beginning of its first unit: building, loading."""
-    message_s: float = 0.0
-    """From one side of a stream to the other."""
-    commit_s: float = 0.0
-    """From the end of training to a durable checkpoint."""
-    detect_s: float = 0.0
-    """From the death of a worker to the driver's knowing it."""
-
-    def __post_init__(self) -> None:
-        for name in self.__struct_fields__:
-            _check_seconds(name, getattr(self, name), sys.float_info.max)
-
-
-def _check_seconds(name: str, value: object, most: float) -> None:
-    # Without the second bound an integer beyond all floats would be a time below infinity.
-    if not isinstance(value, int | float) or not (0 <= value <= sys.float_info.max or value == most):
-        raise UsageError(f"{name}={value!r} is no time: write seconds from 0, e.g. {name}=1.0.")
-
-
-def _read_losses(losses: Any) -> list[Loss]:
-    if not isinstance(losses, Iterable):
-        raise UsageError(f"losses={losses!r}: write a list, e.g. losses=[Loss(worker=3, at_s=600.0)].")
-    return [checked(loss, Loss, "losses") for loss in losses]
-
-
-def _read_failures(failures: Any) -> dict[TrialId, int]:
-    if not isinstance(failures or {}, Mapping):
-        raise UsageError(f"failures={failures!r}: write by trials at which unit they raise, e.g. failures={{3: 1}}.")
-    return {
-        TrialId(count_of("failures: trial", trial)): positive(f"failures[{trial!r}]", at)
-        for trial, at in (failures or {}).items()
-    }
-
 
 _NO_DELAYS, _NO_CHANCE = Delays(), Chance()
 
@@ -157,12 +94,8 @@ class Simulation:
             many units, and fails so many seconds of the next one later; with 0 seconds at once, before it is paused.
         workers: how many slots the cluster has.
         delays: how long things take.
-        losses: which workers die when.
-        failures: which trials raise, at which resource, once.
-        chance: by how much work is slowed down, and how often it is lost.
-        restarts: what begins at a checkpoint is trained again from 0, as by a trainable that cannot load; the units up
-            to the checkpoint take their time, and nothing is reported of them.
-        report_every: units between two reports; None: reports come where work is to be saved or ends, and nowhere else.
+        losses, failures, chance: see ``Faults``.
+        restarts, report_every: see ``TrainingModel``.
         watch: called with (time, event, actions) of every step.
 
     Raises:
@@ -191,13 +124,14 @@ class Simulation:
         """When the run ended, in virtual seconds."""
         self._busy_s = 0.0
         self._answers, self._size, self._delays = Answers(workload), workers, delays
-        self._failures = _read_failures(failures)
-        self._draws, self._restarts = Draws(chance), yes_or_no("restarts", restarts)
-        self._report_every = report_every
+        faults = Faults(losses=losses, failures=failures or {}, chance=chance)
+        training = TrainingModel(restarts=restarts, report_every=report_every)
+        self._failures, self._draws = dict(faults.failures), Draws(chance)
+        self._restarts, self._report_every = training.restarts, training.report_every
         self._watch = watch
         self._workers: dict[WorkerId, _Worker] = {}
         self._down_until: dict[WorkerId, float] = {}
-        for loss in _read_losses(losses):
+        for loss in faults.losses:
             if loss.worker not in range(workers):
                 raise UsageError(f"{loss!r}: of {workers} workers the numbers are 0 to {workers - 1}.")
             self.clock.after(loss.at_s, lambda loss=loss: self._die(loss))  # type: ignore[misc]

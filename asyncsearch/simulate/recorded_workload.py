@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from asyncsearch.errors import UsageError
 from asyncsearch.ids import TrialId
 from asyncsearch.searchers.base_searcher import Searcher, SearcherState
-from asyncsearch.simulate.cluster import Delays
+from asyncsearch.simulate.options import Delays
 from asyncsearch.space import Space
 from asyncsearch.trial import Params
 

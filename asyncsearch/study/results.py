@@ -160,8 +160,8 @@ class Results:
         if chosen.checkpoint is None:
             raise NoTrialsError(
                 f"{chosen.name} has no checkpoint. Those of unfinished trials and of the "
-                f"{self.config.keep_checkpoints} best finished ones are kept, as far as quota_bytes= allows; raise "
-                "keep_checkpoints= or quota_bytes=."
+                f"{self.config.keep_checkpoints} best finished ones are kept, as far as the quota allows; raise "
+                "Checkpoints(keep_checkpoints=...) or Sharing(quota_bytes=...)."
             )
         with (self.shared or self.store).fetch(chosen.checkpoint) as folder:
             yield folder / "checkpoint"

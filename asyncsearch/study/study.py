@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Never
 
 import cloudpickle
 import msgspec
@@ -16,10 +16,9 @@ import msgspec
 from asyncsearch import errors
 from asyncsearch._version import __version__
 from asyncsearch.agent.config import WorkerConfig
-from asyncsearch.arguments import checked, enough, positive, seconds_of, text_of, yes_or_no
+from asyncsearch.arguments import checked, enough, positive, refuse_ungrouped, seconds_of, text_of, yes_or_no
 from asyncsearch.driver.interrupts import Interrupts
-from asyncsearch.driver.loop import DriverSettings
-from asyncsearch.engine.config import EngineConfig
+from asyncsearch.engine.config import EngineConfig, look_ahead
 from asyncsearch.engine.method_checks import require_proposal, require_target
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import (
@@ -63,6 +62,7 @@ from asyncsearch.store import open_store
 from asyncsearch.store.base_store import Store
 from asyncsearch.study.definition import StudyDefinition, read_plan, require_same, source_hash
 from asyncsearch.study.evaluate import Evaluation, KnownPath, SingleProposal, TrainUpTo, was_found
+from asyncsearch.study.options import Checkpoints, Sharing, WorkerOptions
 from asyncsearch.study.requirements import can_evaluate, can_share, require_pausable, require_sequences
 from asyncsearch.study.results import ReadState, Results
 from asyncsearch.study.run import Search, run_search
@@ -70,8 +70,7 @@ from asyncsearch.study.warm_start import WarmStart, begin_searcher, keep, kept, 
 from asyncsearch.trainable import Trainable, WithFunctions, as_function
 from asyncsearch.trial import Params
 
-LOOK_AHEAD = 10_000
-"""How many trials may wait so that the plan sees where their sequences part before it is trained past there."""
+_SHARING, _WORKERS, _CHECKPOINTS = Sharing(), WorkerOptions(), Checkpoints()
 
 
 class Study(Results):
@@ -100,19 +99,14 @@ class Study(Results):
         resume: bool = False,
         warm_start: Sequence[str | Path | Results] = (),
         version: str = "",
-        shared: str | Path | Literal[False] | None = None,
-        defaults: Mapping[str, Any] | None = None,
-        quota_bytes: int | None = None,
         share: bool = True,
-        max_failures: int = 0,
-        trial_timeout: float | timedelta | None = None,
-        lease_timeout: float | timedelta = 30.0,
-        save_every: int | None = None,
-        keep_checkpoints: int = 1,
         backend: str | Launcher = "auto",
-        fresh_process: bool = False,
-        recycle_after: int = 200,
-        stop_grace: float | timedelta = 5.0,
+        save_every: int | None = None,
+        max_failures: int = 0,
+        sharing: Sharing = _SHARING,
+        workers: WorkerOptions = _WORKERS,
+        checkpoints: Checkpoints = _CHECKPOINTS,
+        **ungrouped: Never,
     ) -> None:
         """Describe a study; nothing is started and nothing is written.
 
@@ -131,31 +125,24 @@ class Study(Results):
                 their trials from the beginning, any other begins with the best of them; docs/searchers.md.
             version: your name for this version of code and data. Studies of one version, seed and trainable train once
                 what they have in common, as docs/sharing.md says; empty: nothing is shared with other studies.
-            shared: folder or URL in which studies of one version share what they train; None: ``plan`` beside the
-                study's store; False: nothing is shared with other studies, whatever the version.
-            defaults: name -> JSON value of parameters that this space lacks and that other studies of the version
-                have: what the trainable takes when it is not told.
-            quota_bytes: bytes that checkpoints may take together; None: without limit. Of the ``keep_checkpoints`` best
-                finished trials the worst give theirs up as soon as it is exceeded; the best one and trials that may
-                go on never do. In a shared folder, at the end of a run, what no study needs is removed, and if that is
-                not enough, what ``eval`` keeps there.
             share: train once what trials have in common; False: each trial trains for itself, under ``PBT`` from the
                 weights of others.
-            max_failures: how many failed attempts of a trial are tried again.
-            trial_timeout: seconds that an attempt may take.
-            lease_timeout: seconds of silence after which a worker has lost its work.
-            save_every: interval, in units of resource, at which running trials are saved; None: only at pauses and
-            ends.
-            keep_checkpoints: checkpoints of how many of the best finished trials are kept.
             backend: ``"auto"`` (Spark if a session is active, else processes), ``"spark"``, ``"processes"``,
                 ``"inline"``, or a ``Launcher``.
-            fresh_process: run each trial in a process of its own, instead of keeping one warm.
-            recycle_after: attempts after which a warm process is replaced.
-            stop_grace: seconds that a stopped trial has to unwind before its process gets SIGTERM, then SIGKILL.
+            save_every: interval, in units of resource, at which running trials are saved; None: only at pauses and
+                ends.
+            max_failures: how many failed attempts of a trial are tried again.
+            sharing: the folder that studies of one version share, defaults of parameters, and a quota of bytes.
+            workers: timeouts, and how processes are started and ended.
+            checkpoints: which checkpoints are kept.
 
         Raises:
             UsageError: something cannot be as it is written; the message says what and what to write instead.
         """
+        refuse_ungrouped("Study", ungrouped, sharing=Sharing, workers=WorkerOptions, checkpoints=Checkpoints)
+        checked(sharing, Sharing, "sharing")
+        checked(workers, WorkerOptions, "workers")
+        checked(checkpoints, Checkpoints, "checkpoints")
         as_function(trainable)
         self.trainable: Trainable | None = trainable
         self.space = space if isinstance(space, Space) else Space.of(space)
@@ -166,8 +153,8 @@ class Study(Results):
         self.name = text_of("name", name or "") or self.store.shown.rstrip("/").rsplit("/", 1)[-1] or label
         self._trainable_name = getattr(trainable, "__qualname__", repr(trainable))
         share, resume = yes_or_no("share", share), yes_or_no("resume", resume)
-        self.shared = open_folder(self.store, shared, version, share=share, trainable=trainable)
-        self._quota_bytes = None if quota_bytes is None else positive("quota_bytes", quota_bytes)
+        self.shared = open_folder(self.store, sharing.shared, version, share=share, trainable=trainable)
+        self._quota_bytes = sharing.quota_bytes
         self.config = EngineConfig(
             study=self.name,
             metric=metric,
@@ -175,26 +162,16 @@ class Study(Results):
             seed=seed,
             version=text_of("version", version),
             max_failures=max_failures,
-            keep_checkpoints=keep_checkpoints,
+            keep_checkpoints=checkpoints.keep_checkpoints,
             quota_bytes=self._quota_bytes if self.shared is None else None,
             save_every=save_every,
             share=share and (self.shared is not None or can_share(self.space) or self.scheduler.branches),
             shared_as="" if self.shared is None else self._trainable_name,
-            defaults=read_defaults(defaults),
+            defaults=read_defaults(sharing.defaults),
             can_evaluate=can_evaluate(trainable),
-            look_ahead=LOOK_AHEAD if share and self.space.has_sequences and not self.scheduler.branches else 0,
+            look_ahead=look_ahead(self.space, self.scheduler, share=share),
         )
-        self._settings = DriverSettings(
-            lease_timeout_s=seconds_of("lease_timeout", lease_timeout),
-            trial_timeout_s=None if trial_timeout is None else seconds_of("trial_timeout", trial_timeout),
-        )
-        grace_s = seconds_of("stop_grace", stop_grace)
-        self._worker: dict[str, Any] = {
-            "fresh_process": yes_or_no("fresh_process", fresh_process),
-            "recycle_after": positive("recycle_after", recycle_after),
-            "stop_grace_s": grace_s,
-            "kill_grace_s": grace_s,
-        }
+        self._settings, self._worker = workers.for_driver(), workers.for_agents()
         self._backend = backend
         self._resume = resume
         self._seen: ReadState | None = None

@@ -22,7 +22,8 @@ from asyncsearch.journal.format import SegmentReader
 from asyncsearch.nonfinite import spell
 from asyncsearch.schedulers.base_scheduler import Scheduler, SchedulerState
 from asyncsearch.searchers.random import RandomSearch
-from asyncsearch.simulate.cluster import Delays, Loss, Simulation
+from asyncsearch.simulate.cluster import Simulation
+from asyncsearch.simulate.options import Delays, Loss
 from asyncsearch.space import Space
 from asyncsearch.testing.action_laws import ActionLaws
 from asyncsearch.testing.agent_world import VALUES

@@ -10,7 +10,7 @@ from asyncsearch.actions import AnyAction, Assign
 from asyncsearch.engine.state import StudyState
 from asyncsearch.events import AnyEvent, CheckpointCommitted, Learned, NodeFreed, Reported, WorkRefused
 from asyncsearch.ids import NodeKey
-from asyncsearch.simulate.cluster import Simulation
+from asyncsearch.simulate import Simulation
 from asyncsearch.trial import Metrics
 from asyncsearch.work import Work
 

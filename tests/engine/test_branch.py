@@ -26,7 +26,7 @@ from asyncsearch.report.tree.tree import tree
 from asyncsearch.schedulers import FIFO, PBT, Offspring, Promotion
 from asyncsearch.schedulers.pbt import PBTState
 from asyncsearch.sequences import multistep
-from asyncsearch.simulate.cluster import Delays, Loss
+from asyncsearch.simulate import Delays, Loss
 from asyncsearch.space import Space, choice, loguniform, randint, uniform
 from asyncsearch.testing.batch_world import HISTORIES, BatchWorld
 from asyncsearch.trial import TrialState

@@ -15,7 +15,7 @@ from asyncsearch.journal.format import SegmentReader
 from asyncsearch.nonfinite import finite
 from asyncsearch.schedulers import ASHA, FIFO, SHA
 from asyncsearch.schedulers.base_scheduler import Scheduler
-from asyncsearch.simulate.cluster import Delays, Loss
+from asyncsearch.simulate import Delays, Loss
 from asyncsearch.trial import TrialState
 from tests.engine.tools import Recorded, make_state, record, replayed, results
 from tests.schedulers.oracle import Oracle

@@ -30,7 +30,7 @@ from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.searchers.base_searcher import Searcher
 from asyncsearch.searchers.grid import GridSearch
 from asyncsearch.searchers.random import RandomSearch
-from asyncsearch.simulate.cluster import Loss, Simulation
+from asyncsearch.simulate import Loss, Simulation
 from asyncsearch.space import Space, uniform
 from asyncsearch.testing.recording import restored
 from asyncsearch.work import KEPT_CHECKPOINTS, Work

@@ -19,7 +19,7 @@ from asyncsearch.plan.search_plan import Batch, PlannedStage
 from asyncsearch.schedulers import ASHA, FIFO, SHA
 from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.searchers.grid import GridSearch
-from asyncsearch.simulate.cluster import Loss, Simulation
+from asyncsearch.simulate import Loss, Simulation
 from asyncsearch.space import Space, constant
 from tests.engine.others import Beside, Facts
 from tests.engine.test_sharing import SPACE, search, seen

@@ -20,7 +20,7 @@ from asyncsearch.searchers.base_searcher import SearcherState
 from asyncsearch.searchers.grid import GridSearch
 from asyncsearch.searchers.random import RandomSearch
 from asyncsearch.sequences import exponential, multistep, values, warmup
-from asyncsearch.simulate.cluster import Loss, Simulation
+from asyncsearch.simulate import Loss, Simulation
 from asyncsearch.space import Space, choice
 from asyncsearch.trial import Params, TrialState
 from asyncsearch.work import Work

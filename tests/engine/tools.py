@@ -6,7 +6,7 @@ from typing import Any
 
 from asyncsearch.engine.state import StudyState
 from asyncsearch.events import DriverStarted
-from asyncsearch.simulate.cluster import Simulation
+from asyncsearch.simulate import Simulation
 from asyncsearch.simulate.workloads import Curves
 from asyncsearch.testing.agent_world import World
 from asyncsearch.testing.recording import SPACE, Recorded, make_state, replayed

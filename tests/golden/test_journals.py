@@ -18,7 +18,7 @@ from asyncsearch.ids import TrialId, WorkerId
 from asyncsearch.journal.format import SegmentReader
 from asyncsearch.schedulers import ASHA, FIFO, PBT, SHA, Hyperband, MedianStopping
 from asyncsearch.schedulers.base_scheduler import Scheduler
-from asyncsearch.simulate.cluster import Delays, Loss
+from asyncsearch.simulate import Delays, Loss
 from tests.engine.tools import make_state, record, replayed
 
 FOLDER = Path(__file__).parent / "journals"

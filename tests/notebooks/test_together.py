@@ -23,7 +23,7 @@ pytestmark = [
 SETUP = """
 import time
 from pathlib import Path
-from asyncsearch import FIFO, GridSearch, Study, choice, run_together
+from asyncsearch import FIFO, GridSearch, Study, WorkerOptions, choice, run_together
 from asyncsearch.sequences import multistep
 
 here = Path.cwd()
@@ -47,7 +47,7 @@ def study(name, *milestones):
     space = {"lr": multistep(0.1, milestones=choice(*milestones))}
     return Study(train, space=space, metric="loss", mode="min", searcher=GridSearch(), scheduler=FIFO(max_resource=6),
                  version="v1", store=f"studies/{name}", backend="processes", resume=True,
-                 stop_grace=0.5)
+                 workers=WorkerOptions(stop_grace=0.5))
 
 one, other = study("one", [4], [5]), study("other", [5], [4])
 """

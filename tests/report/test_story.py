@@ -11,7 +11,7 @@ from asyncsearch.report.explain import WIDTH, explain
 from asyncsearch.schedulers import ASHA, FIFO, PBT, Hyperband, MedianStopping
 from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.searchers.grid import GridSearch
-from asyncsearch.simulate.cluster import Loss, Simulation
+from asyncsearch.simulate import Loss, Simulation
 from asyncsearch.simulate.quadratic import NoisyQuadratic
 from asyncsearch.trial import TrialState
 from tests.engine.test_sharing import SPACE as SCHEDULES

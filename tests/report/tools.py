@@ -11,7 +11,7 @@ from asyncsearch.journal.format import Record, SegmentReader
 from asyncsearch.journal.opening import StudyFile, write_study_file
 from asyncsearch.report.live.status import StudyStatus
 from asyncsearch.schedulers import ASHA
-from asyncsearch.simulate.cluster import Loss
+from asyncsearch.simulate import Loss
 from asyncsearch.space import Space, choice, loguniform, randint, uniform
 from asyncsearch.store import open_store
 from asyncsearch.trial import TrialState

@@ -361,5 +361,5 @@ def test_a_study_shares_where_it_is_told_or_with_nobody(tmp_path: Path) -> None:
     ],
 )
 def test_a_place_that_cannot_be_is_refused(store: LocalStore | FsspecStore, shared: str | None) -> None:
-    with pytest.raises(StoreError, match=r"shared=\.\.\., or share with nobody: shared=False"):
+    with pytest.raises(StoreError, match=r"Sharing\(shared=\.\.\.\), or share with nobody: Sharing\(shared=False\)"):
         open_shared(store, shared)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from asyncsearch import ASHA, FIFO, GridSearch, Study, choice
+from asyncsearch import ASHA, FIFO, Checkpoints, GridSearch, Sharing, Study, choice
 from asyncsearch.errors import NoTrialsError
 from asyncsearch.report.live.display import Plain
 from asyncsearch.report.live.status import StudyStatus
@@ -33,7 +33,7 @@ def study(store: Path, **options: Any) -> Study:
         "mode": "min",
         "searcher": GridSearch(),
         "scheduler": FIFO(max_resource=2),
-        "keep_checkpoints": 4,
+        "checkpoints": Checkpoints(keep_checkpoints=4),
         "backend": "inline",
         "store": store,
     }
@@ -52,12 +52,15 @@ def test_as_many_of_the_best_keep_their_checkpoint_as_fit_into_the_quota(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     quota = 2 * SIZE + SIZE // 2
-    made = study(tmp_path / "s", quota_bytes=quota).run(display="none")
+    made = study(tmp_path / "s", sharing=Sharing(quota_bytes=quota)).run(display="none")
     assert kept(made) == kept(Study.open(tmp_path / "s")) == [1.0, 2.0]
     assert in_store(made) <= quota
     assert "quota_bytes" not in caplog.text
     loser = next(trial for trial in made.trials if trial.params["x"] == ALL[1])
-    with pytest.raises(NoTrialsError, match=r"raise keep_checkpoints= or quota_bytes="), made.checkpoint(loser):
+    with (
+        pytest.raises(NoTrialsError, match=r"raise Checkpoints\(keep_checkpoints=\.\.\.\) or Sharing\(quota_bytes="),
+        made.checkpoint(loser),
+    ):
         pass
     assert clean(made.store).kept == 2
 
@@ -69,7 +72,9 @@ def test_without_a_quota_all_keep_theirs_that_are_to(tmp_path: Path) -> None:
 def test_what_does_not_fit_and_may_be_gone_on_from_stays_and_is_said_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    made = study(tmp_path / "s", scheduler=ASHA(max_resource=4, reduction_factor=2), quota_bytes=1).run(display="none")
+    made = study(
+        tmp_path / "s", scheduler=ASHA(max_resource=4, reduction_factor=2), sharing=Sharing(quota_bytes=1)
+    ).run(display="none")
     may_go_on = [trial for trial in made.trials if not trial.state.is_finished]
     assert may_go_on
     assert all(trial.checkpoint is not None for trial in may_go_on)
@@ -89,8 +94,8 @@ def test_a_status_that_comes_again_says_it_no_second_time(capsys: pytest.Capture
 
 
 def test_the_quota_of_a_shared_folder_is_not_that_of_a_study(tmp_path: Path) -> None:
-    assert study(tmp_path / "s", quota_bytes=SIZE).config.quota_bytes == SIZE
-    assert study(tmp_path / "s", quota_bytes=SIZE, version="v1").config.quota_bytes is None
+    assert study(tmp_path / "s", sharing=Sharing(quota_bytes=SIZE)).config.quota_bytes == SIZE
+    assert study(tmp_path / "s", sharing=Sharing(quota_bytes=SIZE), version="v1").config.quota_bytes is None
 
 
 def test_a_study_may_be_resumed_with_another_quota_and_counts_what_it_has(tmp_path: Path) -> None:
@@ -98,7 +103,11 @@ def test_a_study_may_be_resumed_with_another_quota_and_counts_what_it_has(tmp_pa
     made.run(4, display="none")
     assert len(kept(made)) == 4
     again = study(
-        tmp_path / "s", space={"x": choice(*ALL[:2])}, searcher=None, quota_bytes=SIZE + SIZE // 2, resume=True
+        tmp_path / "s",
+        space={"x": choice(*ALL[:2])},
+        searcher=None,
+        sharing=Sharing(quota_bytes=SIZE + SIZE // 2),
+        resume=True,
     ).run(5, display="none")
     assert len({trial.checkpoint for trial in again.trials} - {None}) == 1
     assert in_store(again) < 2 * SIZE
@@ -109,7 +118,11 @@ def test_a_study_may_be_resumed_with_another_quota_and_counts_what_it_has(tmp_pa
 
 
 def shared_study(tmp_path: Path, name: str = "s", **options: Any) -> Study:
-    settings: dict[str, Any] = {"version": "v1", "keep_checkpoints": 1, "quota_bytes": 2 * SIZE + SIZE // 2}
+    settings: dict[str, Any] = {
+        "version": "v1",
+        "checkpoints": Checkpoints(),
+        "sharing": Sharing(quota_bytes=2 * SIZE + SIZE // 2),
+    }
     return study(tmp_path / name, **(settings | options))
 
 
@@ -134,7 +147,7 @@ def test_what_evaluations_keep_in_a_shared_folder_gives_way_to_the_quota(
 
 
 def test_evaluations_of_other_studies_and_those_that_run_keep_what_they_hold(tmp_path: Path) -> None:
-    made, other = shared_study(tmp_path, quota_bytes=None), shared_study(tmp_path, "other", quota_bytes=None)
+    made, other = shared_study(tmp_path, sharing=Sharing()), shared_study(tmp_path, "other", sharing=Sharing())
     made.eval({"x": 1.0}, 2)
     made.eval({"x": 2.0}, 2)
     other.eval({"x": 3.0}, 2)
@@ -153,7 +166,7 @@ def test_evaluations_of_other_studies_and_those_that_run_keep_what_they_hold(tmp
 def test_what_studies_need_beyond_the_quota_of_a_shared_folder_is_said(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    made = shared_study(tmp_path, quota_bytes=1).run(2, display="none")
+    made = shared_study(tmp_path, sharing=Sharing(quota_bytes=1)).run(2, display="none")
     assert made.shared is not None
     said = [record.message for record in caplog.records if "quota_bytes=1:" in record.message]
     assert len(said) == 1

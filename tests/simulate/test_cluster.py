@@ -9,7 +9,7 @@ from asyncsearch.actions import Promote
 from asyncsearch.engine.invariants import check
 from asyncsearch.ids import TrialId, WorkerId
 from asyncsearch.schedulers import ASHA, FIFO, SHA
-from asyncsearch.simulate.cluster import Delays, Loss, Simulation
+from asyncsearch.simulate import Delays, Loss, Simulation
 from asyncsearch.simulate.workloads import Curves
 from asyncsearch.trial import TrialState
 from tests.engine.tools import make_state, record, results

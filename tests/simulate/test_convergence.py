@@ -17,7 +17,7 @@ import pytest
 import asyncsearch
 from asyncsearch.schedulers import ASHA, FIFO, SHA, Scheduler
 from asyncsearch.searchers import RandomSearch, Searcher
-from asyncsearch.simulate import NoisyQuadratic, simulate
+from asyncsearch.simulate import NoisyQuadratic, TrainingModel, Until, simulate
 
 R, WORKERS, SEEDS = 64, 4, 20
 EARLY_IS_RIGHT = NoisyQuadratic(dimensions=2, gradient_noise=1e-4)
@@ -84,9 +84,9 @@ def best(method: Method, seed: int) -> float:
         scheduler=method.scheduler(),
         searcher=method.searcher(),
         workers=WORKERS,
-        until=until,
+        until=Until(seconds=until),
         seed=seed,
-        report_every=method.report_every,
+        training=TrainingModel(report_every=method.report_every),
     )
     found = result.value_at(until)
     assert found is not None

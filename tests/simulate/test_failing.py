@@ -12,7 +12,7 @@ from asyncsearch.ids import TrialId
 from asyncsearch.schedulers import ASHA, FIFO, SHA
 from asyncsearch.searchers import GridSearch
 from asyncsearch.sequences import multistep
-from asyncsearch.simulate import Chance, Curves, Delays, SimulationResult, simulate
+from asyncsearch.simulate import Chance, Curves, Delays, Faults, SimulationResult, TrainingModel, simulate
 from asyncsearch.space import choice
 from asyncsearch.trial import TrialState
 
@@ -95,11 +95,11 @@ def test_with_fewer_reports_it_fails_at_the_same_time(report_every: int | None) 
         "scheduler": ASHA(max_resource=27),
         "num_trials": 40,
         "workers": 3,
-        "chance": Chance(spread=0.4, drop=0.01),
+        "faults": Faults(chance=Chance(spread=0.4, drop=0.01)),
         "delays": Delays(message_s=0.01, setup_s=0.2),
     }
     where = {number: (number % 5, 0.3 * (number % 2)) for number in range(0, 40, 3)}
-    fine, coarse = search(where, **options), search(where, report_every=report_every, **options)
+    fine, coarse = search(where, **options), search(where, training=TrainingModel(report_every=report_every), **options)
     states = [trial.state for trial in fine.trials]
     assert states == [trial.state for trial in coarse.trials]
     assert states.count(TrialState.FAILED) > 5
@@ -107,7 +107,8 @@ def test_with_fewer_reports_it_fails_at_the_same_time(report_every: int | None) 
 
 
 def test_stragglers_fail_later() -> None:
-    quick, slow = search({0: (0, 1.0)}, num_trials=1), search({0: (0, 1.0)}, num_trials=1, chance=Chance(spread=1.0))
+    stragglers = Faults(chance=Chance(spread=1.0))
+    quick, slow = search({0: (0, 1.0)}, num_trials=1), search({0: (0, 1.0)}, num_trials=1, faults=stragglers)
     assert quick.wall_s == 1.0 < slow.wall_s
 
 

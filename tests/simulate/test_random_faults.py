@@ -10,7 +10,7 @@ import pytest
 from asyncsearch.engine.invariants import check
 from asyncsearch.errors import UsageError
 from asyncsearch.schedulers import ASHA, FIFO, SHA
-from asyncsearch.simulate import Chance, Curves, Delays, simulate
+from asyncsearch.simulate import Chance, Curves, Delays, Faults, simulate
 from asyncsearch.simulate.random_faults import Draws
 from asyncsearch.trial import TrialState
 
@@ -74,9 +74,8 @@ def test_lost_work_is_trained_again_and_costs_no_trial(scheduler: ASHA | SHA | F
         scheduler=scheduler,
         workers=4,
         num_trials=81,
-        chance=Chance(drop=0.05, spread=0.3),
+        faults=Faults(chance=Chance(drop=0.05, spread=0.3), max_losses=10**6),
         delays=Delays(commit_s=0.2, message_s=0.05, detect_s=0.1),
-        max_losses=10**6,
     )
     check(result.state)
     assert result.is_complete
@@ -85,17 +84,15 @@ def test_lost_work_is_trained_again_and_costs_no_trial(scheduler: ASHA | SHA | F
 
 
 def test_work_that_is_lost_too_often_fails_its_trial() -> None:
-    chance = Chance(drop=0.1)
-    result = simulate(Curves(), scheduler=FIFO(max_resource=20), workers=4, num_trials=40, chance=chance, max_losses=0)
+    faults = Faults(chance=Chance(drop=0.1), max_losses=0)
+    result = simulate(Curves(), scheduler=FIFO(max_resource=20), workers=4, num_trials=40, faults=faults)
     failed = [trial for trial in result.trials if trial.state is TrialState.FAILED]
     assert 20 < len(failed) < 40
     assert all("by chance" in trial.reason for trial in failed)
 
 
 def test_lost_work_is_as_frequent_as_the_probability_says() -> None:
-    chance = Chance(drop=0.02)
-    result = simulate(
-        Curves(), scheduler=FIFO(max_resource=10), workers=10, num_trials=2_000, chance=chance, max_losses=0
-    )
+    faults = Faults(chance=Chance(drop=0.02), max_losses=0)
+    result = simulate(Curves(), scheduler=FIFO(max_resource=10), workers=10, num_trials=2_000, faults=faults)
     failed = sum(trial.state is TrialState.FAILED for trial in result.trials)
     assert failed / 2_000 == pytest.approx(1 - 0.98**10, abs=0.025)

@@ -8,7 +8,17 @@ from typing import Any
 import pytest
 
 from asyncsearch.schedulers import ASHA, SHA
-from asyncsearch.simulate import Chance, Curves, Delays, NoisyQuadratic, SimulationResult, simulate
+from asyncsearch.simulate import (
+    Chance,
+    Curves,
+    Delays,
+    Faults,
+    NoisyQuadratic,
+    SimulationResult,
+    TrainingModel,
+    Until,
+    simulate,
+)
 
 R, FACTOR = 64, 4
 HALVING = ASHA(max_resource=R, reduction_factor=FACTOR)
@@ -18,7 +28,7 @@ WORKLOAD = NoisyQuadratic(dimensions=2, gradient_noise=1e-4)
 def to_target(excess: float, workers: int, seed: int) -> SimulationResult:
     target = WORKLOAD.best_constant(256)[1] + excess
     halving = ASHA(min_resource=4, max_resource=256, reduction_factor=FACTOR)
-    return simulate(WORKLOAD, scheduler=halving, workers=workers, target=target, seed=seed, report_every=1)
+    return simulate(WORKLOAD, scheduler=halving, workers=workers, until=Until(target=target), seed=seed)
 
 
 @pytest.mark.parametrize(
@@ -40,13 +50,13 @@ def until_all_are_begun(scheduler: Any, workers: int) -> float:
     options: dict[str, Any] = {
         "scheduler": scheduler,
         "workers": workers,
-        "chance": Chance(spread=0.5),
+        "faults": Faults(chance=Chance(spread=0.5)),
         "delays": Delays(commit_s=0.02, message_s=0.005),
-        "report_every": None,
+        "training": TrainingModel(report_every=None),
     }
     whole = simulate(Curves(seed=1), num_trials=4 * workers, **options)
     began = [trial.started_s for trial in whole.trials if trial.started_s is not None]
-    cut = simulate(Curves(seed=1), num_trials=4 * workers, until=max(began), **options)
+    cut = simulate(Curves(seed=1), num_trials=4 * workers, until=Until(seconds=max(began)), **options)
     return cut.busy_share
 
 
@@ -62,11 +72,9 @@ def test_stragglers_delay_synchronous_halving_more_than_asha() -> None:
             Curves(seed=seed),
             scheduler=scheduler,
             workers=25,
-            until_completed=1,
-            chance=Chance(spread=1.67, drop=0.003, seed=seed),
-            restarts=True,
-            report_every=None,
-            max_losses=10**6,
+            until=Until(completed=1),
+            faults=Faults(chance=Chance(spread=1.67, drop=0.003, seed=seed), max_losses=10**6),
+            training=TrainingModel(restarts=True, report_every=None),
         )
         return found.wall_s
 

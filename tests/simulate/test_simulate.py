@@ -15,7 +15,18 @@ from asyncsearch.ids import TrialId, WorkerId
 from asyncsearch.schedulers import ASHA, FIFO, PBT, SHA, MedianStopping
 from asyncsearch.searchers import GridSearch
 from asyncsearch.sequences import multistep
-from asyncsearch.simulate import Chance, Curves, Delays, Loss, NoisyQuadratic, SimulationResult, simulate
+from asyncsearch.simulate import (
+    Chance,
+    Curves,
+    Delays,
+    Faults,
+    Loss,
+    NoisyQuadratic,
+    SimulationResult,
+    TrainingModel,
+    Until,
+    simulate,
+)
 from asyncsearch.space import choice, loguniform
 from asyncsearch.trial import Params, Trial, TrialState
 from tests.simulate.workloads import Histories
@@ -76,7 +87,7 @@ def test_mode_max_sees_the_mirrored_search() -> None:
 
 
 def test_workers_that_always_have_work_are_busy_all_the_time() -> None:
-    result = search(num_trials=None, until=100.5)
+    result = search(num_trials=None, until=Until(seconds=100.5))
     assert result.wall_s == 100.5
     assert result.busy_share == pytest.approx(1.0)
     assert result.reason == "time was up"
@@ -91,13 +102,13 @@ def test_the_time_of_one_worker_is_the_sum_of_all_training() -> None:
 def test_the_simulation_ends_when_the_target_is_met() -> None:
     whole = search()
     target = whole.incumbents[2].value
-    result = search(target=target)
+    result = search(until=Until(target=target))
     assert result.wall_s == whole.time_to(target)
     assert result.reason == "the target was met"
 
 
 def test_the_simulation_ends_when_enough_trials_are_trained_to_the_end() -> None:
-    result = search(num_trials=None, until_completed=2)
+    result = search(num_trials=None, until=Until(completed=2))
     assert len(result.completed) == 2
     assert result.wall_s == result.completed[-1].at_s
 
@@ -108,12 +119,12 @@ def test_fewer_reports_change_nothing_but_the_reports(scheduler: Any, report_eve
     options: dict[str, Any] = {
         "scheduler": scheduler,
         "workload": Curves(seed=4, spread=0.5),
-        "chance": Chance(spread=0.4, drop=0.01),
-        "losses": [Loss(WorkerId(1), 7.3, 2.0)],
-        "failures": {TrialId(3): 2},
+        "faults": Faults(
+            losses=[Loss(WorkerId(1), 7.3, 2.0)], failures={TrialId(3): 2}, chance=Chance(spread=0.4, drop=0.01)
+        ),
         "delays": Delays(message_s=0.01, setup_s=0.2),
     }
-    fine, coarse = search(**options), search(report_every=report_every, **options)
+    fine, coarse = search(**options), search(training=TrainingModel(report_every=report_every), **options)
     assert [ends(trial) for trial in fine.trials] == [ends(trial) for trial in coarse.trials]
     assert coarse.wall_s == pytest.approx(fine.wall_s)
     assert coarse.busy_s == pytest.approx(fine.busy_s)
@@ -124,14 +135,14 @@ def test_a_split_on_the_way_between_two_reports_is_saved_there(report_every: int
     space = {"lr": multistep(0.1, milestones=choice([3], [5], [11]), gamma=choice(0.1, 0.5))}
     options: dict[str, Any] = {"scheduler": FIFO(max_resource=16), "searcher": GridSearch(), "num_trials": None}
     fine = search(workload=Histories(), space=space, **options)
-    coarse = search(workload=Histories(), space=space, report_every=report_every, **options)
+    coarse = search(workload=Histories(), space=space, training=TrainingModel(report_every=report_every), **options)
     check(coarse.state)
     assert fine.busy_s == coarse.busy_s < 6 * 16
     assert [trial.value for trial in fine.trials] == [trial.value for trial in coarse.trials]
 
 
 def test_a_promoted_trial_that_restarts_trains_again_what_it_had() -> None:
-    resumed, restarted = search(workers=1), search(workers=1, restarts=True)
+    resumed, restarted = search(workers=1), search(workers=1, training=TrainingModel(restarts=True))
     again = sum(arrival.resource // 3 for arrival in restarted.arrivals if arrival.resource > 1)
     assert restarted.busy_s == resumed.busy_s + again
     assert [trial.value for trial in restarted.trials] == [trial.value for trial in resumed.trials]
@@ -143,13 +154,13 @@ def test_setting_up_is_paid_for_each_piece_of_work() -> None:
 
 
 def test_the_same_seed_gives_the_same_search() -> None:
-    options = {"chance": Chance(spread=0.5, drop=0.02), "workers": 7}
+    options = {"faults": Faults(chance=Chance(spread=0.5, drop=0.02)), "workers": 7}
     assert outcome(search(**options)) == outcome(search(**options))
 
 
 def test_without_workers_the_simulation_ends_where_the_last_one_died() -> None:
-    losses = [Loss(WorkerId(number), 5.0 + number, math.inf) for number in range(2)]
-    result = simulate(Curves(), scheduler=ASHA(max_resource=9), workers=2, num_trials=30, losses=losses)
+    faults = Faults(losses=[Loss(WorkerId(number), 5.0 + number, math.inf) for number in range(2)])
+    result = simulate(Curves(), scheduler=ASHA(max_resource=9), workers=2, num_trials=30, faults=faults)
     assert (result.wall_s, result.reason, result.is_complete) == (6.0, "no worker was left", False)
 
 
@@ -163,6 +174,20 @@ def test_without_workers_the_simulation_ends_where_the_last_one_died() -> None:
         (lambda: Loss(WorkerId(0), 10**400), "at_s=10{400} is no time"),
         (lambda: Delays(setup_s="1"), "setup_s='1' is no time"),  # type: ignore[arg-type]
         (lambda: Chance(drop="1"), "drop='1' must be a finite number"),  # type: ignore[arg-type]
+        (lambda: Until(seconds=0), "seconds=0 must be a positive, finite number"),
+        (lambda: Until(seconds=math.nan), "seconds=nan must be"),
+        (lambda: Until(target=math.nan), "target=nan must be a finite number"),
+        (lambda: Until(target="low"), "target='low' must be"),  # type: ignore[arg-type]
+        (lambda: Until(completed=0), "completed=0 must be"),
+        (lambda: TrainingModel(report_every=0), "report_every=0"),
+        (lambda: TrainingModel(restarts="no"), "restarts='no' is neither True nor False: write restarts=True"),  # type: ignore[arg-type]
+        (lambda: Faults(chance=3), "chance=3 is not a Chance"),  # type: ignore[arg-type]
+        (lambda: Faults(losses=[3]), "losses=3 is not a Loss"),  # type: ignore[list-item]
+        (lambda: Faults(losses=3), r"losses=3: write a list, e.g. losses=\[Loss"),  # type: ignore[arg-type]
+        (lambda: Faults(failures=[3]), "write a mapping from a trial to the unit"),  # type: ignore[arg-type]
+        (lambda: Faults(failures={"trial-0": 1}), "trial='trial-0' must be an integer from 0"),  # type: ignore[dict-item]
+        (lambda: Faults(failures={TrialId(0): 0}), r"failures\[0\]=0 must be a positive integer"),
+        (lambda: Faults(max_losses=-1), "max_losses=-1 must be an integer from 0"),
         (lambda: Curves(unit_s=0), "unit_s=0 must be a positive, finite number"),
         (lambda: Curves(unit_s=math.nan), "unit_s=nan must be"),
         (lambda: Curves(spread=-1), "spread=-1 must be a finite number from 0"),
@@ -172,7 +197,9 @@ def test_without_workers_the_simulation_ends_where_the_last_one_died() -> None:
         (lambda: NoisyQuadratic(report_noise=math.nan), "report_noise=nan must be"),
         (lambda: NoisyQuadratic().optimum(-1), "resource=-1 must be an integer from 0"),
         (
-            lambda: simulate(Curves(), scheduler=FIFO(max_resource=1), num_trials=1, losses=[Loss(WorkerId(1), 1)]),
+            lambda: simulate(
+                Curves(), scheduler=FIFO(max_resource=1), num_trials=1, faults=Faults(losses=[Loss(WorkerId(1), 1)])
+            ),
             "of 1 workers the numbers are 0 to 0",
         ),
     ],
@@ -188,8 +215,7 @@ def test_what_a_dead_worker_said_and_nobody_heard_is_no_incumbent() -> None:
         workers=1,
         num_trials=1,
         delays=Delays(message_s=0.5),
-        losses=[Loss(WorkerId(0), 3.7)],
-        max_losses=0,
+        faults=Faults(losses=[Loss(WorkerId(0), 3.7)], max_losses=0),
     )
     assert [trial.resource for trial in result.trials] == [2]
     assert [incumbent.resource for incumbent in result.incumbents] == [1, 2]
@@ -200,31 +226,21 @@ def test_what_a_dead_worker_said_and_nobody_heard_is_no_incumbent() -> None:
     [
         ({"workers": 0}, "workers=0 must be a positive integer"),
         ({"share": "no"}, "share='no' is neither True nor False"),
-        ({"restarts": "no"}, "restarts='no' is neither True nor False: write restarts=True or restarts=False"),
         ({"workers": 2.5}, "workers=2.5 must be"),
         ({"num_trials": 0}, "num_trials=0 must be"),
         ({"num_trials": -3}, "num_trials=-3 must be"),
         ({"num_trials": None}, "Nothing would end"),
-        ({"until": 0}, "until=0 must be a positive, finite number of seconds"),
-        ({"until": math.nan}, "until=nan must be"),
-        ({"target": math.nan}, "target=nan must be a finite number"),
-        ({"target": "low"}, "target='low' must be"),
-        ({"until_completed": 0}, "until_completed=0 must be"),
+        ({"until": 60.0}, r"until=60.0 is not a Until: write Until\(...\)"),
+        ({"target": 0.1}, r"target=0.1 belongs in until=: write until=Until\(target=0.1\)"),
+        ({"restarts": True}, r"write training=TrainingModel\(restarts=True\)"),
         (
-            {"until_completed": 1, "scheduler": ASHA()},
-            r"until_completed=1 counts trials that are trained to max_resource, and ASHA\(\) has none: give it one",
+            {"until": Until(completed=1), "scheduler": ASHA()},
+            r"completed=1 counts trials that are trained to max_resource, and ASHA\(\) has none: give it one",
         ),
-        ({"report_every": 0}, "report_every=0"),
         ({"mode": "most"}, "mode='most'"),
         ({"scheduler": ASHA}, r"is not a Scheduler: write ASHA\(...\)"),
         ({"searcher": 3}, "searcher=3 is not a Searcher"),
         ({"delays": 3}, r"delays=3 is not a Delays: write Delays\(...\)"),
-        ({"chance": 3}, "chance=3 is not a Chance"),
-        ({"losses": [3]}, "losses=3 is not a Loss"),
-        ({"losses": 3}, r"losses=3: write a list, e.g. losses=\[Loss"),
-        ({"failures": [3]}, "write by trials at which unit they raise"),
-        ({"failures": {"trial-0": 1}}, "trial='trial-0' must be an integer from 0"),
-        ({"failures": {0: 0}}, r"failures\[0\]=0 must be a positive integer"),
         ({"workload": 3}, "workload=3 is no object with a function value"),
         ({"workload": Curves}, "is no object with a function value"),
     ],
@@ -295,16 +311,16 @@ def test_a_workload_that_returns_what_cannot_be_is_refused(answers: dict[str, An
         search(workload=Odd(), scheduler=FIFO())
 
 
-@pytest.mark.parametrize("options", [{"target": -1.0}, {"until_completed": 10**9}])
+@pytest.mark.parametrize("until", [Until(target=-1.0), Until(completed=10**9)])
 def test_a_search_that_only_a_target_ends_which_is_never_met_ends_all_the_same(
-    options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    until: Until, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("asyncsearch.simulate.simulated_search._MOST_TRIALS", 50)
-    result = search(num_trials=None, **options)
+    result = search(num_trials=None, until=until)
     assert len(result.trials) == 50
     assert result.reason == "50 trials began before it was met; num_trials= lets more begin"
     assert not result.is_complete
-    assert len(search(num_trials=60, **options).trials) == 60
+    assert len(search(num_trials=60, until=until).trials) == 60
 
 
 def test_what_a_study_refuses_of_populations_is_refused_here_too() -> None:

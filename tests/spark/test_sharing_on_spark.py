@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from asyncsearch import run_together
+from asyncsearch import Sharing, run_together
 from tests.spark.cluster import StandaloneCluster, spark_session
 from tests.system.several import DISTINCT, FOLDER, make, results, run, units
 
@@ -25,14 +25,14 @@ def cluster(tmp_path: Path) -> Iterator[None]:
 @pytest.mark.usefixtures("cluster")
 def test_studies_on_a_cluster_train_each_unit_once_after_one_another_and_together(tmp_path: Path) -> None:
     (tmp_path / "alone").mkdir()
-    alone = results(make(tmp_path / "alone", "a", shared=False, backend="inline").run(display="none"))
+    alone = results(make(tmp_path / "alone", "a", sharing=Sharing(shared=False), backend="inline").run(display="none"))
     plan = tmp_path / "team" / "plan"
-    first = run(make(tmp_path, "first", backend="spark", shared=plan))
+    first = run(make(tmp_path, "first", backend="spark", sharing=Sharing(shared=plan)))
     assert len(units(tmp_path)) == DISTINCT
     assert plan.is_dir()
-    second = run(make(tmp_path, "second", backend="spark", shared=plan))
+    second = run(make(tmp_path, "second", backend="spark", sharing=Sharing(shared=plan)))
     assert set(units(tmp_path).values()) == {1}
-    other = {"backend": "spark", "shared": plan, "version": "v2"}
+    other = {"backend": "spark", "sharing": Sharing(shared=plan), "version": "v2"}
     together = run_together(
         [make(tmp_path, "third", **other), make(tmp_path, "fourth", **other)], parallelism=2, display="none"
     )

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from asyncsearch import FIFO, GridSearch, Study, choice
+from asyncsearch import FIFO, GridSearch, Sharing, Study, choice
 from asyncsearch.errors import StoreError, StudyNotFoundError
 from asyncsearch.ids import CheckpointRef
 from asyncsearch.store import open_store
@@ -34,7 +34,7 @@ def make(folder: Path, password: str, **options: Any) -> Study:
         searcher=GridSearch(),
         scheduler=FIFO(max_resource=2),
         store=f"memory://ann:{password}@{folder.name}/studies/{uuid.uuid4().hex}",
-        shared=folder / "plan",
+        sharing=Sharing(shared=folder / "plan"),
         version="v1",
         backend="inline",
         **options,

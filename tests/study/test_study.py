@@ -10,7 +10,20 @@ from typing import Any
 import cloudpickle
 import pytest
 
-from asyncsearch import ASHA, FIFO, PBT, SHA, GridSearch, Hyperband, Study, Trainer, choice, uniform
+from asyncsearch import (
+    ASHA,
+    FIFO,
+    PBT,
+    SHA,
+    Checkpoints,
+    GridSearch,
+    Hyperband,
+    Study,
+    Trainer,
+    WorkerOptions,
+    choice,
+    uniform,
+)
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import (
     CannotPauseError,
@@ -72,10 +85,11 @@ def run(made: Study, num_trials: int | None = 2, **options: Any) -> Study:
         ({"max_failures": -1}, UsageError, "max_failures=-1"),
         ({"share": "no"}, UsageError, "share='no' is neither True nor False: write share=True or share=False"),
         ({"resume": "studies/s"}, UsageError, "resume='studies/s' is neither True nor False"),
-        ({"fresh_process": 2}, UsageError, "fresh_process=2 is neither True nor False"),
         ({"scheduler": ASHA}, UsageError, r"ASHA\(\.\.\.\)"),
         ({"searcher": "random"}, UsageError, "searcher='random'"),
-        ({"trial_timeout": 0}, UsageError, "trial_timeout=0"),
+        ({"workers": WorkerOptions}, UsageError, r"is not a WorkerOptions: write WorkerOptions\(\.\.\.\)"),
+        ({"lease_timeout": 3}, UsageError, r"write workers=WorkerOptions\(lease_timeout=3\)"),
+        ({"lease_time": 3}, TypeError, r"Study\(\) got an unexpected keyword argument 'lease_time'"),
         ({"save_every": 0}, UsageError, "save_every=0"),
         ({"searcher": GridSearch()}, SpaceError, "x"),
         ({"backend": "sparc"}, UsageError, r"sparc.*spark"),
@@ -269,7 +283,7 @@ def test_the_log_of_what_is_shared_names_those_who_share_it_and_their_logs_name_
 
 
 def test_a_study_that_is_only_looked_at_knows_every_checkpoint_that_is_kept(tmp_path: Path) -> None:
-    made = run(study(tmp_path / "s", scheduler=FIFO(max_resource=3), keep_checkpoints=2), 4)
+    made = run(study(tmp_path / "s", scheduler=FIFO(max_resource=3), checkpoints=Checkpoints(keep_checkpoints=2)), 4)
     kept = [trial.checkpoint for trial in made.trials]
     assert sum(checkpoint is not None for checkpoint in kept) == 2
     assert [trial.checkpoint for trial in Study.open(tmp_path / "s").trials] == kept

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from asyncsearch import FIFO, SHA, GridSearch, Study, choice
+from asyncsearch import FIFO, SHA, Checkpoints, GridSearch, Study, choice
 from asyncsearch.events import CheckpointCommitted
 from asyncsearch.journal.opening import read_records
 from asyncsearch.trainable import TrialContext
@@ -88,7 +88,11 @@ def test_rungs_between_reports_are_evaluated_and_nothing_is_trained_for_that(tmp
 
 
 def test_what_another_study_saved_in_silence_is_evaluated_and_not_trained_again(tmp_path: Path) -> None:
-    options: dict[str, Any] = {"version": "v1", "space": {"x": choice(0.1, 0.2)}, "keep_checkpoints": 2}
+    options: dict[str, Any] = {
+        "version": "v1",
+        "space": {"x": choice(0.1, 0.2)},
+        "checkpoints": Checkpoints(keep_checkpoints=2),
+    }
     first = make(tmp_path, "first", scheduler=FIFO(max_resource=6), **options)
     first.config = type(first.config)(**{**_fields(first.config), "can_evaluate": False})
     first.run(parallelism=1, display="none")
@@ -104,7 +108,11 @@ def test_what_another_study_saved_in_silence_is_evaluated_and_not_trained_again(
 
 
 def test_eval_evaluates_a_shared_checkpoint_without_training(tmp_path: Path) -> None:
-    options: dict[str, Any] = {"version": "v1", "space": {"x": choice(0.1, 0.2)}, "keep_checkpoints": 2}
+    options: dict[str, Any] = {
+        "version": "v1",
+        "space": {"x": choice(0.1, 0.2)},
+        "checkpoints": Checkpoints(keep_checkpoints=2),
+    }
     first = make(tmp_path, "first", scheduler=FIFO(max_resource=6), **options)
     first.config = type(first.config)(**{**_fields(first.config), "can_evaluate": False})
     first.run(parallelism=1, display="none")
@@ -119,7 +127,12 @@ def test_eval_evaluates_a_shared_checkpoint_without_training(tmp_path: Path) -> 
 @pytest.fixture
 def silent(tmp_path: Path) -> Study:
     """A study that shares with nobody, whose trials end two units after their last report."""
-    study = make(tmp_path, space={"x": choice(0.1, 0.2)}, scheduler=FIFO(max_resource=6), keep_checkpoints=2)
+    study = make(
+        tmp_path,
+        space={"x": choice(0.1, 0.2)},
+        scheduler=FIFO(max_resource=6),
+        checkpoints=Checkpoints(keep_checkpoints=2),
+    )
     study.config = type(study.config)(**{**_fields(study.config), "can_evaluate": False})
     return study.run(parallelism=1, display="none")
 

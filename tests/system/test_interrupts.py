@@ -10,7 +10,7 @@ from typing import Any
 import psutil
 import pytest
 
-from asyncsearch import FIFO, Study, run_together, uniform
+from asyncsearch import FIFO, Study, WorkerOptions, run_together, uniform
 from asyncsearch.report.live.display import Plain
 from asyncsearch.trial import TrialState
 from tests.system.tools import PATIENCE_S, require_gone
@@ -24,7 +24,7 @@ def train(trial: Any) -> None:
 
 
 def make(store: Path, units: int = LONG, **options: Any) -> Study:
-    settings: dict[str, Any] = {"backend": "processes", "stop_grace": 0.5, "save_every": 1_000}
+    settings: dict[str, Any] = {"backend": "processes", "workers": WorkerOptions(stop_grace=0.5), "save_every": 1_000}
     return Study(
         train,
         space={"x": uniform(0.0, 1.0)},

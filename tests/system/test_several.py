@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from asyncsearch import FIFO, SHA, Study, run_together
+from asyncsearch import FIFO, SHA, Sharing, Study, run_together
 from asyncsearch.errors import MetricNotReportedError, NotEnoughSlotsError, SpaceError, UsageError
 from asyncsearch.events import WorkRefused
 from asyncsearch.journal.opening import read_records
@@ -32,7 +32,7 @@ def alone(tmp_path: Path) -> list[object]:
     """What a study finds that shares with nobody."""
     folder = tmp_path / "alone"
     folder.mkdir()
-    return results(run(make(folder, "a", shared=False)))
+    return results(run(make(folder, "a", sharing=Sharing(shared=False))))
 
 
 def test_two_studies_one_after_another_train_each_unit_once(tmp_path: Path, alone: list[object]) -> None:
@@ -117,7 +117,7 @@ def test_studies_of_different_versions_share_nothing(tmp_path: Path) -> None:
 def test_a_study_goes_on_where_another_one_paused_and_keeps_what_it_needs(tmp_path: Path) -> None:
     short = run(make(tmp_path, "short", scheduler=SHA(max_resource=UNITS, min_resource=2, reduction_factor=3)))
     assert min(trial.resource for trial in short.trials) == 2
-    run(make(tmp_path, "long", quota_bytes=1))
+    run(make(tmp_path, "long", sharing=Sharing(quota_bytes=1)))
     repeated = [unit for unit, count in units(tmp_path).items() if count > 1]
     assert len(units(tmp_path)) == DISTINCT
     assert [len(json.loads(unit)) for unit in repeated] == [5], "nobody had asked to save where a third course parts"
@@ -138,11 +138,11 @@ def test_parameters_that_a_space_lacks_merge_through_declared_defaults_only(
     run(make(tmp_path, "first"))
     lacking = {"lr": SPACE["lr"]}
     run(make(tmp_path, "undeclared", space=lacking))
-    assert any("defaults={'batch_size': ...}" in record.message for record in caplog.records)
+    assert any("Sharing(defaults={'batch_size': ...})" in record.message for record in caplog.records)
     trained = units(tmp_path)
     assert max(trained.values()) == 2
     caplog.clear()
-    study = run(make(tmp_path, "declared", space=lacking, defaults={"batch_size": 32}))
+    study = run(make(tmp_path, "declared", space=lacking, sharing=Sharing(defaults={"batch_size": 32})))
     assert units(tmp_path) == trained
     assert len(study.trials) == TRIALS // 2
     assert not any("'declared" in record.message for record in caplog.records)
@@ -151,10 +151,8 @@ def test_parameters_that_a_space_lacks_merge_through_declared_defaults_only(
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"shared": "plan", "version": ""}, "version='model-1/data-1'"),
-        ({"shared": "plan", "share": False}, "share=False"),
-        ({"defaults": {"f": object()}}, "defaults="),
-        ({"quota_bytes": 0}, "quota_bytes=0"),
+        ({"sharing": Sharing(shared="plan"), "version": ""}, "version='model-1/data-1'"),
+        ({"sharing": Sharing(shared="plan"), "share": False}, "share=False"),
     ],
 )
 def test_what_cannot_be_shared_is_refused_with_the_next_step(
@@ -167,7 +165,7 @@ def test_what_cannot_be_shared_is_refused_with_the_next_step(
 def test_a_study_goes_on_as_it_began_sharing_or_not(tmp_path: Path) -> None:
     run(make(tmp_path, "first"))
     with pytest.raises(UsageError, match="shared"):
-        run(make(tmp_path, "first", shared=False, resume=True))
+        run(make(tmp_path, "first", sharing=Sharing(shared=False), resume=True))
 
 
 def wait_until(is_true: Callable[[], bool]) -> None:

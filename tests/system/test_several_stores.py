@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from asyncsearch import Study
+from asyncsearch import Sharing, Study
 from asyncsearch.shared.cleaning import clean
 from asyncsearch.store import open_store
 from asyncsearch.store.fsspec_store import FsspecStore
@@ -22,7 +22,7 @@ def alone(tmp_path: Path) -> list[object]:
     """What a study finds that shares with nobody."""
     folder = tmp_path / "alone"
     folder.mkdir()
-    return results(make(folder, "a", shared=False, backend="inline").run(display="none"))
+    return results(make(folder, "a", sharing=Sharing(shared=False), backend="inline").run(display="none"))
 
 
 def test_studies_in_memory_train_each_unit_once_and_what_nobody_needs_can_go(

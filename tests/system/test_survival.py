@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from asyncsearch import Study
+from asyncsearch import Study, WorkerOptions
 from asyncsearch.events import Reported, WorkerLost
 from asyncsearch.ids import WorkerId
 from asyncsearch.journal.opening import read_records
@@ -82,7 +82,8 @@ class Lenient(ProcessLauncher):
 
 def test_a_zombie_that_wakes_up_after_its_lease_is_refused(gate: Gate, tmp_path: Path) -> None:
     launcher = Lenient()
-    study = make_study(make_trainable(gate), tmp_path / "study", lease_timeout=1.5, backend=launcher, name="zombie")
+    workers = WorkerOptions(lease_timeout=1.5)
+    study = make_study(make_trainable(gate), tmp_path / "study", workers=workers, backend=launcher, name="zombie")
     running = Running(study, parallelism=1)
     runner, agent = gate.pids()
     os.kill(agent, signal.SIGSTOP)

@@ -167,7 +167,7 @@ def _beyond_quota(state: StudyState) -> str:
     return (
         f"{many(len(state.stock.sizes), 'checkpoint')} take {state.stock.total_bytes:,} bytes, more than "
         f"quota_bytes={state.stock.quota_bytes:,}: all are of trials that may go on, or of the best one, and stay. "
-        "Raise quota_bytes=, or save less."
+        "Raise Sharing(quota_bytes=...), or save less."
     )
 
 

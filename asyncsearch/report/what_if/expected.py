@@ -16,7 +16,7 @@ from asyncsearch.journal.opening import read_records, read_study_file
 from asyncsearch.report.what_if.what_if import recorded
 from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.searchers.base_searcher import Searcher
-from asyncsearch.simulate.cluster import Delays
+from asyncsearch.simulate.options import Delays, TrainingModel
 from asyncsearch.simulate.simulated_search import simulate
 from asyncsearch.simulate.workloads import Curves
 from asyncsearch.space import Space
@@ -147,7 +147,7 @@ def expected(
         seed=config.seed if config is not None else 0,
         delays=cost.delays,
         # Trials that pause are judged where they pause; the others at each report.
-        report_every=None if scheduler.pauses else 1,
+        training=TrainingModel(report_every=None if scheduler.pauses else 1),
         share=config.share if config is not None and space is not None else None,
     )
     resources = [trial.resource for trial in result.trials]

@@ -27,7 +27,7 @@ from asyncsearch.nonfinite import finite
 from asyncsearch.report.formatting import duration, number
 from asyncsearch.schedulers import reasons
 from asyncsearch.schedulers.base_scheduler import Scheduler
-from asyncsearch.simulate.cluster import Delays
+from asyncsearch.simulate.options import Delays, Faults
 from asyncsearch.simulate.random_faults import Chance
 from asyncsearch.simulate.recorded_workload import RecordedWorkload
 from asyncsearch.simulate.simulated_search import simulate
@@ -183,7 +183,7 @@ def _case(study: Planned, scheduler: Scheduler, workers: int, records: Sequence[
         workers=workers,
         seed=study.config.seed,
         delays=workload.delays,
-        chance=chance,
+        faults=Faults(chance=chance),
         share=study.config.share,
         max_failures=study.config.max_failures,
     )

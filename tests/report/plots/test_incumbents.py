@@ -14,7 +14,7 @@ from asyncsearch.report.live.status import status_of
 from asyncsearch.report.live.table import table
 from asyncsearch.report.plots.incumbents import Incumbent, incumbents
 from asyncsearch.schedulers import FIFO
-from asyncsearch.simulate.cluster import Loss
+from asyncsearch.simulate import Loss
 from asyncsearch.study.study import Study
 from asyncsearch.trial import Params
 from tests.engine.tools import Recorded, make_state, record

@@ -35,7 +35,7 @@ from asyncsearch.schedulers import ASHA, FIFO, SHA
 from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.searchers.grid import GridSearch
 from asyncsearch.sequences import multistep
-from asyncsearch.simulate.cluster import Loss, Simulation
+from asyncsearch.simulate import Loss, Simulation
 from asyncsearch.space import Space, choice
 from asyncsearch.study.study import Study
 from asyncsearch.trial import TrialState

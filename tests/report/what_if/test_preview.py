@@ -13,7 +13,7 @@ from asyncsearch.report.what_if.preview import notes_of, preview, warnings_of
 from asyncsearch.schedulers import ASHA, FIFO, PBT, SHA, Hyperband, Scheduler
 from asyncsearch.schedulers.base_scheduler import RungForecast
 from asyncsearch.sequences import multistep
-from asyncsearch.simulate.cluster import Delays
+from asyncsearch.simulate import Delays
 from asyncsearch.space import Space, choice, uniform
 from asyncsearch.store import open_store
 from tests.report.tools import simulated, store_of

@@ -1,0 +1,100 @@
+"""The settings of a study that are seldom changed, in groups; each value is checked where the group is made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from asyncsearch.arguments import count_of, positive, seconds_of, yes_or_no
+from asyncsearch.driver.loop import DriverSettings
+from asyncsearch.errors import UsageError
+from asyncsearch.shared.options import read_defaults
+
+
+class Sharing(msgspec.Struct, frozen=True, kw_only=True):
+    """What a study shares with other studies of its ``version``, and how much its checkpoints may take.
+
+    Raises:
+        UsageError: a value breaks its rule.
+    """
+
+    shared: str | Path | Literal[False] | None = None
+    """Folder or URL in which studies of one version share what they train; None: ``plan`` beside the study's store;
+    False: nothing is shared with other studies, whatever the version."""
+    defaults: Mapping[str, Any] | None = None
+    """Name -> JSON value of parameters that this space lacks and that other studies of the version have: the value that
+    the trainable takes when it is not given one."""
+    quota_bytes: int | None = None
+    """Bytes that all checkpoints together may take; None: no limit. As soon as it is exceeded, the worst of the
+    ``keep_checkpoints`` best finished trials lose theirs; the best trial and unfinished trials never do. In a shared
+    folder, at the end of a run, checkpoints that no study needs are removed, and if that is not enough, those that
+    ``eval`` keeps."""
+
+    def __post_init__(self) -> None:
+        if self.shared is not False and not isinstance(self.shared, str | Path | None):
+            raise UsageError(
+                f"shared={self.shared!r} must be a folder or a URL, None (beside the study's store), or False (share "
+                "with nobody)."
+            )
+        read_defaults(self.defaults)
+        if self.quota_bytes is not None:
+            positive("quota_bytes", self.quota_bytes)
+
+
+class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How workers run trials, and how long they are waited for. Times are seconds or a ``timedelta``.
+
+    Raises:
+        UsageError: a value breaks its rule.
+    """
+
+    fresh_process: bool = False
+    """Run each trial in a process of its own, instead of keeping one warm."""
+    recycle_after: int = 200
+    """Attempts after which a warm process is replaced."""
+    stop_grace: float | timedelta = 5.0
+    """Time that a stopped trial has to unwind before its process gets SIGTERM, then SIGKILL."""
+    lease_timeout: float | timedelta = 30.0
+    """Silence after which a worker has lost its work."""
+    trial_timeout: float | timedelta | None = None
+    """Time that an attempt may take; None: without limit."""
+
+    def __post_init__(self) -> None:
+        self.for_driver()
+        self.for_agents()
+
+    def for_driver(self) -> DriverSettings:
+        """Return the settings of the driver."""
+        limit = self.trial_timeout
+        return DriverSettings(
+            lease_timeout_s=seconds_of("lease_timeout", self.lease_timeout),
+            trial_timeout_s=None if limit is None else seconds_of("trial_timeout", limit),
+        )
+
+    def for_agents(self) -> dict[str, Any]:
+        """Return the fields of ``WorkerConfig`` that these options set."""
+        grace_s = seconds_of("stop_grace", self.stop_grace)
+        return {
+            "fresh_process": yes_or_no("fresh_process", self.fresh_process),
+            "recycle_after": positive("recycle_after", self.recycle_after),
+            "stop_grace_s": grace_s,
+            "kill_grace_s": grace_s,
+        }
+
+
+class Checkpoints(msgspec.Struct, frozen=True, kw_only=True):
+    """Which checkpoints are kept.
+
+    Raises:
+        UsageError: a value breaks its rule.
+    """
+
+    keep_checkpoints: int = 1
+    """Of how many of the best finished trials; those of unfinished trials are always kept."""
+
+    def __post_init__(self) -> None:
+        count_of("keep_checkpoints", self.keep_checkpoints)
