@@ -102,7 +102,7 @@ class Store(abc.ABC):
         if not slash:
             raise StoreError(
                 f"There is no place beside the store {self.shown!r} for what studies share. Name a folder:"
-                " shared=..., or share with nobody: shared=False."
+                " Sharing(shared=...), or share with nobody: Sharing(shared=False)."
             )
         return self.at(f"{protocol}{separator}{parent}/{name}")
 
