@@ -45,8 +45,6 @@ class StudyState:
         self.config = config
         self.searcher = searcher
         self.scheduler = scheduler
-        self.judges = type(scheduler).judge is not SchedulerState.judge
-        """Whether the scheduler ever stops a trial; else nobody asks it, which saves a tenth of a decision."""
         self.max_resource = max_resource
         self.root = config.root
         self.trials: list[Trial] = []
