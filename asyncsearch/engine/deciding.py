@@ -125,7 +125,7 @@ def _respond_to_loss(state: StudyState, event: WorkerLost, emit: Emit) -> None:
 def _respond_to_report(state: StudyState, event: Reported, subscribers: list[Trial], emit: Emit) -> None:
     """Judge the subscribers, and move on those whose target is here and who waited for nothing else."""
     resource = event.resource
-    if state.judges:
+    if state.scheduler.judges:
         for trial in subscribers:
             if trial.resource == resource:
                 judge(state, trial, emit)

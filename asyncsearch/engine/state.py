@@ -48,8 +48,6 @@ class StudyState:
         self.scheduler = scheduler
         self.listeners: tuple[StudyListener, ...] = (scheduler, searcher)
         """Who is notified of each fact, in this order."""
-        self.judges = type(scheduler).judge is not SchedulerState.judge
-        """Whether the scheduler ever stops a trial; else nobody asks it, which saves a tenth of a decision."""
         self.max_resource = max_resource
         self.root = config.root
         self.trials: list[Trial] = []

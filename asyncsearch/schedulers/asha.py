@@ -145,6 +145,8 @@ class ASHA(Scheduler):
 class PromotionState(SchedulerState):
     """The rungs of Algorithm 2, and where each trial stands."""
 
+    judges = False
+
     def __init__(
         self, levels: tuple[int, ...], reduction_factor: int, finish_best: bool, *, is_endless: bool = False
     ) -> None:

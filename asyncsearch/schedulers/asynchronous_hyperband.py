@@ -27,6 +27,8 @@ class AsynchronousHyperbandState(SchedulerState):
         allotment: Which bracket a new trial belongs to.
     """
 
+    judges = False
+
     def __init__(self, levels: Sequence[tuple[int, ...]], reduction_factor: int, allotment: BracketAllocation) -> None:
         self._allotment = allotment
         self._progress = Progress()

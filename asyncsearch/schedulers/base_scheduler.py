@@ -63,6 +63,9 @@ class SchedulerState(StudyListener):
     begins_all_first = False
     """Whether trials that have not begun come before promotions: of those that compete nobody is left behind."""
 
+    judges = True
+    """Whether ``judge`` may ever stop a trial; False saves a call after each report."""
+
     @abc.abstractmethod
     def first_target(self, trial: TrialId) -> int | None:
         """Return the resource up to which a new trial should train first; None: until its function returns."""

@@ -113,6 +113,7 @@ class SHAState(SchedulerState):
         reduction_factor: η.
     """
 
+    judges = False
     promotes_in_groups = True
 
     def __init__(self, shapes: Sequence[Shape], reduction_factor: int) -> None:
