@@ -132,6 +132,12 @@ class Learned(Event, frozen=True, tag="learned"):
     checkpoints: tuple[int, ...] = ()
     """Resources of durable checkpoints, ascending."""
 
+    @property
+    def known_checkpoints(self) -> list[CheckpointRef]:
+        """The checkpoints from which to go on, the deepest first: those up to which all reports are known."""
+        reach = max((resource for resource, _ in self.reports), default=0)
+        return [CheckpointRef(self.node, resource) for resource in reversed(self.checkpoints) if resource <= reach]
+
 
 class Imported(Learned, frozen=True, tag="imported"):
     """What another study trained in a node was taken over; a checkpoint of it is kept until a trial goes on from it."""

@@ -1,6 +1,6 @@
 """How long one decision takes with each method, and how much memory a finished trial costs.
 
-A decision is all that ``StudyState.handle`` does from the last report of a worker's work, at a rung or where a trial is
+A decision is all that ``handle`` does from the last report of a worker's work, at a rung or where a trial is
 stopped or ends, to its next work: the report, its checkpoint and the end of its training, with the promotion or the
 new trial that they lead to. What the searcher needs for a proposal is its own cost and is left out: proposals are drawn
 beforehand. Each method is grown by its own decisions to 10^3, 10^4, 10^5 and 10^6 known trials; the table has the
@@ -45,6 +45,7 @@ from asyncsearch import (
 )
 from asyncsearch.actions import AnyAction, StopTraining
 from asyncsearch.engine.config import EngineConfig
+from asyncsearch.engine.handling import handle
 from asyncsearch.engine.state import StudyState
 from asyncsearch.events import (
     AnyEvent,
@@ -109,12 +110,12 @@ class Search:
         self.report_us: list[float] = []
         self.decide_us: list[float] = []
         for event in (DriverStarted("bench"), RunRequested(None, 1), WorkerAttached(WorkerId(0), 1)):
-            self.state.handle(event, 0.0)
+            handle(self.state, event, 0.0)
 
     def tell(self, event: AnyEvent) -> tuple[float, list[AnyAction]]:
         self.now += 1.0
         began = time.perf_counter_ns()
-        actions = self.state.handle(event, self.now)
+        actions = handle(self.state, event, self.now)
         return (time.perf_counter_ns() - began) / 1e3, actions
 
     def train(self) -> None:

@@ -1,10 +1,11 @@
-"""Habits that no tool of scripts/check.sh holds: a cheap import, true documents, short files."""
+"""Habits that no other tool of scripts/check.sh holds: a cheap import, true documents, short files and functions."""
 
 from __future__ import annotations
 
 import ast
 import re
 import shutil
+import statistics
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +17,8 @@ HEAVY = ("pyspark", "grpc", "torch", "tensorflow", "google.protobuf", "pandas", 
 FRAMEWORKS = ("torch", "tensorflow", "keras", "pandas", "scipy", "optuna", "matplotlib", "pyspark")
 DOCUMENTS = sorted({str(path.relative_to(ROOT)) for top in (".", "docs", "rpc") for path in (ROOT / top).glob("*.md")})
 LONGEST_FILE_LINES = 600
+MEDIAN_FILE_LINES = 120
+MEDIAN_FUNCTION_LINES = 6
 
 
 def test_import_pulls_in_no_framework() -> None:
@@ -66,10 +69,52 @@ def test_commands_and_paths_in_documents_exist(name: str) -> None:
     assert [file for file in sorted(files) if not (ROOT / file).exists()] == []
 
 
+def test_the_floors_in_contributing_are_those_of_the_contracts() -> None:
+    command = [sys.executable, "scripts/write_floors.py", "--check"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_there_is_one_list_of_laws_and_the_other_pages_link_to_it() -> None:
+    numbers = re.findall(r"^(\d+)\. ", document_text("docs/laws.md"), flags=re.MULTILINE)
+    assert numbers == [str(number) for number in range(1, len(numbers) + 1)]
+    others = {name: document_text(name) for name in DOCUMENTS if name != "docs/laws.md"}
+    sections = {name: re.split(r"^#+ ", text, flags=re.MULTILINE) for name, text in others.items()}
+    lists = [
+        name
+        for name, parts in sections.items()
+        if any(re.match(r".*\b[Ll]aws?\b.*\n", part) and re.search(r"^\d+\. ", part, re.MULTILINE) for part in parts)
+    ]
+    assert lists == []
+    linking = {name for name, text in others.items() if re.search(r"\]\((docs/)?laws\.md", text)}
+    assert linking >= {"CONTRIBUTING.md", "README.md", "docs/architecture.md"}
+
+
+def test_architecture_names_every_folder_and_module_of_the_root() -> None:
+    text = document_text("docs/architecture.md")
+    inside = [path for path in (ROOT / "asyncsearch").iterdir() if not path.name.startswith("_")]
+    names = {f"{path.name}/" if path.is_dir() else path.name for path in inside if path.name != "py.typed"}
+    assert [name for name in sorted(names) if f"`{name}`" not in text] == []
+
+
+def sources(*tops: str) -> dict[str, str]:
+    """Return the text of every module below some folders, generated ones left out."""
+    paths = [path for top in tops for path in (ROOT / top).rglob("*.py") if path.parent.name != "pb"]
+    return {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in paths}
+
+
 def test_no_file_is_too_long_to_read() -> None:
-    files = [path for top in ("asyncsearch", "tests", "scripts") for path in (ROOT / top).rglob("*.py")]
-    lines = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in files if path.parent.name != "pb"}
-    assert {str(path.relative_to(ROOT)): n for path, n in lines.items() if n > LONGEST_FILE_LINES} == {}
+    lines = {name: len(text.splitlines()) for name, text in sources("asyncsearch", "tests", "scripts").items()}
+    assert {name: count for name, count in lines.items() if count > LONGEST_FILE_LINES} == {}
+
+
+def test_most_files_and_functions_are_short() -> None:
+    texts = sources("asyncsearch")
+    nodes = [node for text in texts.values() for node in ast.walk(ast.parse(text))]
+    functions = [node for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    lengths = [(node.end_lineno or node.lineno) - node.lineno + 1 for node in functions]
+    assert statistics.median(len(text.splitlines()) for text in texts.values()) <= MEDIAN_FILE_LINES
+    assert statistics.median(lengths) <= MEDIAN_FUNCTION_LINES
 
 
 @pytest.mark.parametrize("script", sorted((ROOT / "scripts").glob("*.sh")), ids=lambda path: path.name)

@@ -111,8 +111,8 @@ class Agent:
         match item:
             case Assign(work=work):
                 self._bench.take(work)
-            case StopTraining(lease=lease, reason=reason, lane=lane):
-                self._bench.stop(lease, lane, reason)
+            case StopTraining():
+                self._bench.stop(item)
             case SaveAt() | CutWork():
                 self._bench.amend(item)
             case Refused(lease=lease):

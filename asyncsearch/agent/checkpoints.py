@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from asyncsearch.agent.checkpoint_cache import CheckpointCache
-from asyncsearch.agent.driver_stream import DriverStream
 from asyncsearch.agent.lane_run import LaneRun
 from asyncsearch.agent.transfers import Fetched, Fetches, Uploaded, Uploads
 from asyncsearch.events import CheckpointCommitted, CheckpointFailed
@@ -20,17 +19,27 @@ class Checkpoints:
     def __init__(
         self,
         store: Store,
-        stream: DriverStream,
+        send: Callable[[CheckpointCommitted | CheckpointFailed], None],
         post: Callable[[Uploaded | Fetched], None],
         answer: Callable[[Folder], None],
+        *,
+        in_threads: bool = True,
     ) -> None:
-        """Prepare; ``post`` is called from the transfers' threads, ``answer`` goes to the runner."""
+        """Prepare.
+
+        Args:
+            store: where checkpoints are durable.
+            send: sends an event to the driver.
+            post: takes the end of a transfer; called from the transfers' threads.
+            answer: gives the runner a folder.
+            in_threads: whether transfers have threads of their own; else they, and ``post``, are done by the caller.
+        """
         self._store = store
-        self._stream = stream
+        self._send = send
         self._answer = answer
         self._shelf = CheckpointCache(store)
-        self._uploads = Uploads(self._shelf, post)
-        self._fetches = Fetches(self._shelf, post)
+        self._uploads = Uploads(self._shelf, post, in_thread=in_threads)
+        self._fetches = Fetches(self._shelf, post, in_thread=in_threads)
         self._wanted: tuple[LaneRun, FolderWanted] | None = None
         """A checkpoint that is not saved before an upload is done; so the local disk holds few of them."""
 
@@ -55,6 +64,7 @@ class Checkpoints:
 
     def saved(self, attempt: LaneRun, saved: Saved) -> None:
         """Commit what the runner has written."""
+        attempt.resource = max(attempt.resource, saved.resource)
         attempt.saved.append(saved.resource)
         if saved.is_last:
             attempt.last_save = saved.resource
@@ -63,6 +73,7 @@ class Checkpoints:
 
     def save_failed(self, attempt: LaneRun, failed: SaveFailed) -> None:
         """Tell the driver that the runner could not save on its way."""
+        attempt.resource = max(attempt.resource, failed.resource)
         staged = attempt.staged.pop((failed.stage, failed.resource), None)
         if staged is not None:
             self._uploads.discard(staged)
@@ -75,7 +86,7 @@ class Checkpoints:
         if uploaded.error:
             self._tell_failure(attempt, checkpoint, uploaded.error)
         elif not attempt.is_refused:
-            self._stream.send(CheckpointCommitted(attempt.lease, checkpoint, uploaded.size_bytes, attempt.number))
+            self._send(CheckpointCommitted(attempt.lease, checkpoint, uploaded.size_bytes, attempt.number))
         self._give()
 
     def forget(self, attempt: LaneRun) -> None:
@@ -101,7 +112,7 @@ class Checkpoints:
             return
         if checkpoint.resource in attempt.saved:
             attempt.saved.remove(checkpoint.resource)
-        self._stream.send(failed)
+        self._send(failed)
 
     def _give(self) -> None:
         if self._wanted is None or self._uploads.is_full:

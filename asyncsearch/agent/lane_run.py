@@ -5,22 +5,24 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
+from asyncsearch.agent.config import LogLimits
 from asyncsearch.agent.log_lines import LogBuffer
-from asyncsearch.events import CheckpointFailed
+from asyncsearch.events import CheckpointFailed, Outcome, TrainingEnded
 from asyncsearch.ids import CheckpointRef, Lease
-from asyncsearch.runner.protocol import Cut, SavePoint
+from asyncsearch.runner.failures import with_last_lines
+from asyncsearch.runner.protocol import Amendment
 from asyncsearch.work import Lane
 
 
 class LaneRun:
     """What the agent knows of it."""
 
-    def __init__(self, lease: Lease, number: int, lane: Lane, log: LogBuffer) -> None:
+    def __init__(self, lease: Lease, number: int, lane: Lane, limits: LogLimits) -> None:
         self.lease = lease
         self.number = number
         """Number of the lane in the work."""
         self.lane = lane
-        self.log = log
+        self.log = LogBuffer(limits)
         self.resource = lane.stages[0].start
         """Units of training done, as last reported or saved."""
         self.saved: list[int] = []
@@ -29,8 +31,8 @@ class LaneRun:
         """Resource of the checkpoint at its end, once that is saved."""
         self.untold: list[CheckpointFailed] = []
         """What is to be told after its end: its last checkpoint is part of that until then."""
-        self.wishes: list[SavePoint | Cut] = []
-        """What the driver wished before the runner had it."""
+        self.amendments: list[Amendment] = []
+        """Those that came before the runner had it."""
         self.staged: dict[tuple[int, int], Path] = {}
         """(stage, resource) -> folder that the runner was given and has not filled yet."""
         self.fetched = contextlib.ExitStack()
@@ -57,11 +59,17 @@ class LaneRun:
         """Whether the runner can be given it now."""
         return not self.is_sent and (self.lane.load is None or self.load is not None)
 
-    @property
-    def checkpoint_resource(self) -> int | None:
-        """Resource of the newest checkpoint that is, or may still become, durable."""
-        return self.saved[-1] if self.saved else None
-
     def checkpoint(self, stage: int, resource: int) -> CheckpointRef:
         """Return the name of what it saves at a resource of a stage."""
         return CheckpointRef(self.lane.stages[stage].node, resource)
+
+    def end(self, outcome: Outcome, error: str = "", error_kind: str = "") -> list[TrainingEnded | CheckpointFailed]:
+        """End it, and return the events that the driver is to be told, in order."""
+        self.is_over = True
+        if self.is_refused:
+            return []
+        if outcome is Outcome.FAILED:
+            error = with_last_lines(error, self.log.tail())
+        saved = self.saved[-1] if self.saved else None
+        ended = TrainingEnded(self.lease, outcome, self.resource, saved, error, error_kind, self.number)
+        return [ended, *self.untold]

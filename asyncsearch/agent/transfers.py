@@ -37,15 +37,21 @@ class Fetched(msgspec.Struct, frozen=True):
 
 
 class _Thread:
-    """One thread that does one thing after the other. It is a daemon: a store that hangs must not keep the process."""
+    """One thread that does one thing after the other. It is a daemon: a store that hangs must not keep the process.
 
-    def __init__(self, name: str) -> None:
+    Without a name there is no thread, and the caller does each thing at once.
+    """
+
+    def __init__(self, name: str | None) -> None:
         self._name = name
         self._tasks: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
 
     def submit(self, task: Callable[[], None]) -> None:
         """Do something later. The first call starts the thread."""
+        if self._name is None:
+            task()
+            return
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
             self._thread.start()
@@ -63,10 +69,10 @@ class _Thread:
 class Uploads:
     """Makes saved checkpoints durable, one after the other."""
 
-    def __init__(self, shelf: CheckpointCache, done: Callable[[Uploaded], None]) -> None:
+    def __init__(self, shelf: CheckpointCache, done: Callable[[Uploaded], None], *, in_thread: bool) -> None:
         self._shelf = shelf
         self._done = done
-        self._thread = _Thread("uploads")
+        self._thread = _Thread("uploads" if in_thread else None)
         self._pending = 0
 
     @property
@@ -82,7 +88,7 @@ class Uploads:
     def submit(self, attempt: LaneRun, checkpoint: CheckpointRef, staged: Path) -> None:
         """Commit a staged folder; ``done`` is called in the thread."""
         self._pending += 1
-        self._thread.submit(lambda: self._done(self._commit(attempt, checkpoint, staged)))
+        self._thread.submit(lambda: self._commit(attempt, checkpoint, staged))
 
     def settle(self) -> None:
         """Count one commit as done."""
@@ -96,24 +102,29 @@ class Uploads:
         """End after what was submitted before."""
         self._thread.close()
 
-    def _commit(self, attempt: LaneRun, checkpoint: CheckpointRef, staged: Path) -> Uploaded:
-        if attempt.is_refused:
-            self._shelf.discard(staged)
-            return Uploaded(attempt, checkpoint, error="its lease was refused")
+    def _commit(self, attempt: LaneRun, checkpoint: CheckpointRef, staged: Path) -> None:
+        size_bytes, reason = 0, "its lease was refused"
         try:
-            return Uploaded(attempt, checkpoint, self._shelf.commit(checkpoint, staged))
+            if not attempt.is_refused:
+                size_bytes, reason = self._shelf.commit(checkpoint, staged), ""
         except Exception as error:
-            self._shelf.discard(staged)
-            return Uploaded(attempt, checkpoint, error=_in_words(error))
+            reason = _in_words(error)
+        except KeyboardInterrupt:  # only where the user's own thread commits
+            reason = "it was interrupted"
+            raise
+        finally:
+            if reason:
+                self._shelf.discard(staged)
+            self._done(Uploaded(attempt, checkpoint, size_bytes, reason))
 
 
 class Fetches:
     """Brings checkpoints to this machine and lets them go."""
 
-    def __init__(self, shelf: CheckpointCache, done: Callable[[Fetched], None]) -> None:
+    def __init__(self, shelf: CheckpointCache, done: Callable[[Fetched], None], *, in_thread: bool) -> None:
         self._shelf = shelf
         self._done = done
-        self._thread = _Thread("fetches")
+        self._thread = _Thread("fetches" if in_thread else None)
 
     def submit(self, attempt: LaneRun, checkpoint: CheckpointRef) -> None:
         """Fetch a checkpoint; ``done`` is called in the thread. It stays until ``release``."""

@@ -16,23 +16,22 @@ from collections import deque
 from collections.abc import Callable
 
 from asyncsearch import events
-from asyncsearch.actions import CutWork, SaveAt
+from asyncsearch.actions import StopTraining
 from asyncsearch.agent.checkpoints import Checkpoints
 from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.agent.driver_stream import DriverStream
 from asyncsearch.agent.lane_run import LaneRun
-from asyncsearch.agent.log_lines import LogBuffer
 from asyncsearch.agent.outputs import MAX_BACKLOG, Outputs
 from asyncsearch.agent.runner_process import RunnerProcess
 from asyncsearch.agent.selector import READ, WRITE, DescriptorSelector
 from asyncsearch.agent.transfers import Fetched, Uploaded
 from asyncsearch.errors import ProtocolError
-from asyncsearch.events import Outcome, TrainingEnded
+from asyncsearch.events import Outcome
 from asyncsearch.ids import Lease
 from asyncsearch.nonfinite import spell_all
-from asyncsearch.runner.failures import death_text, with_last_lines
+from asyncsearch.runner.failures import death_text
 from asyncsearch.runner.protocol import (
-    Cut,
+    Amendment,
     Ended,
     FolderWanted,
     FromRunner,
@@ -40,8 +39,6 @@ from asyncsearch.runner.protocol import (
     RunnerReady,
     Saved,
     SaveFailed,
-    SavePoint,
-    Stop,
     ToRunner,
     Train,
 )
@@ -71,7 +68,7 @@ class Workbench:
         self._stream = stream
         self._post = post
         self._outputs = Outputs(watch, stream, config.log)
-        self._checkpoints = Checkpoints(config.store, stream, post, self._tell_runner)
+        self._checkpoints = Checkpoints(config.store, stream.send, post, self._tell_runner)
         self._runner: RunnerProcess | None = None
         self._current: LaneRun | None = None
         self._waiting: deque[LaneRun] = deque()
@@ -102,28 +99,27 @@ class Workbench:
         if self._is_dismissed or any(attempt.lease == work.lease for attempt in self._known):
             return
         for number, lane in enumerate(work.lanes):
-            attempt = LaneRun(work.lease, number, lane, LogBuffer(self._config.log))
+            attempt = LaneRun(work.lease, number, lane, self._config.log)
             self._known.append(attempt)
             self._waiting.append(attempt)
         self._go_on()
 
-    def stop(self, lease: Lease, lane: int, reason: str) -> None:
+    def stop(self, stop: StopTraining) -> None:
         """Stop a lane, if it is still to be trained."""
         for attempt in self._living():
-            if (attempt.lease, attempt.number) == (lease, lane):
-                self._stop(attempt, reason)
+            if (attempt.lease, attempt.number) == (stop.lease, stop.lane):
+                self._stop(attempt, stop.reason)
         self._go_on()
 
-    def amend(self, wish: SaveAt | CutWork) -> None:
-        """Let a lane know what else is wanted of it, or what not any more, if it is still to be trained."""
-        known = SavePoint(wish.node, wish.resource) if isinstance(wish, SaveAt) else Cut(wish.stop)
+    def amend(self, amendment: Amendment) -> None:
+        """Change the work of a lane, if it is still to be trained."""
         for attempt in self._living():
-            if (attempt.lease, attempt.number) != (wish.lease, wish.lane) or attempt.stop_reason is not None:
+            if (attempt.lease, attempt.number) != (amendment.lease, amendment.lane) or attempt.stop_reason is not None:
                 continue
             if attempt.is_sent:
-                self._tell_runner(known)
+                self._tell_runner(amendment)
             else:
-                attempt.wishes.append(known)
+                attempt.amendments.append(amendment)
 
     def refuse(self, lease: Lease) -> None:
         """Drop all work under a lease, and tell nothing more of it."""
@@ -222,7 +218,7 @@ class Workbench:
         runner.trainings += 1
         self._outputs.begin(attempt, runner)
         load = None if attempt.load is None else str(attempt.load)
-        self._tell_runner(Train(attempt.lane.stages, load, tuple(attempt.wishes)))
+        self._tell_runner(Train(attempt.lane.stages, load, tuple(attempt.amendments)))
 
     def _stop(self, attempt: LaneRun, reason: str) -> None:
         if attempt.stop_reason is not None:
@@ -233,7 +229,7 @@ class Workbench:
             return
         self._checkpoints.give_up()
         attempt.escalate_at = time.monotonic() + self._config.stop_grace_s
-        self._tell_runner(Stop(reason))
+        self._tell_runner(StopTraining(attempt.lease, reason, attempt.number))
 
     def _escalate(self, attempt: LaneRun, now: float) -> None:
         if self._runner is None:
@@ -272,17 +268,8 @@ class Workbench:
         else:
             self._waiting.remove(attempt)
         self._checkpoints.forget(attempt)
-        attempt.is_over = True
-        if attempt.is_refused:
-            return
-        if outcome is Outcome.FAILED:
-            error = with_last_lines(error, attempt.log.tail())
-        saved = attempt.checkpoint_resource
-        self._stream.send(
-            TrainingEnded(attempt.lease, outcome, attempt.resource, saved, error, error_kind, attempt.number)
-        )
-        for failed in attempt.untold:
-            self._stream.send(failed)
+        for event in attempt.end(outcome, error, error_kind):
+            self._stream.send(event)
 
     def _living(self) -> list[LaneRun]:
         return [*self._waiting] if self._current is None else [self._current, *self._waiting]
@@ -313,10 +300,8 @@ class Workbench:
             if attempt.stop_reason is None:
                 self._checkpoints.want(attempt, message)
         elif isinstance(message, Saved):
-            attempt.resource = max(attempt.resource, message.resource)
             self._checkpoints.saved(attempt, message)
         elif isinstance(message, SaveFailed):
-            attempt.resource = max(attempt.resource, message.resource)
             self._checkpoints.save_failed(attempt, message)
         else:
             self._on_ended(attempt, runner, message)

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import importlib
 import json
 import os
-import pickle
 import subprocess
 import sys
 import tempfile
@@ -14,10 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import cloudpickle
-import msgspec
 
 from asyncsearch.agent.devices import runner_environment
-from asyncsearch.checking import random_generators
 from asyncsearch.checking.training_runs import Task, name_of
 from asyncsearch.errors import UsageError
 from asyncsearch.launch.bundle import pack
@@ -47,7 +42,7 @@ def in_child(task: Task, step: str, frameworks: list[str]) -> tuple[Any, list[st
         rest: tuple[Any, ...] = (task.params, task.seed, task.units, task.cut, {}, task.folder)
         (place / "task").write_bytes(cloudpickle.dumps((rest, step, frameworks)))
         done = subprocess.run(
-            [sys.executable, "-m", "asyncsearch.checking.processes", folder],
+            [sys.executable, "-m", "asyncsearch.checking", folder],
             env=runner_environment(os.environ, sys.path, 1, None),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
@@ -64,24 +59,3 @@ def in_child(task: Task, step: str, frameworks: list[str]) -> tuple[Any, list[st
             )
         answer = json.loads(result.read_bytes())
         return answer["result"], answer["frameworks"]
-
-
-def main(folder: str) -> None:
-    """Carry out the step that lies in a folder, and write its result there."""
-    from asyncsearch.checking.resume_proof import STEPS
-
-    place = Path(folder)
-    # Both files were written by the process that started this one.
-    rest, step, frameworks = pickle.loads((place / "task").read_bytes())  # noqa: S301
-    trainable = pickle.loads((place / "trainable").read_bytes())  # noqa: S301
-    for name in frameworks:
-        with contextlib.suppress(ImportError):
-            importlib.import_module(name)
-    result = STEPS[step](Task(trainable, *rest))
-    (place / "result.json").write_bytes(
-        msgspec.json.encode({"result": result, "frameworks": random_generators.loaded()})
-    )
-
-
-if __name__ == "__main__":
-    main(sys.argv[1])

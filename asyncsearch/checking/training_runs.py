@@ -18,7 +18,7 @@ from asyncsearch.errors import CannotPauseError
 from asyncsearch.ids import NodeKey
 from asyncsearch.runner.context import SearchContext
 from asyncsearch.runner.metrics import as_metrics
-from asyncsearch.runner.protocol import Cut, SavePoint
+from asyncsearch.runner.protocol import Amendment
 from asyncsearch.trainable import Evaluate, Load, Save, Trainable, Trainer, TrialPaused, Update, as_function
 from asyncsearch.trial import Params
 from asyncsearch.work import Stage
@@ -128,7 +128,7 @@ class _Link:
     def stop_reason(self) -> str | None:
         return None
 
-    def wishes(self) -> list[SavePoint | Cut]:
+    def amendments(self) -> list[Amendment]:
         return []
 
     def folder(self, stage: int, resource: int) -> Path:

@@ -1,6 +1,6 @@
 """The driver: the one thread that owns ``StudyState``, tells it what happens, and carries out what it decides.
 
-    messages, losses, deadlines ──> inbox ──> state.handle ──> journal, one sync for all that is waiting
+    messages, losses, deadlines ──> inbox ──> handle ──> journal, one sync for all that is waiting
                                                                    │ durable
                                      acknowledgements, actions <───┘
 
@@ -42,6 +42,7 @@ from asyncsearch.actions import (
 from asyncsearch.driver.logs import LogSink
 from asyncsearch.driver.transport import Transport
 from asyncsearch.engine import snapshot
+from asyncsearch.engine.handling import handle
 from asyncsearch.engine.liveness import Deadlines, Liveness
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import ProtocolError, StaleLeaseError
@@ -288,7 +289,7 @@ class Driver:
             if self._sharing is not None:
                 self._sharing.note(event)
             now = self._time()
-            actions = self._state.handle(event, now)
+            actions = handle(self._state, event, now)
             self._lines.append(self._journal.encode(event, actions, now))
             self._todo.extend(actions)
         is_snapshot_due = self._journal.last >= self._snapshot_at

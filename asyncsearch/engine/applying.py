@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from asyncsearch.actions import (
     AnyAction,
@@ -24,15 +24,14 @@ from asyncsearch.actions import (
     StopTraining,
 )
 from asyncsearch.engine.attempts import Attempt
-from asyncsearch.engine.learning import pass_resource, take_report
+from asyncsearch.engine.learning import notify_progress, take_report
+from asyncsearch.engine.state import StudyState
 from asyncsearch.engine.transitions import check_transition
 from asyncsearch.ids import CheckpointRef, worker_name
+from asyncsearch.listener import StudyListener
 from asyncsearch.plan.keys import UNBOUNDED, joined
 from asyncsearch.plan.search_plan import Batch, PlannedStage
 from asyncsearch.trial import Trial, TrialState
-
-if TYPE_CHECKING:
-    from asyncsearch.engine.state import StudyState
 
 
 def apply(state: StudyState, action: AnyAction, now: float) -> None:
@@ -67,10 +66,10 @@ def _apply_create(state: StudyState, action: CreateTrial, _now: float) -> None:
     state.proposals = action.proposal + 1
     state.waiting[action.trial] = None
     _request(state, trial)
-    state.scheduler.created(action.trial)
-    state.searcher.created(action.trial, action.params)
-    if action.notes:
-        state.searcher.noted(action.trial, action.notes)
+    for listener in state.listeners:
+        listener.created(action.trial, action.params)
+        if action.notes:
+            listener.noted(action.trial, action.notes)
 
 
 def _apply_promote(state: StudyState, action: Promote, now: float) -> None:
@@ -79,8 +78,8 @@ def _apply_promote(state: StudyState, action: Promote, now: float) -> None:
     _move(state, trial, TrialState.WAITING, action.reason, now)
     trial.is_begun = True
     _request(state, trial)
-    state.scheduler.promoted(action.trial, action.from_resource, action.to_resource)
-    state.searcher.promoted(action.trial, action.from_resource, action.to_resource)
+    for listener in state.listeners:
+        listener.promoted(action.trial, action.from_resource, action.to_resource)
 
 
 def _apply_branch(state: StudyState, action: Branch, now: float) -> None:
@@ -93,15 +92,15 @@ def _apply_branch(state: StudyState, action: Branch, now: float) -> None:
     # Its own checkpoint is not on its new way; the donor's is, and the plan finds it there.
     state.repoint(trial, None)
     _request(state, trial)
-    state.scheduler.branched(action.trial, action.donor, action.resource, action.to_resource)
-    state.searcher.branched(action.trial, action.params, action.resource)
+    for listener in state.listeners:
+        listener.branched(action.trial, action.donor, action.params, action.resource, action.to_resource)
 
 
 def _apply_inherit(state: StudyState, action: Inherit, _now: float) -> None:
     trial = state.trials[action.trial]
     for resource, value in state.known.between(trial.steps, trial.resource, action.resource):
         take_report(state, trial, resource, value)
-        pass_resource(state, trial, resource)
+        notify_progress(state, trial, resource)
 
 
 def _request(state: StudyState, trial: Trial) -> None:
@@ -169,24 +168,12 @@ def _apply_move(state: StudyState, action: MoveTrial, now: float) -> None:
         _close_if_empty(state, attempt)
         state.tidy(attempt)
     score = state.score(trial.value)
-    match action.to:
-        case TrialState.PAUSED:
-            state.scheduler.paused(trial.id, trial.target or trial.resource, score)
-            state.searcher.paused(trial.id, trial.target or trial.resource, score)
-        case TrialState.COMPLETED:
-            state.scheduler.completed(trial.id, trial.resource, score)
-            state.searcher.completed(trial.id, trial.resource, score)
-        case TrialState.STOPPED:
-            state.scheduler.stopped(trial.id, trial.resource)
-            state.searcher.stopped(trial.id, trial.resource, score)
-        case TrialState.FAILED:
-            score = None
-            state.scheduler.failed(trial.id, trial.target)
-            state.searcher.failed(trial.id, trial.resource)
-        case TrialState.WAITING:
-            _request(state, trial)
-        case TrialState.RUNNING:
-            pass
+    for listener in state.listeners:
+        _notify_of_move(listener, trial, score)
+    if action.to is TrialState.FAILED:
+        score = None
+    elif action.to is TrialState.WAITING:
+        _request(state, trial)
     if action.to is not TrialState.WAITING:
         for lease in touched:
             state.touched[lease] = action.reason
@@ -195,6 +182,20 @@ def _apply_move(state: StudyState, action: MoveTrial, now: float) -> None:
         trial.pack()
         state.known.settle(trial.node)
         _retire_checkpoint(state, trial, score)
+
+
+def _notify_of_move(listener: StudyListener, trial: Trial, score: float | None) -> None:
+    match trial.state:
+        case TrialState.PAUSED:
+            listener.paused(trial.id, trial.target or trial.resource, score)
+        case TrialState.COMPLETED:
+            listener.completed(trial.id, trial.resource, score)
+        case TrialState.STOPPED:
+            listener.stopped(trial.id, trial.resource, score)
+        case TrialState.FAILED:
+            listener.failed(trial.id, trial.resource)
+        case TrialState.WAITING | TrialState.RUNNING:
+            pass
 
 
 def _retire_checkpoint(state: StudyState, trial: Trial, score: float | None) -> None:
@@ -234,7 +235,8 @@ def _apply_dismissal(state: StudyState, action: DismissWorker, _now: float) -> N
 
 def _apply_end_of_proposals(state: StudyState, _action: EndProposals, _now: float) -> None:
     state.is_exhausted = True
-    state.scheduler.no_more_trials()
+    for listener in state.listeners:
+        listener.no_more_trials()
     _forget_reports(state)
 
 

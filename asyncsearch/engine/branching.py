@@ -7,18 +7,14 @@ trials share nothing, it leads through them all the same, and ends in a new node
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from asyncsearch.actions import Branch
+from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import InternalError
 from asyncsearch.ids import CheckpointRef, PathStep
 from asyncsearch.plan.keys import UNBOUNDED, canonical, digest, path
 from asyncsearch.plan.search_plan import PlanPath
 from asyncsearch.schedulers.base_scheduler import Promotion
 from asyncsearch.trial import Params, Trial
-
-if TYPE_CHECKING:
-    from asyncsearch.engine.state import StudyState
 
 
 def branch(state: StudyState, promotion: Promotion) -> Branch | None:

@@ -5,8 +5,6 @@ Every function asks the state and emits actions; ``emit`` applies each at once, 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from asyncsearch.actions import (
     LaunchWorker,
     MoveTrial,
@@ -30,6 +28,7 @@ from asyncsearch.engine.moving import (
     wait,
 )
 from asyncsearch.engine.pool import SlotState
+from asyncsearch.engine.state import StudyState
 from asyncsearch.events import (
     AnyEvent,
     CheckpointCommitted,
@@ -48,19 +47,15 @@ from asyncsearch.events import (
     WorkRefused,
 )
 from asyncsearch.ids import WorkerId, worker_name
-from asyncsearch.trial import TrialState
-
-if TYPE_CHECKING:
-    from asyncsearch.engine.state import StudyState
+from asyncsearch.trial import Trial, TrialState
 
 
-def respond(state: StudyState, event: AnyEvent, emit: Emit) -> None:
-    """Emit what a fact means for the trials and workers that it concerns."""
+def respond(state: StudyState, event: AnyEvent, subscribers: list[Trial], emit: Emit) -> None:
+    """Emit what a fact means for the trials and workers that it concerns; ``subscribers`` are those of a report."""
     match event:
         case Reported():
-            attempt = state.attempts[event.lease.number]
-            if attempt.resource == event.resource:
-                _respond_to_report(state, attempt, emit)
+            if subscribers:
+                _respond_to_report(state, event, subscribers, emit)
         case CheckpointCommitted():
             _respond_to_commit(state, event, emit)
         case TrainingEnded():
@@ -127,15 +122,15 @@ def _respond_to_loss(state: StudyState, event: WorkerLost, emit: Emit) -> None:
         )
 
 
-def _respond_to_report(state: StudyState, attempt: Attempt, emit: Emit) -> None:
-    """Judge those who heard it, and move on whose target is here and who waited for nothing else."""
-    resource = attempt.resource
-    if state.judges:
-        for trial in state.hearers(attempt, resource):
+def _respond_to_report(state: StudyState, event: Reported, subscribers: list[Trial], emit: Emit) -> None:
+    """Judge the subscribers, and move on those whose target is here and who waited for nothing else."""
+    resource = event.resource
+    if state.scheduler.judges:
+        for trial in subscribers:
             if trial.resource == resource:
                 judge(state, trial, emit)
     if state.config.can_evaluate:
-        for number in state.plan.targets_at(attempt.node_at(resource), resource):
+        for number in state.plan.targets_at(state.attempts[event.lease.number].node_at(resource), resource):
             trial = state.trials[number]
             if trial.state is TrialState.WAITING and state.is_at_target(trial):
                 arrive(state, trial, "", emit)

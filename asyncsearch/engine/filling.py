@@ -5,8 +5,6 @@ Every function asks the state and emits actions; ``emit`` applies each at once, 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from asyncsearch.actions import (
     Assign,
     CreateTrial,
@@ -19,16 +17,13 @@ from asyncsearch.actions import (
 )
 from asyncsearch.engine.branching import branch
 from asyncsearch.engine.moving import Emit, answer, stop_run, stop_training
+from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import InternalError, SpaceError
 from asyncsearch.ids import Lease, TrialId, WorkerId
 from asyncsearch.plan.keys import UNBOUNDED, path
 from asyncsearch.plan.search_plan import Batch
 from asyncsearch.schedulers.base_scheduler import Promotion
 from asyncsearch.work import Lane, Stage, Work
-
-if TYPE_CHECKING:
-    from asyncsearch.engine.state import StudyState
-
 
 _REPEATS = 1_000
 """After so many new trials in a row that ask for nothing new, a search ends that has no end of its own."""

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from asyncsearch.engine.attempts import Attempt
+from asyncsearch.engine.state import StudyState
 from asyncsearch.events import (
     AnyEvent,
     CheckpointCommitted,
@@ -28,15 +27,12 @@ from asyncsearch.nonfinite import finite
 from asyncsearch.plan.search_plan import Batch
 from asyncsearch.trial import Trial
 
-if TYPE_CHECKING:
-    from asyncsearch.engine.state import StudyState
 
-
-def learn(state: StudyState, event: AnyEvent, now: float) -> None:
-    """Take in a fact that is not stale."""
+def learn(state: StudyState, event: AnyEvent, now: float) -> list[Trial]:
+    """Take in a fact that is not stale; return the subscribers of a report that is new, so that they may be judged."""
     match event:
         case Reported():
-            _learn_report(state, event, now)
+            return _learn_report(state, event, now)
         case CheckpointCommitted():
             _learn_commit(state, event)
         case TrainingEnded():
@@ -49,7 +45,8 @@ def learn(state: StudyState, event: AnyEvent, now: float) -> None:
                 _lose(state, attempt)
         case RunRequested():
             state.run, state.stopping, state.stopping_kind = event, "", ""
-            state.scheduler.budget(event.num_trials)
+            for listener in state.listeners:
+                listener.run_requested(event.num_trials)
         case WorkerAttached():
             state.pool.slot(event.worker).host = event.host
             state.pool.free(event.worker)
@@ -76,12 +73,7 @@ def learn(state: StudyState, event: AnyEvent, now: float) -> None:
             _learn_refusal(state, event)
         case NodeFreed():
             state.unblock(event.node)
-
-
-def known_checkpoints(event: Learned) -> list[CheckpointRef]:
-    """Return the checkpoints from which to go on, the deepest first: those up to which all reports are known."""
-    reach = max((resource for resource, _ in event.reports), default=0)
-    return [CheckpointRef(event.node, resource) for resource in reversed(event.checkpoints) if resource <= reach]
+    return []
 
 
 def take_report(state: StudyState, trial: Trial, resource: int, value: float | str | None) -> None:
@@ -94,12 +86,12 @@ def take_report(state: StudyState, trial: Trial, resource: int, value: float | s
         trial.best, trial.best_resource = number, resource
 
 
-def pass_resource(state: StudyState, trial: Trial, resource: int) -> None:
-    """Let a trial stand at a resource, with the value that it read last."""
+def notify_progress(state: StudyState, trial: Trial, resource: int) -> None:
+    """Tell scheduler and searcher that a trial has come to a resource, with the value that it read last."""
     trial.resource = resource
     score = state.score(trial.value) if trial.value_resource else None
-    state.scheduler.reported(trial.id, resource, score)
-    state.searcher.reported(trial.id, resource, score)
+    for listener in state.listeners:
+        listener.reported(trial.id, resource, score)
 
 
 def _lose(state: StudyState, attempt: Attempt) -> None:
@@ -109,14 +101,14 @@ def _lose(state: StudyState, attempt: Attempt) -> None:
     state.tidy(attempt)
 
 
-def _learn_report(state: StudyState, event: Reported, now: float) -> None:
+def _learn_report(state: StudyState, event: Reported, now: float) -> list[Trial]:
     attempt = state.attempts[event.lease.number]
     if event.resource <= attempt.resource:
-        return
+        return []
     if state.config.share:
         _measure(state, attempt, event.resource, now)
-    hearers = state.hearers(attempt, event.resource)
-    _progress(attempt, event.resource, hearers)
+    subscribers = state.subscribers(attempt, event.resource)
+    _progress(attempt, event.resource, subscribers)
     state.metric_names.update(event.metrics)
     is_value = state.config.metric in event.metrics
     value = event.metrics.get(state.config.metric)
@@ -126,17 +118,18 @@ def _learn_report(state: StudyState, event: Reported, now: float) -> None:
             state.known.report(node, event.resource, finite(value))
         if state.config.can_evaluate:
             state.plan.add_metric(CheckpointRef(node, event.resource))
-    for trial in hearers:
+    for trial in subscribers:
         if event.resource > trial.resource:
             if is_value:
                 take_report(state, trial, event.resource, value)
-            pass_resource(state, trial, event.resource)
+            notify_progress(state, trial, event.resource)
+    return subscribers
 
 
-def _progress(attempt: Attempt, resource: int, hearers: list[Trial]) -> None:
+def _progress(attempt: Attempt, resource: int, subscribers: list[Trial]) -> None:
     """Count what was trained since the last news of an attempt on the account of the first who needs it."""
     if not attempt.is_evaluation:
-        for trial in hearers:
+        for trial in subscribers:
             if trial.checkpoint is None or trial.checkpoint.resource < resource:
                 trial.trained += resource - attempt.resource
                 break
@@ -188,7 +181,7 @@ def _learn_end(state: StudyState, event: TrainingEnded) -> None:
         return
     attempt.end = event
     if event.resource > attempt.resource:
-        _progress(attempt, event.resource, state.hearers(attempt, event.resource))
+        _progress(attempt, event.resource, state.subscribers(attempt, event.resource))
     if event.outcome is Outcome.FAILED and not attempt.is_closed:
         if event.error_kind == "checkpoint":
             _forget_checkpoint(state, attempt)
@@ -222,7 +215,7 @@ def _learn_of_others(state: StudyState, event: Learned) -> None:
             state.plan.add_metric(CheckpointRef(event.node, resource))
     if event.ended is not None and not state.known.has_end(event.node):
         state.known.end(event.node, event.ended)
-    for checkpoint in known_checkpoints(event):
+    for checkpoint in event.known_checkpoints:
         wanting = state.wanting(checkpoint)
         if isinstance(event, Imported) and not wanting and checkpoint not in state.references:
             state.imported[checkpoint] = None

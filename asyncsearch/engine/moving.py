@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from asyncsearch.actions import (
     AnyAction,
@@ -13,14 +12,12 @@ from asyncsearch.actions import (
     StopTraining,
 )
 from asyncsearch.engine.attempts import Attempt, Verdict, verdict_on_arrival
+from asyncsearch.engine.state import StudyState
 from asyncsearch.events import (
     TrainingEnded,
 )
 from asyncsearch.plan.keys import UNBOUNDED
 from asyncsearch.trial import Trial, TrialState
-
-if TYPE_CHECKING:
-    from asyncsearch.engine.state import StudyState
 
 Emit = Callable[[AnyAction], None]
 

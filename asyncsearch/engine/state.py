@@ -1,33 +1,19 @@
-"""The one place where a decision is made: ``StudyState.handle(event, now) -> list[Action]``.
-
-Rule 1: pure. No clock, socket, thread, file or generator is in reach; time is an argument.
-Rule 2: facts change the state in ``learning``, decisions in ``applying``, and nothing else does. A replay calls these
-two and
-        decides nothing, so it ends where the run that wrote the journal ended. The rest only asks and emits.
-Rule 3: an event that is stale or was seen before changes nothing and decides nothing: messages may come twice and late.
+"""All that is known of a study, and the questions about it. Facts and decisions change it elsewhere; see ``handling``.
 
 Theory of operation. The scheduler says how far each trial should train, the searcher says with what, the plan says what
 is still to be trained for that, and the pool says who is free. An *attempt* is the life of one lease: it begins with
 ``Assign`` and is over when its training has ended and its last checkpoint is durable, or when its worker is lost. What
-it trains are stages; every trial whose way leads through a stage reads from it, whether it is RUNNING under the lease,
-which is then to bring it to its target, or still WAITING.
+it trains are stages; every trial whose path leads through a stage subscribes to it, whether the trial is RUNNING under
+the lease, which is then to bring it to its target, or still WAITING.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from asyncsearch.actions import AnyAction, DeleteCheckpoint
-from asyncsearch.engine.applying import apply
 from asyncsearch.engine.attempts import Attempt
 from asyncsearch.engine.config import EngineConfig
-from asyncsearch.engine.deciding import respond
-from asyncsearch.engine.filling import adjust, conclude, fill
-from asyncsearch.engine.learning import known_checkpoints, learn
 from asyncsearch.engine.pool import Pool, SlotState
 from asyncsearch.events import (
     AnyEvent,
-    CheckpointCommitted,
     DriverStarted,
     Imported,
     Learned,
@@ -39,10 +25,11 @@ from asyncsearch.events import (
     WorkerLost,
 )
 from asyncsearch.ids import CheckpointRef, Lease, NodeKey, TrialId, WorkerId
+from asyncsearch.listener import StudyListener
 from asyncsearch.nonfinite import finite
 from asyncsearch.plan.keys import UNBOUNDED
 from asyncsearch.plan.known_reports import KnownReports
-from asyncsearch.plan.retention import BestTrials, CheckpointSizes, spare
+from asyncsearch.plan.retention import BestTrials, CheckpointSizes, checkpoint_to_spare
 from asyncsearch.plan.search_plan import SearchPlan
 from asyncsearch.plan.solo_plan import SoloPlan
 from asyncsearch.schedulers.base_scheduler import SchedulerState
@@ -59,8 +46,8 @@ class StudyState:
         self.config = config
         self.searcher = searcher
         self.scheduler = scheduler
-        self.judges = type(scheduler).judge is not SchedulerState.judge
-        """Whether the scheduler ever stops a trial; else nobody asks it, which saves a tenth of a decision."""
+        self.listeners: tuple[StudyListener, ...] = (scheduler, searcher)
+        """Who is notified of each fact, in this order."""
         self.max_resource = max_resource
         self.root = config.root
         self.trials: list[Trial] = []
@@ -98,48 +85,6 @@ class StudyState:
         self.stock = CheckpointSizes(config.quota_bytes)
         self.unreachable: dict[CheckpointRef, None] = {}
         """Checkpoints that nothing can reach any more and that are still to be deleted."""
-
-    def handle(self, event: AnyEvent, now: float) -> list[AnyAction]:
-        """Take in a fact and return what to do about it, already applied to the state.
-
-        Args:
-            event: the fact.
-            now: the driver's clock in seconds since 1970; never decreasing.
-
-        Returns:
-            The decisions in order; they belong into the journal together with the event before any is carried out.
-        """
-        actions: list[AnyAction] = []
-        if self.is_stale(event):
-            return actions
-
-        def emit(action: AnyAction) -> None:
-            apply(self, action, now)
-            actions.append(action)
-
-        learn(self, event, now)
-        respond(self, event, emit)
-        if self.touched:
-            adjust(self, emit)
-        fill(self, emit)
-        conclude(self, emit)
-        if self.touched:
-            adjust(self, emit)
-        while self.unreachable:
-            emit(DeleteCheckpoint(next(iter(self.unreachable))))
-        if actions or isinstance(event, CheckpointCommitted):
-            while self.stock.is_over and (given := self._spare()) is not None:
-                emit(DeleteCheckpoint(given))
-        return actions
-
-    def replay(self, event: AnyEvent, actions: Sequence[AnyAction], now: float) -> None:
-        """Apply one journal record and decide nothing."""
-        if self.is_stale(event):
-            return
-        learn(self, event, now)
-        for action in actions:
-            apply(self, action, now)
-        self.touched.clear()
 
     def is_stale(self, event: AnyEvent) -> bool:
         """Whether the event concerns a lease or a launch that is over; ``handle`` would ignore it."""
@@ -181,7 +126,7 @@ class StudyState:
         ]
         return self.trials[min(ranked)[1]] if ranked else None
 
-    def hearers(self, attempt: Attempt, resource: int) -> list[Trial]:
+    def subscribers(self, attempt: Attempt, resource: int) -> list[Trial]:
         """Return the trials on whose way lies what an attempt reports at ``resource``, by id."""
         trials, readers = self.trials, self.plan.readers_at(attempt.node_at(resource), resource)
         if attempt.is_evaluation:
@@ -203,7 +148,7 @@ class StudyState:
             return [self.trials[number] for number in asking]
         return [
             trial
-            for trial in self.hearers(attempt, resource)
+            for trial in self.subscribers(attempt, resource)
             if trial.checkpoint is None or trial.checkpoint.resource < resource
         ]
 
@@ -242,7 +187,7 @@ class StudyState:
         metric = self.config.metric
         return any(
             metric in metrics and not self.known.has(event.node, resource) for resource, metrics in event.reports
-        ) or any(self.wanting(checkpoint) for checkpoint in known_checkpoints(event))
+        ) or any(self.wanting(checkpoint) for checkpoint in event.known_checkpoints)
 
     def is_outdated(self, attempt: Attempt) -> bool:
         """Return whether an attempt that has not begun is not worth beginning: nobody wants it, or more is known."""
@@ -263,9 +208,9 @@ class StudyState:
             trial for trial in trials if trial.checkpoint is None or trial.checkpoint.resource < checkpoint.resource
         ]
 
-    def _spare(self) -> CheckpointRef | None:
+    def spare(self) -> CheckpointRef | None:
         """Return the next checkpoint that is to be given up for the quota, or None."""
-        return spare(self.podium.trials(), lambda number: self.trials[number].checkpoint, self.references)
+        return checkpoint_to_spare(self.podium.trials(), lambda number: self.trials[number].checkpoint, self.references)
 
     def open_attempt_of(self, trial: TrialId) -> Attempt | None:
         """Return the attempt under which a trial runs, or None."""

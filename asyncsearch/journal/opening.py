@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from asyncsearch.engine import handling
 from asyncsearch.engine import snapshot as snapshots
 from asyncsearch.engine.config import EngineConfig
 from asyncsearch.engine.state import StudyState
@@ -110,7 +111,7 @@ def replay(store: Store, state: StudyState) -> Replayed:
         snapshots.restore(state, snapshot)
     last_s = 0.0
     for record in _records(store, reader):
-        state.replay(record.event, record.actions, record.t)
+        handling.replay(state, record.event, record.actions, record.t)
         last_s = record.t
     if snapshot is not None and snapshot.record >= reader.next_number:
         raise JournalDamagedError(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import bdb
-import contextlib
 import os
 import socket
 import sys
@@ -16,19 +15,22 @@ from pathlib import Path
 from typing import Any
 
 from asyncsearch.actions import Assign, CutWork, DismissWorker, SaveAt, StopTraining
+from asyncsearch.agent.checkpoints import Checkpoints
 from asyncsearch.agent.config import WorkerConfig
-from asyncsearch.events import CheckpointCommitted, CheckpointFailed, Outcome, Reported, TrainingEnded
-from asyncsearch.ids import CheckpointRef, Lease
+from asyncsearch.agent.lane_run import LaneRun
+from asyncsearch.agent.transfers import Fetched, Uploaded
+from asyncsearch.events import Outcome, Reported
+from asyncsearch.ids import Lease
 from asyncsearch.launch.base_launcher import Post
 from asyncsearch.nonfinite import spell_all
 from asyncsearch.old_names import loads
 from asyncsearch.rpc.messages import DriverMessage, Heartbeat, Hello, Refused, WorkerMessage
 from asyncsearch.runner.failures import exception_text, kind_of
-from asyncsearch.runner.protocol import Cut, Ended, SavePoint, Train
+from asyncsearch.runner.link import shown_failure
+from asyncsearch.runner.protocol import Amendment, Ended, Folder, FolderWanted, Saved, Train
 from asyncsearch.runner.sigterm import SigtermGuard
 from asyncsearch.runner.training import run_training
 from asyncsearch.trainable import Function, TrialContext, TrialStopped, as_function
-from asyncsearch.work import Lane
 
 
 class InlineWorker:
@@ -41,8 +43,12 @@ class InlineWorker:
         self._config = config
         self._post = post
         self._number = 0
-        self._waiting: deque[_Attempt] = deque()
-        self._current: _Attempt | None = None
+        self.checkpoints = Checkpoints(config.store, self.send, self._on_transfer, self._on_folder, in_threads=False)
+        self.folder = Folder("")
+        """The one that the checkpoints gave last."""
+        self._fetch_error = ""
+        self._waiting: deque[LaneRun] = deque()
+        self._current: LaneRun | None = None
         self._unsaid: list[WorkerMessage] = []
         """The end of a training that was interrupted; said after the driver has heard of the interrupt."""
         self._interrupt: BaseException | None = None
@@ -57,36 +63,34 @@ class InlineWorker:
         threading.Thread(target=self._beat, name="asyncsearch-heartbeat", daemon=True).start()
 
     def close(self) -> None:
-        """End the heartbeats."""
+        """End the heartbeats, and keep no checkpoint."""
         self._closed.set()
+        self.checkpoints.close()
 
     def take(self, message: DriverMessage) -> None:
         """Do what the driver wishes; what it wishes to be trained, later."""
         match message:
             case Assign(work=work):
-                self._waiting.extend(_Attempt(work.lease, number, lane) for number, lane in enumerate(work.lanes))
+                limits = self._config.log
+                self._waiting.extend(
+                    LaneRun(work.lease, number, lane, limits) for number, lane in enumerate(work.lanes)
+                )
             case StopTraining(lease=lease, lane=lane, reason=reason):
-                for attempt in self._attempts_of(lease, lane):
-                    attempt.stop(reason)
+                _stop(self._runs_of(lease, lane), reason)
             case SaveAt(lease=lease, lane=lane) | CutWork(lease=lease, lane=lane):
-                for attempt in self._attempts_of(lease, lane):
-                    attempt.amend(message)
+                for run in self._runs_of(lease, lane):
+                    run.amendments.append(message)
             case Refused(lease=lease, reason=reason):
-                for attempt in self._attempts_of(lease):
-                    attempt.is_refused = True
-                    attempt.stop(reason)
+                _stop(self._runs_of(lease), reason, is_refused=True)
             case DismissWorker(reason=reason):
                 self._dismissal = reason
-                for attempt in self._attempts():
-                    attempt.stop(reason)
+                _stop(self._runs_of(), reason)
         self._end_if_done()
 
     def drop(self, reason: str) -> None:
         """End, and tell nothing more: the driver holds this launch for lost."""
         self.end = reason
-        for attempt in self._attempts():
-            attempt.is_refused = True
-            attempt.stop(reason)
+        _stop(self._runs_of(), reason, is_refused=True)
         self._waiting.clear()
 
     def train_next(self, look_up: Callable[[], None]) -> bool:
@@ -103,40 +107,42 @@ class InlineWorker:
             return True
         if self.end is not None or not self._waiting:
             return False
-        attempt = self._current = self._waiting.popleft()
+        run = self._current = self._waiting.popleft()
         try:
-            ended = self._train(attempt, look_up)
+            ended = self._train(run, look_up)
         except BaseException:  # interrupted in our own code
-            self._tell_end(attempt, Ended(Outcome.STOPPED, attempt.resource), is_interrupted=True)
+            self._tell_end(run, Ended(Outcome.STOPPED, run.resource), is_interrupted=True)
             raise
         interrupt, self._interrupt = self._interrupt, None
-        self._tell_end(attempt, ended, is_interrupted=interrupt is not None)
+        self._tell_end(run, ended, is_interrupted=interrupt is not None)
         if interrupt is not None:
             raise KeyboardInterrupt from interrupt
         return True
 
-    def _attempts(self) -> list[_Attempt]:
-        return [*self._waiting] if self._current is None else [self._current, *self._waiting]
+    def _runs_of(self, lease: Lease | None = None, lane: int | None = None) -> list[LaneRun]:
+        runs = [*self._waiting] if self._current is None else [self._current, *self._waiting]
+        return [run for run in runs if lease in (None, run.lease) and lane in (None, run.number)]
 
-    def _attempts_of(self, lease: Lease, lane: int | None = None) -> list[_Attempt]:
-        return [one for one in self._attempts() if one.lease == lease and lane in (None, one.number)]
+    def _on_transfer(self, done: Uploaded | Fetched) -> None:
+        if isinstance(done, Uploaded):
+            self.checkpoints.uploaded(done)
+        else:
+            done.attempt.load, self._fetch_error = done.path, done.error
 
-    def _train(self, attempt: _Attempt, look_up: Callable[[], None]) -> Ended:
+    def _on_folder(self, folder: Folder) -> None:
+        self.folder = folder
+
+    def _train(self, run: LaneRun, look_up: Callable[[], None]) -> Ended:
         if isinstance(self._trainable, Ended):
             return self._trainable
-        link = _Link(attempt, self._config, self._say, look_up)
-        with contextlib.ExitStack() as held:
-            try:
-                load = None
-                if attempt.lane.load is not None:
-                    load = str(held.enter_context(self._config.store.fetch(attempt.lane.load)) / "checkpoint")
-            except Exception as error:
-                return Ended(Outcome.FAILED, attempt.resource, str(error), "checkpoint")
-            function = self._guarded(self._trainable, attempt)
-            train = Train(attempt.lane.stages, load)
-            return run_training(function, train, link, _NoInterrupts(), self._config.metric)
+        self.checkpoints.fetch(run)
+        if not run.can_start:
+            return Ended(Outcome.FAILED, run.resource, self._fetch_error, "checkpoint")
+        train = Train(run.lane.stages, None if run.load is None else str(run.load))
+        function, link = self._guarded(self._trainable, run), _DirectLink(run, self, look_up)
+        return run_training(function, train, link, _NoInterrupts(), self._config.metric)
 
-    def _guarded(self, function: Function, attempt: _Attempt) -> Function:
+    def _guarded(self, function: Function, run: LaneRun) -> Function:
         """Let the user's interrupt through as a stop of this training, and show an exception where it happened."""
 
         def train(trial: TrialContext) -> Any:
@@ -144,7 +150,7 @@ class InlineWorker:
                 return function(trial)
             except (KeyboardInterrupt, bdb.BdbQuit) as interrupt:
                 self._interrupt = interrupt
-                attempt.stop("it was interrupted")
+                _stop([run], "it was interrupted")
                 raise TrialStopped("it was interrupted") from interrupt
             except Exception as error:
                 _show(trial.name, error)
@@ -152,35 +158,26 @@ class InlineWorker:
 
         return train
 
-    def _tell_end(self, attempt: _Attempt, ended: Ended, *, is_interrupted: bool) -> None:
+    def _tell_end(self, run: LaneRun, ended: Ended, *, is_interrupted: bool) -> None:
         self._current = None
-        if attempt.is_refused:
-            self._end_if_done()
-            return
-        end = TrainingEnded(
-            attempt.lease,
-            ended.outcome,
-            max(ended.resource, attempt.resource),
-            attempt.saved[-1] if attempt.saved else None,
-            ended.error,
-            ended.error_kind,
-            attempt.number,
-        )
-        self._unsaid += [end, *attempt.untold]
-        if not is_interrupted:
+        self.checkpoints.forget(run)
+        run.resource = max(run.resource, ended.resource)
+        self._unsaid += run.end(ended.outcome, ended.error, ended.error_kind)
+        if not (is_interrupted and self._unsaid):
             self._say_rest()
 
     def _say_rest(self) -> None:
         unsaid, self._unsaid = self._unsaid, []
         for message in unsaid:
-            self._say(message)
+            self.send(message)
         self._end_if_done()
 
     def _end_if_done(self) -> None:
         if self._dismissal is not None and self._current is None and not self._waiting and not self._unsaid:
             self.end = self.end or f"dismissed: {self._dismissal}"
 
-    def _say(self, message: WorkerMessage) -> None:
+    def send(self, message: WorkerMessage) -> None:
+        """Send a message to the driver."""
         self._number += 1
         self._post(*self.key, self._number, message)
 
@@ -190,92 +187,41 @@ class InlineWorker:
             self._post(*self.key, 0, Heartbeat())
 
 
-class _Attempt:
-    """One lane of a lease."""
+class _DirectLink:
+    """See ``runner.link.Link``: gives to the worker itself what a runner would send to its agent."""
 
-    def __init__(self, lease: Lease, number: int, lane: Lane) -> None:
-        self.lease = lease
-        self.number = number
-        self.lane = lane
-        self.resource = lane.stages[0].start
-        """Units of training done."""
-        self.saved: list[int] = []
-        """Resources of its checkpoints, in order, without those whose commit failed on the way."""
-        self.untold: list[CheckpointFailed] = []
-        """What is to be told after its end: its last checkpoint could not be stored."""
-        self.wishes: list[SavePoint | Cut] = []
-        """What the driver wished and its training has not seen."""
-        self.is_refused = False
-        self.stop_reason: str | None = None
-
-    def amend(self, wish: SaveAt | CutWork) -> None:
-        """Let it know what else is wanted of it, or what not any more."""
-        known = SavePoint(wish.node, wish.resource) if isinstance(wish, SaveAt) else Cut(wish.stop)
-        self.wishes.append(known)
-
-    def stop(self, reason: str) -> None:
-        """Let it not be trained on."""
-        self.stop_reason = self.stop_reason or reason
-
-
-class _Link:
-    """What a trial's context needs; see ``worker.link.Link``."""
-
-    def __init__(
-        self, attempt: _Attempt, config: WorkerConfig, say: Callable[[WorkerMessage], None], look_up: Callable[[], None]
-    ) -> None:
-        self._attempt, self._config, self._say, self._look_up = attempt, config, say, look_up
-        self._staged: dict[tuple[int, int], Path] = {}
+    def __init__(self, run: LaneRun, worker: InlineWorker, look_up: Callable[[], None]) -> None:
+        self._run, self._worker, self._look_up = run, worker, look_up
 
     def report(self, resource: int, metrics: dict[str, float]) -> None:
-        attempt = self._attempt
-        attempt.resource = max(attempt.resource, resource)
-        if not attempt.is_refused:
-            self._say(Reported(attempt.lease, resource, spell_all(metrics), attempt.number))
+        run = self._run
+        run.resource = max(run.resource, resource)
+        if not run.is_refused:
+            self._worker.send(Reported(run.lease, resource, spell_all(metrics), run.number))
 
     def stop_reason(self) -> str | None:
         self._look_up()
-        return self._attempt.stop_reason
+        return self._run.stop_reason
 
-    def wishes(self) -> list[SavePoint | Cut]:
-        wishes, self._attempt.wishes = self._attempt.wishes, []
-        return wishes
+    def amendments(self) -> list[Amendment]:
+        amendments, self._run.amendments = self._run.amendments, []
+        return amendments
 
     def folder(self, stage: int, resource: int) -> Path:
-        staged = self._staged[stage, resource] = self._config.store.stage(self._checkpoint(stage, resource))
-        return staged / "checkpoint"
+        self._worker.checkpoints.want(self._run, FolderWanted(stage, resource))
+        return self._worker.folder.checkpoint
 
     def saved(self, stage: int, resource: int, *, is_last: bool) -> None:
-        attempt, checkpoint = self._attempt, self._checkpoint(stage, resource)
-        attempt.resource = max(attempt.resource, resource)
-        staged = self._staged.pop((stage, resource))
-        try:
-            size = self._config.store.commit(checkpoint, staged)
-        except Exception as error:
-            self._config.store.discard(staged)
-            failed = CheckpointFailed(attempt.lease, checkpoint, f"{type(error).__name__}: {error}", attempt.number)
-            if is_last:
-                attempt.saved.append(resource)
-                attempt.untold.append(failed)
-            elif not attempt.is_refused:
-                self._say(failed)
-        else:
-            attempt.saved.append(resource)
-            if not attempt.is_refused:
-                self._say(CheckpointCommitted(attempt.lease, checkpoint, size, attempt.number))
+        self._worker.checkpoints.saved(self._run, Saved(stage, resource, is_last))
 
     def save_failed(self, stage: int, resource: int, error: Exception) -> None:
-        attempt = self._attempt
-        attempt.resource = max(attempt.resource, resource)
-        if (staged := self._staged.pop((stage, resource), None)) is not None:
-            self._config.store.discard(staged)
-        text = exception_text(error)
-        sys.stderr.write(f"asyncsearch: there is no checkpoint at {resource}, and training goes on.\n{text}\n")
-        if not attempt.is_refused:
-            self._say(CheckpointFailed(attempt.lease, self._checkpoint(stage, resource), text, attempt.number))
+        self._worker.checkpoints.save_failed(self._run, shown_failure(stage, resource, error))
 
-    def _checkpoint(self, stage: int, resource: int) -> CheckpointRef:
-        return CheckpointRef(self._attempt.lane.stages[stage].node, resource)
+
+def _stop(runs: list[LaneRun], reason: str, *, is_refused: bool = False) -> None:
+    for run in runs:
+        run.stop_reason = run.stop_reason or reason
+        run.is_refused |= is_refused
 
 
 class _NoInterrupts(SigtermGuard):

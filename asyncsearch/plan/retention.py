@@ -77,7 +77,7 @@ class CheckpointSizes:
         self.total_bytes = sum(self.sizes.values())
 
 
-def spare(
+def checkpoint_to_spare(
     podium: list[TrialId],
     checkpoint_of: Callable[[TrialId], CheckpointRef | None],
     references: Mapping[CheckpointRef, int],

@@ -20,7 +20,8 @@ from asyncsearch.rpc.auth import Gate, Identity, server_credentials
 from asyncsearch.rpc.channel import MAX_MESSAGE_BYTES, METHOD, SERVICE, Keepalive, require_size, server_options
 from asyncsearch.rpc.convert import Envelope, decode_worker, encode_driver
 from asyncsearch.rpc.messages import DriverMessage, Hello, WorkerMessage
-from asyncsearch.rpc.sessions import Session, Sessions
+from asyncsearch.rpc.sessions import Sessions
+from asyncsearch.rpc.worker_stream import Session
 from asyncsearch.rpc.status import status_of
 from asyncsearch.rpc.worker_stream import WorkerStream
 

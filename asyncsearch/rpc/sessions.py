@@ -7,35 +7,11 @@ again go on with the session; a higher epoch replaces it; everybody else is a ri
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from asyncsearch.errors import OtherProtocolError, StaleLeaseError
 from asyncsearch.ids import WorkerId, worker_name
 from asyncsearch.rpc.messages import PROTOCOL, Hello
-from asyncsearch.rpc.redelivery import Inbox, Outbox
-
-if TYPE_CHECKING:
-    from asyncsearch.rpc.worker_stream import WorkerStream
-
-_OUTBOX_LIMIT = 10_000
-
-
-class Session:
-    """One launch of a worker, held by one agent process, over any number of streams."""
-
-    def __init__(self, worker: WorkerId, epoch: int, agent: str) -> None:
-        self.worker = worker
-        self.epoch = epoch
-        self.agent = agent
-        self.outbox: Outbox[bytes] = Outbox(_OUTBOX_LIMIT)
-        self.inbox = Inbox()
-        self.durable = 0
-        """Highest number of the worker's messages that may be acknowledged."""
-        self.stream: WorkerStream | None = None
-        """None while the worker is away."""
-
-    def __str__(self) -> str:
-        return f"{worker_name(self.worker)}, epoch {self.epoch}"
+from asyncsearch.rpc.worker_stream import Session
 
 
 class Sessions:

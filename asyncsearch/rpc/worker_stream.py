@@ -7,9 +7,10 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from asyncsearch.ids import WorkerId, worker_name
 from asyncsearch.rpc.convert import encode_driver, frame
 from asyncsearch.rpc.messages import Welcome
-from asyncsearch.rpc.sessions import Session
+from asyncsearch.rpc.redelivery import Inbox, Outbox
 
 if TYPE_CHECKING:
     from grpc import aio
@@ -24,6 +25,27 @@ and to write costs as much as to read two reports. A heartbeat is answered at on
 """
 _DRAIN_S = 2.0
 """How long a stream that is closed may take to write what is pending."""
+
+
+_OUTBOX_LIMIT = 10_000
+
+
+class Session:
+    """One launch of a worker, held by one agent process, over any number of streams."""
+
+    def __init__(self, worker: WorkerId, epoch: int, agent: str) -> None:
+        self.worker = worker
+        self.epoch = epoch
+        self.agent = agent
+        self.outbox: Outbox[bytes] = Outbox(_OUTBOX_LIMIT)
+        self.inbox = Inbox()
+        self.durable = 0
+        """Highest number of the worker's messages that may be acknowledged."""
+        self.stream: WorkerStream | None = None
+        """None while the worker is away."""
+
+    def __str__(self) -> str:
+        return f"{worker_name(self.worker)}, epoch {self.epoch}"
 
 
 class WorkerStream:

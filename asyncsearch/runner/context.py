@@ -236,8 +236,8 @@ class SearchContext(TrialContext):
     def _look(self) -> str | None:
         """Heed what came, and return why the trial was told to stop."""
         reason = self._link.stop_reason()
-        for wish in self._link.wishes():
-            self._batch.amend(wish)
+        for amendment in self._link.amendments():
+            self._batch.amend(amendment)
         return reason
 
     @property

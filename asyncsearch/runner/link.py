@@ -8,19 +8,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-from asyncsearch.errors import StoreError
+from asyncsearch.actions import CutWork, SaveAt, StopTraining
 from asyncsearch.runner.failures import exception_text
 from asyncsearch.runner.protocol import (
+    Amendment,
     Channel,
-    Cut,
     Folder,
     FolderWanted,
     FromRunner,
     LaneReported,
     Saved,
     SaveFailed,
-    SavePoint,
-    Stop,
     ToRunner,
 )
 from asyncsearch.runner.sigterm import SigtermGuard
@@ -38,8 +36,8 @@ class Link(Protocol):
         """Look what came, and return why the trial was told to stop; None: it was not."""
         ...
 
-    def wishes(self) -> Sequence[SavePoint | Cut]:
-        """Return what else had come when ``stop_reason`` or ``folder`` looked, once."""
+    def amendments(self) -> Sequence[Amendment]:
+        """Return the amendments that had come when ``stop_reason`` or ``folder`` looked, each once."""
         ...
 
     def folder(self, stage: int, resource: int) -> Path:
@@ -59,6 +57,13 @@ class Link(Protocol):
         ...
 
 
+def shown_failure(stage: int, resource: int, error: Exception) -> SaveFailed:
+    """Print that a checkpoint could not be saved, and return the message that says so."""
+    text = exception_text(error)
+    sys.stderr.write(f"asyncsearch: there is no checkpoint at {resource}, and training goes on.\n{text}\n")
+    return SaveFailed(stage, resource, text)
+
+
 class AgentLink:
     """Carries one training's reports and checkpoints to the agent, and its stop back.
 
@@ -69,12 +74,12 @@ class AgentLink:
         self,
         channel: Channel[ToRunner, FromRunner],
         interrupts: SigtermGuard,
-        wishes: Sequence[SavePoint | Cut] = (),
+        amendments: Sequence[Amendment] = (),
     ) -> None:
         self._channel = channel
         self._interrupts = interrupts
         self._reason: str | None = None
-        self._wishes = list(wishes)
+        self._amendments = list(amendments)
 
     def report(self, resource: int, metrics: dict[str, float]) -> None:
         self._send(LaneReported(resource, metrics))
@@ -85,24 +90,19 @@ class AgentLink:
                 self._take(self._channel.receive_now())
         return self._reason
 
-    def wishes(self) -> list[SavePoint | Cut]:
-        wishes, self._wishes = self._wishes, []
-        return wishes
+    def amendments(self) -> list[Amendment]:
+        amendments, self._amendments = self._amendments, []
+        return amendments
 
     def folder(self, stage: int, resource: int) -> Path:
         self._send(FolderWanted(stage, resource))
-        folder = self._await_folder()
-        if folder.error:
-            raise StoreError(folder.error)
-        return Path(folder.path) / "checkpoint"
+        return self._await_folder().checkpoint
 
     def saved(self, stage: int, resource: int, *, is_last: bool) -> None:
         self._send(Saved(stage, resource, is_last))
 
     def save_failed(self, stage: int, resource: int, error: Exception) -> None:
-        text = exception_text(error)
-        sys.stderr.write(f"asyncsearch: there is no checkpoint at {resource}, and training goes on.\n{text}\n")
-        self._send(SaveFailed(stage, resource, text))
+        self._send(shown_failure(stage, resource, error))
 
     def _await_folder(self) -> Folder:
         while True:
@@ -125,10 +125,10 @@ class AgentLink:
         folder = None
         for message in messages:
             match message:
-                case Stop(reason=reason):
+                case StopTraining(reason=reason):
                     self._reason = reason
-                case SavePoint() | Cut():
-                    self._wishes.append(message)
+                case SaveAt() | CutWork():
+                    self._amendments.append(message)
                 case Folder():
                     folder = message
                 case _:

@@ -2,24 +2,29 @@
 
 Pseudocode of the talk::
 
-    agent:  Load   Train(stages)                    [Folder]           [SavePoint]  [Cut]  [Stop]      Train ...
-    runner:   RunnerReady   LaneReported ... FolderWanted ...    ... Saved ...                           Ended
+    agent:  Load   Train(stages)                    [Folder]       [SaveAt]  [CutWork]  [StopTraining]     Train ...
+    runner:   RunnerReady   LaneReported ... FolderWanted ...  ... Saved ...                           Ended
 
-Rule: both sides read in the order in which the other side wrote, so nothing needs a number. What crosses an ``Ended``
-(``Folder``, ``SavePoint``, ``Cut``, ``Stop``) arrives while the runner is idle, and is dropped there.
+The driver's actions travel as they are. Rule: both sides read in the order in which the other side wrote, so nothing
+needs a number. A ``Folder`` or an action that crosses an ``Ended`` arrives while the runner is idle, and is dropped.
 """
 
 from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Generic, TypeVar
 
 import msgspec
 
+from asyncsearch.actions import CutWork, SaveAt, StopTraining
+from asyncsearch.errors import StoreError
 from asyncsearch.events import Outcome
-from asyncsearch.ids import NodeKey
 from asyncsearch.work import Stage
+
+Amendment = SaveAt | CutWork
+"""Changes the work of a lane that is assigned already."""
 
 _HEADER_BYTES = 4
 _READ_BYTES = 65_536
@@ -42,28 +47,14 @@ class Load(_Message, frozen=True, tag="load"):
     """Random bytes that the runner writes into its outputs where a training ends."""
 
 
-class SavePoint(_Message, frozen=True, tag="save_point"):
-    """A checkpoint is wanted on the way, if the training has not passed there."""
-
-    node: NodeKey
-    """The node under which it stands; a checkpoint under another one is not wanted."""
-    resource: int
-
-
-class Cut(_Message, frozen=True, tag="cut"):
-    """Nothing beyond ``stop`` is wanted any more: end there, or after the present unit."""
-
-    stop: int
-
-
 class Train(_Message, frozen=True, tag="train"):
     """Train a batch of stages."""
 
     stages: tuple[Stage, ...]
     load: str | None = None
     """Path of the checkpoint to start from."""
-    wishes: tuple[SavePoint | Cut, ...] = ()
-    """What was wished before it begins."""
+    amendments: tuple[Amendment, ...] = ()
+    """Those that came before it begins."""
 
 
 class Folder(_Message, frozen=True, tag="folder"):
@@ -73,11 +64,16 @@ class Folder(_Message, frozen=True, tag="folder"):
     error: str = ""
     """Why there is none; empty: there is."""
 
+    @property
+    def checkpoint(self) -> Path:
+        """Path at which the checkpoint is to be written.
 
-class Stop(_Message, frozen=True, tag="stop"):
-    """The training is not wanted any more."""
-
-    reason: str
+        Raises:
+            StoreError: there is no folder.
+        """
+        if self.error:
+            raise StoreError(self.error)
+        return Path(self.path) / "checkpoint"
 
 
 class RunnerReady(_Message, frozen=True, tag="ready"):
@@ -127,7 +123,7 @@ class Ended(_Message, frozen=True, tag="ended"):
     error_kind: str = ""
 
 
-ToRunner = Load | Train | Folder | SavePoint | Cut | Stop
+ToRunner = Load | Train | Folder | Amendment | StopTraining
 FromRunner = RunnerReady | LaneReported | FolderWanted | Saved | SaveFailed | Ended
 
 In = TypeVar("In")

@@ -64,7 +64,7 @@ class Runner:
     def _run(self, message: Train) -> Ended:
         if isinstance(self._trainable, Ended):
             return self._trainable
-        link = AgentLink(self._channel, self._interrupts, message.wishes)
+        link = AgentLink(self._channel, self._interrupts, message.amendments)
         return run_training(self._trainable, message, link, self._interrupts, self._metric)
 
     def _return_home(self) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from asyncsearch.errors import StoreError, UsageError
 from asyncsearch.ids import NodeKey
 from asyncsearch.runner.context import SearchContext
-from asyncsearch.runner.protocol import Cut, SavePoint
+from asyncsearch.runner.protocol import Amendment
 from asyncsearch.trial import Params
 from asyncsearch.work import Stage
 
@@ -67,7 +67,7 @@ class _Recorder:
     def stop_reason(self) -> str | None:
         return None
 
-    def wishes(self) -> list[SavePoint | Cut]:
+    def amendments(self) -> list[Amendment]:
         return []
 
     def newest(self) -> int:

@@ -10,7 +10,8 @@ import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 
-from asyncsearch.runner.protocol import Cut, SavePoint
+from asyncsearch.actions import CutWork, SaveAt
+from asyncsearch.runner.protocol import Amendment
 from asyncsearch.work import Stage
 
 
@@ -50,13 +51,13 @@ class LaneTimeline:
         """Return the index of the stage under whose node a checkpoint stands."""
         return min(bisect_left(self._ends, done), len(self.stages) - 1)
 
-    def amend(self, wish: SavePoint | Cut) -> None:
-        """Take a wish into account; one for a place that is passed has no effect."""
-        match wish:
-            case SavePoint(node=node, resource=resource):
+    def amend(self, amendment: Amendment) -> None:
+        """Take an amendment into account; one for a resource that is passed has no effect."""
+        match amendment:
+            case SaveAt(node=node, resource=resource):
                 if self.stages[self.index_at(resource)].node == node:
                     self._points.add(resource)
-            case Cut(stop=stop):
+            case CutWork(stop=stop):
                 self._cut = min(self._cut, stop)
 
     def is_cut(self, done: int) -> bool:

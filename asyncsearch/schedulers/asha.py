@@ -26,6 +26,7 @@ from asyncsearch.schedulers.rungs import check_whole, levels_up_to, rung_levels
 
 if TYPE_CHECKING:
     from asyncsearch.space import Space
+    from asyncsearch.trial import Params
 
 _VARIANTS = ("promotion", "stopping")
 
@@ -144,6 +145,8 @@ class ASHA(Scheduler):
 class PromotionState(SchedulerState):
     """The rungs of Algorithm 2, and where each trial stands."""
 
+    judges = False
+
     def __init__(
         self, levels: tuple[int, ...], reduction_factor: int, finish_best: bool, *, is_endless: bool = False
     ) -> None:
@@ -174,7 +177,7 @@ class PromotionState(SchedulerState):
     def standing(self, trial: TrialId) -> str:
         return self._race.ladder.standing(trial)
 
-    def created(self, trial: TrialId) -> None:
+    def created(self, trial: TrialId, params: Params) -> None:
         self._progress.begin(trial)
 
     def paused(self, trial: TrialId, resource: int, score: float | None) -> None:
@@ -187,13 +190,7 @@ class PromotionState(SchedulerState):
     def completed(self, trial: TrialId, resource: int, score: float | None) -> None:
         self._race.end(trial, score)
 
-    def stopped(self, trial: TrialId, resource: int) -> None:
-        self._give_up(trial)
-
-    def failed(self, trial: TrialId, target: int | None) -> None:
-        self._give_up(trial)
-
-    def _give_up(self, trial: TrialId) -> None:
+    def ended(self, trial: TrialId, resource: int, score: float | None) -> None:
         ladder = self._race.ladder
         if not self._is_endless and ladder.top > 0 and ladder.is_bound_for_top(trial):
             self._finishers -= 1

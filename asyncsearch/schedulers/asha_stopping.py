@@ -19,6 +19,7 @@ from asyncsearch.schedulers import reasons
 from asyncsearch.schedulers.base_scheduler import Promotion, SchedulerState
 from asyncsearch.schedulers.progress import Progress
 from asyncsearch.schedulers.rungs import Rung, levels_up_to
+from asyncsearch.trial import Params
 
 
 class Crossing(msgspec.Struct, frozen=True):
@@ -79,7 +80,7 @@ class StoppingState(SchedulerState):
         rung, level = self._rungs[index], self._levels[index]
         return f"passed the rung of {level}, as did {rung.size - 1} others; {reasons.go_on(self._quota(rung))}"
 
-    def created(self, trial: TrialId) -> None:
+    def created(self, trial: TrialId, params: Params) -> None:
         self._progress.begin(trial)
 
     def reported(self, trial: TrialId, resource: int, score: float | None) -> None:
@@ -98,17 +99,11 @@ class StoppingState(SchedulerState):
             rank, rung = self._record(trial, index, value), self._rungs[index]
             self._crossings[trial] = Crossing(trial, resource, index, rank, rung.size, self._quota(rung))
 
-    def completed(self, trial: TrialId, resource: int, score: float | None) -> None:
-        self._end(trial, score)
-
-    def stopped(self, trial: TrialId, resource: int) -> None:
+    def stopped(self, trial: TrialId, resource: int, score: float | None) -> None:
         self._crossings.pop(trial, None)
         self._progress.end(trial)
 
-    def failed(self, trial: TrialId, target: int | None) -> None:
-        self._end(trial, None)
-
-    def _end(self, trial: TrialId, score: float | None) -> None:
+    def ended(self, trial: TrialId, resource: int, score: float | None) -> None:
         """Count a trial that ended between two rungs at the upper one, with its last value; a failed one as worst."""
         index = self._progress.heading(trial)
         if index <= self._top and not self._progress.has_ended(trial):

@@ -11,6 +11,7 @@ from asyncsearch.schedulers.asynchronous_bracket import AsynchronousBracket
 from asyncsearch.schedulers.base_scheduler import Promotion, SchedulerState
 from asyncsearch.schedulers.bracket_allocation import BracketAllocation
 from asyncsearch.schedulers.progress import Progress
+from asyncsearch.trial import Params
 
 
 class AsynchronousHyperbandState(SchedulerState):
@@ -25,6 +26,8 @@ class AsynchronousHyperbandState(SchedulerState):
         reduction_factor: η.
         allotment: Which bracket a new trial belongs to.
     """
+
+    judges = False
 
     def __init__(self, levels: Sequence[tuple[int, ...]], reduction_factor: int, allotment: BracketAllocation) -> None:
         self._allotment = allotment
@@ -55,7 +58,7 @@ class AsynchronousHyperbandState(SchedulerState):
         home = self._homes[trial]
         return f"bracket {home}: {self._races[home].ladder.standing(trial)}"
 
-    def created(self, trial: TrialId) -> None:
+    def created(self, trial: TrialId, params: Params) -> None:
         home = self._next_home
         self._homes.append(home)
         self._progress.begin(trial)
@@ -70,14 +73,11 @@ class AsynchronousHyperbandState(SchedulerState):
         self._race_of(trial).promote(trial, from_resource)
         self._units[self._homes[trial]] += to_resource - from_resource
 
-    def completed(self, trial: TrialId, resource: int, score: float | None) -> None:
+    def stopped(self, trial: TrialId, resource: int, score: float | None) -> None:
+        self.ended(trial, resource, None)
+
+    def ended(self, trial: TrialId, resource: int, score: float | None) -> None:
         self._race_of(trial).end(trial, score)
-
-    def stopped(self, trial: TrialId, resource: int) -> None:
-        self._race_of(trial).end(trial, None)
-
-    def failed(self, trial: TrialId, target: int | None) -> None:
-        self._race_of(trial).end(trial, None)
 
     def _race_of(self, trial: TrialId) -> AsynchronousBracket:
         return self._races[self._homes[trial]]

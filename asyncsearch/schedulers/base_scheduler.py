@@ -1,24 +1,23 @@
 """What a scheduler is: it decides how far each trial trains.
 
-Rule 1: pure. No clock, file, thread or generator; all it knows it was told by the fact methods.
-Rule 2: ask methods change nothing. What the engine makes of an answer comes back as a fact, so that a replay,
+Rule 1: pure. All that it knows it was told as a fact; see ``asyncsearch.listener``.
+Rule 2: methods that ask change nothing. What the engine makes of an answer comes back as a fact, so that a replay,
 which asks nothing, ends in the same state.
 
 A scheduler is two things. What the user writes, ``ASHA(max_resource=81)``, is a frozen, keyword-only
 description (``Scheduler``). ``begin()`` makes of it the living half (``SchedulerState``) that one study owns.
 
-Scores are normalised at the engine's boundary: smaller is better, and None stands for NaN, infinities,
-missing reports and failures. Order within a rung is (score, trial id).
+Order within a rung is (score, trial id).
 """
 
 from __future__ import annotations
 
 import abc
-from typing import Any
 
 import msgspec
 
 from asyncsearch.ids import TrialId
+from asyncsearch.listener import StudyListener
 from asyncsearch.space import Space
 from asyncsearch.trial import Params
 
@@ -54,8 +53,8 @@ class RungForecast(msgspec.Struct, frozen=True):
     bracket: int = 0
 
 
-class SchedulerState(abc.ABC):
-    """The living half of a scheduler. ``ask_*``/``next_*``/``judge`` ask; the other methods state facts."""
+class SchedulerState(StudyListener):
+    """The living half of a scheduler: its own methods ask and change nothing, those of a listener state facts."""
 
     promotes_in_groups = False
     """Whether what ``next_promotion`` says does not depend on when it is asked: then all may be promoted before workers
@@ -63,6 +62,9 @@ class SchedulerState(abc.ABC):
 
     begins_all_first = False
     """Whether trials that have not begun come before promotions: of those that compete nobody is left behind."""
+
+    judges = True
+    """Whether ``judge`` may ever stop a trial; False saves a call after each report."""
 
     @abc.abstractmethod
     def first_target(self, trial: TrialId) -> int | None:
@@ -97,44 +99,6 @@ class SchedulerState(abc.ABC):
     def standing(self, trial: TrialId) -> str:
         """Return a sentence on where the trial stands, for ``explain``; empty if there is nothing to say."""
         return ""
-
-    def budget(self, num_trials: int | None) -> None:
-        """A run was requested: trials will be created until this many exist in all; None: until there are no more."""
-
-    def no_more_trials(self) -> None:
-        """The searcher is exhausted: no further trial will be created. May be stated again and again."""
-
-    def created(self, trial: TrialId) -> None:
-        """A trial began."""
-
-    def reported(self, trial: TrialId, resource: int, score: float | None) -> None:
-        """A trial reported. Resources of one trial come in strictly increasing order."""
-
-    def paused(self, trial: TrialId, resource: int, score: float | None) -> None:
-        """A trial stands at its target, its checkpoint durable; ``score`` is its last one at or before ``resource``."""
-
-    def promoted(self, trial: TrialId, from_resource: int, to_resource: int) -> None:
-        """A promotion was decided and recorded."""
-
-    def branched(self, trial: TrialId, donor: TrialId, resource: int, to_resource: int) -> None:
-        """A paused trial took over the donor's checkpoint at ``resource`` and goes on from there: no ``promoted``."""
-
-    def completed(self, trial: TrialId, resource: int, score: float | None) -> None:
-        """A trial came to its end (of ``max_resource``, or by returning) with this last score."""
-
-    def stopped(self, trial: TrialId, resource: int) -> None:
-        """A trial was stopped early."""
-
-    def failed(self, trial: TrialId, target: int | None) -> None:
-        """A trial failed for good on its way to ``target``; it counts as the worst of the rung it did not reach."""
-
-    @abc.abstractmethod
-    def snapshot(self) -> dict[str, Any]:
-        """Return everything as JSON values; ``restore`` of it gives an equal state."""
-
-    @abc.abstractmethod
-    def restore(self, snapshot: dict[str, Any]) -> None:
-        """Become the state that ``snapshot`` described."""
 
 
 class Scheduler(abc.ABC):

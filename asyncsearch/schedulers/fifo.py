@@ -47,6 +47,8 @@ class FIFO(Scheduler):
 class FIFOState(SchedulerState):
     """Decides nothing, so it has nothing to remember."""
 
+    judges = False
+
     def __init__(self, max_resource: int | None) -> None:
         self._max_resource = max_resource
 

@@ -26,6 +26,7 @@ from asyncsearch.schedulers.running_median import RunningMedian
 
 if TYPE_CHECKING:
     from asyncsearch.space import Space
+    from asyncsearch.trial import Params
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -172,7 +173,7 @@ class MedianState(SchedulerState):
             return reasons.not_compared(self._scheduler.point(course.index + 1))
         return reasons.compared(course.comparison.point, course.comparison.others)
 
-    def created(self, trial: TrialId) -> None:
+    def created(self, trial: TrialId, params: Params) -> None:
         self._courses.setdefault(trial, RunningAverage())
 
     def reported(self, trial: TrialId, resource: int, score: float | None) -> None:
@@ -205,13 +206,7 @@ class MedianState(SchedulerState):
         averages.add(course.average if course.is_finite else math.inf)
         course.comparison = Comparison(resource, point, others, is_worse, bool(course.is_finite))
 
-    def completed(self, trial: TrialId, resource: int, score: float | None) -> None:
-        self._courses.pop(trial, None)
-
-    def stopped(self, trial: TrialId, resource: int) -> None:
-        self._courses.pop(trial, None)
-
-    def failed(self, trial: TrialId, target: int | None) -> None:
+    def ended(self, trial: TrialId, resource: int, score: float | None) -> None:
         self._courses.pop(trial, None)
 
     def snapshot(self) -> dict[str, Any]:

@@ -162,6 +162,7 @@ class PBT(Scheduler):
 class PBTState(SchedulerState):
     """Populations in the order in which they were opened. Only the last one may still take trials."""
 
+    judges = False
     begins_all_first = True
 
     def __init__(self, rules: Rules, size: int | None, explorer: Explorer | None, seed: int) -> None:
@@ -219,7 +220,7 @@ class PBTState(SchedulerState):
             return reasons.on_its_way(here)
         return f"{reasons.place(*population.ranked(trial), here)}; it waits there"
 
-    def budget(self, num_trials: int | None) -> None:
+    def run_requested(self, num_trials: int | None) -> None:
         self._total = num_trials
         population = self._filling()
         if population is None or num_trials is None:
@@ -234,7 +235,7 @@ class PBTState(SchedulerState):
         if population is not None:
             self._close(population.created)
 
-    def created(self, trial: TrialId) -> None:
+    def created(self, trial: TrialId, params: Params) -> None:
         population = self._filling() or self._open(trial)
         population.create(trial)
         self._created += 1
@@ -250,17 +251,11 @@ class PBTState(SchedulerState):
     def promoted(self, trial: TrialId, from_resource: int, to_resource: int) -> None:
         self._leave(trial, to_resource)
 
-    def branched(self, trial: TrialId, donor: TrialId, resource: int, to_resource: int) -> None:
+    def branched(self, trial: TrialId, donor: TrialId, params: Params, resource: int, to_resource: int) -> None:
         self._leave(trial, to_resource)
 
-    def completed(self, trial: TrialId, resource: int, score: float | None) -> None:
-        self._end(trial, score)
-
-    def stopped(self, trial: TrialId, resource: int) -> None:
-        self._end(trial, None)
-
-    def failed(self, trial: TrialId, target: int | None) -> None:
-        self._end(trial, None)
+    def stopped(self, trial: TrialId, resource: int, score: float | None) -> None:
+        self.ended(trial, resource, None)
 
     def _leave(self, trial: TrialId, to_resource: int) -> None:
         number = self._number(trial)
@@ -269,7 +264,7 @@ class PBTState(SchedulerState):
             population.leave(trial, to_resource)
             self._note(number)
 
-    def _end(self, trial: TrialId, score: float | None) -> None:
+    def ended(self, trial: TrialId, resource: int, score: float | None) -> None:
         number = self._number(trial)
         population = self._living(trial, number)
         if population is not None:

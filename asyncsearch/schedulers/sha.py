@@ -26,6 +26,7 @@ from asyncsearch.schedulers.synchronous_bracket import SynchronousBracket
 
 if TYPE_CHECKING:
     from asyncsearch.space import Space
+    from asyncsearch.trial import Params
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -112,6 +113,7 @@ class SHAState(SchedulerState):
         reduction_factor: η.
     """
 
+    judges = False
     promotes_in_groups = True
 
     def __init__(self, shapes: Sequence[Shape], reduction_factor: int) -> None:
@@ -125,7 +127,7 @@ class SHAState(SchedulerState):
         self._totals: list[int] = []  # num_trials of the runs, increasing; no bracket lies across one
         self._is_endless = True  # whether the present run creates trials beyond the last total
 
-    def budget(self, num_trials: int | None) -> None:
+    def run_requested(self, num_trials: int | None) -> None:
         self._is_endless = num_trials is None
         if num_trials is None:
             return
@@ -157,7 +159,7 @@ class SHAState(SchedulerState):
         number = self._bracket_of(trial)
         return f"bracket {number}: {self._brackets[number].ladder.standing(trial)}"
 
-    def created(self, trial: TrialId) -> None:
+    def created(self, trial: TrialId, params: Params) -> None:
         bracket = self._filling() or self._open(trial)
         bracket.create(trial)
         self._created += 1
@@ -172,16 +174,10 @@ class SHAState(SchedulerState):
         self._brackets[number].ladder.promote(trial, from_resource)
         self._advance(number)
 
-    def completed(self, trial: TrialId, resource: int, score: float | None) -> None:
-        self._end(trial, score)
+    def stopped(self, trial: TrialId, resource: int, score: float | None) -> None:
+        self.ended(trial, resource, None)
 
-    def stopped(self, trial: TrialId, resource: int) -> None:
-        self._end(trial, None)
-
-    def failed(self, trial: TrialId, target: int | None) -> None:
-        self._end(trial, None)
-
-    def _end(self, trial: TrialId, score: float | None) -> None:
+    def ended(self, trial: TrialId, resource: int, score: float | None) -> None:
         number = self._bracket_of(trial)
         self._brackets[number].ladder.end(trial, score)
         self._advance(number)

@@ -1,6 +1,6 @@
 """What a searcher is: it proposes configurations.
 
-Rule 1: pure, as ``asyncsearch.schedulers.base_scheduler`` says of schedulers.
+Rule 1: pure. All that it knows it was told as a fact; see ``asyncsearch.listener``.
 Rule 2: randomness is counter-based. The i-th proposal is a function of (seed, i), and of nothing else
 unless the searcher learns.
 """
@@ -11,18 +11,17 @@ import abc
 from collections.abc import Sequence
 from typing import Any
 
-from asyncsearch.ids import TrialId
+from asyncsearch.listener import StudyListener
 from asyncsearch.searchers.earlier_trials import beginning_with_best, going_on
 from asyncsearch.searchers.observations import Observed
 from asyncsearch.space import Space
 from asyncsearch.trial import Params
 
 
-class SearcherState(abc.ABC):
+class SearcherState(StudyListener):
     """The living half of a searcher, owned by one study.
 
-    ``propose``, ``notes`` and ``length`` ask, and asking changes nothing; the others state facts. A replay states the
-    facts of the journal in their order, asks nothing, and ends in the same state.
+    ``propose``, ``notes`` and ``length`` ask and change nothing; the methods of a listener state facts.
     """
 
     @abc.abstractmethod
@@ -43,41 +42,6 @@ class SearcherState(abc.ABC):
     def length(self) -> int | None:
         """Return how many proposals there are; None: no end, or not known beforehand."""
         return None
-
-    def created(self, trial: TrialId, params: Params) -> None:
-        """A proposal became a trial."""
-
-    def noted(self, trial: TrialId, notes: dict[str, Any]) -> None:
-        """What ``notes`` said of a proposal that became a trial; stated after ``created``, and not if it was empty."""
-
-    def reported(self, trial: TrialId, resource: int, score: float | None) -> None:
-        """A trial reported; smaller scores are better, None is no result."""
-
-    def paused(self, trial: TrialId, resource: int, score: float | None) -> None:
-        """A trial stands at its target, and trains on only if it is promoted."""
-
-    def promoted(self, trial: TrialId, from_resource: int, to_resource: int) -> None:
-        """A paused trial trains on."""
-
-    def branched(self, trial: TrialId, params: Params, resource: int) -> None:
-        """A paused trial goes on at ``resource`` from another one's checkpoint, with these params: what it reports from
-        now on is not what its proposal is worth.
-        """
-
-    def completed(self, trial: TrialId, resource: int, score: float | None) -> None:
-        """A trial came to its end with this last score."""
-        self.ended(trial, resource, score)
-
-    def stopped(self, trial: TrialId, resource: int, score: float | None) -> None:
-        """A trial was stopped early; ``score`` is its last one."""
-        self.ended(trial, resource, score)
-
-    def failed(self, trial: TrialId, resource: int) -> None:
-        """A trial failed for good."""
-        self.ended(trial, resource, None)
-
-    def ended(self, trial: TrialId, resource: int, score: float | None) -> None:
-        """A trial completed, was stopped or failed (score None): for those to whom it is all one."""
 
     def snapshot(self) -> dict[str, Any]:
         """Return everything as JSON values."""

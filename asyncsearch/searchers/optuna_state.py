@@ -26,7 +26,6 @@ from asyncsearch.ids import TrialId
 from asyncsearch.randomness import below, generator
 from asyncsearch.searchers.base_searcher import SearcherState
 from asyncsearch.searchers.observations import Observations, Observed, TrialPosition
-from asyncsearch.searchers.optuna import OptunaSearch
 from asyncsearch.searchers.optuna_space import Dimensions
 from asyncsearch.searchers.optuna_storage import NAME, Storage
 from asyncsearch.space import Space
@@ -41,8 +40,9 @@ _PURPOSE = "searchers.optuna"
 class OptunaState(SearcherState):
     """What the sampler is to know: observations, and the same in Optuna's storage, which is made from them."""
 
-    def __init__(self, searcher: OptunaSearch, space: Space, seed: int, earlier: Sequence[Observed]) -> None:
+    def __init__(self, searcher: Any, space: Space, seed: int, earlier: Sequence[Observed]) -> None:
         self._searcher = searcher
+        """The ``OptunaSearch`` that began it, whose module imports this one."""
         self._space = space
         self._seed = seed
         self._initial = space.initial
@@ -86,7 +86,7 @@ class OptunaState(SearcherState):
     def promoted(self, trial: TrialId, from_resource: int, to_resource: int) -> None:
         self._stand(trial, TrialPosition.RUNNING)
 
-    def branched(self, trial: TrialId, params: Params, resource: int) -> None:
+    def branched(self, trial: TrialId, donor: TrialId, params: Params, resource: int, to_resource: int) -> None:
         self._stand(trial, TrialPosition.BRANCHED)
 
     def completed(self, trial: TrialId, resource: int, score: float | None) -> None:
@@ -186,7 +186,8 @@ class OptunaState(SearcherState):
         sampler = type(self._study.sampler).__name__
         what = f"{self._searcher.describe()}: {sampler}"
         if isinstance(error, ImportError):  # some samplers import what they need when they are asked
-            return self._searcher.missing(error)
+            missing: AsyncSearchError = self._searcher.missing(error)
+            return missing
         if isinstance(error, SpaceError):
             return SpaceError(f"{what} proposes what the space does not have. {error} Is it made for another space?")
         return SpaceError(

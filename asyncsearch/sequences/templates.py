@@ -6,14 +6,13 @@ A *slot* is the place of a domain, named by its way in: ``gamma``, ``then.value`
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 
 from asyncsearch.errors import SpaceError
 from asyncsearch.sequences.json_values import copy_plain, identity, show
 from asyncsearch.sequences.undecided_values import Undecided
 
-if TYPE_CHECKING:
-    from asyncsearch.sequences.base_sequence import Sequence
+S = TypeVar("S")
 
 
 class Items(tuple[Any, ...]):
@@ -71,17 +70,17 @@ def is_open(value: Any) -> bool:
     return next(slots(value), None) is not None
 
 
-def fill(template: Sequence, values: Mapping[str, Any]) -> Sequence:
+def fill(template: S, values: Mapping[str, Any]) -> S:
     """Return the sequence in which each slot has its value.
 
     Raises:
         SpaceError: the values do not make a sequence.
     """
-    filled: Sequence = _filled(template, values, "")
+    filled: S = _filled(template, values, "")
     return filled
 
 
-def match(template: Sequence, given: Sequence) -> dict[str, Any]:
+def match(template: S, given: S) -> dict[str, Any]:
     """Return slot -> value with which ``fill`` makes ``given`` of the template.
 
     Raises:

@@ -33,8 +33,8 @@ import msgspec
 
 from asyncsearch.errors import StoreError
 from asyncsearch.ids import CheckpointRef, NodeKey
-from asyncsearch.shared.files import FoundFile as File
 from asyncsearch.shared.files import SharedFiles, Unreadable, Written
+from asyncsearch.store.base_store import FileInfo
 from asyncsearch.store.layout import node_folder
 from asyncsearch.store.lease_lock import LockRecord, _machine
 
@@ -207,14 +207,14 @@ class Claims:
         """
         before_s = time.time() - age_s
         found: dict[str, str] = {}
-        for name, file in self._files.backend.walk("drivers").items():
+        for name, file in self._files.store.walk("drivers").items():
             driver = self._files.read(f"drivers/{name}", DRIVER)
             if driver is None and _is_older(file, before_s):
                 found[f"drivers/{name}"] = "it cannot be read"
             elif driver is not None and driver.is_void and driver.holder.refreshed < before_s:
                 found[f"drivers/{name}"] = f"study {driver.study!r} is no longer driven from there"
         nodes: dict[str, dict[str, bool]] = {}
-        for name, file in self._files.backend.walk("claims").items():
+        for name, file in self._files.store.walk("claims").items():
             claim = self._files.read(f"claims/{name}", CLAIM)
             is_over = _is_older(file, before_s) if claim is None else self._is_over(claim, before_s)
             nodes.setdefault(name.partition("/")[0], {})[f"claims/{name}"] = is_over
@@ -262,7 +262,7 @@ class Claims:
             if who is not None:
                 return who
         number = max((entry.number for entry in before), default=0) + 1
-        suffix = "" if self._files.backend.is_exclusive else f"-{self.token}"
+        suffix = "" if self._files.store.is_exclusive else f"-{self.token}"
         entry = ClaimFile(number, f"{_folder(node)}/{number:06d}{suffix}.json")
         if not self._files.create(entry.name, self._record(owner)):
             return self._other(entry, own=True) or _AT_THIS_MOMENT
@@ -329,7 +329,7 @@ class Claims:
         )
 
 
-def _is_older(file: File, before_s: float) -> bool:
+def _is_older(file: FileInfo, before_s: float) -> bool:
     return file.modified_s is not None and file.modified_s < before_s
 
 

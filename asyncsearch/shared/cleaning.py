@@ -15,10 +15,10 @@ from asyncsearch.errors import StoreLockedError, StudyNotFoundError
 from asyncsearch.events import CheckpointCommitted
 from asyncsearch.ids import CheckpointRef, NodeKey
 from asyncsearch.journal.opening import STUDY_FILE, read_records, read_study_file
-from asyncsearch.shared.files import FoundFile, SharedFiles
+from asyncsearch.shared.files import SharedFiles
 from asyncsearch.shared.folder import SHARED_FILE, SharedFolder, Stored
 from asyncsearch.shared.survey import Survey, survey
-from asyncsearch.store.base_store import Store
+from asyncsearch.store.base_store import FileInfo, Store
 from asyncsearch.store.layout import parse_versions
 
 DAY_S = 86400.0
@@ -113,7 +113,7 @@ def _open(store: Store, dry_run: bool, stack: ExitStack) -> None:
 
 def _of_study(store: Store, limits: Limits) -> tuple[list[Item], list[Stored]]:
     files = SharedFiles(store)
-    found = survey(files.backend)
+    found = survey(store)
     needed = _needed(store)
     stored = _in_order(found)
     chosen = _choose(stored, lambda one: one.ref not in needed, limits)
@@ -167,23 +167,21 @@ def _choose(stored: list[Stored], may_go: Callable[[Stored], bool], limits: Limi
 def _leftovers(files: SharedFiles, found: Survey, gone: set[CheckpointRef], age_s: float | None) -> Iterator[Item]:
     """Yield what crashed writers left, of an age that says that nobody is writing it any more; None: of any age."""
 
-    def item(name: str, entry: FoundFile, why: str) -> Item:
+    def item(name: str, entry: FileInfo, why: str) -> Item:
         def remove() -> bool:
-            files.backend.remove_tree(name)
+            files.store.remove_tree(name)
             return True
 
         return Item("leftover", name, entry.size_bytes, why, remove)
 
-    def is_old(entry: FoundFile) -> bool:
+    def is_old(entry: FileInfo) -> bool:
         return age_s is None or (entry.modified_s is not None and time.time() - entry.modified_s > age_s)
 
-    sizes: dict[str, FoundFile] = (
-        {} if age_s is not None else dict.fromkeys(files.backend.names("tmp"), FoundFile(0, None))
-    )
-    for name, entry in files.backend.walk("tmp").items():
+    sizes: dict[str, FileInfo] = {} if age_s is not None else dict.fromkeys(files.store.list("tmp"), FileInfo(0, None))
+    for name, entry in files.store.walk("tmp").items():
         top = name.partition("/")[0]
-        size, modified_s = sizes.get(top, FoundFile(0, None))
-        sizes[top] = FoundFile(size + entry.size_bytes, max(modified_s or 0.0, entry.modified_s or 0.0) or None)
+        size, modified_s = sizes.get(top, FileInfo(0, None))
+        sizes[top] = FileInfo(size + entry.size_bytes, max(modified_s or 0.0, entry.modified_s or 0.0) or None)
     for top, entry in sorted(sizes.items()):
         if top.startswith("removed-") or is_old(entry):
             yield item(f"tmp/{top}", entry, "left by a process that did not come to its end")
@@ -226,7 +224,7 @@ def _of_shared(plan: SharedFolder, limits: Limits) -> tuple[list[Item], list[Sto
         return Item("checkpoint", str(one.ref), one.size_bytes, why, lambda: plan.delete(one.ref))
 
     items = [finish(ref, name) for ref, name in abandoned]
-    items += _leftovers(plan.files, survey(plan.files.backend), gone, DAY_S)
+    items += _leftovers(plan.files, survey(plan.store), gone, DAY_S)
     items += _small_files(plan, "hold", standing.gone)
     items += _small_files(plan, "claim", plan.claims.expired(DAY_S))
     items += [delete(one) for one in chosen]
@@ -243,7 +241,7 @@ def _small_files(plan: SharedFolder, kind: str, names: dict[str, str]) -> Iterat
             if plan.store.read(name) != data:
                 return False  # somebody has come back
             plan.store.remove(name)
-            plan.files.backend.remove_if_empty(name.rpartition("/")[0])
+            plan.store.remove_if_empty(name.rpartition("/")[0])
             return True
 
         yield Item("driver" if name.startswith("drivers/") else kind, name, len(data), why, remove)

@@ -26,9 +26,6 @@ from asyncsearch.shared.files import SharedFiles, Written
 from asyncsearch.shared.holds import CurrentHolds, Holds
 from asyncsearch.shared.survey import survey
 from asyncsearch.store.base_store import Store
-from asyncsearch.store.fsspec_store import FsspecStore
-from asyncsearch.store.layout import MANIFEST, node_folder, parse_versions
-from asyncsearch.store.local import LocalStore
 from asyncsearch.trial import Metrics
 
 __all__ = ["LEASE_S", "RETENTION_S", "SHARED_FILE", "NodeFacts", "SharedFolder", "open_shared"]
@@ -168,21 +165,14 @@ class SharedFolder:
         def read(node: NodeKey) -> NodeFacts:
             return self._with_checkpoints(self._facts.read(node), marked)
 
-        if len(wanted) < 2 or isinstance(self.store, LocalStore):
+        if len(wanted) < 2 or not self.store.is_far:
             return {node: read(node) for node in wanted}
         with ThreadPoolExecutor(min(_THREADS, len(wanted)), "asyncsearch-shared") as pool:
             return dict(zip(wanted, pool.map(read, wanted), strict=True))
 
     def _with_checkpoints(self, facts: Facts, marked: Collection[CheckpointRef]) -> NodeFacts:
-        found = [at for at in self._resources(facts.node) if CheckpointRef(facts.node, at) not in marked]
+        found = [ref.resource for ref in self.store.checkpoints(facts.node) if ref not in marked]
         return NodeFacts(facts.reports, facts.ended, tuple(found))
-
-    def _resources(self, node: NodeKey) -> list[int]:
-        folder = node_folder(CheckpointRef(node, 0))
-        if isinstance(self.store, LocalStore):
-            return sorted({version.resource for version in parse_versions(self.store.list(folder))})
-        committed = [name.split("/")[0] for name in self.files.backend.walk(folder) if name.endswith(f"/{MANIFEST}")]
-        return sorted({version.resource for version in parse_versions(committed)})
 
     # What is needed
 
@@ -232,7 +222,7 @@ class SharedFolder:
         uses = self._holds.last_uses()
         found = [
             Stored(ref, entry.size_bytes, max(entry.modified_s or 0.0, uses.get(ref, 0.0)))
-            for ref, entry in survey(self.files.backend).committed.items()
+            for ref, entry in survey(self.store).committed.items()
         ]
         return sorted(found, key=lambda one: (one.used_s, -one.ref.resource, one.ref.node))
 
@@ -270,9 +260,9 @@ class SharedFolder:
     def finish(self) -> None:
         """Finish the deletions in whose middle a driver died."""
         self._holds.finish()
-        for name in {name.split("/")[0] for name in self.files.backend.walk("tmp")}:
+        for name in {name.split("/")[0] for name in self.store.walk("tmp")}:
             if name.startswith("removed-"):
-                self.files.backend.remove_tree(f"tmp/{name}")
+                self.store.remove_tree(f"tmp/{name}")
 
 
 def open_shared(store: Store, shared: str | Path | Literal[False] | None = None) -> Store | None:
@@ -289,34 +279,10 @@ def open_shared(store: Store, shared: str | Path | Literal[False] | None = None)
 
     if shared is False:
         return None
-    if shared is not None:
-        chosen = open_store(shared)
-    elif isinstance(store, FsspecStore):
-        chosen = _beside(store)
-    else:
-        chosen = LocalStore(Path(store.url).parent / _FOLDER)
+    chosen = store.sibling(_FOLDER) if shared is None else open_store(shared)
     if chosen.shown == store.shown:
         raise StoreError(
             f"The study's store and the folder that it shares are both {store.shown!r}. Name another folder:"
             " Sharing(shared=...), or share with nobody: Sharing(shared=False)."
         )
     return chosen
-
-
-def inside(store: Store, name: str) -> Store:
-    """Return the store in a folder of another one; nothing is written."""
-    if isinstance(store, FsspecStore):
-        return FsspecStore(f"{store.url}/{name}", store._remote._options, lock_lease_s=store._lease_s)
-    return LocalStore(Path(store.url) / name)
-
-
-def _beside(store: FsspecStore) -> FsspecStore:
-    protocol, _, place = store.url.partition("://")
-    parent, slash, _ = place.rpartition("/")
-    if not slash:
-        raise StoreError(
-            f"There is no place beside the store {store.shown!r} for what studies share. Name a folder:"
-            " Sharing(shared=...), or share with nobody: Sharing(shared=False)."
-        )
-    remote = store._remote
-    return FsspecStore(f"{protocol}://{parent}/{_FOLDER}", remote._options, lock_lease_s=store._lease_s)

@@ -221,10 +221,10 @@ class Holds:
 
     def _remove_halves(self, ref: CheckpointRef) -> None:
         folder = node_folder(ref)
-        attempts = {name.split("/")[0] for name in self._files.backend.walk(folder)}
+        attempts = {name.split("/")[0] for name in self._files.store.walk(folder)}
         for version in parse_versions(attempts):
             if version.resource == ref.resource:
-                self._files.backend.remove_tree(f"{folder}/{version}")
+                self._files.store.remove_tree(f"{folder}/{version}")
 
 
 def _dropped(last: Hold, wanted: set[CheckpointRef], now: float) -> dict[NodeKey, dict[int, float]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from asyncsearch.shared.folder import SharedFolder, inside
+from asyncsearch.shared.folder import SharedFolder
 from asyncsearch.store.base_store import Store
 
 EVALUATIONS = "evals"
@@ -46,7 +46,7 @@ def _give_up_evaluations(plan: SharedFolder, home: Store) -> bool:
     inner = f"{home.shown}/"
     held = [hold.study for hold in plan.standing().holds.values()]
     names = [study for study in held if study.startswith(f"{inner}{EVALUATIONS}/")]
-    over = [name for name in names if not inside(home, name.removeprefix(inner)).is_locked()]
+    over = [name for name in names if not home.child(name.removeprefix(inner)).is_locked()]
     for name in over:
         plan.let_go(name)
     return bool(over)

@@ -6,32 +6,31 @@ from collections import defaultdict
 from typing import NamedTuple
 
 from asyncsearch.ids import CheckpointRef, NodeKey
-from asyncsearch.shared.files import Backend, FoundFile
+from asyncsearch.store.base_store import FileInfo, Store
 from asyncsearch.store.layout import MANIFEST, Version, parse_versions
 
 
 class Survey(NamedTuple):
     """Sizes and times of checkpoints."""
 
-    committed: dict[CheckpointRef, FoundFile]
+    committed: dict[CheckpointRef, FileInfo]
     """All committed versions of each together, and when the newest was written."""
-    replaced: dict[str, FoundFile]
+    replaced: dict[str, FileInfo]
     """Committed versions that newer ones have replaced, by their folders."""
-    unfinished: dict[str, FoundFile]
+    unfinished: dict[str, FileInfo]
     """Versions that were not, or not yet, committed, by their folders."""
 
 
-def survey(backend: Backend) -> Survey:
+def survey(store: Store) -> Survey:
     """Look at every file of every checkpoint."""
-    folders: dict[tuple[str, Version], FoundFile] = {}
+    folders: dict[tuple[str, Version], FileInfo] = {}
     whole: dict[tuple[str, int], list[Version]] = defaultdict(list)
-    for name, entry in backend.walk("checkpoints").items():
+    for name, entry in store.walk("checkpoints").items():
         node, _, rest = name.partition("/")
         folder, _, inside = rest.partition("/")
         for version in parse_versions([folder] if inside else []):
-            is_new = (node, version) not in folders
             folders[node, version] = _both(folders.get((node, version)), entry)
-            if is_new if backend.commits_by_rename else inside == MANIFEST:
+            if inside == MANIFEST:
                 whole[node, version.resource].append(version)
     found = Survey({}, {}, {})
     for (node, version), entry in sorted(folders.items()):
@@ -46,9 +45,9 @@ def survey(backend: Backend) -> Survey:
     return found
 
 
-def _both(one: FoundFile | None, two: FoundFile) -> FoundFile:
+def _both(one: FileInfo | None, two: FileInfo) -> FileInfo:
     """Return the size of two things together, and when the later one was written."""
     if one is None:
         return two
     times = [entry.modified_s for entry in (one, two) if entry.modified_s is not None]
-    return FoundFile(one.size_bytes + two.size_bytes, max(times, default=None))
+    return FileInfo(one.size_bytes + two.size_bytes, max(times, default=None))

@@ -31,6 +31,7 @@ from asyncsearch.actions import (
     StopRun,
     StopTraining,
 )
+from asyncsearch.engine.handling import handle
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import UsageError
 from asyncsearch.events import (
@@ -150,7 +151,7 @@ class Simulation:
         return self._busy_s + sum(now - worker.began_s for worker in self._workers.values() if worker.work is not None)
 
     def _tell(self, event: AnyEvent) -> None:
-        actions = self.state.handle(event, self.clock.now)
+        actions = handle(self.state, event, self.clock.now)
         if self._watch is not None:
             self._watch(self.clock.now, event, actions)
         for action in actions:

@@ -19,13 +19,23 @@ from any thread, and raises StoreError when the store cannot be read or written.
 from __future__ import annotations
 
 import abc
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
-from asyncsearch.ids import CheckpointRef
+from asyncsearch.errors import StoreError
+from asyncsearch.ids import CheckpointRef, NodeKey
+from asyncsearch.store import layout
 from asyncsearch.store.passwords import without_password
+
+
+class FileInfo(NamedTuple):
+    """Size and age of a file in a store."""
+
+    size_bytes: int
+    modified_s: float | None
+    """Unix time by the file system's clock; None where the file system does not tell."""
 
 
 class Segment(Protocol):
@@ -68,6 +78,34 @@ class Store(abc.ABC):
         """Whether ``fetch`` copies files to this machine: then a worker does well to keep what it saved or loaded."""
         return True
 
+    @property
+    @abc.abstractmethod
+    def is_exclusive(self) -> bool:
+        """Whether of several ``create`` of one name exactly one succeeds, whichever machines they come from."""
+
+    @abc.abstractmethod
+    def at(self, url: str) -> Store:
+        """Return a store of the same kind, with the same options, at another URL; nothing is written."""
+
+    def child(self, name: str) -> Store:
+        """Return the store in a folder of this one."""
+        return self.at(f"{self.url.rstrip('/')}/{layout.check_name(name)}")
+
+    def sibling(self, name: str) -> Store:
+        """Return the store in a folder beside this one.
+
+        Raises:
+            StoreError: this one is at the top of its file system.
+        """
+        protocol, separator, place = self.url.rpartition("://")
+        parent, slash, _ = place.rpartition("/")
+        if not slash:
+            raise StoreError(
+                f"There is no place beside the store {self.shown!r} for what studies share. Name a folder:"
+                " Sharing(shared=...), or share with nobody: Sharing(shared=False)."
+            )
+        return self.at(f"{protocol}{separator}{parent}/{name}")
+
     @abc.abstractmethod
     def prepare(self) -> None:
         """Make the folders and prove that the store can be written: write, sync, read back and remove a probe.
@@ -97,6 +135,10 @@ class Store(abc.ABC):
         """Write a small file so that a reader sees the old content or the new one, and return when it is durable."""
 
     @abc.abstractmethod
+    def create(self, name: str, data: bytes) -> bool:
+        """Write a small file that does not exist yet; return False if it does. See ``is_exclusive``."""
+
+    @abc.abstractmethod
     def remove(self, name: str) -> None:
         """Remove a small file; no error if there is none."""
 
@@ -105,12 +147,23 @@ class Store(abc.ABC):
         """Return the sorted names of what lies directly in a folder; empty if there is no such folder."""
 
     @abc.abstractmethod
-    def journal_segments(self) -> Sequence[str]:
-        """Return the names of the journal's segments in order."""
+    def walk(self, folder: str = "") -> Mapping[str, FileInfo]:
+        """Return the files below a folder, at any depth, by their names inside it, what is in ``tmp`` included."""
 
     @abc.abstractmethod
+    def remove_tree(self, folder: str) -> None:
+        """Remove a folder and all below it, or a file; no error if there is none."""
+
+    def remove_if_empty(self, folder: str) -> None:
+        """Remove a folder in which nothing lies, where folders exist of themselves; no error if something does."""
+
+    def journal_segments(self) -> Sequence[str]:
+        """Return the names of the journal's segments in order."""
+        return [layout.segment_name(number) for number in layout.segment_numbers(self.list("journal"))]
+
     def journal_size(self) -> int:
         """Return how many bytes the journal has; 0 if there is none. One listing, so it can be asked often."""
+        return sum(file.size_bytes for file in self.walk("journal").values())
 
     @abc.abstractmethod
     def read_segment(self, name: str) -> Iterator[bytes]:
@@ -158,8 +211,8 @@ class Store(abc.ABC):
         """Remove a checkpoint; no error if there is none."""
 
     @abc.abstractmethod
-    def checkpoints(self) -> Sequence[CheckpointRef]:
-        """Return every committed checkpoint."""
+    def checkpoints(self, node: NodeKey | None = None) -> Sequence[CheckpointRef]:
+        """Return every committed checkpoint, or those of one node, ordered by node and resource."""
 
     @abc.abstractmethod
     def sweep(self) -> None:

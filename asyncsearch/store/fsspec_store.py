@@ -27,9 +27,9 @@ from pathlib import Path
 from typing import Any
 
 from asyncsearch.errors import StoreError
-from asyncsearch.ids import CheckpointRef
+from asyncsearch.ids import CheckpointRef, NodeKey
 from asyncsearch.store import layout, scratch
-from asyncsearch.store.base_store import Store
+from asyncsearch.store.base_store import FileInfo, Store
 from asyncsearch.store.disk import explained
 from asyncsearch.store.lease_lock import LeaseLock
 from asyncsearch.store.manifest import Manifest, check, damaged, missing, survey
@@ -107,6 +107,13 @@ class FsspecStore(Store):
     def url(self) -> str:
         return self._remote.url
 
+    @property
+    def is_exclusive(self) -> bool:
+        return self._remote.is_exclusive
+
+    def at(self, url: str) -> Store:
+        return FsspecStore(url, self._remote._options, lock_lease_s=self._lease_s)
+
     def prepare(self) -> None:
         if self._remote.is_file(""):
             raise StoreError(f"{self._remote.shown!r} is a file, and a store is a folder. Choose another address.")
@@ -144,19 +151,29 @@ class FsspecStore(Store):
     def write(self, name: str, data: bytes) -> None:
         self._remote.replace(layout.check_name(name), data)
 
+    def create(self, name: str, data: bytes) -> bool:
+        return self._remote.create(layout.check_name(name), data)
+
     def remove(self, name: str) -> None:
         self._remote.remove(layout.check_name(name))
 
     def list(self, folder: str) -> Sequence[str]:
-        return self._remote.names(layout.check_name(folder))
+        return self._remote.names(layout.check_name(folder, ()))
+
+    def walk(self, folder: str = "") -> Mapping[str, FileInfo]:
+        return self._remote.find(layout.check_name(folder, ()) if folder else "")
+
+    def remove_tree(self, folder: str) -> None:
+        layout.check_name(folder, ())
+        if folder.startswith("checkpoints/"):
+            self._remote.remove(f"{folder}/{layout.MANIFEST}")  # first: what has one must be whole
+        self._remote.remove_tree(folder)
+        self._remote.remove(folder)
+
+    def remove_if_empty(self, folder: str) -> None:
+        self._remote.remove_if_empty(layout.check_name(folder, ()))
 
     # Journal
-
-    def journal_segments(self) -> Sequence[str]:
-        return [layout.segment_name(number) for number in layout.segment_numbers(self._remote.names("journal"))]
-
-    def journal_size(self) -> int:
-        return sum(self._remote.find("journal").values())
 
     def read_segment(self, name: str) -> Iterator[bytes]:
         if name not in self.journal_segments():
@@ -200,8 +217,8 @@ class FsspecStore(Store):
         folder = f"{node}/{layout.Version(checkpoint.resource, number, uuid.uuid4().hex)}"
         for file in manifest.files:
             self._remote.upload(staged / file.name, f"{folder}/{layout.FILES}/{file.name}")
-        arrived = self._remote.find(f"{folder}/{layout.FILES}")
-        if arrived != {file.name: file.size_bytes for file in manifest.files}:
+        arrived = self._remote.find(f"{folder}/{layout.FILES}").items()
+        if {name: info.size_bytes for name, info in arrived} != {file.name: file.size_bytes for file in manifest.files}:
             raise StoreError(
                 f"Cannot commit checkpoint {checkpoint} to {self._remote.shown!r}: other files or sizes arrived than"
                 " were sent. Check the connection, and that no other driver opened the study; then commit again."
@@ -229,10 +246,10 @@ class FsspecStore(Store):
         for version in self._versions(checkpoint):  # the one that counts goes last: an older one must not reappear
             self._remove_version(checkpoint, version)
 
-    def checkpoints(self) -> Sequence[CheckpointRef]:
+    def checkpoints(self, node: NodeKey | None = None) -> Sequence[CheckpointRef]:
         found: set[CheckpointRef] = set()
-        for node, versions in self._committed("checkpoints").items():
-            found |= layout.references(node, versions)
+        for name, versions in self._committed("checkpoints" if node is None else f"checkpoints/{node}").items():
+            found |= layout.references(name, versions)
         return sorted(found, key=lambda checkpoint: (checkpoint.node, checkpoint.resource))
 
     def sweep(self) -> None:
@@ -245,7 +262,7 @@ class FsspecStore(Store):
             for version in layout.parse_versions([attempt]):
                 rivals = [other for other in versions if other.resource == version.resource]
                 if version not in rivals or version != rivals[-1]:
-                    self._remove_folder(f"checkpoints/{node}/{version}")
+                    self.remove_tree(f"checkpoints/{node}/{version}")
 
     # Logs
 
@@ -298,11 +315,7 @@ class FsspecStore(Store):
         return [version for version in versions if version.resource == checkpoint.resource]
 
     def _remove_version(self, checkpoint: CheckpointRef, version: layout.Version) -> None:
-        self._remove_folder(f"{layout.node_folder(checkpoint)}/{version}")
-
-    def _remove_folder(self, folder: str) -> None:
-        self._remote.remove(f"{folder}/{layout.MANIFEST}")  # first: what has one must be whole
-        self._remote.remove_tree(folder)
+        self.remove_tree(f"{layout.node_folder(checkpoint)}/{version}")
 
     def _download(self, checkpoint: CheckpointRef, local: Path) -> tuple[Path, Manifest]:
         tried: layout.Version | None = None

@@ -8,7 +8,7 @@ attempt that wrote it: ``81.1-3f0c...``.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from asyncsearch.errors import StoreError
@@ -38,14 +38,14 @@ class Version(NamedTuple):
         return f"{self.resource}" if self.number == 1 else f"{self.resource}.{self.number}"
 
 
-def check_name(name: str) -> str:
+def check_name(name: str, reserved: Sequence[str] = RESERVED) -> str:
     """Return the name of a file or folder inside a store.
 
     Raises:
         StoreError: it would lead out of the store, or to what the store keeps for itself.
     """
     parts = name.split("/")
-    if any(part in ("", ".", "..") for part in parts) or "\0" in name or "\\" in name or parts[0] in RESERVED:
+    if any(part in ("", ".", "..") for part in parts) or "\0" in name or "\\" in name or parts[0] in reserved:
         raise StoreError(
             f"{name!r} cannot be a name inside a store: it must be relative, without '..', empty parts and backslashes,"
             f" and must not begin with {' or '.join(map(repr, RESERVED))}. Choose another name."

@@ -16,14 +16,14 @@ import errno
 import os
 import shutil
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
 from asyncsearch.errors import StoreError
-from asyncsearch.ids import CheckpointRef
+from asyncsearch.ids import CheckpointRef, NodeKey
 from asyncsearch.store import flock, layout
-from asyncsearch.store.base_store import Store
+from asyncsearch.store.base_store import FileInfo, Store
 from asyncsearch.store.disk import (
     discard,
     explained,
@@ -34,6 +34,8 @@ from asyncsearch.store.disk import (
     write_new,
 )
 from asyncsearch.store.manifest import Manifest, check, damaged, missing, survey
+
+_NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
 
 class LocalSegment:
@@ -84,6 +86,13 @@ class LocalStore(Store):
     @property
     def is_far(self) -> bool:
         return False
+
+    @property
+    def is_exclusive(self) -> bool:
+        return True
+
+    def at(self, url: str) -> Store:
+        return LocalStore(url)
 
     def prepare(self) -> None:
         with explained("make the store", self._root):
@@ -140,25 +149,50 @@ class LocalStore(Store):
                 raise
             sync_folder(path.parent)
 
+    def create(self, name: str, data: bytes) -> bool:
+        path, staged = self._path(name), self._tmp / f"file-{uuid.uuid4().hex}"
+        with explained("create", path):
+            make_folders(self._tmp)
+            staged.write_bytes(data)
+            try:
+                while True:
+                    make_folders(path.parent)
+                    try:
+                        return _link(staged, path, data)
+                    except FileNotFoundError:
+                        if path.parent.is_dir():  # else somebody has just removed it because it was empty
+                            raise
+            finally:
+                staged.unlink(missing_ok=True)
+
     def remove(self, name: str) -> None:
         path = self._path(name)
         with explained("remove", path):
             path.unlink(missing_ok=True)
 
     def list(self, folder: str) -> Sequence[str]:
-        path = self._path(folder)
+        path = self._root / layout.check_name(folder, ())
         with explained("list", path):
             return _names(path)
 
+    def walk(self, folder: str = "") -> Mapping[str, FileInfo]:
+        path = self._root / layout.check_name(folder, ()) if folder else self._root
+        with explained("list", path):
+            return dict(_walk(path, ""))
+
+    def remove_tree(self, folder: str) -> None:
+        path = self._root / layout.check_name(folder, ())
+        with explained("remove", path):
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
+
+    def remove_if_empty(self, folder: str) -> None:
+        with contextlib.suppress(OSError):
+            self._path(folder).rmdir()
+
     # Journal
-
-    def journal_segments(self) -> Sequence[str]:
-        return [layout.segment_name(number) for number in layout.segment_numbers(self.list("journal"))]
-
-    def journal_size(self) -> int:
-        folder = self._root / "journal"
-        with explained("list", folder):
-            return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
     def read_segment(self, name: str) -> Iterator[bytes]:
         path = self._path(f"journal/{layout.check_segment(name)}")
@@ -231,12 +265,12 @@ class LocalStore(Store):
                 discard(node / str(version), self._tmp)
             _remove_if_empty(node)
 
-    def checkpoints(self) -> Sequence[CheckpointRef]:
+    def checkpoints(self, node: NodeKey | None = None) -> Sequence[CheckpointRef]:
         folder = self._root / "checkpoints"
         found: set[CheckpointRef] = set()
         with explained("list the checkpoints", folder):
-            for node in _names(folder):
-                found |= layout.references(node, layout.parse_versions(_names(folder / node)))
+            for name in _names(folder) if node is None else [node]:
+                found |= layout.references(name, layout.parse_versions(_names(folder / name)))
         return sorted(found, key=lambda checkpoint: (checkpoint.node, checkpoint.resource))
 
     def sweep(self) -> None:
@@ -310,6 +344,37 @@ def _names(folder: Path) -> list[str]:
         return sorted(os.listdir(folder))
     except (FileNotFoundError, NotADirectoryError):
         return []
+
+
+def _walk(folder: Path, inside: str) -> Iterator[tuple[str, FileInfo]]:
+    try:
+        entries = list(os.scandir(folder))
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    for entry in entries:
+        if entry.is_dir(follow_symlinks=False):
+            yield from _walk(folder / entry.name, f"{inside}{entry.name}/")
+            continue
+        with contextlib.suppress(FileNotFoundError):
+            status = entry.stat(follow_symlinks=False)
+            yield inside + entry.name, FileInfo(status.st_size, status.st_mtime)
+
+
+def _link(staged: Path, path: Path, data: bytes) -> bool:
+    try:
+        os.link(staged, path)
+    except FileExistsError:
+        # On NFS a link that was made can be answered a second time, by an error.
+        return os.stat(staged).st_nlink == 2
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        try:
+            with open(path, "xb") as file:
+                file.write(data)
+        except FileExistsError:
+            return False
+    return True
 
 
 def _lines(path: Path) -> Iterator[bytes]:

@@ -11,6 +11,7 @@ import contextlib
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
@@ -19,6 +20,7 @@ import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
 from asyncsearch.errors import StoreError
+from asyncsearch.store.base_store import FileInfo
 from asyncsearch.store.disk import next_step
 from asyncsearch.store.passwords import without_password, without_password_of
 
@@ -26,6 +28,9 @@ T = TypeVar("T")
 
 _APPENDING = {"file", "local", "hdfs", "viewfs", "webhdfs", "sftp", "ssh"}
 """Where an append costs what it adds. Some object stores offer appends that copy the whole object each time."""
+
+_EXCLUSIVE = {"file", "local", "memory", "s3", "s3a", "gs", "gcs"}
+_MODIFIED = ("mtime", "LastModified", "last_modified", "updated", "modification_time", "modificationTime", "created")
 
 _guards: WeakValueDictionary[str, threading.Lock] = WeakValueDictionary()
 _guards_guard = threading.Lock()
@@ -57,6 +62,15 @@ class Remote:
     @property
     def _is_tree(self) -> bool:
         return type(self._fs).mv is not fsspec.AbstractFileSystem.mv
+
+    @property
+    def is_exclusive(self) -> bool:
+        """Whether ``create`` lets exactly one of several machines succeed."""
+        return self.url.partition("://")[0].lower() in _EXCLUSIVE
+
+    def at(self, url: str) -> Remote:
+        """Return the files below another URL, reached with the same options."""
+        return Remote(url, self._options)
 
     @property
     def can_append(self) -> bool:
@@ -182,6 +196,13 @@ class Remote:
             for name in self.find(folder):
                 self.remove(f"{folder}/{name}")
 
+    def remove_if_empty(self, folder: str) -> None:
+        """Remove a folder in which nothing lies, where there are such things."""
+        if self._is_tree:
+            # Each file system has exceptions of its own for a folder that is not empty, or gone.
+            with contextlib.suppress(Exception):
+                self._fs.rmdir(self._path(folder))
+
     def names(self, folder: str) -> list[str]:
         """Return the sorted names directly in a folder."""
         path = self._path(folder)
@@ -194,8 +215,8 @@ class Remote:
         # Some list a file as the only content of itself, or a prefix as a part of itself.
         return sorted(entry.rsplit("/", 1)[-1] for entry in found if entry != path)
 
-    def find(self, folder: str) -> dict[str, int]:
-        """Return the files below a folder, at any depth, and their sizes."""
+    def find(self, folder: str) -> dict[str, FileInfo]:
+        """Return the files below a folder, at any depth, by their names inside it."""
         path = self._path(folder)
         with self.explained("list", folder):
             self._fs.invalidate_cache()
@@ -204,7 +225,11 @@ class Remote:
             except (FileNotFoundError, NotADirectoryError):
                 return {}
         inside = {self._fs._strip_protocol(name).removeprefix(path + "/"): info for name, info in found.items()}
-        return {name: int(info["size"]) for name, info in inside.items() if not name.startswith(path)}
+        return {
+            name: FileInfo(int(info["size"] or 0), _modified(info))
+            for name, info in inside.items()
+            if not name.startswith(path)
+        }
 
     def _with_folder(self, path: str, action: Callable[[], T]) -> T:
         try:
@@ -226,3 +251,18 @@ class Remote:
                 raise
         self._fs.rm_file(target)
         self._fs.mv(source, target)
+
+
+def _modified(info: Mapping[str, Any]) -> float | None:
+    for key in _MODIFIED:
+        value = info.get(key)
+        if isinstance(value, str):
+            try:
+                value = datetime.fromisoformat(value)
+            except ValueError:
+                continue
+        if isinstance(value, datetime):
+            return (value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp()
+        if isinstance(value, (int, float)) and value > 0:
+            return value / 1000 if value > 1e11 else float(value)  # Hadoop counts milliseconds
+    return None

@@ -13,6 +13,7 @@ from itertools import pairwise
 import msgspec
 
 from asyncsearch.actions import Branch, CreateTrial, DeleteCheckpoint
+from asyncsearch.engine.handling import handle
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import MetricNotReportedError, StoreError
 from asyncsearch.events import CheckpointCommitted, Imported
@@ -111,7 +112,7 @@ class KnownPath:
             reports = tuple((at, passed[at]) for at in sorted(passed) if start < at <= end)
             if reports:
                 event = Imported(step.node, reports, None, (checkpoint.resource,) if step.node == node else ())
-                lines.append(journal.encode(event, state.handle(event, now), now))
+                lines.append(journal.encode(event, handle(state, event, now), now))
         journal.append(b"".join(lines))
         journal.close()
 

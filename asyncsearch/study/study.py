@@ -49,7 +49,7 @@ from asyncsearch.schedulers.fifo import FIFO
 from asyncsearch.schedulers.scheduler_options import options_of
 from asyncsearch.searchers.base_searcher import Searcher, SearcherState
 from asyncsearch.searchers.random import RandomSearch
-from asyncsearch.shared.folder import SharedFolder, inside
+from asyncsearch.shared.folder import SharedFolder
 from asyncsearch.shared.names import compare_names
 from asyncsearch.shared.options import default_names, open_folder, read_defaults
 from asyncsearch.shared.quota import EVALUATIONS, keep_within
@@ -379,7 +379,7 @@ class Study(Results):
         given = dict(params) if self._is_read_only else self._plain(params)
         root = self.config.root
         steps = path(root, {**self.config.defaults, **given}, resource)
-        home = inside(self.store, f"{EVALUATIONS}/{digest(root, canonical(given), str(resource))}")
+        home = self.store.child(f"{EVALUATIONS}/{digest(root, canonical(given), str(resource))}")
         way = KnownPath(given, steps, resource)
         known = self._known(way, home)
         if known is None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 from asyncsearch.actions import AnyAction, Assign, DismissWorker, EndRun, LaunchWorker, StopTraining
 from asyncsearch.engine import snapshot
+from asyncsearch.engine.handling import handle
 from asyncsearch.engine.invariants import check
 from asyncsearch.engine.state import StudyState
 from asyncsearch.events import (
@@ -81,10 +82,10 @@ class World:
     def tell(self, event: AnyEvent) -> None:
         self.now += 1.0
         is_stale, before = self.state.is_stale(event), snapshot.encode(self.state, 0)
-        actions = self.state.handle(event, self.now)
+        actions = handle(self.state, event, self.now)
         check(self.state)
         if self.twin is not None:
-            assert self.twin.handle(event, self.now) == actions, "what was restored decides otherwise"
+            assert handle(self.twin, event, self.now) == actions, "what was restored decides otherwise"
         self.lines.append(encode_record(len(self.lines), self.now, event, actions))
         if is_stale:
             assert not actions

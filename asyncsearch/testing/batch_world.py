@@ -1,4 +1,4 @@
-"""Agents that train batches of stages, read their wishes late, and keep what they save in one store."""
+"""Agents that train batches of stages, read their amendments late, and keep what they save in one store."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from asyncsearch.events import (
 )
 from asyncsearch.ids import CheckpointRef, NodeKey, TrialId
 from asyncsearch.plan.keys import UNBOUNDED
-from asyncsearch.runner.protocol import Cut, SavePoint
 from asyncsearch.runner.timeline import LaneTimeline
 from asyncsearch.testing.agent_world import World
 from asyncsearch.testing.histories import Histories
@@ -50,7 +49,7 @@ class BatchTraining:
         self.saved: int | None = None
         """The newest checkpoint that was saved, and of which it was not said that it failed."""
         self.uploads: list[CheckpointRef] = []
-        self.wishes: list[SaveAt | CutWork] = []
+        self.amendments: list[SaveAt | CutWork] = []
         """Sent to it, and not read yet."""
         self.is_ended = self.is_told_to_stop = False
 
@@ -67,9 +66,9 @@ class BatchTraining:
         return CheckpointRef(self.batch.stages[self.batch.index_at(self.resource)].node, self.resource)
 
     def read(self) -> None:
-        for wish in self.wishes:
-            self.batch.amend(SavePoint(wish.node, wish.resource) if isinstance(wish, SaveAt) else Cut(wish.stop))
-        self.wishes.clear()
+        for amendment in self.amendments:
+            self.batch.amend(amendment)
+        self.amendments.clear()
 
 
 class BatchWorld(World):
@@ -102,7 +101,7 @@ class BatchWorld(World):
         self.corrupt: set[CheckpointRef] = set()
         self.end_of_run: EndRun | None = None
         self.reads = chance.choice([0.05, 0.5])
-        """How often an agent reads its wishes rather than that it trains on."""
+        """How often an agent reads its amendments rather than that it trains on."""
         self.uploads = chance.choice([0.05, 0.5])
         self.fails = chance.choice([0.0, 0.02])
 
@@ -118,7 +117,7 @@ class BatchWorld(World):
                 assert not self.batches[lease.number].is_told_to_stop, "told twice"
                 self.batches[lease.number].is_told_to_stop = True
             case SaveAt(lease=lease) | CutWork(lease=lease):
-                self.batches[lease.number].wishes.append(action)
+                self.batches[lease.number].amendments.append(action)
             case DeleteCheckpoint(checkpoint=checkpoint):
                 self.stored.pop(checkpoint, None)
             case EndRun():
@@ -165,7 +164,7 @@ class BatchWorld(World):
         training = self.chance.choice(batches)
         if training.uploads and (training.is_ended or self.chance.random() < self.uploads):
             self.commit(training, is_kind=is_kind)
-        elif training.wishes and self.chance.random() < self.reads:
+        elif training.amendments and self.chance.random() < self.reads:
             training.read()
         elif training.is_told_to_stop and self.chance.random() < 2 * self.reads:
             self.finish(training, Outcome.STOPPED)

@@ -8,27 +8,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 from asyncsearch.ids import TrialId
+from asyncsearch.listener import StudyListener
 from asyncsearch.schedulers.base_scheduler import Offspring, Promotion, SchedulerState
 from asyncsearch.searchers.base_searcher import SearcherState
 from asyncsearch.trial import Params
 
 _RENEW_AFTER = 5
 """Facts after which the copy is restored anew; between, it takes the facts in as the original does."""
-
-
-class Living(Protocol):
-    """What the living halves of schedulers and searchers have in common."""
-
-    def snapshot(self) -> dict[str, Any]:
-        """Return everything as JSON values."""
-        ...
-
-    def restore(self, snapshot: dict[str, Any]) -> None:
-        """Become the state that ``snapshot`` described."""
-        ...
 
 
 class Double:
@@ -38,7 +27,7 @@ class Double:
         make: gives a fresh living half, each time the same.
     """
 
-    def __init__(self, make: Callable[[], Living]) -> None:
+    def __init__(self, make: Callable[[], StudyListener]) -> None:
         self._make = make
         self.original, self._copy = make(), make()
         self._told = 0
@@ -86,7 +75,7 @@ class Double:
         assert copy == original, f"{when} the copy's snapshot is {copy}, that of the original {original}"
 
 
-def text_of(half: Living) -> str:
+def text_of(half: StudyListener) -> str:
     """Return a snapshot as text.
 
     Raises:
@@ -101,13 +90,63 @@ def text_of(half: Living) -> str:
     return text
 
 
-class CheckedScheduler(SchedulerState):
+class _CheckedListener(StudyListener):
+    """Tells each fact to both."""
+
+    def __init__(self, make: Callable[[], StudyListener]) -> None:
+        self._double = Double(make)
+
+    def run_requested(self, num_trials: int | None) -> None:
+        self._double.tell("run_requested", num_trials)
+
+    def no_more_trials(self) -> None:
+        self._double.tell("no_more_trials")
+
+    def created(self, trial: TrialId, params: Params) -> None:
+        self._tell("created", trial, params)
+
+    def noted(self, trial: TrialId, notes: dict[str, Any]) -> None:
+        self._tell("noted", trial, notes)
+
+    def reported(self, trial: TrialId, resource: int, score: float | None) -> None:
+        self._double.tell("reported", trial, resource, score)
+
+    def paused(self, trial: TrialId, resource: int, score: float | None) -> None:
+        self._tell("paused", trial, resource, score)
+
+    def promoted(self, trial: TrialId, from_resource: int, to_resource: int) -> None:
+        self._tell("promoted", trial, from_resource, to_resource)
+
+    def branched(self, trial: TrialId, donor: TrialId, params: Params, resource: int, to_resource: int) -> None:
+        self._tell("branched", trial, donor, params, resource, to_resource)
+
+    def completed(self, trial: TrialId, resource: int, score: float | None) -> None:
+        self._tell("completed", trial, resource, score)
+
+    def stopped(self, trial: TrialId, resource: int, score: float | None) -> None:
+        self._tell("stopped", trial, resource, score)
+
+    def failed(self, trial: TrialId, resource: int) -> None:
+        self._tell("failed", trial, resource)
+
+    def _tell(self, name: str, trial: TrialId, *arguments: Any) -> None:
+        self._double.tell(name, trial, *arguments)
+
+    def snapshot(self) -> dict[str, Any]:
+        return self._double.original.snapshot()
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        self._double.restore(snapshot)
+
+
+class CheckedScheduler(_CheckedListener, SchedulerState):
     """A scheduler whose every answer is asked for twice, and once of a copy."""
 
     def __init__(self, make: Callable[[], SchedulerState]) -> None:
-        self._double = Double(make)
+        super().__init__(make)
         self.promotes_in_groups = make().promotes_in_groups
         self.begins_all_first = make().begins_all_first
+        self._never_judges = not make().judges
 
     def first_target(self, trial: TrialId) -> int | None:
         target: int | None = self._double.ask("first_target", trial)
@@ -119,6 +158,7 @@ class CheckedScheduler(SchedulerState):
     def judge(self, trial: TrialId, resource: int) -> str | None:
         reason: str | None = self._double.ask("judge", trial, resource)
         if reason is not None:
+            assert not self._never_judges, f"judge({trial}, {resource}) stops the trial, although judges is False"
             require_words(reason, f"judge({trial}, {resource})")
         return reason
 
@@ -139,55 +179,13 @@ class CheckedScheduler(SchedulerState):
         assert isinstance(words, str), f"standing({trial}) is {words!r}, which is no text"
         return words
 
-    def budget(self, num_trials: int | None) -> None:
-        self._double.tell("budget", num_trials)
-
-    def no_more_trials(self) -> None:
-        self._double.tell("no_more_trials")
-
-    def created(self, trial: TrialId) -> None:
-        self._double.tell("created", trial)
+    def _tell(self, name: str, trial: TrialId, *arguments: Any) -> None:
+        super()._tell(name, trial, *arguments)
         self.standing(trial)
 
-    def reported(self, trial: TrialId, resource: int, score: float | None) -> None:
-        self._double.tell("reported", trial, resource, score)
 
-    def paused(self, trial: TrialId, resource: int, score: float | None) -> None:
-        self._double.tell("paused", trial, resource, score)
-        self.standing(trial)
-
-    def promoted(self, trial: TrialId, from_resource: int, to_resource: int) -> None:
-        self._double.tell("promoted", trial, from_resource, to_resource)
-        self.standing(trial)
-
-    def branched(self, trial: TrialId, donor: TrialId, resource: int, to_resource: int) -> None:
-        self._double.tell("branched", trial, donor, resource, to_resource)
-        self.standing(trial)
-
-    def completed(self, trial: TrialId, resource: int, score: float | None) -> None:
-        self._double.tell("completed", trial, resource, score)
-        self.standing(trial)
-
-    def stopped(self, trial: TrialId, resource: int) -> None:
-        self._double.tell("stopped", trial, resource)
-        self.standing(trial)
-
-    def failed(self, trial: TrialId, target: int | None) -> None:
-        self._double.tell("failed", trial, target)
-        self.standing(trial)
-
-    def snapshot(self) -> dict[str, Any]:
-        return self._double.original.snapshot()
-
-    def restore(self, snapshot: dict[str, Any]) -> None:
-        self._double.restore(snapshot)
-
-
-class CheckedSearcher(SearcherState):
+class CheckedSearcher(_CheckedListener, SearcherState):
     """A searcher whose every answer is asked for twice, and once of a copy."""
-
-    def __init__(self, make: Callable[[], SearcherState]) -> None:
-        self._double = Double(make)
 
     def propose(self, number: int) -> Params | None:
         params: Params | None = self._double.ask("propose", number)
@@ -200,39 +198,6 @@ class CheckedSearcher(SearcherState):
     def length(self) -> int | None:
         length: int | None = self._double.ask("length")
         return length
-
-    def created(self, trial: TrialId, params: Params) -> None:
-        self._double.tell("created", trial, params)
-
-    def noted(self, trial: TrialId, notes: dict[str, Any]) -> None:
-        self._double.tell("noted", trial, notes)
-
-    def reported(self, trial: TrialId, resource: int, score: float | None) -> None:
-        self._double.tell("reported", trial, resource, score)
-
-    def paused(self, trial: TrialId, resource: int, score: float | None) -> None:
-        self._double.tell("paused", trial, resource, score)
-
-    def promoted(self, trial: TrialId, from_resource: int, to_resource: int) -> None:
-        self._double.tell("promoted", trial, from_resource, to_resource)
-
-    def branched(self, trial: TrialId, params: Params, resource: int) -> None:
-        self._double.tell("branched", trial, params, resource)
-
-    def completed(self, trial: TrialId, resource: int, score: float | None) -> None:
-        self._double.tell("completed", trial, resource, score)
-
-    def stopped(self, trial: TrialId, resource: int, score: float | None) -> None:
-        self._double.tell("stopped", trial, resource, score)
-
-    def failed(self, trial: TrialId, resource: int) -> None:
-        self._double.tell("failed", trial, resource)
-
-    def snapshot(self) -> dict[str, Any]:
-        return self._double.original.snapshot()
-
-    def restore(self, snapshot: dict[str, Any]) -> None:
-        self._double.restore(snapshot)
 
 
 def require_words(reason: str, of: str) -> None:

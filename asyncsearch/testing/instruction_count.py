@@ -67,7 +67,7 @@ class _Worker:
         self._chance = random.Random(0)
         self._created = self.units = 0
         self.is_over = False
-        state.budget(num_trials)
+        state.run_requested(num_trials)
 
     def step(self) -> None:
         """Train what comes next to its target."""
@@ -79,7 +79,7 @@ class _Worker:
         elif self._created < self._num_trials and self._state.may_create(trial):
             target = self._state.first_target(trial)
             self._created += 1
-            self._state.created(trial)
+            self._state.created(trial, {})
             self._train(trial, 0, target)
         else:
             self.is_over = True
@@ -91,7 +91,7 @@ class _Worker:
             score = self._chance.random()
             self._state.reported(trial, resource, score)
             if self._state.judge(trial, resource) is not None:
-                self._state.stopped(trial, resource)
+                self._state.stopped(trial, resource, score)
                 return
         if target is None or target == self._max_resource:
             self._state.completed(trial, end, score)

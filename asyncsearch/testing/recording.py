@@ -8,6 +8,7 @@ from typing import Any
 from asyncsearch.actions import AnyAction
 from asyncsearch.engine import snapshot
 from asyncsearch.engine.config import EngineConfig
+from asyncsearch.engine.handling import replay
 from asyncsearch.engine.invariants import check
 from asyncsearch.engine.state import StudyState
 from asyncsearch.events import AnyEvent
@@ -53,7 +54,7 @@ class Recorded:
 def replayed(state: StudyState, lines: Sequence[bytes], name: str = "000001.jsonl") -> StudyState:
     """Make a fresh state what the lines of one segment say."""
     for entry in SegmentReader().read(name, lines):
-        state.replay(entry.event, entry.actions, entry.t)
+        replay(state, entry.event, entry.actions, entry.t)
     check(state)
     return state
 

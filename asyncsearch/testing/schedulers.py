@@ -13,6 +13,7 @@ from typing import Any
 
 from asyncsearch.actions import AnyAction
 from asyncsearch.engine.config import EngineConfig
+from asyncsearch.engine.handling import handle
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import ResourceError
 from asyncsearch.events import DriverStarted
@@ -81,11 +82,10 @@ class SchedulerConformance(Suite):
         scheduler = self.make()
         one, other = self.begin(scheduler), self.begin(scheduler)
         before = text_of(other)
-        one.budget(3)
-        one.created(TrialId(0))
-        target = one.first_target(TrialId(0))
+        one.run_requested(3)
+        one.created(TrialId(0), {})
         one.reported(TrialId(0), 1, 0.5)
-        one.failed(TrialId(0), target)
+        one.failed(TrialId(0), 1)
         assert text_of(other) == before, "what one study's scheduler was told, that of another knows"
 
     def test_whatever_happens_in_whatever_order_its_answers_and_its_memory_are_sound(self) -> None:
@@ -148,7 +148,7 @@ class SchedulerConformance(Suite):
         recorded = self._searched()
         again = self._state()
         for record in SegmentReader().read("000001.jsonl", recorded.lines):
-            decided = tuple(again.handle(record.event, record.t))
+            decided = tuple(handle(again, record.event, record.t))
             assert decided == record.actions, f"record {record.n}: {decided} was decided, {record.actions} before"
 
     def test_a_decision_does_not_grow_with_the_number_of_trials(self) -> None:

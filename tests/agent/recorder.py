@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from asyncsearch.runner.protocol import Cut, SavePoint
+from asyncsearch.runner.protocol import Amendment
 
 
 class Recorder:
@@ -16,8 +16,8 @@ class Recorder:
         self.failed: list[tuple[int, int, str]] = []
         self.ended_at: int | None = None
         """Resource of the checkpoint that was said to be the last one."""
-        self.coming: list[SavePoint | Cut] = []
-        """What the driver wishes; the trial has not looked yet."""
+        self.coming: list[Amendment] = []
+        """Sent by the driver; the trial has not looked yet."""
         self.reason: str | None = None
         self.told_at: int | None = None
         """Resource at whose report the stop arrives."""
@@ -34,7 +34,7 @@ class Recorder:
     def folder(self, stage: int, resource: int) -> Path:
         return self._folder / f"{stage}-{resource}"
 
-    def wishes(self) -> list[SavePoint | Cut]:
+    def amendments(self) -> list[Amendment]:
         came, self.coming = self.coming, []
         return came
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from asyncsearch.actions import CutWork, SaveAt
+from asyncsearch.actions import CutWork, SaveAt, StopTraining
 from asyncsearch.agent.runner_process import RunnerProcess
 from asyncsearch.errors import StoreError
 from asyncsearch.events import CheckpointCommitted, CheckpointFailed, Outcome, Reported, TrainingEnded
@@ -169,7 +169,12 @@ def test_a_runner_drops_what_crossed_its_end(tmp_path: Path) -> None:
             while not isinstance(said := runner.channel.receive(), protocol.Ended):
                 assert isinstance(said, protocol.RunnerReady | protocol.LaneReported)
             assert said == protocol.Ended(Outcome.RETURNED, 2)
-            for crossing in (protocol.Folder("x"), protocol.SavePoint(NODE, 1), protocol.Cut(1), protocol.Stop("no")):
+            for crossing in (
+                protocol.Folder("x"),
+                SaveAt(lease(0), NODE, 1),
+                CutWork(lease(0), 1),
+                StopTraining(lease(0), "no"),
+            ):
                 runner.channel.send(crossing)
     finally:
         runner.close()

@@ -8,19 +8,19 @@ from typing import Any
 
 import pytest
 
+from asyncsearch.actions import CutWork, SaveAt
 from asyncsearch.errors import CannotPauseError, UsageError
 from asyncsearch.ids import NodeKey, TrialId
 from asyncsearch.runner.context import SearchContext
-from asyncsearch.runner.protocol import Cut, SavePoint
+from asyncsearch.runner.protocol import Amendment
 from asyncsearch.sequences import multistep, warmup
 from asyncsearch.trainable import TrialPaused, TrialStopped
 from asyncsearch.work import Stage
-from tests.agent.driver import make_stage
+from tests.agent.driver import lease, make_stage
 from tests.agent.recorder import Recorder
 
 A, B = NodeKey("a" * 32), NodeKey("b" * 32)
 STEPS = multistep(0.1, [2, 4]).to_json()
-Wish = SavePoint | Cut
 
 
 def save(path: Path) -> None:
@@ -40,18 +40,20 @@ def two_stages(**changes: Any) -> list[Stage]:
 
 
 class Lane:
-    """A context, its link, and what is wished in the middle of an epoch."""
+    """A context, its link, and the amendments in the middle of an epoch."""
 
-    def __init__(self, folder: Path, stages: list[Stage], wishes: dict[int, list[Wish]], start: Path | None) -> None:
+    def __init__(
+        self, folder: Path, stages: list[Stage], amendments: dict[int, list[Amendment]], start: Path | None
+    ) -> None:
         self.link = Recorder(folder)
         self.trial = SearchContext(stages, self.link, start)
         self.epochs: list[int] = []
-        self._wishes = wishes
+        self._amendments = amendments
 
     def train(self, **hooks: Any) -> None:
         for epoch in self.trial.epochs(**({"save": save, "load": load} | hooks)):
             self.epochs.append(epoch)
-            self.link.coming += self._wishes.get(epoch, [])
+            self.link.coming += self._amendments.get(epoch, [])
             self.trial.report(accuracy=epoch)
 
 
@@ -61,9 +63,9 @@ Make = Callable[..., Lane]
 @pytest.fixture
 def lane(tmp_path: Path) -> Make:
     def make(
-        *stages: Stage, wishes: dict[int, list[Wish]] | None = None, load: Path | None = None, **changes: Any
+        *stages: Stage, amendments: dict[int, list[Amendment]] | None = None, load: Path | None = None, **changes: Any
     ) -> Lane:
-        return Lane(tmp_path, list(stages) or two_stages(**changes), wishes or {}, load)
+        return Lane(tmp_path, list(stages) or two_stages(**changes), amendments or {}, load)
 
     return make
 
@@ -136,8 +138,8 @@ def test_a_checkpoint_is_saved_at_each_wanted_stop_under_its_stage(lane: Make) -
 
 def test_a_wish_for_a_checkpoint_is_heeded_when_the_unit_ends(lane: Make) -> None:
     """Trap 2.4.8 (i): a lane polls for save points at each unit, the present one's end included."""
-    wishes = {2: [SavePoint(A, 2)], 4: [SavePoint(B, 5), SavePoint(B, 4)]}
-    one = lane(wishes=wishes)
+    amendments = {2: [SaveAt(lease(0), A, 2)], 4: [SaveAt(lease(0), B, 5), SaveAt(lease(0), B, 4)]}
+    one = lane(amendments=amendments)
     with pytest.raises(TrialPaused):
         one.train()
     assert one.link.saves == [(0, 2), (0, 3), (1, 4), (1, 5), (1, 6)]
@@ -145,7 +147,9 @@ def test_a_wish_for_a_checkpoint_is_heeded_when_the_unit_ends(lane: Make) -> Non
 
 def test_a_wish_for_a_checkpoint_that_is_passed_is_dropped(lane: Make) -> None:
     """Trap 2.4.8 (ii)."""
-    one = lane(wishes={3: [SavePoint(A, 2), SavePoint(A, 1)], 4: [SavePoint(A, 3)]}, save=False)
+    one = lane(
+        amendments={3: [SaveAt(lease(0), A, 2), SaveAt(lease(0), A, 1)], 4: [SaveAt(lease(0), A, 3)]}, save=False
+    )
     with pytest.raises(TrialPaused):
         one.train()
     assert one.link.saves == []
@@ -156,7 +160,7 @@ def test_a_wish_that_comes_while_a_checkpoint_is_written_is_heeded(lane: Make) -
 
     def wish_and_save(path: Path) -> None:
         save(path)
-        one.link.coming.append(Cut(3))
+        one.link.coming.append(CutWork(lease(0), 3))
 
     with pytest.raises(TrialPaused):
         one.train(save=wish_and_save)
@@ -165,7 +169,7 @@ def test_a_wish_that_comes_while_a_checkpoint_is_written_is_heeded(lane: Make) -
 
 def test_a_cut_lane_ends_there_and_saves_under_the_node_in_which_it_ends(lane: Make) -> None:
     """Trap 2.4.9: the worker drops the tail of its batch."""
-    one = lane(wishes={1: [Cut(5)]}, save=False)
+    one = lane(amendments={1: [CutWork(lease(0), 5)]}, save=False)
     with pytest.raises(TrialPaused):
         one.train()
     assert (one.epochs, one.link.saves, one.link.ended_at) == ([1, 2, 3, 4, 5], [(1, 5)], 5)
@@ -173,7 +177,7 @@ def test_a_cut_lane_ends_there_and_saves_under_the_node_in_which_it_ends(lane: M
 
 
 def test_a_cut_behind_the_lane_ends_it_after_the_present_unit_which_is_reported(lane: Make) -> None:
-    one = lane(wishes={4: [Cut(2)]})
+    one = lane(amendments={4: [CutWork(lease(0), 2)]})
     with pytest.raises(TrialPaused):
         one.train()
     assert (one.link.resources, one.link.saves, one.trial.resource) == ([1, 2, 3, 4], [(0, 3), (1, 4)], 4)
@@ -181,14 +185,14 @@ def test_a_cut_behind_the_lane_ends_it_after_the_present_unit_which_is_reported(
 
 def test_a_cut_before_the_first_unit_trains_nothing_and_saves_nothing(lane: Make, saved: Path) -> None:
     one = lane(make_stage(start=3, stop=6, max_resource=9, save=True), load=saved)
-    one.link.coming.append(Cut(1))
+    one.link.coming.append(CutWork(lease(0), 1))
     with pytest.raises(TrialPaused):
         one.train()
     assert (one.epochs, one.link.saves, one.trial.resource) == ([], [], 3)
 
 
 def test_a_cut_trial_that_cannot_save_ends_all_the_same(lane: Make) -> None:
-    one = lane(wishes={2: [Cut(2)]}, save=False)
+    one = lane(amendments={2: [CutWork(lease(0), 2)]}, save=False)
     with pytest.raises(TrialPaused):
         one.train(save=None, load=None)
     assert (one.link.resources, one.link.saves) == ([1, 2], [])
@@ -197,14 +201,14 @@ def test_a_cut_trial_that_cannot_save_ends_all_the_same(lane: Make) -> None:
 def test_a_cut_ends_a_function_that_counts_by_itself_after_its_report(lane: Make) -> None:
     one = lane(make_stage())
     one.trial.report(accuracy=1)
-    one.link.coming.append(Cut(1))
+    one.link.coming.append(CutWork(lease(0), 1))
     with pytest.raises(TrialPaused):
         one.trial.report(accuracy=2)
     assert (one.link.resources, one.trial.is_paused) == ([1, 2], True)
 
 
 def test_a_cut_beyond_the_end_changes_nothing(lane: Make) -> None:
-    one = lane(make_stage(stop=3, max_resource=3), wishes={1: [Cut(3), Cut(7)]})
+    one = lane(make_stage(stop=3, max_resource=3), amendments={1: [CutWork(lease(0), 3), CutWork(lease(0), 7)]})
     one.train()
     assert (one.epochs, one.trial.is_paused) == ([1, 2, 3], False)
 
@@ -223,16 +227,18 @@ def test_a_save_that_fails_on_the_way_costs_that_checkpoint_only(lane: Make) -> 
     assert (one.epochs, one.link.saves) == ([1, 2, 3, 4, 5, 6], [(1, 6)])
 
 
-@pytest.mark.parametrize("wishes", [{}, {2: [Cut(4)]}])
-def test_a_save_that_fails_where_the_lane_is_to_end_fails_it(lane: Make, wishes: dict[int, list[Wish]]) -> None:
-    one = lane(make_stage(stop=6, max_resource=9, save=True), wishes=wishes)
+@pytest.mark.parametrize("amendments", [{}, {2: [CutWork(lease(0), 4)]}])
+def test_a_save_that_fails_where_the_lane_is_to_end_fails_it(
+    lane: Make, amendments: dict[int, list[Amendment]]
+) -> None:
+    one = lane(make_stage(stop=6, max_resource=9, save=True), amendments=amendments)
     with pytest.raises(UsageError, match="save wrote nothing"):
         one.train(save=lambda path: None)
     assert not one.trial.is_paused
 
 
 def test_a_save_that_fails_where_a_cut_came_too_late_fails_nothing(lane: Make) -> None:
-    one = lane(wishes={5: [Cut(4)]}, save=False)
+    one = lane(amendments={5: [CutWork(lease(0), 4)]}, save=False)
     with pytest.raises(TrialPaused):
         one.train(save=lambda path: None)
     assert [failed[:2] for failed in one.link.failed] == [(1, 5)]

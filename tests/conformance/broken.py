@@ -31,12 +31,12 @@ class Outer(SchedulerState):
     def next_promotion(self) -> Promotion | None:
         return self.inner.next_promotion()
 
-    def budget(self, num_trials: int | None) -> None:
-        self.inner.budget(num_trials)
+    def run_requested(self, num_trials: int | None) -> None:
+        self.inner.run_requested(num_trials)
 
-    def created(self, trial: TrialId) -> None:
+    def created(self, trial: TrialId, params: Params) -> None:
         self.told += 1
-        self.inner.created(trial)
+        self.inner.created(trial, params)
 
     def reported(self, trial: TrialId, resource: int, score: float | None) -> None:
         self.inner.reported(trial, resource, score)
@@ -50,11 +50,11 @@ class Outer(SchedulerState):
     def completed(self, trial: TrialId, resource: int, score: float | None) -> None:
         self.inner.completed(trial, resource, score)
 
-    def stopped(self, trial: TrialId, resource: int) -> None:
-        self.inner.stopped(trial, resource)
+    def stopped(self, trial: TrialId, resource: int, score: float | None) -> None:
+        self.inner.stopped(trial, resource, score)
 
-    def failed(self, trial: TrialId, target: int | None) -> None:
-        self.inner.failed(trial, target)
+    def failed(self, trial: TrialId, resource: int) -> None:
+        self.inner.failed(trial, resource)
 
     def snapshot(self) -> dict[str, Any]:
         return {"inner": self.inner.snapshot(), "told": self.told}
@@ -158,8 +158,8 @@ class LooksThroughAll(Outer):
 class SharesBetweenStudies(Outer):
     seen: list[int] = []  # noqa: RUF012 -- the fault
 
-    def created(self, trial: TrialId) -> None:
-        super().created(trial)
+    def created(self, trial: TrialId, params: Params) -> None:
+        super().created(trial, params)
         self.seen.append(trial)
 
     def snapshot(self) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from asyncsearch.actions import AnyAction, Assign, Branch, CreateTrial, DeleteCheckpoint, Promote
 from asyncsearch.engine import snapshot
 from asyncsearch.engine.branching import branch
+from asyncsearch.engine.handling import handle
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import InternalError
 from asyncsearch.events import AnyEvent, CheckpointCommitted, DriverStarted, Reported, RunRequested
@@ -208,7 +209,7 @@ def test_deciding_again_gives_the_recorded_decisions(share: bool) -> None:
     recorded = searched(workers=3, share=share, delays=Delays(commit_s=0.2))
     state = fresh(share=share)
     for entry in SegmentReader().read("000001.jsonl", recorded.lines):
-        assert state.handle(entry.event, entry.t) == list(entry.actions)
+        assert handle(state, entry.event, entry.t) == list(entry.actions)
 
 
 @BOTH

@@ -8,6 +8,7 @@ import pytest
 
 from asyncsearch.actions import Assign, CreateTrial, MoveTrial, Promote
 from asyncsearch.engine import snapshot
+from asyncsearch.engine.handling import handle
 from asyncsearch.events import CheckpointCommitted, Reported
 from asyncsearch.ids import TrialId, WorkerId
 from asyncsearch.journal.format import SegmentReader
@@ -74,7 +75,7 @@ def test_deciding_again_gives_the_recorded_decisions() -> None:
     whole = record(make_state(ASHA(max_resource=9), max_failures=1), TRIALS, 4, failures={TrialId(3): 1})
     state = make_state(ASHA(max_resource=9), max_failures=1)
     for entry in SegmentReader().read("000001.jsonl", whole.lines):
-        assert state.handle(entry.event, entry.t) == list(entry.actions)
+        assert handle(state, entry.event, entry.t) == list(entry.actions)
 
 
 def test_asha_on_several_workers_obeys_its_rule_over_the_whole_journal_wherever_it_is_cut() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from asyncsearch.actions import AnyAction, Assign
+from asyncsearch.engine.handling import handle
 from asyncsearch.engine.invariants import check
 from asyncsearch.engine.pool import Pool
 from asyncsearch.engine.state import StudyState
@@ -123,7 +124,7 @@ class TestOneOfSeveralIdleWorkers:
         works = []
         for event in events:
             self.now += 1.0
-            actions = state.handle(event, self.now)
+            actions = handle(state, event, self.now)
             check(state)
             works += [action.work for action in actions if isinstance(action, Assign)]
         return works

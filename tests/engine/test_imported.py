@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from asyncsearch.actions import Assign, CreateTrial, DeleteCheckpoint, Inherit
 from asyncsearch.engine import snapshot
+from asyncsearch.engine.handling import replay
 from asyncsearch.engine.state import StudyState
 from asyncsearch.events import DriverStarted, Imported
 from asyncsearch.ids import CheckpointRef
@@ -81,7 +82,7 @@ def test_its_journal_record_names_the_fact_and_no_decision() -> None:
     (record,) = SegmentReader().read("a segment", lines)
     assert record == Record(1, 1.0, event)
     replayed = fresh()
-    replayed.replay(record.event, record.actions, record.t)
+    replay(replayed, record.event, record.actions, record.t)
     assert snapshot.encode(replayed, 1) == snapshot.encode(player.state, 1)
 
 

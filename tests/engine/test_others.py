@@ -11,6 +11,7 @@ from asyncsearch.actions import CutWork
 from asyncsearch.engine import snapshot
 from asyncsearch.engine.applying import apply
 from asyncsearch.engine.attempts import Attempt
+from asyncsearch.engine.handling import handle
 from asyncsearch.events import DriverStarted, Learned, NodeFreed, RunRequested, WorkRefused
 from asyncsearch.ids import Lease, NodeKey, TrialId, WorkerId
 from asyncsearch.journal.format import SegmentReader
@@ -88,25 +89,25 @@ def test_deciding_again_gives_the_recorded_decisions() -> None:
     _, recorded = beside(ASHA(max_resource=9), 1)
     state = make_state(ASHA(max_resource=9), GridSearch(), SPACE, **SHARED)
     for entry in SegmentReader().read("000001.jsonl", recorded.lines):
-        assert state.handle(entry.event, entry.t) == list(entry.actions)
+        assert handle(state, entry.event, entry.t) == list(entry.actions)
 
 
 def test_news_is_news_once() -> None:
     facts = known()
     state = make_state(FIFO(max_resource=9), GridSearch(), SPACE, **SHARED)
-    state.handle(DriverStarted("test"), 0.0)
-    state.handle(RunRequested(1, 1), 0.0)
+    handle(state, DriverStarted("test"), 0.0)
+    handle(state, RunRequested(1, 1), 0.0)
     node = next(iter(facts.reports))
     assert not state.is_stale(facts.upto(node, 9))
-    state.handle(facts.upto(node, 9), 1.0)
+    handle(state, facts.upto(node, 9), 1.0)
     assert state.is_stale(facts.upto(node, 9))
 
 
 def test_the_keys_of_a_shared_study_do_not_know_its_name_and_know_its_version() -> None:
     def key(**options: object) -> str:
         state = make_state(FIFO(max_resource=9), GridSearch(), SPACE, **(SHARED | options))
-        state.handle(DriverStarted("test"), 0.0)
-        state.handle(RunRequested(1, 1), 0.0)
+        handle(state, DriverStarted("test"), 0.0)
+        handle(state, RunRequested(1, 1), 0.0)
         return state.root
 
     assert key() == key(study="another")

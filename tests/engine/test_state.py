@@ -20,6 +20,7 @@ from asyncsearch.actions import (
     StopTraining,
 )
 from asyncsearch.engine import applying
+from asyncsearch.engine.handling import handle
 from asyncsearch.engine.invariants import check
 from asyncsearch.engine.state import StudyState
 from asyncsearch.engine.transitions import TRANSITIONS, check_transition
@@ -58,7 +59,7 @@ class Player:
 
     def tell(self, event: AnyEvent) -> list[AnyAction]:
         self.now += 1.0
-        self.last = self.state.handle(event, self.now)
+        self.last = handle(self.state, event, self.now)
         check(self.state)
         return self.last
 

@@ -118,7 +118,7 @@ def test_what_was_wished_before_a_lane_begins_is_heeded(tmp_path: Path) -> None:
 
 def test_a_checkpoint_that_fails_on_the_way_costs_that_checkpoint_only(tmp_path: Path) -> None:
     assert of(run(tmp_path, bad=(3,))) == [
-        *(1, 2, 3, ("failed", 3, "StoreError: the disk is full")),
+        *(1, 2, 3, ("failed", 3, "the disk is full")),
         *(4, 5, 6, ("committed", B, 6)),
         (Outcome.REACHED, 6, 6),
     ]
@@ -127,4 +127,4 @@ def test_a_checkpoint_that_fails_on_the_way_costs_that_checkpoint_only(tmp_path:
 
 
 def test_a_last_checkpoint_that_cannot_be_stored_is_told_after_the_end(tmp_path: Path) -> None:
-    assert of(run(tmp_path, bad=(6,)))[-2:] == [(Outcome.REACHED, 6, 6), ("failed", 6, "StoreError: the disk is full")]
+    assert of(run(tmp_path, bad=(6,)))[-2:] == [(Outcome.REACHED, 6, 6), ("failed", 6, "the disk is full")]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from asyncsearch.ids import CheckpointRef, NodeKey, TrialId
-from asyncsearch.plan.retention import BestTrials, CheckpointSizes, spare
+from asyncsearch.plan.retention import BestTrials, CheckpointSizes, checkpoint_to_spare
 
 A, B, C, D = (CheckpointRef(NodeKey(name), 3) for name in "abcd")
 
@@ -14,7 +14,9 @@ def given_up(kept: list[CheckpointRef | None], references: dict[CheckpointRef, i
     """Return what is given up, one after another, until nothing is left that may be."""
     keeping = dict(enumerate(kept))
     gone: list[CheckpointRef] = []
-    while (checkpoint := spare([TrialId(n) for n in keeping], keeping.__getitem__, references)) is not None:
+    while (
+        checkpoint := checkpoint_to_spare([TrialId(n) for n in keeping], keeping.__getitem__, references)
+    ) is not None:
         gone.append(checkpoint)
         keeping |= {trial: None for trial, one in keeping.items() if one == checkpoint}
     return gone

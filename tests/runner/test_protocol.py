@@ -12,10 +12,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from asyncsearch.actions import CutWork, SaveAt, StopTraining
 from asyncsearch.events import Outcome
 from asyncsearch.runner import protocol
 from asyncsearch.runner.protocol import Channel, FromRunner, ToRunner
-from tests.agent.driver import NODE, make_stage
+from tests.agent.driver import NODE, lease, make_stage
 
 Pair = tuple[Channel[FromRunner, ToRunner], Channel[ToRunner, FromRunner]]
 
@@ -32,11 +33,11 @@ def test_messages_arrive_as_they_were_sent(pair: Pair) -> None:
     to_runner: list[ToRunner] = [
         protocol.Load(b"bundle", "accuracy", b"\0marker"),
         protocol.Train((make_stage(stop=3, params={"nested": {"list": [1, 2.5, None, "x"]}}),), "/a/b"),
-        protocol.Train((make_stage(),), wishes=(protocol.Cut(5), protocol.SavePoint(NODE, 3))),
+        protocol.Train((make_stage(),), amendments=(CutWork(lease(0), 5), SaveAt(lease(0), NODE, 3))),
         protocol.Folder("", "full"),
-        protocol.SavePoint(NODE, 3),
-        protocol.Cut(5),
-        protocol.Stop("rank 7"),
+        SaveAt(lease(0), NODE, 3),
+        CutWork(lease(0), 5),
+        StopTraining(lease(0), "rank 7"),
     ]
     from_runner: list[FromRunner] = [
         protocol.RunnerReady(),
@@ -70,9 +71,9 @@ def test_what_is_no_message_breaks_the_channel_off(pair: Pair, garbage: bytes) -
 def test_a_message_that_came_with_another_stays_for_the_next_reader(pair: Pair) -> None:
     agent, runner = pair
     agent.post(protocol.Train((make_stage(),)))
-    agent.post(protocol.Stop("at once"))
+    agent.post(StopTraining(lease(0), "at once"))
     assert isinstance(runner.receive(), protocol.Train)
-    assert runner.receive_now() == [protocol.Stop("at once")]
+    assert runner.receive_now() == [StopTraining(lease(0), "at once")]
 
 
 def test_a_message_is_read_whole_however_it_is_cut(pair: Pair) -> None:
@@ -105,7 +106,7 @@ def test_an_end_is_seen_after_what_was_sent_before_it(pair: Pair) -> None:
     agent, runner = pair
     runner.send(protocol.RunnerReady())
     runner.socket.close()
-    agent.post(protocol.Stop("nobody reads this"))
+    agent.post(StopTraining(lease(0), "nobody reads this"))
     assert agent.receive_rest() == [protocol.RunnerReady()]
     assert agent.is_closed
 

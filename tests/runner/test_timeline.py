@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from asyncsearch.actions import CutWork, SaveAt
 from asyncsearch.ids import NodeKey
-from asyncsearch.runner.protocol import Cut, SavePoint
 from asyncsearch.runner.timeline import LaneTimeline
-from tests.agent.driver import make_stage
+from tests.agent.driver import lease, make_stage
 
 A, B, C = NodeKey("a" * 32), NodeKey("b" * 32), NodeKey("c" * 32)
 
@@ -53,20 +53,20 @@ def test_a_wished_checkpoint_is_due_once_where_it_is_wished() -> None:
     """Trap 2.4.8 (i): a new split inside a running stage is saved where the lane comes past it."""
     batch = make_batch()
     for node, resource in ((A, 5), (B, 9), (C, 11), (C, 11)):
-        batch.amend(SavePoint(node, resource))
+        batch.amend(SaveAt(lease(0), node, resource))
     assert nodes_of_saves(batch) == [(5, A), (6, A), (9, B), (11, C)]
 
 
 def test_the_start_of_a_node_is_saved_under_its_parent_only() -> None:
     batch = make_batch()
-    batch.amend(SavePoint(C, 9))
-    batch.amend(SavePoint(B, 11))
+    batch.amend(SaveAt(lease(0), C, 9))
+    batch.amend(SaveAt(lease(0), B, 11))
     assert nodes_of_saves(batch) == [(6, A), (9, B)]
 
 
 def test_what_was_loaded_is_not_saved_again() -> None:
     batch = make_batch()
-    batch.amend(SavePoint(A, 4))
+    batch.amend(SaveAt(lease(0), A, 4))
     assert nodes_of_saves(batch) == [(6, A), (9, B)]
 
 
@@ -85,7 +85,7 @@ def test_what_was_loaded_is_not_saved_again() -> None:
 def test_a_cut_lane_ends_there_and_saves_there(stop: int, ends: int, saves: list[tuple[int, NodeKey]]) -> None:
     """Trap 2.4.9: the tail of a batch that nobody wants any more is not trained."""
     batch = make_batch()
-    batch.amend(Cut(stop))
+    batch.amend(CutWork(lease(0), stop))
     assert nodes_of_saves(batch) == saves
     assert next(done for done in range(4, 99) if batch.is_over(done)) == ends
 
@@ -93,13 +93,13 @@ def test_a_cut_lane_ends_there_and_saves_there(stop: int, ends: int, saves: list
 def test_the_lowest_cut_counts() -> None:
     batch = make_batch()
     for stop in (10, 8, 11):
-        batch.amend(Cut(stop))
+        batch.amend(CutWork(lease(0), stop))
     assert nodes_of_saves(batch) == [(6, A), (8, B)]
 
 
 def test_a_cut_behind_the_lane_ends_it_where_it_stands_and_needs_no_checkpoint() -> None:
     batch = make_batch()
-    batch.amend(Cut(5))
+    batch.amend(CutWork(lease(0), 5))
     assert (batch.is_cut(8), batch.is_over(8), batch.is_save_due(8), batch.is_save_needed(8)) == (
         True,
         True,
@@ -112,14 +112,14 @@ def test_a_cut_behind_the_lane_ends_it_where_it_stands_and_needs_no_checkpoint()
 def test_a_lane_that_is_complete_does_not_pause_and_one_that_is_cut_does() -> None:
     batch = make_batch(max_resource=12)
     assert not batch.is_pause(12)
-    batch.amend(Cut(10))
+    batch.amend(CutWork(lease(0), 10))
     assert batch.is_pause(10)
 
 
 def test_a_lane_without_an_end_can_be_cut() -> None:
     batch = LaneTimeline([make_stage(node=A)])
     assert not batch.is_over(2**60)
-    batch.amend(Cut(7))
+    batch.amend(CutWork(lease(0), 7))
     assert (batch.is_over(6), batch.is_over(7), batch.is_pause(7)) == (False, True, True)
 
 

@@ -8,16 +8,17 @@ from typing import Any
 
 import pytest
 
+from asyncsearch.actions import SaveAt
 from asyncsearch.errors import UsageError
 from asyncsearch.ids import NodeKey
 from asyncsearch.runner.context import SearchContext
-from asyncsearch.runner.protocol import Cut, SavePoint
+from asyncsearch.runner.protocol import Amendment
 from asyncsearch.runner.standalone import StandaloneTrial
 from asyncsearch.sequences import multistep, values, warmup
 from asyncsearch.trainable import Trainer, TrialPaused, as_function
 from asyncsearch.trial import Params
 from asyncsearch.work import Stage
-from tests.agent.driver import make_stage
+from tests.agent.driver import lease, make_stage
 from tests.agent.recorder import Recorder
 
 END = 8
@@ -87,11 +88,11 @@ def stage(start: int, stop: int, *, save: bool = True) -> Stage:
     return make_stage(node=node, params=PARAMS, start=start, stop=stop, max_resource=END, save=save)
 
 
-def run(folder: Path, stages: list[Stage], load: Path | None = None, *wishes: SavePoint | Cut) -> Recorder:
+def run(folder: Path, stages: list[Stage], load: Path | None = None, *amendments: Amendment) -> Recorder:
     """Train a lane as a runner does, however it ends."""
     folder.mkdir(exist_ok=True)
     link = Recorder(folder)
-    link.coming += wishes
+    link.coming += amendments
     try:
         as_function(Tracing)(SearchContext(stages, link, load))
     except TrialPaused:
@@ -146,7 +147,7 @@ def test_stages_of_one_batch_are_trained_as_one(tmp_path: Path, stops: tuple[int
 @pytest.mark.parametrize("point", range(1, END))
 def test_a_checkpoint_that_was_wished_on_the_way_is_as_good_as_a_planned_one(tmp_path: Path, point: int) -> None:
     """Trap 2.4.8: a split of what is running already."""
-    whole = run(tmp_path, [stage(0, END)], None, SavePoint(NodeKey("0" * 32), point))
+    whole = run(tmp_path, [stage(0, END)], None, SaveAt(lease(0), NodeKey("0" * 32), point))
     assert (0, point) in whole.saves
     rest = run(tmp_path / "rest", [stage(point, END)], tmp_path / f"0-{point}")
     assert rest.reports == whole.reports[point:]

@@ -2,11 +2,11 @@
 
 Li et al. 2020, Algorithm 2: from the top rung down, the best of the top ⌊n/η⌋ that was not promoted yet. Facts::
 
-    ("created", trial)                      it begins
+    ("created", trial, params)              it begins
     ("paused", trial, resource, score)      it stands at a rung; score None is worst
     ("promoted", trial, from, to)           it goes on
     ("failed", trial, target)               it counts as worst of the rung that it headed for
-    ("stopped", trial, target)              likewise, by somebody's wish
+    ("stopped", trial, target, score)       likewise, by somebody's wish
     ("completed", trial, resource, score)   it came to its own end, and counts at the rung that it headed for
 
 Others check a whole journal with ``check_promotions(facts, levels, eta)``.
@@ -37,13 +37,13 @@ class Oracle:
     def tell(self, fact: Fact) -> None:
         """Take in a fact, without judging it."""
         match fact:
-            case ("created", _):
+            case ("created", _, _):
                 pass
             case ("paused", trial, resource, score):
                 self.reached[resource].setdefault(trial, score)
             case ("promoted", trial, start, _):
                 self.promoted[start].add(trial)
-            case ("failed" | "stopped", trial, target):
+            case ("failed", trial, target) | ("stopped", trial, target, _):
                 self.reached[target].setdefault(trial, None)
                 self.ended.add(trial)
             case ("completed", trial, _, score):

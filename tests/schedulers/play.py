@@ -67,7 +67,7 @@ class Play:
             target = self.state.first_target(TrialId(self.created))
             assert target is not None
             self.training[self.created] = target
-            self.tell("created", self.created)
+            self.tell("created", self.created, {})
             self.created += 1
         elif kind == "pause" and training and self.training[trial] != self.scheduler.max_resource:
             self.paused[trial] = self.training.pop(trial)
@@ -78,7 +78,7 @@ class Play:
             self.tell("failed", trial, self.training.pop(trial))
         elif kind == "stop" and self.paused:
             trial = sorted(self.paused)[choice % len(self.paused)]
-            self.tell("stopped", trial, self.paused.pop(trial))
+            self.tell("stopped", trial, self.paused.pop(trial), score)
         elif kind == "again" and self.paused:
             trial = sorted(self.paused)[choice % len(self.paused)]
             self.tell("paused", trial, self.paused[trial], score)

@@ -118,7 +118,7 @@ def test_a_tie_is_won_by_the_older_trial_although_it_arrives_later() -> None:
     """asha.md 1.5: order is (score, trial id), so the order of arrival does not matter."""
     state = NINE.begin()
     for number in (2, 1, 0):
-        state.created(TrialId(number))
+        state.created(TrialId(number), {})
         state.paused(TrialId(number), 1, 4.0)
     assert drain(state) == [(0, 1, 3)]
 
@@ -135,7 +135,7 @@ def test_a_failed_trial_is_worst_in_the_rung_where_it_failed() -> None:
     """asha.md 1.6: it counts in n there, so that the ratio stays honest, and in no rung above."""
     state = NINE.begin()
     for number in range(3):
-        state.created(TrialId(number))
+        state.created(TrialId(number), {})
     state.failed(TrialId(0), 1)
     state.failed(TrialId(1), 1)
     assert drain(state) == []
@@ -175,10 +175,10 @@ def test_a_duplicate_pause_counts_once() -> None:
 def test_a_duplicate_end_counts_once() -> None:
     """asha.md 1.11."""
     state = begun(NINE, [1.0])
-    state.created(TrialId(1))
+    state.created(TrialId(1), {})
     for _ in range(5):
         state.failed(TrialId(1), 1)
-        state.stopped(TrialId(1), 1)
+        state.stopped(TrialId(1), 1, None)
         state.completed(TrialId(1), 1, 0.0)
         state.paused(TrialId(1), 1, 0.0)
     assert drain(state) == []
@@ -211,7 +211,7 @@ def test_a_trial_that_ends_by_itself_blocks_nobody_and_never_goes_on() -> None:
     """asha.md 1.14: it counts with its last score at the rung that it headed for."""
     state = NINE.begin()
     for number in range(3):
-        state.created(TrialId(number))
+        state.created(TrialId(number), {})
     state.completed(TrialId(0), 1, 0.0)
     pause_new(state, [1.0, 2.0], first=1)
     assert drain(state) == [], "the best of three needs no promotion any more"
@@ -239,7 +239,7 @@ def test_trials_start_at_the_lowest_rung_and_are_not_judged_on_their_way() -> No
     state = ASHA(max_resource=81, min_resource=2).begin()
     assert state.first_target(TrialId(0)) == 3
     assert state.may_create(TrialId(0))
-    state.created(TrialId(0))
+    state.created(TrialId(0), {})
     state.reported(TrialId(0), 1, None)
     assert state.judge(TrialId(0), 1) is None
 
@@ -328,7 +328,7 @@ def test_finish_best_does_nothing_once_a_trial_came_to_the_end() -> None:
     state = begun(ASHA(max_resource=3, finish_best=True), [1.0, 2.0, 3.0, 4.0])
     assert play_to_the_end(state, 3) == [(0, 1, 3)]
     state.failed(TrialId(1), 3)
-    state.stopped(TrialId(2), 1)
+    state.stopped(TrialId(2), 1, None)
     assert state.closing_promotion() is None
 
 

@@ -128,14 +128,14 @@ def test_the_stopping_variant_survives_its_snapshot_to_the_byte(reports: list[tu
     state = STOPPING.begin()
     at: dict[int, int] = {}
     for trial, more, score in reports:
-        state.created(TrialId(trial))
+        state.created(TrialId(trial), {})
         at[trial] = at.get(trial, 0) + more
         state.reported(TrialId(trial), at[trial], score)
         copy = restored(STOPPING, state)
         reason = state.judge(TrialId(trial), at[trial])
         assert copy.judge(TrialId(trial), at[trial]) == reason
         if reason is not None:
-            state.stopped(TrialId(trial), at[trial])
+            state.stopped(TrialId(trial), at[trial], None)
         state = restored(STOPPING, state)
 
 

@@ -17,11 +17,11 @@ NINE = ASHA(max_resource=9, variant="stopping")
 def report(state: SchedulerState, trial: int, resource: int, score: float | None) -> str | None:
     """Do what the engine does with a report."""
     if resource == 1:
-        state.created(TrialId(trial))
+        state.created(TrialId(trial), {})
     state.reported(TrialId(trial), resource, score)
     reason = state.judge(TrialId(trial), resource)
     if reason is not None:
-        state.stopped(TrialId(trial), resource)
+        state.stopped(TrialId(trial), resource, None)
     return reason
 
 
@@ -136,7 +136,7 @@ def test_what_counts_at_a_rung_is_the_last_report_at_or_before_it() -> None:
 def test_a_rung_that_was_passed_without_any_report_before_counts_as_worst_and_says_so() -> None:
     """asha.md 1.9, and law 11."""
     state = NINE.begin()
-    state.created(TrialId(0))
+    state.created(TrialId(0), {})
     state.reported(TrialId(0), 5, 0.0)
     assert state.judge(TrialId(0), 5) == (
         "stopped at resource 5: no finite value was reported at or before the rung of 3, which counts as the worst of "
@@ -162,7 +162,7 @@ def test_a_failed_trial_is_worst_at_the_rung_that_it_headed_for() -> None:
     """asha.md 1.6."""
     state = NINE.begin()
     for number in range(5):
-        state.created(TrialId(number))
+        state.created(TrialId(number), {})
         state.failed(TrialId(number), 9)
         state.failed(TrialId(number), 9)
     assert [rung["size"] for rung in state.snapshot()["rungs"]] == [5, 0, 0]
@@ -196,7 +196,7 @@ def test_a_late_report_of_a_stopped_trial_counts_nowhere() -> None:
 def test_standing_tells_which_rung_was_passed() -> None:
     state = NINE.begin()
     assert state.standing(TrialId(0)) == ""
-    state.created(TrialId(0))
+    state.created(TrialId(0), {})
     assert state.standing(TrialId(0)) == "on its way to resource 1"
     report(state, 0, 1, 1.0)
     report(state, 1, 1, 2.0)
@@ -218,13 +218,13 @@ def test_state_survives_its_snapshot_to_the_byte_after_every_fact(
         trial = TrialId(number)
         resources[number] += step
         for state in (kept_whole, copied):
-            state.created(trial)
+            state.created(trial, {})
             state.reported(trial, resources[number], score)
         copied = restored(NINE, copied)
         reason = kept_whole.judge(trial, resources[number])
         assert copied.judge(trial, resources[number]) == reason
         if reason is not None:
-            kept_whole.stopped(trial, resources[number])
-            copied.stopped(trial, resources[number])
+            kept_whole.stopped(trial, resources[number], None)
+            copied.stopped(trial, resources[number], None)
             copied = restored(NINE, copied)
     assert copied.snapshot() == kept_whole.snapshot()

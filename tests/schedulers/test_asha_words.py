@@ -35,7 +35,7 @@ def test_every_promotion_says_rank_count_and_quota() -> None:
 
 def test_standing_tells_where_a_trial_is() -> None:
     state = begun(NINE, [1.0, 2.0, 3.0, None])
-    state.created(TrialId(4))
+    state.created(TrialId(4), {})
     assert state.standing(TrialId(99)) == ""
     assert state.standing(TrialId(4)) == "on its way to resource 1"
     assert state.standing(TrialId(1)) == "rank 2 of 4 at resource 1, 1 goes on; it waits there"

@@ -17,14 +17,14 @@ def test_every_trial_trains_to_the_end(max_resource: int | None) -> None:
         trial = TrialId(number)
         assert state.may_create(trial)
         assert state.first_target(trial) == max_resource
-        state.created(trial)
+        state.created(trial, {})
         for resource in (1, 2, 3):
             state.reported(trial, resource, score)
             assert state.judge(trial, resource) is None
         assert state.next_promotion() is None
         assert state.closing_promotion() is None
         state.completed(trial, 3, score)
-    state.failed(TrialId(3), max_resource)
+    state.failed(TrialId(3), 1)
     assert state.next_promotion() is None
     assert restored(FIFO(max_resource=max_resource), state).first_target(TrialId(4)) == max_resource
 

@@ -45,7 +45,7 @@ def begin(state: SchedulerState, count: int) -> list[int]:
     for number in range(count):
         target = state.first_target(TrialId(number))
         assert target is not None
-        state.created(TrialId(number))
+        state.created(TrialId(number), {})
         targets.append(target)
     return targets
 
@@ -236,7 +236,7 @@ def test_every_promotion_is_the_one_that_brute_force_finds(commands: list[Comman
 def outcome(scores: list[float | None], failing: set[int], order: random.Random, scheduler: Hyperband) -> set[Move]:
     """Run a whole synchronous search whose workers finish in a random order, through a snapshot at every step."""
     state = scheduler.begin()
-    state.budget(len(scores))
+    state.run_requested(len(scores))
     moves: set[Move] = set()
     training: list[tuple[TrialId, int]] = []
     created = 0
@@ -247,7 +247,7 @@ def outcome(scores: list[float | None], failing: set[int], order: random.Random,
         if created < len(scores) and (not training or order.random() < 0.5):
             assert state.may_create(TrialId(created))
             training.append((TrialId(created), state.first_target(TrialId(created)) or 0))
-            state.created(TrialId(created))
+            state.created(TrialId(created), {})
             created += 1
         elif training:
             trial, target = training.pop(order.randrange(len(training)))
@@ -295,13 +295,13 @@ def test_synchronous_brackets_do_not_depend_on_the_order_in_which_trials_arrive(
 
 def test_a_later_synchronous_run_opens_the_next_bracket_of_the_round() -> None:
     state = Hyperband(max_resource=9, variant="synchronous").begin()
-    state.budget(6)
+    state.run_requested(6)
     assert begin(state, 6) == [1] * 6
     assert not state.may_create(TrialId(6))
-    state.budget(11)
+    state.run_requested(11)
     assert state.first_target(TrialId(6)) == 3
     for number in range(6, 11):
-        state.created(TrialId(number))
+        state.created(TrialId(number), {})
     assert not state.may_create(TrialId(11))
     assert state.standing(TrialId(0)).startswith("bracket 0")
     assert state.standing(TrialId(10)).startswith("bracket 1")

@@ -30,11 +30,11 @@ Report = tuple[int, int, float | None]
 
 def report(state: SchedulerState, trial: int, resource: int, score: float | None) -> str | None:
     """Do what the engine does with a report, beginning trials as they come."""
-    state.created(TrialId(trial))
+    state.created(TrialId(trial), {})
     state.reported(TrialId(trial), resource, score)
     reason = state.judge(TrialId(trial), resource)
     if reason is not None:
-        state.stopped(TrialId(trial), resource)
+        state.stopped(TrialId(trial), resource, None)
     return reason
 
 
@@ -162,7 +162,7 @@ def test_what_counts_at_a_point_is_what_was_reported_at_or_before_it() -> None:
 
 def test_points_that_are_jumped_over_at_once_cost_nothing() -> None:
     state = MedianStopping(interval=1).begin()
-    state.created(TrialId(0))
+    state.created(TrialId(0), {})
     state.reported(TrialId(0), 1, 1.0)
     state.reported(TrialId(0), 10**9, 1.0)
     assert [at["point"] for at in state.snapshot()["averages"]] == [1, 10**9]
@@ -212,7 +212,7 @@ def test_a_report_is_judged_by_who_was_there_before_it() -> None:
     for trial in (0, 1):
         report(state, trial, 1, 5.0)
     for trial in (2, 3, 4, 5):
-        state.created(TrialId(trial))
+        state.created(TrialId(trial), {})
         state.reported(TrialId(trial), 1, 6.0)
     assert [state.judge(TrialId(trial), 1) is None for trial in (2, 3, 4, 5)] == [False, False, False, True]
 
@@ -220,7 +220,7 @@ def test_a_report_is_judged_by_who_was_there_before_it() -> None:
 def test_standing_tells_where_a_trial_was_compared() -> None:
     state = DOUBLING.begin()
     assert state.standing(TrialId(0)) == ""
-    state.created(TrialId(0))
+    state.created(TrialId(0), {})
     assert state.standing(TrialId(0)) == "not compared with others before resource 1"
     report(state, 0, 1, 1.0)
     report(state, 1, 1, 1.0)
@@ -293,14 +293,14 @@ def test_every_stop_is_the_one_that_brute_force_finds(
     over: set[int] = set()
     for trial, resource, score in reports:
         if trial not in over:
-            state.created(TrialId(trial))
+            state.created(TrialId(trial), {})
         state.reported(TrialId(trial), resource, score)
         reason = state.judge(TrialId(trial), resource)
         assert restored(scheduler, state).judge(TrialId(trial), resource) == reason
         verdicts.append(reason is not None)
         if reason is not None:
             over.add(trial)
-            state.stopped(TrialId(trial), resource)
+            state.stopped(TrialId(trial), resource, None)
         state = restored(scheduler, state)
     assert verdicts == expected(reports, scheduler)
 
@@ -340,7 +340,7 @@ def test_a_finished_trial_is_remembered_in_less_than_80_bytes() -> None:
         before = tracemalloc.get_traced_memory()[0]
         for number in range(3_000):
             trial = TrialId(number)
-            state.created(trial)
+            state.created(trial, {})
             for resource in (1, 2, 4, 8, 16, 32, 64, 81):
                 state.reported(trial, resource, source.random())
             state.completed(trial, 81, 0.0)

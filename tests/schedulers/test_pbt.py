@@ -29,7 +29,7 @@ Step = tuple[int, int, int, int | None]
 
 def requested(num_trials: int | None, scheduler: PBT = FOUR, seed: int = 0) -> PBTState:
     state = scheduler.begin(SPACE, seed)
-    state.budget(num_trials)
+    state.run_requested(num_trials)
     return state
 
 
@@ -46,7 +46,7 @@ def go_on(state: SchedulerState, at: dict[int, int] | None = None, most: int = 1
             offspring = state.branch(promotion, PARAMS, stands)
             assert offspring is not None
             target = offspring.to_resource
-            state.branched(promotion.trial, promotion.donor, stands, target)
+            state.branched(promotion.trial, promotion.donor, {}, stands, target)
         steps.append((promotion.trial, here, target, promotion.donor))
     return steps
 
@@ -59,7 +59,7 @@ def test_nobody_goes_on_before_all_of_the_population_have_begun() -> None:
     state = requested(4)
     pause_new(state, [0.0, 1.0, 2.0])
     assert state.next_promotion() is None
-    state.created(TrialId(3))
+    state.created(TrialId(3), {})
     assert go_on(state) == [(0, 4, 8, None), (1, 4, 8, None), (2, 4, 8, None)], "three are too few to tell"
     state.paused(TrialId(3), 4, 3.0)
     assert go_on(state) == [(3, 4, 8, 0)]
@@ -140,14 +140,11 @@ def test_nobody_takes_over_from_one_that_has_ended() -> None:
         state = requested(8)
         pause_new(state, [float(number) for number in range(8)])
         assert len(go_on(state, most=6)) == 6
-        if end == "completed":
-            state.completed(TrialId(0), 7, 0.0)
-        else:
-            getattr(state, end)(TrialId(0), 8)
+        getattr(state, end)(TrialId(0), 7, *([] if end == "failed" else [0.0]))
         assert exploits(go_on(state)) == {6: 1, 7: 1}
         state = requested(4)
         pause_new(state, [0.0, 1.0, 2.0])
-        state.created(TrialId(3))
+        state.created(TrialId(3), {})
         go_on(state)
         state.completed(TrialId(0), 5, 0.0)
         state.paused(TrialId(3), 4, 3.0)
@@ -156,7 +153,7 @@ def test_nobody_takes_over_from_one_that_has_ended() -> None:
 
 def test_a_failed_trial_counts_as_the_worst_of_the_boundary_that_it_did_not_reach() -> None:
     state = requested(4)
-    state.created(TrialId(0))
+    state.created(TrialId(0), {})
     state.failed(TrialId(0), 4)
     state.failed(TrialId(0), 4)
     pause_new(state, [1.0, 2.0, 3.0], first=1)
@@ -166,7 +163,7 @@ def test_a_failed_trial_counts_as_the_worst_of_the_boundary_that_it_did_not_reac
 
 def test_one_that_ends_by_itself_counts_with_its_last_value() -> None:
     state = requested(4)
-    state.created(TrialId(0))
+    state.created(TrialId(0), {})
     state.completed(TrialId(0), 2, 0.0)
     pause_new(state, [1.0, 2.0, 3.0], first=1)
     assert go_on(state)[-1] == (3, 4, 8, None), "it is the best, and there is nothing to take over from it"
@@ -175,7 +172,7 @@ def test_one_that_ends_by_itself_counts_with_its_last_value() -> None:
 def test_one_that_comes_late_is_compared_with_all_that_came_before() -> None:
     state = requested(5)
     pause_new(state, [0.0, 1.0, 2.0, 3.0])
-    state.created(TrialId(4))
+    state.created(TrialId(4), {})
     assert exploits(go_on(state)) == {3: 0}
     state.paused(TrialId(0), 8, 9.0)
     state.paused(TrialId(3), 8, 8.0)
@@ -189,7 +186,7 @@ def test_in_step_all_that_live_are_awaited_and_those_that_exploit_go_first() -> 
     state = requested(5, PBT(max_resource=12, perturbation_interval=4, synchronous=True))
     pause_new(state, [4.0, 1.0, 2.0, 3.0])
     assert state.next_promotion() is None
-    state.created(TrialId(4))
+    state.created(TrialId(4), {})
     assert state.next_promotion() is None
     state.failed(TrialId(4), 4)
     assert go_on(state) == [(0, 4, 8, None), (1, 4, 8, None), (2, 4, 8, None), (3, 4, 8, None)]
@@ -207,7 +204,7 @@ def test_in_step_all_that_live_are_awaited_and_those_that_exploit_go_first() -> 
 def test_in_step_the_end_of_the_last_one_on_its_way_lets_the_others_go_on() -> None:
     state = requested(5, PBT(max_resource=12, perturbation_interval=4, synchronous=True))
     pause_new(state, [1.0, 2.0, 3.0, 4.0])
-    state.created(TrialId(4))
+    state.created(TrialId(4), {})
     state.completed(TrialId(4), 3, 5.0)
     assert [trial for trial, *_ in go_on(state)] == [0, 1, 2, 3]
 
@@ -243,7 +240,7 @@ def test_a_later_run_opens_a_population_of_its_own() -> None:
     state = requested(4)
     pause_new(state, [0.0, 1.0, 2.0, 3.0])
     go_on(state)
-    state.budget(8)
+    state.run_requested(8)
     pause_new(state, [5.0, 6.0, 7.0, 8.0], first=4)
     assert exploits(go_on(state)) == {7: 4}
 
@@ -256,7 +253,7 @@ def test_a_run_for_fewer_trials_and_the_end_of_the_searcher_close_a_population()
         if is_exhausted:
             state.no_more_trials()
         else:
-            state.budget(4)
+            state.run_requested(4)
         assert exploits(go_on(state)) == {3: 0}
         state.no_more_trials()
         assert state.next_promotion() is None
@@ -292,7 +289,7 @@ def test_what_is_drawn_depends_on_seed_trial_and_boundary_and_on_nothing_else() 
     def drawn(seed: int, order: list[int]) -> dict[int, Any]:
         state = requested(16, seed=seed)
         for trial in range(16):
-            state.created(TrialId(trial))
+            state.created(TrialId(trial), {})
         for trial in order:
             state.paused(TrialId(trial), 4, float(trial))
         found: dict[int, Any] = {}
@@ -310,7 +307,7 @@ def test_what_is_drawn_depends_on_seed_trial_and_boundary_and_on_nothing_else() 
 
 def test_a_trial_that_pauses_where_it_was_not_sent_is_our_own_bug() -> None:
     state = requested(4)
-    state.created(TrialId(0))
+    state.created(TrialId(0), {})
     with pytest.raises(InternalError, match="trial-0 stands at 5, and headed for 4"):
         state.paused(TrialId(0), 5, 1.0)
 
@@ -344,7 +341,7 @@ def test_boundaries_that_all_have_passed_take_no_memory() -> None:
 def test_one_that_ends_where_it_waits_keeps_its_rank_there_and_counts_once() -> None:
     state = requested(5)
     pause_new(state, [0.0, 1.0, 2.0, 3.0])
-    state.created(TrialId(4))
+    state.created(TrialId(4), {})
     state.failed(TrialId(3), 4)
     state.paused(TrialId(4), 4, 2.5)
     promotion = state.next_promotion()
@@ -500,7 +497,7 @@ def test_whatever_happens_who_goes_on_and_of_whom_is_as_the_rule_says(
                 trial = TrialId(brute.created)
                 brute.created += 1
                 brute.heads[trial] = state.first_target(trial)
-                state.created(trial)
+                state.created(trial, {})
             case "arrive" if brute.heads:
                 trial = TrialId(chance.choice(list(brute.heads)))
                 here, score = brute.heads.pop(trial), chance.choice(SCORES)
@@ -520,7 +517,7 @@ def test_whatever_happens_who_goes_on_and_of_whom_is_as_the_rule_says(
                 if promotion.donor is None:
                     state.promoted(promotion.trial, here, brute.after(stands))
                 else:
-                    state.branched(promotion.trial, promotion.donor, stands, brute.after(stands))
+                    state.branched(promotion.trial, promotion.donor, {}, stands, brute.after(stands))
             case "end" if brute.heads and chance.random() < 0.3:
                 trial = TrialId(chance.choice(list(brute.heads)))
                 here = brute.heads.pop(trial)

@@ -20,7 +20,7 @@ NINE = SHA(max_resource=9)
 
 def requested(num_trials: int | None, scheduler: SHA = NINE) -> SchedulerState:
     state = scheduler.begin()
-    state.budget(num_trials)
+    state.run_requested(num_trials)
     return state
 
 
@@ -70,7 +70,7 @@ def test_a_failed_trial_counts_as_worst_and_holds_nobody_up() -> None:
     """asha.md 1.6: the places are counted from the bracket's size, so failures do not shrink them."""
     state = requested(9)
     for number in range(6):
-        state.created(TrialId(number))
+        state.created(TrialId(number), {})
         state.failed(TrialId(number), 1)
     pause_new(state, [6.0, 7.0, 8.0], first=6)
     moves = drain(state)
@@ -97,7 +97,7 @@ def test_a_trial_without_a_score_that_is_given_up_later_does_not_count_at_the_ne
     pause_new(state, [None, 1.0, 2.0, 3.0, 4.0, 5.0])
     moves = drain(state)
     state.failed(TrialId(0), 3)
-    state.stopped(TrialId(5), 1)
+    state.stopped(TrialId(5), 1, None)
     finish(state, moves[:1])
     assert state.standing(TrialId(1)) == "bracket 0: rank 1 of 1 at resource 3, 0 go on; it waits there"
 
@@ -105,20 +105,20 @@ def test_a_trial_without_a_score_that_is_given_up_later_does_not_count_at_the_ne
 def test_a_trial_that_ends_by_itself_holds_nobody_up() -> None:
     """asha.md 1.14."""
     state = requested(9)
-    state.created(TrialId(0))
+    state.created(TrialId(0), {})
     state.completed(TrialId(0), 1, 0.0)
     pause_new(state, [float(number) for number in range(1, 9)], first=1)
     moves = drain(state)
     assert moves == [(1, 1, 3), (2, 1, 3)], "the best of the three is done already"
     state.completed(TrialId(1), 2, 1.0)
-    state.stopped(TrialId(2), 2)
+    state.stopped(TrialId(2), 2, None)
     assert drain(state) == [], "the best of resource 3 ended there"
 
 
 def test_a_chosen_trial_that_is_stopped_before_it_goes_on_is_not_waited_for() -> None:
     state = requested(9)
     pause_new(state, [float(number) for number in range(9)])
-    state.stopped(TrialId(0), 1)
+    state.stopped(TrialId(0), 1, None)
     moves = drain(state)
     assert moves == [(1, 1, 3), (2, 1, 3)], "a decided rung stays as it is"
     finish(state, moves)
@@ -155,7 +155,7 @@ def test_a_later_run_opens_a_further_bracket_and_leaves_the_first_as_it_was() ->
     state = requested(6)
     pause_new(state, [float(number) for number in range(6)])
     assert drain(state) == [(0, 1, 3), (1, 1, 3)]
-    state.budget(9)
+    state.run_requested(9)
     assert state.may_create(TrialId(6))
     pause_new(state, [-3.0, -2.0, -1.0], first=6)
     assert drain(state) == [(6, 1, 3)]
@@ -166,7 +166,7 @@ def test_a_later_run_opens_a_further_bracket_and_leaves_the_first_as_it_was() ->
 def test_a_run_that_goes_on_after_a_crash_keeps_its_bracket() -> None:
     state = requested(6)
     pause_new(state, [0.0, 1.0, 2.0])
-    state.budget(6)
+    state.run_requested(6)
     pause_new(state, [3.0, 4.0], first=3)
     assert drain(state) == []
     pause_new(state, [5.0], first=5)
@@ -176,7 +176,7 @@ def test_a_run_that_goes_on_after_a_crash_keeps_its_bracket() -> None:
 def test_a_run_for_more_trials_does_not_widen_a_bracket_that_is_being_filled() -> None:
     state = requested(3)
     pause_new(state, [0.0, 1.0])
-    state.budget(100)
+    state.run_requested(100)
     pause_new(state, [2.0], first=2)
     assert drain(state) == [(0, 1, 3)]
     assert state.may_create(TrialId(3))
@@ -185,10 +185,10 @@ def test_a_run_for_more_trials_does_not_widen_a_bracket_that_is_being_filled() -
 def test_a_run_for_fewer_trials_closes_the_bracket_that_an_interrupted_one_left_open() -> None:
     state = requested(100)
     pause_new(state, [0.0, 1.0, 2.0, 3.0])
-    state.budget(3)
+    state.run_requested(3)
     assert drain(state) == [(0, 1, 3)]
     assert not state.may_create(TrialId(4))
-    state.budget(10)
+    state.run_requested(10)
     assert state.may_create(TrialId(4))
     pause_new(state, [float(number) for number in range(4, 10)], first=4)
     assert drain(state) == [(4, 1, 3), (5, 1, 3)], "six of the second bracket"
@@ -197,7 +197,7 @@ def test_a_run_for_fewer_trials_closes_the_bracket_that_an_interrupted_one_left_
 def test_while_a_bracket_waits_workers_begin_the_next_one() -> None:
     state = requested(9, SHA(max_resource=9, bracket_size=3))
     for number in range(3):
-        state.created(TrialId(number))
+        state.created(TrialId(number), {})
     assert state.may_create(TrialId(3))
     pause_new(state, [3.0, 4.0, 5.0], first=3)
     assert drain(state) == [(3, 1, 3)], "the second bracket was quicker"
@@ -244,7 +244,7 @@ def test_without_a_number_of_trials_brackets_of_a_size_follow_each_other() -> No
 def test_trials_are_not_judged_on_their_way_and_nothing_closes() -> None:
     state = requested(3)
     assert state.first_target(TrialId(0)) == 1
-    state.created(TrialId(0))
+    state.created(TrialId(0), {})
     state.reported(TrialId(0), 1, None)
     assert state.judge(TrialId(0), 1) is None
     assert state.closing_promotion() is None
@@ -263,7 +263,7 @@ def outcome(scores: list[float | None], failing: set[int], order: random.Random,
             training.append((TrialId(trial), to))
         if created < len(scores) and (not training or order.random() < 0.5):
             assert state.may_create(TrialId(created))
-            state.created(TrialId(created))
+            state.created(TrialId(created), {})
             training.append((TrialId(created), 1))
             created += 1
         elif training:

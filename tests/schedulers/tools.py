@@ -25,7 +25,7 @@ def pause_new(state: SchedulerState, scores: list[float | None], first: int = 0)
         trial = TrialId(number)
         target = state.first_target(trial)
         assert target is not None
-        state.created(trial)
+        state.created(trial, {})
         state.paused(trial, target, score)
 
 

@@ -152,7 +152,7 @@ class TestTold:
             for number in range(3):
                 state.reported(TrialId(number), 1, 0.5)
                 state.paused(TrialId(number), 1, 0.5)
-            state.branched(TrialId(0), {"x": 0.9}, 1)
+            state.branched(TrialId(0), TrialId(1), {"x": 0.9}, 1, 3)
             state.reported(TrialId(0), 2, 0.1)
             state.paused(TrialId(0), 2, 0.1)
             state.promoted(TrialId(0), 2, 3)

@@ -233,7 +233,7 @@ def test_where_files_are_not_created_exclusively_two_are_still_never_granted(
         node = NodeKey(f"{step:032x}")
         one, two = plan_at(url), plan_at(url)
         for plan in (one, two):
-            monkeypatch.setattr(type(plan.files.backend), "is_exclusive", False)
+            monkeypatch.setattr(type(plan.store), "is_exclusive", False)
         between = interrupted(one, step, lambda two=two, node=node: gets(two, "two", node))  # type: ignore[misc]
         mine = gets(one, "one", node)
         reached = between.reached

@@ -251,7 +251,7 @@ def test_the_versions_of_a_checkpoint_and_what_was_never_finished_are_told_apart
     if isinstance(plan.store, FsspecStore):
         for half in (f"{NODE}/3.1-{'0' * 32}", f"{NODE}/3.9-{'0' * 32}"):
             plan.store._remote.put(f"checkpoints/{half}/files/model", b"half")
-    found = survey(plan.files.backend)
+    found = survey(plan.store)
     assert set(found.committed) == {REF}
     if isinstance(plan.store, FsspecStore):
         assert set(found.unfinished) == {f"checkpoints/{NODE}/3.{number}-{'0' * 32}" for number in (1, 9)}

@@ -13,7 +13,7 @@ from asyncsearch.errors import NoTrialsError
 from asyncsearch.report.live.display import Plain
 from asyncsearch.report.live.status import StudyStatus
 from asyncsearch.shared.cleaning import clean
-from asyncsearch.shared.folder import SharedFolder, inside
+from asyncsearch.shared.folder import SharedFolder
 from asyncsearch.shared.quota import keep_within
 from asyncsearch.study.run import _show_status
 
@@ -154,7 +154,7 @@ def test_evaluations_of_other_studies_and_those_that_run_keep_what_they_hold(tmp
     assert in_folder(made) > 3 * SIZE
     assert made.shared is not None
     plan = SharedFolder(made.shared)
-    running = inside(made.store, f"evals/{min(made.store.list('evals'))}")
+    running = made.store.child(f"evals/{min(made.store.list('evals'))}")
     with running.lock():
         keep_within(plan, 1, made.store)
     held = {hold.study for hold in plan.standing().holds.values()}

@@ -39,15 +39,10 @@ def commit(plan: SharedFolder, node: NodeKey = NODE, resource: int = 3, size: in
 
 
 def content(plan: SharedFolder) -> dict[str, bytes | None]:
-    """Return every file below the folder."""
-    return {name: read_raw(plan, name) for name in sorted(plan.files.backend.walk(""))}
-
-
-def read_raw(plan: SharedFolder, name: str) -> bytes | None:
-    """Return a file's content, the reserved ones included."""
-    if isinstance(plan.store, FsspecStore):
-        return plan.store._remote.read(name)
-    return (Path(plan.store.url) / name).read_bytes()
+    """Return every file below the folder, those that a store keeps for itself included."""
+    store = plan.store
+    read = store._remote.read if isinstance(store, FsspecStore) else lambda name: Path(store.url, name).read_bytes()
+    return {name: read(name) for name in sorted(store.walk())}
 
 
 class Between:
@@ -89,7 +84,6 @@ def interrupted(plan: SharedFolder, step: int, action: Callable[[], object]) -> 
     """Let an action happen before a driver's access number ``step`` to the folder."""
     between = Between(step, action)
     plan.files.store = between.before(plan.files.store)
-    plan.files.backend = between.before(plan.files.backend)
     return between
 
 

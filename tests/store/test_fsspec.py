@@ -23,6 +23,7 @@ import pytest
 
 from asyncsearch.errors import StoreError, StoreLockedError
 from asyncsearch.store import open_store
+from asyncsearch.store.base_store import FileInfo
 from asyncsearch.store.fsspec_store import FsspecStore
 from asyncsearch.store.lease_lock import LockRecord, _machine
 from asyncsearch.store.remote import Remote
@@ -228,7 +229,7 @@ def test_a_listing_that_saw_neither_the_old_version_nor_the_new_one_is_taken_aga
     save(store, model=b"model")
     find, listings = store._remote.find, []
 
-    def miss_once(folder: str) -> dict[str, int]:
+    def miss_once(folder: str) -> dict[str, FileInfo]:
         listings.append(folder)
         return {} if len(listings) == 1 else find(folder)
 

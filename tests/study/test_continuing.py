@@ -10,6 +10,7 @@ import pytest
 
 from asyncsearch import ASHA, FIFO, SHA, Hyperband, MedianStopping, Study, uniform
 from asyncsearch.actions import Promote
+from asyncsearch.engine.handling import handle
 from asyncsearch.journal.format import Record
 from asyncsearch.journal.opening import read_records
 from asyncsearch.schedulers import Scheduler
@@ -70,7 +71,7 @@ def test_deciding_again_over_a_journal_promotes_the_same_trials_in_the_same_orde
     records = list(read_records(made.store))
     again = made._fresh_state()
     for record in records:
-        assert tuple(again.handle(record.event, record.t)) == record.actions
+        assert tuple(handle(again, record.event, record.t)) == record.actions
     assert bool(promotions(records)) is SCHEDULERS[name].pauses
 
 

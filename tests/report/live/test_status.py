@@ -6,6 +6,7 @@ from html.parser import HTMLParser
 
 import pytest
 
+from asyncsearch.engine.handling import handle
 from asyncsearch.events import RunRequested
 from asyncsearch.report.live.html import html
 from asyncsearch.report.live.status import TrialRow, status_of
@@ -52,7 +53,7 @@ def test_failure_shows_its_last_line() -> None:
 
 def test_status_of_a_run_in_progress_says_how_many_workers_it_wants() -> None:
     state = simulated().state
-    state.handle(RunRequested(num_trials=40, parallelism=6), now=1e6)
+    handle(state, RunRequested(num_trials=40, parallelism=6), now=1e6)
     status = status_of(state, elapsed_s=72.0)
     assert (status.workers_alive, status.workers_wanted, status.num_trials) == (0, 6, 40)
     assert "20 of 40 trials" in table(status)

@@ -1,0 +1,65 @@
+"""The one place where a decision is made: ``handle(state, event, now) -> list[Action]``.
+
+Rule 1: pure. No clock, socket, thread, file or generator is in reach; time is an argument.
+Rule 2: facts change the state in ``learning``, decisions in ``applying``, and nothing else does. A replay calls these
+two and decides nothing, so it ends where the run that wrote the journal ended. The rest only asks and emits.
+Rule 3: an event that is stale or was seen before changes nothing and decides nothing: messages may come twice and late.
+
+How it is built is in DESIGN.md beside this file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from asyncsearch.actions import AnyAction, DeleteCheckpoint
+from asyncsearch.engine.applying import apply
+from asyncsearch.engine.deciding import respond
+from asyncsearch.engine.filling import adjust, conclude, fill
+from asyncsearch.engine.learning import learn
+from asyncsearch.engine.state import StudyState
+from asyncsearch.events import AnyEvent, CheckpointCommitted
+
+
+def handle(state: StudyState, event: AnyEvent, now: float) -> list[AnyAction]:
+    """Take in a fact and return what to do about it, already applied to the state.
+
+    Args:
+        state: of the study, changed by this.
+        event: the fact.
+        now: the driver's clock in seconds since 1970; never decreasing.
+
+    Returns:
+        The decisions in order; they belong into the journal together with the event before any is carried out.
+    """
+    actions: list[AnyAction] = []
+    if state.is_stale(event):
+        return actions
+
+    def emit(action: AnyAction) -> None:
+        apply(state, action, now)
+        actions.append(action)
+
+    respond(state, event, learn(state, event, now), emit)
+    if state.touched:
+        adjust(state, emit)
+    fill(state, emit)
+    conclude(state, emit)
+    if state.touched:
+        adjust(state, emit)
+    while state.unreachable:
+        emit(DeleteCheckpoint(next(iter(state.unreachable))))
+    if actions or isinstance(event, CheckpointCommitted):
+        while state.stock.is_over and (spared := state.spare()) is not None:
+            emit(DeleteCheckpoint(spared))
+    return actions
+
+
+def replay(state: StudyState, event: AnyEvent, actions: Sequence[AnyAction], now: float) -> None:
+    """Apply one journal record and decide nothing."""
+    if state.is_stale(event):
+        return
+    learn(state, event, now)
+    for action in actions:
+        apply(state, action, now)
+    state.touched.clear()

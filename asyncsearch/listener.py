@@ -1,0 +1,74 @@
+"""The facts of a study, as they reach its scheduler and its searcher: one method a fact, one signature for both.
+
+Rule 1: pure. A listener knows nothing except what these methods tell it: no clock, file, thread or generator.
+Rule 2: a replay of the journal states the same facts in the same order and must end in the same state, although it
+asks the listener nothing.
+
+Scores are normalised by the engine: smaller is better, and None stands for NaN, infinities, missing reports and
+failures.
+"""
+
+from __future__ import annotations
+
+import abc
+from typing import Any
+
+from asyncsearch.ids import TrialId
+from asyncsearch.trial import Params
+
+
+class StudyListener(abc.ABC):
+    """Is notified of each fact, first the scheduler, then the searcher. By default it ignores them."""
+
+    def run_requested(self, num_trials: int | None) -> None:
+        """A run was requested: trials will be created until this many exist in all; None: until there are no more."""
+
+    def no_more_trials(self) -> None:
+        """The searcher is exhausted: no further trial will be created. May be stated again and again."""
+
+    def created(self, trial: TrialId, params: Params) -> None:
+        """A proposal became a trial. Ids count from 0 in the order of creation."""
+
+    def noted(self, trial: TrialId, notes: dict[str, Any]) -> None:
+        """The searcher's ``notes`` on the proposal of a new trial; stated after ``created``, unless they are empty."""
+
+    def reported(self, trial: TrialId, resource: int, score: float | None) -> None:
+        """A trial reported. Resources of one trial come in strictly increasing order."""
+
+    def paused(self, trial: TrialId, resource: int, score: float | None) -> None:
+        """A trial reached its target, with a durable checkpoint; ``score`` is its last one at or before ``resource``.
+
+        It trains on only if it is promoted.
+        """
+
+    def promoted(self, trial: TrialId, from_resource: int, to_resource: int) -> None:
+        """A paused trial trains on."""
+
+    def branched(self, trial: TrialId, donor: TrialId, params: Params, resource: int, to_resource: int) -> None:
+        """A paused trial trains on from the donor's checkpoint at ``resource``, with these params: no ``promoted``.
+
+        Its later reports are not what its proposal is worth.
+        """
+
+    def completed(self, trial: TrialId, resource: int, score: float | None) -> None:
+        """A trial reached ``max_resource``, or returned, with this last score."""
+        self.ended(trial, resource, score)
+
+    def stopped(self, trial: TrialId, resource: int, score: float | None) -> None:
+        """A trial was stopped early; ``score`` is its last one."""
+        self.ended(trial, resource, score)
+
+    def failed(self, trial: TrialId, resource: int) -> None:
+        """A trial failed for good, after it had trained up to ``resource``."""
+        self.ended(trial, resource, None)
+
+    def ended(self, trial: TrialId, resource: int, score: float | None) -> None:
+        """A trial completed, was stopped or failed (score None), unless the method for that case is overridden."""
+
+    @abc.abstractmethod
+    def snapshot(self) -> dict[str, Any]:
+        """Return everything as JSON values; ``restore`` of it gives an equal state."""
+
+    @abc.abstractmethod
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        """Become the state that ``snapshot`` described."""

@@ -1,0 +1,117 @@
+"""Names: one word has one meaning, and the name of a file says what is inside (docs/glossary.md)."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "asyncsearch"
+GLOSSARY = ROOT / "docs" / "glossary.md"
+SOURCES = {
+    path.relative_to(PACKAGE): ast.parse(path.read_text(encoding="utf-8"))
+    for path in sorted(PACKAGE.rglob("*.py"))
+    if "pb" not in path.parts
+}
+MOST_ROOT_FILES = 17
+
+# fmt: off
+VAGUE_STEMS = {
+    "answers", "asking", "base", "call", "chance", "common", "courses", "exact", "generators", "helpers", "kinds",
+    "known", "legal", "middle", "misc", "once", "own", "parts", "points", "proof", "ready", "runs", "tools",
+    "undecided", "utils", "values", "words",
+}
+"""Names of modules that need a noun beside them: known_reports.py, not known.py."""
+
+STILL_IN_USE = {
+    "allotment", "arrive", "arrives", "bell", "course", "courses", "fate", "fates", "going", "hand", "hear", "heard",
+    "hearers", "ladder", "lawbook", "middle", "podium", "presses", "race", "races", "said", "saying", "shelf",
+    "stand", "standing", "stands", "stock", "told", "way", "ways", "wish", "wishes", "world",
+}
+"""Refused words of the glossary that identifiers still have. Words leave this list, and none enters it."""
+# fmt: on
+
+
+def words(identifier: str) -> set[str]:
+    """Return the words of a name: ``is_on_its_way`` and ``PlanPath`` have four and two."""
+    return {word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", identifier)}
+
+
+def table(heading: str) -> list[list[str]]:
+    """Return the cells of each row of the table under a heading of the glossary."""
+    section = GLOSSARY.read_text(encoding="utf-8").split(f"\n## {heading}\n")[1].split("\n## ")[0]
+    rows = [line.strip("|").split("|") for line in section.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in row] for row in rows[2:]]
+
+
+def identifiers(tree: ast.Module) -> Iterator[str]:
+    """Yield every name that a module gives: to classes, functions, arguments, variables and attributes."""
+    for node in ast.walk(tree):
+        match node:
+            case (
+                ast.ClassDef(name=name)
+                | ast.FunctionDef(name=name)
+                | ast.AsyncFunctionDef(name=name)
+                | ast.arg(arg=name)
+            ):
+                yield name
+            case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
+                yield name
+            case _:
+                pass
+
+
+IDENTIFIERS = {path: set(identifiers(tree)) for path, tree in SOURCES.items()}
+
+
+def test_nothing_shadows_the_path_of_pathlib() -> None:
+    shadows = [
+        f"{path}: {ast.unparse(node)}"
+        for path, tree in SOURCES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom)
+        and node.module != "pathlib"
+        and any((alias.asname or alias.name) == "Path" for alias in node.names)
+    ]
+    shadows += [str(path) for path, names in IDENTIFIERS.items() if "Path" in names]
+    assert shadows == []
+
+
+def test_the_name_of_a_module_says_what_is_inside() -> None:
+    assert [str(path) for path in SOURCES if path.stem in VAGUE_STEMS] == []
+
+
+def test_the_root_of_the_package_is_the_vocabulary_and_the_front_door() -> None:
+    files = [path.name for path in PACKAGE.iterdir() if path.is_file()]
+    assert len(files) <= MOST_ROOT_FILES, sorted(files)
+
+
+def test_what_the_glossary_names_is_in_the_code() -> None:
+    places = {row[0]: re.findall(r"`([^`]+)`", row[2]) for row in table("We say")}
+    assert [word for word, names in places.items() if not names] == []
+    names = {name for given in IDENTIFIERS.values() for name in given}
+    missing = [
+        place
+        for given in places.values()
+        for place in given
+        if not ((PACKAGE / place).exists() if "/" in place or "." in place else place in names)
+    ]
+    assert missing == []
+
+
+def test_no_word_of_the_glossary_stands_twice() -> None:
+    known = [row[0] for row in table("We say")]
+    refused = [word for row in table("We do not say") for word in row[0].split(", ")]
+    assert sorted({word for word in known + refused if (known + refused).count(word) > 1}) == []
+    assert known == sorted(known, key=str.lower)
+    assert sorted(STILL_IN_USE - set(refused)) == []
+
+
+def test_no_refused_word_is_in_an_identifier() -> None:
+    refused = {word for row in table("We do not say") for word in row[0].split(", ")} - STILL_IN_USE
+    found = [
+        f"{path}: {name}" for path, names in IDENTIFIERS.items() for name in sorted(names) if words(name) & refused
+    ]
+    assert found == []
