@@ -21,9 +21,8 @@ from asyncsearch.rpc.channel import MAX_MESSAGE_BYTES, METHOD, SERVICE, Keepaliv
 from asyncsearch.rpc.convert import Envelope, decode_worker, encode_driver
 from asyncsearch.rpc.messages import DriverMessage, Hello, WorkerMessage
 from asyncsearch.rpc.sessions import Sessions
-from asyncsearch.rpc.worker_stream import Session
 from asyncsearch.rpc.status import status_of
-from asyncsearch.rpc.worker_stream import WorkerStream
+from asyncsearch.rpc.worker_stream import Session, WorkerStream
 
 if TYPE_CHECKING:
     from asyncsearch.rpc.worker_stream import Context

@@ -11,6 +11,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 
 from asyncsearch.runner.protocol import Cut, SavePoint
+from asyncsearch.trial import is_end
 from asyncsearch.work import Stage
 
 
@@ -40,7 +41,7 @@ class LaneTimeline:
     def is_paused_at_end(self) -> bool:
         """Whether the end of the last stage is a pause, not the end of the trial."""
         last = self.stages[-1]
-        return last.stop is not None and (last.max_resource is None or last.stop < last.max_resource)
+        return not is_end(last.stop, last.max_resource)
 
     def next_stage(self, done: int) -> Stage:
         """Return the stage of the next unit; where there is none, the last stage."""

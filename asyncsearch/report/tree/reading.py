@@ -25,12 +25,11 @@ from asyncsearch.events import (
 from asyncsearch.ids import Lease, NodeKey, PathStep, TrialId
 from asyncsearch.journal.format import Record
 from asyncsearch.nonfinite import finite
-from asyncsearch.trial import Params, TrialState
+from asyncsearch.trial import UNBOUNDED, Params, TrialState, horizon_of
 from asyncsearch.work import Stage, Work
 
 NAMED = 6
 """So many of the trials of an interval are known by name; the others are counted."""
-_ENDLESS = 2**62
 
 
 class Kind(enum.Enum):
@@ -213,8 +212,8 @@ class TreeReader:
 
     def _assign(self, work: Work) -> None:
         stages = work.lanes[0].stages
-        stops = [(_ENDLESS if stage.stop is None else stage.stop, stage.node) for stage in stages]
-        self._running[work.lease.number] = _Running(work.lease, stops, stages[0].start, _ENDLESS)
+        stops = [(horizon_of(stage.stop), stage.node) for stage in stages]
+        self._running[work.lease.number] = _Running(work.lease, stops, stages[0].start, UNBOUNDED)
         for stage, (stop, _) in zip(stages, stops, strict=True):
             for way in self._asking(stage):
                 if way.end <= stop and way.state is TrialState.WAITING:
@@ -231,7 +230,7 @@ class TreeReader:
 
     def _create(self, action: CreateTrial) -> None:
         path = action.path or (PathStep(0, action.node),)
-        end = _ENDLESS if action.target is None else action.target
+        end = horizon_of(action.target)
         way = self._ways[action.trial] = TrialPath(action.trial, action.params, path, end)
         self._grow(way)
 
@@ -268,11 +267,11 @@ class TreeReader:
         for way in ways:
             way.reached = self._reached(way)
         here = [node.elsewhere[0][0] if node.elsewhere else node.done for node in self._nodes.values()]
-        known = [way.end for way in ways if way.end < _ENDLESS] + here
+        known = [way.end for way in ways if way.end < UNBOUNDED] + here
         horizon = max([*known, 1])
-        if any(way.end == _ENDLESS for way in ways):
+        if any(way.end == UNBOUNDED for way in ways):
             horizon += max(1, horizon // 10)
-        asked = sum(way.reached if way.end == _ENDLESS else way.end for way in ways)
+        asked = sum(way.reached if way.end == UNBOUNDED else way.end for way in ways)
         exits: dict[NodeKey, list[tuple[int, TrialId]]] = {key: [] for key in self._nodes}
         for way in ways:
             way.end = min(way.end, horizon)
@@ -334,7 +333,7 @@ def _without(parts: list[tuple[int, int]], start: int, stop: int) -> Iterator[tu
 
 def _forget_beyond(node: TreeNode, stop: int) -> None:
     """Leave out what other studies have trained further than anybody wants it here."""
-    kept = list(_without(node.elsewhere, stop, _ENDLESS))
+    kept = list(_without(node.elsewhere, stop, UNBOUNDED))
     if kept != node.elsewhere:
         node.done = min(node.done, max(stop, node.elsewhere[0][0]))
         node.elsewhere = kept
