@@ -156,7 +156,9 @@ def test_the_way_that_a_trial_has_in_common_with_its_donors_is_kept_once(share: 
         assert distinct == objects
     keys = {id(step.node) for trial in restored.trials for step in trial.path}
     assert {id(trial.node) for trial in restored.trials if trial.path} <= keys
-    assert {id(node) for node in restored.known.nodes if node in {t.node for t in restored.trials if t.path}} <= keys
+    assert {
+        id(node) for node in restored.plan.reports.nodes if node in {t.node for t in restored.trials if t.path}
+    } <= keys
 
 
 @BOTH

@@ -9,8 +9,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from asyncsearch.ids import CheckpointRef, NodeKey, TrialId
 from asyncsearch.plan import search_plan as plan_module
-from asyncsearch.plan.keys import UNBOUNDED
-from asyncsearch.plan.search_plan import Batch, PlanPath, SearchPlan
+from asyncsearch.plan.base_plan import Batch, PlanPath
+from asyncsearch.plan.search_plan import SearchPlan
+from asyncsearch.trial import UNBOUNDED
 from tests.plan.algorithm import SpanFacts
 from tests.plan.plan_facts import facts_of, stages_of
 from tests.plan.tools import check, paths
@@ -246,10 +247,10 @@ class PlanBesideAlgorithm(RuleBasedStateMachine):
             assert wanted == 0 or any(position < wanted <= stop for _, position, stop in run)
             assert wanted == 0 or max(asked) >= wanted
             nodes = [node for node, position, stop in run if position < wanted <= stop]
-            assert bool(wanted) == bool(nodes and self.plan.readers_at(nodes[0], wanted))
+            assert bool(wanted) == bool(nodes and self.plan.subscribers_at(nodes[0], wanted))
             # In a node that others train as well, what comes after is theirs to save.
             if wanted and wanted < run[-1][2] != UNBOUNDED and run[-1][0] not in self.plan.blocked:
-                assert self.plan.readers_at(run[-1][0], run[-1][2]) == []
+                assert self.plan.subscribers_at(run[-1][0], run[-1][2]) == []
 
     def save(self, node: NodeKey, resource: int) -> None:
         self.plan.add_checkpoint(CheckpointRef(node, resource))

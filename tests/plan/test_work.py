@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from asyncsearch.ids import CheckpointRef, NodeKey, TrialId
+from asyncsearch.plan.base_plan import Batch, PlanPath
 from asyncsearch.plan.keys import path as node_path
 from asyncsearch.plan.keys import root_key
-from asyncsearch.plan.search_plan import Batch, PlanPath, SearchPlan
+from asyncsearch.plan.search_plan import SearchPlan
 from asyncsearch.searchers import GridSearch
 from tests.plan.plan_facts import facts_of, stages_of
 from tests.plan.tools import check, paths
@@ -118,7 +119,7 @@ class Cluster:
         worker = self.workers[lease]
         node, unit = worker.todo[0]
         passing = [trial for trial in facts_of(self.plan).requests if (node, unit) in units(self.wishes[trial])]
-        assert self.plan.readers_at(node, unit) == sorted(passing)
+        assert self.plan.subscribers_at(node, unit) == sorted(passing)
         self.trained[node, unit] += 1
         worker.at = unit
         if CheckpointRef(node, unit) in worker.saves:

@@ -17,8 +17,7 @@ from asyncsearch.ids import NodeKey, PathStep, TrialId
 from asyncsearch.journal.format import Record
 from asyncsearch.journal.projection import LeaseProgress, Projection
 from asyncsearch.nonfinite import finite
-from asyncsearch.plan.keys import UNBOUNDED
-from asyncsearch.trial import Params, TrialState
+from asyncsearch.trial import UNBOUNDED, Params, TrialState, horizon_of
 from asyncsearch.work import Stage
 
 NAMED = 6
@@ -174,10 +173,9 @@ class TreeReader:
                     way.state = TrialState.RUNNING
 
     def _create(self, action: CreateTrial) -> None:
-        end = UNBOUNDED if action.target is None else action.target
-        way = self._ways[action.trial] = TrialPath(
-            action.trial, action.params, self._projection.paths[action.trial], end
-        )
+        end = horizon_of(action.target)
+        path = self._projection.paths[action.trial]
+        way = self._ways[action.trial] = TrialPath(action.trial, action.params, path, end)
         self._grow(way)
 
     def _branch(self, action: Branch) -> None:
