@@ -22,7 +22,7 @@ from asyncsearch.schedulers.asha_stopping import StoppingState
 from asyncsearch.schedulers.asynchronous_bracket import AsynchronousBracket
 from asyncsearch.schedulers.base_scheduler import Promotion, RungForecast, Scheduler, SchedulerState
 from asyncsearch.schedulers.progress import Progress
-from asyncsearch.schedulers.rungs import check_whole, levels_up_to, rung_levels
+from asyncsearch.schedulers.rungs import check_whole, halving_forecast, levels_up_to, rung_levels
 
 if TYPE_CHECKING:
     from asyncsearch.space import Space
@@ -96,10 +96,8 @@ class ASHA(Scheduler):
 
     def describe(self) -> str:
         if self.max_resource is None:
-            options, rungs = (
-                [f"min_resource={self.min_resource}"],
-                reasons.endless_rungs(self._levels_for(self.reduction_factor**2)),
-            )
+            first = ", ".join(str(level) for level in self._levels_for(self.reduction_factor**2))
+            options, rungs = [f"min_resource={self.min_resource}"], f"rungs at {first}, ... without end"
         else:
             options, rungs = [f"max_resource={self.max_resource}"], reasons.rungs(self.levels)
         options.append(f"reduction_factor={self.reduction_factor}")
@@ -112,22 +110,26 @@ class ASHA(Scheduler):
     def forecast(self, num_trials: int) -> list[RungForecast]:
         # The stopping variant lets the first trial at each rung go on, finish_best takes the best one to the end.
         least = min(num_trials, 1) if self.variant == "stopping" or self.finish_best else 0
-        lines = reasons.ideal(self._levels_for(num_trials), [(1, num_trials)], self.reduction_factor, least)
+        lines = halving_forecast(self._levels_for(num_trials), [(1, num_trials)], self.reduction_factor, least)
         if self.max_resource is None and self.variant == "stopping":
             last = lines[-1]
             lines.append(RungForecast(last.to_resource or 0, None, least))
         return lines
 
     def warnings(self, num_trials: int | None) -> list[str]:
+        what = "1 trial is" if num_trials == 1 else f"{num_trials} trials are"
         if self.max_resource is None:
-            return [] if self.variant == "stopping" else reasons.none_promoted(num_trials, self.reduction_factor)
+            if self.variant == "stopping" or num_trials is None or num_trials >= self.reduction_factor:
+                return []
+            eta = self.reduction_factor
+            note = f"No trial will go on from the first rung: each rung passes one of {eta}, and {what} fewer."
+            return [f"{note} Use num_trials >= {eta}."]
         notes = reasons.one_rung(self.levels, self.min_resource, self.reduction_factor)
         # The stopping variant trains the first trial to the end, finish_best the best one.
         if num_trials is None or self.variant == "stopping" or self.finish_best:
             return notes
         need = self.reduction_factor ** (len(self.levels) - 1)
         remedies = ["finish_best=True", f"num_trials >= {need}"]
-        what = "1 trial is" if num_trials == 1 else f"{num_trials} trials are"
         return notes + reasons.too_few(
             num_trials, what, self.levels, self.min_resource, self.reduction_factor, remedies
         )
@@ -169,7 +171,11 @@ class PromotionState(SchedulerState):
             best = rungs[index].best_waiting()
             if best is not None:
                 here, above = self._levels[index], self._levels[index + 1]
-                return Promotion(best[1], here, above, reasons.closing(here, above, self._levels[-1]))
+                reason = (
+                    f"best at resource {here}, goes on to {above} since no other trial will reach {self._levels[-1]} "
+                    "(finish_best)"
+                )
+                return Promotion(best[1], here, above, reason)
         return None
 
     def standing(self, trial: TrialId) -> str:

@@ -63,10 +63,18 @@ class StoppingState(SchedulerState):
         crossing = self._crossings.get(trial)
         if crossing is None or crossing.resource != resource or crossing.rung == self._top:
             return None
-        level, size, quota = self._levels[crossing.rung], crossing.size, crossing.quota
-        if crossing.rank is None:
-            return reasons.stopped_without_value(size, level, resource)
-        return None if crossing.rank <= quota else reasons.stopped(crossing.rank, size, quota, level, resource)
+        rank, size, level = crossing.rank, crossing.size, self._levels[crossing.rung]
+        if rank is None and resource == level:
+            return f"stopped at resource {resource}: its value there is not finite, which counts as the worst of {size}"
+        if rank is None:
+            return (
+                f"stopped at resource {resource}: no finite value was reported at or before the rung of {level}, which "
+                f"counts as the worst of {size} (report at every rung, or use min_resource={resource} or more)"
+            )
+        if rank <= crossing.quota:
+            return None
+        where = f" at the rung of {level}" if resource != level else ""
+        return f"stopped at resource {resource}: rank {rank} of {size}{where}, {reasons.go_on(crossing.quota)}"
 
     def next_promotion(self) -> Promotion | None:
         return None

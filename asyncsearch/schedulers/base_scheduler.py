@@ -13,6 +13,7 @@ Order within a rung is (score, trial id).
 from __future__ import annotations
 
 import abc
+from typing import ClassVar
 
 import msgspec
 
@@ -100,6 +101,19 @@ class SchedulerState(StudyListener):
 
 class Scheduler(abc.ABC):
     """What the user writes: a frozen description."""
+
+    kinds: ClassVar[dict[str, type[Scheduler]]] = {}
+    """All classes of schedulers that were defined in this process, by ``kind()``."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        Scheduler.kinds[cls.kind()] = cls
+
+    @classmethod
+    def kind(cls) -> str:
+        """Return the name under which a study's file has the class: short for those of this package."""
+        is_ours = cls.__module__.startswith(f"{__package__}.")
+        return cls.__name__ if is_ours else f"{cls.__module__}.{cls.__qualname__}"
 
     @property
     @abc.abstractmethod

@@ -80,7 +80,8 @@ class BracketRungs:
         """Return the promotion of an entry of a rung to the rung above."""
         score, trial = entry
         rung, here, above = self.rungs[index], self.levels[index], self.levels[index + 1]
-        reason = reasons.promoted(rung.rank(trial, score), rung.size, rung.quota, here, above)
+        place = reasons.place(rung.rank(trial, score), rung.size, here)
+        reason = f"{place}, {reasons.go_on(rung.quota)} to {above}"
         return Promotion(trial, here, above, reason)
 
     def standing(self, trial: TrialId) -> str:
@@ -92,7 +93,10 @@ class BracketRungs:
             return reasons.on_its_way(self.levels[0])
         rung, level, value = self.rungs[index], self.levels[index], self._progress.value(trial)
         if value is None:
-            return reasons.worst(rung.size, level)
+            return (
+                f"counts as the worst of {rung.size} at resource {level}: it failed or had no finite value, so it does "
+                "not go on"
+            )
         place = reasons.place(rung.rank(trial, value), rung.size, level)
         if index == self.top:
             return f"{place}, the last rung"

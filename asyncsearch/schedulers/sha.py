@@ -21,7 +21,7 @@ from asyncsearch.ids import TrialId
 from asyncsearch.schedulers import reasons
 from asyncsearch.schedulers.base_scheduler import Promotion, RungForecast, Scheduler, SchedulerState
 from asyncsearch.schedulers.progress import Progress
-from asyncsearch.schedulers.rungs import check_whole, rung_levels
+from asyncsearch.schedulers.rungs import check_whole, halving_forecast, rung_levels
 from asyncsearch.schedulers.synchronous_bracket import SynchronousBracket
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class SHA(Scheduler):
         return f"SHA({options}): {reasons.rungs(self.levels)}"
 
     def forecast(self, num_trials: int) -> list[RungForecast]:
-        return reasons.ideal(self.levels, self._groups(num_trials), self.reduction_factor)
+        return halving_forecast(self.levels, self._groups(num_trials), self.reduction_factor)
 
     def warnings(self, num_trials: int | None) -> list[str]:
         notes = reasons.one_rung(self.levels, self.min_resource, self.reduction_factor)
