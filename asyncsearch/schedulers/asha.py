@@ -145,7 +145,7 @@ class ASHA(Scheduler):
 
 
 class PromotionState(SchedulerState):
-    """The rungs of Algorithm 2, and where each trial stands."""
+    """Algorithm 2, for one study."""
 
     def __init__(
         self, levels: tuple[int, ...], reduction_factor: int, finish_best: bool, *, is_endless: bool = False
@@ -154,19 +154,19 @@ class PromotionState(SchedulerState):
         self._finish_best = finish_best
         self._is_endless = is_endless
         self._progress = Progress()
-        self._race = AsynchronousBracket(levels, reduction_factor, self._progress, is_endless=is_endless)
-        self._finishers = 0  # trials that reached max_resource, or are on their way to it
+        self._bracket = AsynchronousBracket(levels, reduction_factor, self._progress, is_endless=is_endless)
+        self._finishers = 0  # trials that reached max_resource, or train towards it
 
     def first_target(self, trial: TrialId) -> int:
         return self._levels[0]
 
     def next_promotion(self) -> Promotion | None:
-        return self._race.next_promotion()
+        return self._bracket.next_promotion()
 
     def closing_promotion(self) -> Promotion | None:
         if not self._finish_best or self._finishers:
             return None
-        rungs = self._race.ladder.rungs
+        rungs = self._bracket.rungs
         for index in range(len(rungs) - 2, -1, -1):
             best = rungs[index].best_waiting()
             if best is not None:
@@ -178,36 +178,36 @@ class PromotionState(SchedulerState):
                 return Promotion(best[1], here, above, reason)
         return None
 
-    def standing(self, trial: TrialId) -> str:
-        return self._race.ladder.standing(trial)
+    def position(self, trial: TrialId) -> str:
+        return self._bracket.position(trial)
 
     def created(self, trial: TrialId, params: Params) -> None:
         self._progress.begin(trial)
 
     def paused(self, trial: TrialId, resource: int, score: float | None) -> None:
-        self._race.arrive(trial, resource, score)
+        self._bracket.pause(trial, resource, score)
 
     def promoted(self, trial: TrialId, from_resource: int, to_resource: int) -> None:
-        self._race.promote(trial, from_resource)
+        self._bracket.promote(trial, from_resource)
         self._finishers += not self._is_endless and to_resource == self._levels[-1]
 
     def completed(self, trial: TrialId, resource: int, score: float | None) -> None:
-        self._race.end(trial, score)
+        self._bracket.end(trial, score)
 
     def ended(self, trial: TrialId, resource: int, score: float | None) -> None:
-        ladder = self._race.ladder
-        if not self._is_endless and ladder.top > 0 and ladder.is_bound_for_top(trial):
+        bracket = self._bracket
+        if not self._is_endless and bracket.top > 0 and bracket.is_bound_for_top(trial):
             self._finishers -= 1
-        self._race.end(trial, None)
+        bracket.end(trial, None)
 
     def snapshot(self) -> dict[str, Any]:
         return {
             "progress": self._progress.snapshot(),
-            "rungs": self._race.snapshot(),
+            "rungs": self._bracket.rungs_snapshot(),
             "finishers": self._finishers,
         }
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         self._progress = Progress.restored(snapshot["progress"])
-        self._race.restore(self._progress, snapshot["rungs"])
+        self._bracket.restore_rungs(self._progress, snapshot["rungs"])
         self._finishers = snapshot["finishers"]

@@ -79,10 +79,10 @@ class StoppingState(SchedulerState):
     def next_promotion(self) -> Promotion | None:
         return None
 
-    def standing(self, trial: TrialId) -> str:
+    def position(self, trial: TrialId) -> str:
         if not self._progress.knows(trial):
             return ""
-        index = self._progress.heading(trial) - 1
+        index = self._progress.next_rung(trial) - 1
         if index < 0:
             return reasons.on_its_way(self._levels[0])
         rung, level = self._rungs[index], self._levels[index]
@@ -96,13 +96,13 @@ class StoppingState(SchedulerState):
         if self._progress.has_ended(trial):
             return
         before = self._progress.value(trial)
-        self._progress.note(trial, score)
+        self._progress.set_value(trial, score)
         self._crossings.pop(trial, None)
         if self._is_endless:
             self._grow(resource)
         index = bisect_right(self._levels, resource) - 1
         # A rung that was jumped over is never filled in later: a late value there would be unfair to those in time.
-        if index >= self._progress.heading(trial):
+        if index >= self._progress.next_rung(trial):
             value = finite(score) if resource == self._levels[index] else before
             rank, rung = self._record(trial, index, value), self._rungs[index]
             self._crossings[trial] = Crossing(trial, resource, index, rank, rung.size, self._quota(rung))
@@ -113,7 +113,7 @@ class StoppingState(SchedulerState):
 
     def ended(self, trial: TrialId, resource: int, score: float | None) -> None:
         """Count a trial that ended between two rungs at the upper one, with its last value; a failed one as worst."""
-        index = self._progress.heading(trial)
+        index = self._progress.next_rung(trial)
         if index <= self._top and not self._progress.has_ended(trial):
             self._record(trial, index, finite(score))
         self._crossings.pop(trial, None)

@@ -94,7 +94,7 @@ class SchedulerState(StudyListener):
         """
         return None
 
-    def standing(self, trial: TrialId) -> str:
+    def position(self, trial: TrialId) -> str:
         """Return a sentence on where the trial stands, for ``explain``; empty if there is nothing to say."""
         return ""
 

@@ -135,9 +135,9 @@ class Hyperband(Scheduler):
         if self.variant == "synchronous":
             shapes = [Shape(levels, size) for levels, size in zip(self.levels, self.sizes, strict=True)]
             return SHAState(shapes, self.reduction_factor)
-        return AsynchronousHyperbandState(self.levels, self.reduction_factor, self._allotment())
+        return AsynchronousHyperbandState(self.levels, self.reduction_factor, self._allocation())
 
-    def _allotment(self) -> BracketAllocation:
+    def _allocation(self) -> BracketAllocation:
         if self.variant == "shares":
             return Shares(self.rung_counts, self.reduction_factor)
         return Rounds(self.sizes)
@@ -185,7 +185,7 @@ class Hyperband(Scheduler):
 
     def _groups(self, num_trials: int) -> list[list[tuple[int, int]]]:
         """Return for each bracket (how many groups of trials that compete with each other, their size)."""
-        counts = self._allotment().split(num_trials)
+        counts = self._allocation().split(num_trials)
         if self.variant != "synchronous":
             return [[(1, count)] for count in counts]
         groups = []

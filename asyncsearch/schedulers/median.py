@@ -181,7 +181,7 @@ class MedianState(SchedulerState):
     def next_promotion(self) -> Promotion | None:
         return None
 
-    def standing(self, trial: TrialId) -> str:
+    def position(self, trial: TrialId) -> str:
         course = self._courses.get(trial)
         if course is None:
             return ""

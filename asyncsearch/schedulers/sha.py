@@ -147,16 +147,16 @@ class SHAState(SchedulerState):
 
     def first_target(self, trial: TrialId) -> int:
         bracket = self._filling()
-        return self._shape(len(self._brackets)).levels[0] if bracket is None else bracket.ladder.levels[0]
+        return self._shape(len(self._brackets)).levels[0] if bracket is None else bracket.levels[0]
 
     def next_promotion(self) -> Promotion | None:
         return self._brackets[self._ready[0]].next_promotion() if self._ready else None
 
-    def standing(self, trial: TrialId) -> str:
+    def position(self, trial: TrialId) -> str:
         if not self._progress.knows(trial):
             return ""
         number = self._bracket_of(trial)
-        return f"bracket {number}: {self._brackets[number].ladder.standing(trial)}"
+        return f"bracket {number}: {self._brackets[number].position(trial)}"
 
     def created(self, trial: TrialId, params: Params) -> None:
         bracket = self._filling() or self._open(trial)
@@ -165,12 +165,12 @@ class SHAState(SchedulerState):
 
     def paused(self, trial: TrialId, resource: int, score: float | None) -> None:
         number = self._bracket_of(trial)
-        self._brackets[number].ladder.arrive(trial, resource, score)
+        self._brackets[number].pause(trial, resource, score)
         self._advance(number)
 
     def promoted(self, trial: TrialId, from_resource: int, to_resource: int) -> None:
         number = self._bracket_of(trial)
-        self._brackets[number].ladder.promote(trial, from_resource)
+        self._brackets[number].promote(trial, from_resource)
         self._advance(number)
 
     def stopped(self, trial: TrialId, resource: int, score: float | None) -> None:
@@ -178,7 +178,7 @@ class SHAState(SchedulerState):
 
     def ended(self, trial: TrialId, resource: int, score: float | None) -> None:
         number = self._bracket_of(trial)
-        self._brackets[number].ladder.end(trial, score)
+        self._brackets[number].end(trial, score)
         self._advance(number)
 
     def _filling(self) -> SynchronousBracket | None:
