@@ -150,7 +150,7 @@ class Trial(msgspec.Struct, gc=False):
     @property
     def horizon(self) -> int:
         """Its target; ``UNBOUNDED``: until its function returns."""
-        return UNBOUNDED if self.target is None else self.target
+        return horizon_of(self.target)
 
     @property
     def steps(self) -> tuple[PathStep, ...]:

@@ -13,6 +13,7 @@ Order within a rung is (score, trial id).
 from __future__ import annotations
 
 import abc
+from typing import ClassVar
 
 import msgspec
 
@@ -96,13 +97,26 @@ class SchedulerState(StudyListener):
         """
         return None
 
-    def standing(self, trial: TrialId) -> str:
+    def position(self, trial: TrialId) -> str:
         """Return a sentence on where the trial stands, for ``explain``; empty if there is nothing to say."""
         return ""
 
 
 class Scheduler(abc.ABC):
     """What the user writes: a frozen description."""
+
+    kinds: ClassVar[dict[str, type[Scheduler]]] = {}
+    """All classes of schedulers that were defined in this process, by ``kind()``."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        Scheduler.kinds[cls.kind()] = cls
+
+    @classmethod
+    def kind(cls) -> str:
+        """Return the name under which a study's file has the class: short for those of this package."""
+        is_ours = cls.__module__.startswith(f"{__package__}.")
+        return cls.__name__ if is_ours else f"{cls.__module__}.{cls.__qualname__}"
 
     @property
     @abc.abstractmethod

@@ -447,7 +447,7 @@ class Study(Results):
             return words
         state = self._fresh_state()
         replay(self.store, state)
-        return state.scheduler.standing(trial)
+        return state.scheduler.position(trial)
 
     def _require_runnable(self) -> None:
         self._require_described("run")

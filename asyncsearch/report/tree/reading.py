@@ -272,7 +272,7 @@ def read_tree(records: Iterable[Record], metric: str) -> TreeView:
 
 
 def _stop(stage: Stage) -> int:
-    return UNBOUNDED if stage.stop is None else stage.stop
+    return horizon_of(stage.stop)
 
 
 def _without(parts: list[tuple[int, int]], start: int, stop: int) -> Iterator[tuple[int, int]]:
