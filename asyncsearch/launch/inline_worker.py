@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import bdb
 import os
-import pickle
 import socket
 import sys
 import threading
@@ -24,6 +23,7 @@ from asyncsearch.events import Outcome, Reported
 from asyncsearch.ids import Lease
 from asyncsearch.launch.base_launcher import Post
 from asyncsearch.nonfinite import spell_all
+from asyncsearch.old_names import loads
 from asyncsearch.rpc.messages import DriverMessage, Heartbeat, Hello, Refused, WorkerMessage
 from asyncsearch.runner.failures import exception_text, kind_of
 from asyncsearch.runner.link import shown_failure
@@ -233,8 +233,7 @@ class _NoInterrupts(SigtermGuard):
 
 def _load(bundle: bytes) -> Function | Ended:
     try:
-        # The bytes were pickled in this process.
-        return as_function(pickle.loads(bundle))  # noqa: S301
+        return as_function(loads(bundle))
     except Exception as error:
         text = f"The trainable could not be loaded: {error}"
         return Ended(Outcome.FAILED, 0, f"{exception_text(error)}\n{text}", kind_of(error))

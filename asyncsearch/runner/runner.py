@@ -9,11 +9,11 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
-import pickle
 import socket
 import time
 
 from asyncsearch.events import Outcome
+from asyncsearch.old_names import loads
 from asyncsearch.runner.failures import exception_text, kind_of
 from asyncsearch.runner.lifeline import end_with_agent
 from asyncsearch.runner.link import AgentLink
@@ -42,7 +42,7 @@ class Runner:
         """Unpickle the trainable. What it needs may be missing here: then each training says so."""
         try:
             # The bytes are from the launcher's closure, never from the network.
-            trainable = pickle.loads(bundle)  # noqa: S301
+            trainable = loads(bundle)
             adopt(trainable)
             return as_function(trainable)
         except BaseException as error:

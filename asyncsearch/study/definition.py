@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,11 +15,16 @@ from asyncsearch.driver.loop import DriverSettings
 from asyncsearch.engine.config import EngineConfig
 from asyncsearch.errors import StoreError, UsageError
 from asyncsearch.journal.opening import BUNDLE_FILE, StudyFile
+from asyncsearch.launch.modules import sent_as_registered
+from asyncsearch.old_names import loads
 from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.searchers.base_searcher import Searcher
 from asyncsearch.space import Space
 from asyncsearch.store.base_store import Store
 from asyncsearch.store.passwords import without_password
+
+_PYTHON = b"Python "
+_THIS_PYTHON = b"Python %d.%d" % sys.version_info[:2]
 
 
 class StudyDefinition(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,17 +54,37 @@ def read_plan(store: Store, study: StudyFile) -> StudyDefinition:
     """Unpickle what a study was created with; the store is trusted as far as the checksum in ``study.json`` goes.
 
     Raises:
-        StoreError: the file is missing, or another one than the study was created with.
+        StoreError: the file is missing, or not the one that the study was created with, or cannot be unpickled here.
     """
+    place = f"{store.shown}/{BUNDLE_FILE}"
+    script = "resume from the script that made the study, with resume=True"
     data = store.read(BUNDLE_FILE) or b""
     if hashlib.sha256(data).hexdigest() != study.bundle_sha256:
         raise StoreError(
-            f"{store.shown}/{BUNDLE_FILE} is not the file that the study was created with; it is not unpickled. "
-            "Restore it, or resume from the script that made the study, with resume=True."
+            f"{place} is not the file that the study was created with; it is not unpickled. Restore it, or {script}."
         )
-    plan = cloudpickle.loads(data)
-    assert isinstance(plan, StudyDefinition)
-    return plan
+    python, _, pickled = data.partition(b"\n") if data.startswith(_PYTHON) else (_THIS_PYTHON, b"", data)
+    if python != _THIS_PYTHON:
+        raise StoreError(
+            f"{place} holds bytecode of {python.decode()}, and this is {_THIS_PYTHON.decode()}: use that Python, or "
+            f"{script}."
+        )
+    try:
+        definition = loads(pickled)
+    except Exception as error:
+        raise StoreError(
+            f"{place} cannot be unpickled here ({type(error).__name__}: {error}). Make importable what it names, or "
+            f"{script}."
+        ) from error
+    if not isinstance(definition, StudyDefinition):
+        raise StoreError(f"{place} holds a {type(definition).__name__} instead of a study: {script}.")
+    return definition
+
+
+def pickled(definition: StudyDefinition) -> bytes:
+    """Return a definition for its store, after a line that says which Python can read the bytecode in it."""
+    with sent_as_registered():
+        return _THIS_PYTHON + b"\n" + bytes(cloudpickle.dumps(definition))
 
 
 _SAME: Sequence[str] = ("name", "metric", "mode", "seed", "version", "space", "searcher", "scheduler", "defaults")

@@ -10,7 +10,6 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, Never
 
-import cloudpickle
 import msgspec
 
 from asyncsearch import errors
@@ -40,7 +39,6 @@ from asyncsearch.journal.opening import (
 from asyncsearch.launch import chosen
 from asyncsearch.launch.base_launcher import Launcher
 from asyncsearch.launch.bundle import pack
-from asyncsearch.launch.modules import sent_as_registered
 from asyncsearch.plan.keys import canonical, digest, path
 from asyncsearch.report.live.display import Display, open_display
 from asyncsearch.report.what_if.expected import cost_of, expected
@@ -60,7 +58,7 @@ from asyncsearch.space import Space
 from asyncsearch.space.parameter_values import plain
 from asyncsearch.store import open_store
 from asyncsearch.store.base_store import Store
-from asyncsearch.study.definition import StudyDefinition, read_plan, require_same, source_hash
+from asyncsearch.study.definition import StudyDefinition, pickled, read_plan, require_same, source_hash
 from asyncsearch.study.evaluate import Evaluation, KnownPath, SingleProposal, TrainUpTo, was_found
 from asyncsearch.study.options import Checkpoints, Sharing, WorkerOptions
 from asyncsearch.study.requirements import can_evaluate, can_share, require_pausable, require_sequences
@@ -528,8 +526,7 @@ class Study(Results):
             shared=self.shared,
             quota_bytes=self._quota_bytes,
         )
-        with sent_as_registered():
-            return bytes(cloudpickle.dumps(plan))
+        return pickled(plan)
 
     def _file(self, existing: StudyFile | None) -> StudyFile:
         return StudyFile(

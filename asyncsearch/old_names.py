@@ -1,0 +1,86 @@
+"""Reads pickles of earlier versions, which name classes by the modules in which these were defined then.
+
+A module or class that is moved or renamed gets a line here, if pickles in stores may name it: what a definition holds
+(space, searcher, scheduler, stores, configuration), and public names, which trainables may hold.
+"""
+
+from __future__ import annotations
+
+import importlib
+import io
+import pickle
+from types import ModuleType
+from typing import Any
+
+MODULES = {
+    "definition": "study.definition",
+    "evaluating": "study.evaluate",
+    "report.plots": "report.plots.plots",
+    "report.what_if": "report.what_if.what_if",
+    "results": "study.results",
+    "schedulers.base": "schedulers.base_scheduler",
+    "searchers.base": "searchers.base_searcher",
+    "sequences.base": "sequences.base_sequence",
+    "sequences.courses": "sequences.change_points",
+    "sequences.joined": "sequences.composition",
+    "sequences.own": "sequences.custom_sequences",
+    "sequences.undecided": "sequences.undecided_values",
+    "simulate.chance": "simulate.random_faults",
+    "simulate.recorded": "simulate.recorded_workload",
+    "simulate.searching": "simulate.simulated_search",
+    "space.nodes": "space.parameters",
+    "space.tree": "space.dotted_names",
+    "space.values": "space.parameter_values",
+    "store.base": "store.base_store",
+    "store.shared": "shared.folder",
+    "study": "study.study",
+    "together": "study.together",
+    "trainers.base": "trainers.base_trainer",
+    "worker.standalone": "runner.standalone",
+}
+"""Old name -> new name of modules, both without ``asyncsearch.`` before them."""
+
+CLASSES = {
+    "checking.proof.check": "checking.check",
+    "definition.Plan": "study.definition.StudyDefinition",
+    "evaluating.One": "study.evaluate.SingleProposal",
+    "evaluating.UpTo": "study.evaluate.TrainUpTo",
+    "sequences.steps.Constant": "sequences.steps.ConstantSequence",
+    "space.nodes.Node": "space.parameters.ParameterNode",
+    "trial.Packed": "trial.CompactParams",
+}
+"""Old name -> new name of what was itself renamed, with its module."""
+
+_ROOT = "asyncsearch."
+
+
+def loads(data: bytes) -> Any:
+    """Unpickle what this version or an earlier one has pickled; it is trusted as far as its source is."""
+    return _Unpickler(io.BytesIO(data)).load()
+
+
+class _Unpickler(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        """Return what a pickle names."""
+        if name == "subimport" and module.startswith("cloudpickle."):
+            return _imported
+        if module.startswith(_ROOT):
+            old = module.removeprefix(_ROOT)
+            outer, dot, inner = name.partition(".")
+            if f"{old}.{outer}" in CLASSES:
+                module, _, outer = CLASSES[f"{old}.{outer}"].rpartition(".")
+            else:
+                module = MODULES.get(old, old)
+            module, name = _ROOT + module, outer + dot + inner
+        return super().find_class(module, name)
+
+
+def _imported(name: str) -> ModuleType:
+    """Import a module that a function mentions. A package that has the name of an old module is what is meant now."""
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError:
+        new = MODULES.get(name.removeprefix(_ROOT))
+        if new is None or not name.startswith(_ROOT):
+            raise
+        return importlib.import_module(_ROOT + new)
