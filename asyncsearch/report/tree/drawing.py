@@ -10,8 +10,8 @@ from asyncsearch.ids import NodeKey, trial_name
 from asyncsearch.report.formatting import number
 from asyncsearch.report.plots.svg import CARD, FAINT, GRID, INK, Axis, Plot, dot, line, text
 from asyncsearch.report.tree.layout import Layout, has_lane
-from asyncsearch.report.tree.reading import Interval, Kind, TreeNode, TreeView, TrialPath
 from asyncsearch.report.tree.sentences import departures, ending, fate, readers, saving, values
+from asyncsearch.report.tree.view import Interval, Kind, TreeNode, TreeView, TrialPath
 from asyncsearch.trial import TrialState
 
 _COLOURS = {

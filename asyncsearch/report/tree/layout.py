@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from itertools import groupby
 
 from asyncsearch.ids import NodeKey
-from asyncsearch.report.tree.reading import TreeNode, TreeView
+from asyncsearch.report.tree.view import TreeNode, TreeView
 
 
 class Layout:

@@ -5,8 +5,6 @@ Rule: paths and trees may be 10^5 deep, so nothing here calls itself.
 
 from __future__ import annotations
 
-import enum
-from bisect import insort
 from collections.abc import Iterable, Iterator
 
 import msgspec
@@ -24,88 +22,12 @@ from asyncsearch.events import (
 from asyncsearch.ids import Lease, NodeKey, PathStep, TrialId
 from asyncsearch.journal.format import Record
 from asyncsearch.nonfinite import finite
-from asyncsearch.trial import Params, TrialState
+from asyncsearch.report.tree.intervals import forget_beyond, intervals, without
+from asyncsearch.report.tree.view import TreeNode, TreeView, TrialPath
+from asyncsearch.trial import TrialState
 from asyncsearch.work import Stage, Work
 
-NAMED = 6
-"""So many of the trials of an interval are known by name; the others are counted."""
 _ENDLESS = 2**62
-
-
-class Kind(enum.Enum):
-    """What became of an interval."""
-
-    TRAINED = "trained, for one trial"
-    SHARED = "trained once, for several trials"
-    ELSEWHERE = "trained by another study"
-    RUNNING = "running"
-    WAITING = "waiting"
-
-
-class TrialPath(msgspec.Struct):
-    """A trial on its way through the tree."""
-
-    trial: TrialId
-    params: Params
-    path: tuple[PathStep, ...]
-    end: int
-    """Resource that it wants to reach; once it is finished, what it has reached."""
-    state: TrialState = TrialState.WAITING
-    reached: int = 0
-    value: float | None = None
-    """The last finite value of the metric up to where it stands."""
-
-
-class Interval(msgspec.Struct, frozen=True):
-    """Part of a node in which nothing changes: who reads it, and what became of it."""
-
-    start: int
-    stop: int
-    kind: Kind
-    count: int
-    """How many trials read it."""
-    named: tuple[TrialId, ...]
-    """The first ``NAMED`` of them."""
-
-
-class TreeNode(msgspec.Struct):
-    """A node of the plan: an interval in which no hyper-parameter changes its formula."""
-
-    start: int
-    params: Params
-    """Of the first trial that came."""
-    parent: NodeKey | None
-    children: list[NodeKey] = []
-    done: int = 0
-    """Resource up to which it has been trained, by whomever."""
-    elsewhere: list[tuple[int, int]] = []
-    """The parts of that which only other studies have trained, ascending."""
-    values: list[tuple[int, float]] = []
-    ends: list[TrialPath] = []
-    """The trials that end in it."""
-    left: list[tuple[int, TrialId]] = []
-    """Where trials left it, to go on with the weights of others."""
-    intervals: list[Interval] = []
-    """From its start to its end, without gaps."""
-
-
-class TreeView(msgspec.Struct, frozen=True):
-    """All nodes, and what all of it adds up to."""
-
-    nodes: dict[NodeKey, TreeNode]
-    """A parent stands before its children."""
-    roots: list[NodeKey]
-    ways: list[TrialPath]
-    asked: int
-    """Units that the trials would train, had each trained alone."""
-    trained: int
-    """Units that were trained here, repetitions after losses included."""
-    elsewhere: int
-    """Units that were not, since another study had trained them."""
-    served: int
-    """Units that trials have behind them, all trials added up."""
-    horizon: int
-    """Where the tree ends, from 1."""
 
 
 class _Running(msgspec.Struct):
@@ -159,7 +81,7 @@ class TreeReader:
         for stop, key in run.stops:
             node = self._nodes.get(key)
             if node is not None and node.start < resource and run.at <= stop:
-                node.elsewhere = list(_without(node.elsewhere, max(node.start, run.at), min(stop, resource)))
+                node.elsewhere = list(without(node.elsewhere, max(node.start, run.at), min(stop, resource)))
                 node.done = max(node.done, min(stop, resource))
                 is_new = resource > run.at and (not node.values or node.values[-1][0] < resource)
                 if value is not None and resource <= stop and is_new:
@@ -271,10 +193,10 @@ class TreeReader:
             way.end = min(way.end, horizon)
             self._leave(way, exits)
         for key, node in self._nodes.items():
-            _forget_beyond(node, max([stop for stop, _ in exits[key]], default=node.start))
+            forget_beyond(node, max([stop for stop, _ in exits[key]], default=node.start))
         busy = self._busy(horizon)
         for key, node in self._nodes.items():
-            node.intervals = list(_intervals(node, exits[key], busy.get(key, [])))
+            node.intervals = list(intervals(node, exits[key], busy.get(key, [])))
         for node in self._nodes.values():
             node.children = [key for key in node.children if self._nodes[key].intervals]
         nodes = {key: node for key, node in self._nodes.items() if node.intervals}
@@ -314,46 +236,3 @@ def read_tree(records: Iterable[Record], metric: str) -> TreeView:
     for record in records:
         reader.add(record)
     return reader.tree()
-
-
-def _without(parts: list[tuple[int, int]], start: int, stop: int) -> Iterator[tuple[int, int]]:
-    """Yield ascending intervals without what lies in another one."""
-    for low, high in parts:
-        if low < min(high, start):
-            yield low, min(high, start)
-        if max(low, stop) < high:
-            yield max(low, stop), high
-
-
-def _forget_beyond(node: TreeNode, stop: int) -> None:
-    """Leave out what other studies have trained further than anybody wants it here."""
-    kept = list(_without(node.elsewhere, stop, _ENDLESS))
-    if kept != node.elsewhere:
-        node.done = min(node.done, max(stop, node.elsewhere[0][0]))
-        node.elsewhere = kept
-
-
-def _intervals(node: TreeNode, exits: list[tuple[int, TrialId]], busy: list[tuple[int, int]]) -> Iterator[Interval]:
-    cuts = {stop for stop, _ in exits} | {node.start, node.done}
-    cuts |= {cut for interval in [*busy, *node.elsewhere] for cut in interval}
-    ordered = sorted(cut for cut in cuts if cut >= node.start)
-    leaving = sorted(exits)
-    found: list[Interval] = []
-    named: list[TrialId] = []
-    count = 0
-    # From the end to the start, so that each trial is counted once.
-    for start, stop in zip(reversed(ordered[:-1]), reversed(ordered[1:]), strict=True):
-        while leaving and leaving[-1][0] >= stop:
-            insort(named, leaving.pop()[1])
-            del named[NAMED:]
-            count += 1
-        if any(low <= start and stop <= high for low, high in busy):
-            kind = Kind.RUNNING
-        elif any(low <= start and stop <= high for low, high in node.elsewhere):
-            kind = Kind.ELSEWHERE
-        elif stop <= node.done:
-            kind = Kind.SHARED if count > 1 else Kind.TRAINED
-        else:
-            kind = Kind.WAITING
-        found.append(Interval(start, stop, kind, count, tuple(named)))
-    return reversed(found)

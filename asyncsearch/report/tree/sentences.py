@@ -9,7 +9,7 @@ from asyncsearch.errors import SpaceError
 from asyncsearch.ids import trial_name
 from asyncsearch.report.formatting import cut, flat, many, number, scalar
 from asyncsearch.report.formatting import params as as_words
-from asyncsearch.report.tree.reading import NAMED, Interval, Kind, TreeNode, TreeView, TrialPath
+from asyncsearch.report.tree.view import NAMED, Interval, Kind, TreeNode, TreeView, TrialPath
 from asyncsearch.sequences import present
 
 _LONGEST = 400

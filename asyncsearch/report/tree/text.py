@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from asyncsearch.ids import NodeKey
 from asyncsearch.report.formatting import cut, many
-from asyncsearch.report.tree.reading import Kind, TreeNode, TreeView
 from asyncsearch.report.tree.sentences import departures, readers, saving, values, varying
+from asyncsearch.report.tree.view import Kind, TreeNode, TreeView
 
 WIDTH = 100
 _DEEPEST = 12

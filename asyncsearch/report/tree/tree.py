@@ -1,8 +1,9 @@
 """The stage tree of a study as a picture and as text: ``study.tree()``, ``asyncsearch tree STORE``.
 
-tree_reading.py  the tree that a journal tells      tree_words.py    what is said about it
-tree_layout.py   lanes                              tree_picture.py  SVG
-tree_text.py     lines for a terminal
+reading.py  the tree that a journal tells      sentences.py  what is said about it
+view.py     that tree as a value               intervals.py  the parts of a node
+layout.py   lanes                              drawing.py    SVG
+text.py     lines for a terminal
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ from asyncsearch.errors import NoTrialsError
 from asyncsearch.journal.format import Record
 from asyncsearch.report.plots.svg import Plot
 from asyncsearch.report.tree.drawing import draw
-from asyncsearch.report.tree.reading import TreeView, read_tree
+from asyncsearch.report.tree.reading import read_tree
 from asyncsearch.report.tree.sentences import saving
 from asyncsearch.report.tree.text import text_tree
+from asyncsearch.report.tree.view import TreeView
 
 
 class Tree:

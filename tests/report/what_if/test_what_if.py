@@ -11,7 +11,8 @@ from asyncsearch.engine.config import EngineConfig
 from asyncsearch.errors import UsageError
 from asyncsearch.ids import TrialId
 from asyncsearch.journal.readers import branched
-from asyncsearch.report.what_if.what_if import recorded, what_if
+from asyncsearch.report.what_if.recorded_study import recorded
+from asyncsearch.report.what_if.worker_counts import what_if
 from asyncsearch.schedulers import ASHA, FIFO, PBT, SHA, MedianStopping
 from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.simulate import Delays, NoisyQuadratic, simulate

@@ -1,8 +1,4 @@
-"""How long an earlier study would have taken on other numbers of workers: ``print(what_if(study))``.
-
-The engine runs as it is on a virtual clock. The configurations, their values and failures, and the times of units,
-launches, starts and commits are those of the study's journal.
-"""
+"""What the journal of a study says of configurations, values, failures and times, as a workload to simulate."""
 
 from __future__ import annotations
 
@@ -10,142 +6,21 @@ import math
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol
 
 import msgspec
 
-from asyncsearch.actions import Assign, Branch, CreateTrial, EndRun, LaunchWorker, MoveTrial, Promote
-from asyncsearch.arguments import checked, positive
-from asyncsearch.engine.config import EngineConfig
-from asyncsearch.errors import UsageError
-from asyncsearch.events import CheckpointCommitted, Reported, RunRequested, TrainingEnded, WorkerAttached
+from asyncsearch.actions import Assign, Branch, CreateTrial, LaunchWorker, MoveTrial, Promote
+from asyncsearch.events import CheckpointCommitted, Reported, TrainingEnded, WorkerAttached
 from asyncsearch.ids import TrialId
 from asyncsearch.journal.format import Record
-from asyncsearch.journal.opening import read_records
 from asyncsearch.journal.readers import branched, reports
 from asyncsearch.nonfinite import finite
-from asyncsearch.report.formatting import duration, number
-from asyncsearch.schedulers import reasons
-from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.simulate.cluster import Delays
-from asyncsearch.simulate.random_faults import Chance
 from asyncsearch.simulate.recorded_workload import RecordedWorkload
-from asyncsearch.simulate.simulated_search import simulate
-from asyncsearch.space import Space
-from asyncsearch.store.base_store import Store
 from asyncsearch.trial import TrialState
 
-WORKERS = (1, 2, 4, 8, 16)
-_NO_CHANCE = Chance()
 _LEAST_S = 1e-9
 """From the last report of a trial to its failure, where it went on; 0 says that it failed where it was to stop."""
-
-
-class Planned(Protocol):
-    """What is needed of a ``Study``."""
-
-    config: EngineConfig
-    store: Store
-    space: Space
-    scheduler: Scheduler
-
-
-class Case(msgspec.Struct, frozen=True, kw_only=True):
-    """The study on one number of workers."""
-
-    workers: int
-    wall_s: float
-    """Seconds from the request to the end of the run."""
-    busy_share: float
-    """Which share of the workers' time was training, from 0 to 1."""
-    best: float | None
-    """The best value that would have been reported."""
-    guessed: float
-    """Share of reports, from 0 to 1, of units to which a trial was never trained: its last value stands in for them."""
-
-    @property
-    def worker_s(self) -> float:
-        """What is paid for: the time of all workers together, idle or not."""
-        return self.workers * self.wall_s
-
-
-class WhatIf(msgspec.Struct, frozen=True):
-    """A study on several numbers of workers; ``str()`` of it is for people."""
-
-    cases: tuple[Case, ...]
-    recorded: tuple[int, float] | None
-    """How many workers the study really had and how many seconds it took; None: it did not end in one run."""
-
-    def __str__(self) -> str:
-        head = ("workers", "time", "speed-up", "worker time", "busy", "best", "guessed")
-        rows = [head, *(self._row(case) for case in self.cases)]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
-        if self.recorded is not None:
-            workers, wall_s = self.recorded
-            lines.append(f"The study itself took {_time(wall_s)} on {workers}.")
-        return "\n".join(lines)
-
-    __repr__ = __str__
-
-    def _row(self, case: Case) -> tuple[str, ...]:
-        first = self.cases[0]
-        return (
-            f"{case.workers:,}",
-            _time(case.wall_s),
-            f"{first.wall_s / case.wall_s:.2f}" if case.wall_s else "-",
-            _time(case.worker_s),
-            f"{case.busy_share:.0%}",
-            "-" if case.best is None else number(case.best),
-            f"{case.guessed:.0%}",
-        )
-
-
-def what_if(
-    study: Planned,
-    workers: Sequence[int] = WORKERS,
-    *,
-    scheduler: Scheduler | None = None,
-    chance: Chance = _NO_CHANCE,
-) -> WhatIf:
-    """Say how long a study would have taken on other numbers of workers, and what would have been found.
-
-    Every trial of the study is proposed again, in the same order. With other workers other trials may be promoted; of
-    units to which a trial was never trained nobody knows the values, and its last one is taken: ``guessed`` says how
-    often. Another scheduler guesses more. A trial that failed for good fails where it failed, each time that it is
-    tried.
-
-    Args:
-        study: a study with trials, as its script describes it or as ``Study.resume(store)`` returns it.
-        workers: the numbers of workers.
-        scheduler: another one than the study's.
-        chance: stragglers and lost work to add.
-
-    Raises:
-        UsageError: the study has reported nothing yet, was only opened for reading, or its scheduler makes new
-            configurations while it runs.
-    """
-    if isinstance(study, type) or not hasattr(study, "store") or not hasattr(study, "config"):
-        raise UsageError(f"what_if({study!r}): that is no study: write what_if(Study.resume('studies/digits')).")
-    decided = scheduler or getattr(study, "scheduler", None)
-    if decided is None:
-        raise UsageError(
-            "A study that was opened for reading does not know its scheduler: use Study.resume(store), which unpickles "
-            "it, or say scheduler=."
-        )
-    if checked(decided, Scheduler, "scheduler").branches:
-        raise UsageError(
-            f"{reasons.short(decided.describe())} makes new configurations while it runs, and nobody knows their"
-            " values: say scheduler= to ask it of another one, or use asyncsearch.simulate.simulate with a workload of"
-            " your own."
-        )
-    counts: Any = workers
-    if isinstance(counts, str) or not isinstance(counts, Sequence) or not counts:
-        raise UsageError(f"workers={workers!r} must be numbers of workers, from 1, e.g. (1, 2, 4).")
-    workers = [positive(f"workers[{at}]", count) for at, count in enumerate(counts)]
-    records = list(read_records(study.store))
-    cases = tuple(_case(study, decided, count, records, chance) for count in workers)
-    return WhatIf(cases, _as_it_was(records))
 
 
 def recorded(records: Sequence[Record], metric: str) -> RecordedWorkload:
@@ -169,35 +44,6 @@ def recorded(records: Sequence[Record], metric: str) -> RecordedWorkload:
     # What failed after it took over another's weights did not fail by the params with which it began.
     failed = {trial: at for trial, at in _failures(records, reached, unit_s, setup_s).items() if trial not in ends}
     return RecordedWorkload(params, values, unit_s, delays, ended, failed)
-
-
-def _case(study: Planned, scheduler: Scheduler, workers: int, records: Sequence[Record], chance: Chance) -> Case:
-    workload = recorded(records, study.config.metric)
-    result = simulate(
-        workload,
-        scheduler=scheduler,
-        searcher=workload.searcher,
-        space=getattr(study, "space", None),
-        metric=study.config.metric,
-        mode=study.config.mode,
-        workers=workers,
-        seed=study.config.seed,
-        delays=workload.delays,
-        chance=chance,
-        share=study.config.share,
-        max_failures=study.config.max_failures,
-    )
-    return Case(
-        workers=workers,
-        wall_s=result.wall_s,
-        busy_share=result.busy_share,
-        best=None if result.best is None else result.best.value,
-        guessed=workload.guessed / workload.reports if workload.reports else 0.0,
-    )
-
-
-def _time(seconds: float) -> str:
-    return f"{seconds:.1f} s" if seconds < 100 else duration(seconds)
 
 
 def _training_times(records: Iterable[Record]) -> tuple[dict[TrialId, float], float]:
@@ -308,16 +154,3 @@ def _commit_time(records: Iterable[Record]) -> float:
             if event.checkpoint.resource == resource:
                 taken.append(record.t - then)
     return statistics.median(taken) if taken else 0.0
-
-
-def _as_it_was(records: Iterable[Record]) -> tuple[int, float] | None:
-    """Return workers and seconds of a study that was searched in one run to its end."""
-    began: list[tuple[int, float]] = []
-    took = None
-    for record in records:
-        if isinstance(record.event, RunRequested):
-            began.append((record.event.parallelism, record.t))
-        for action in record.actions:
-            if isinstance(action, EndRun) and action.is_complete and began:
-                took = (began[-1][0], record.t - began[-1][1])
-    return took if len(began) == 1 else None
