@@ -64,6 +64,9 @@ class SchedulerState(abc.ABC):
     begins_all_first = False
     """Whether trials that have not begun come before promotions: of those that compete nobody is left behind."""
 
+    closes_brackets = False
+    """Whether the brackets of one run take no trials of a later run."""
+
     @abc.abstractmethod
     def first_target(self, trial: TrialId) -> int | None:
         """Return the resource up to which a new trial should train first; None: until its function returns."""

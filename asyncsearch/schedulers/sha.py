@@ -113,6 +113,7 @@ class SHAState(SchedulerState):
     """
 
     promotes_in_groups = True
+    closes_brackets = True
 
     def __init__(self, shapes: Sequence[Shape], reduction_factor: int) -> None:
         self._shapes = tuple(shapes)

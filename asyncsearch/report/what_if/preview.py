@@ -11,7 +11,6 @@ from asyncsearch.errors import ResourceError
 from asyncsearch.report.formatting import count, duration, many
 from asyncsearch.report.what_if.expected import Cost, Expected
 from asyncsearch.schedulers.base_scheduler import RungForecast, Scheduler, SchedulerState
-from asyncsearch.schedulers.sha import SHAState
 
 WIDTH = 100
 
@@ -190,7 +189,7 @@ def notes_of(asked: int, num_trials: int, already: int, scheduler: SchedulerStat
         whole = f"{there} there already, and these figures are of the whole search from its beginning."
         adds = f"would add {more:,}" if more else "would add 0: nothing new begins"
         notes.append(f"{whole} A run of {many(num_trials, 'trial')} {adds}.")
-        if more and isinstance(scheduler, SHAState):
+        if more and scheduler.closes_brackets:
             notes.append(
                 "No bracket takes more trials than its run asked for: what a later run asks for beyond opens further "
                 "brackets and competes only there, while these figures are as if one run had asked for all."
