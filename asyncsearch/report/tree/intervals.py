@@ -1,4 +1,4 @@
-"""The intervals of a node in which nothing changes: who reads each, and what became of it."""
+"""How a node of the tree is cut into intervals with the same readers and the same kind throughout."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from bisect import insort
 from collections.abc import Iterator
 
 from asyncsearch.ids import TrialId
-from asyncsearch.report.tree.view import NAMED, Interval, Kind, TreeNode
+from asyncsearch.report.tree.view import MOST_NAMED, Interval, Kind, TreeNode
 
 
 def without(parts: list[tuple[int, int]], start: int, stop: int) -> Iterator[tuple[int, int]]:
-    """Yield ascending intervals without what lies in another one."""
+    """Yield ascending intervals, less the part that lies between ``start`` and ``stop``."""
     for low, high in parts:
         if low < min(high, start):
             yield low, min(high, start)
@@ -19,7 +19,7 @@ def without(parts: list[tuple[int, int]], start: int, stop: int) -> Iterator[tup
 
 
 def forget_beyond(node: TreeNode, stop: int) -> None:
-    """Leave out what other studies have trained further than anybody wants it here."""
+    """Leave out the units that other studies have trained beyond the last reader here."""
     kept = [(low, min(high, stop)) for low, high in node.elsewhere if low < stop]
     if kept != node.elsewhere:
         node.done = min(node.done, max(stop, node.elsewhere[0][0]))
@@ -30,9 +30,9 @@ def intervals(node: TreeNode, exits: list[tuple[int, TrialId]], busy: list[tuple
     """Yield the intervals of a node in order.
 
     Args:
-        node: whose.
-        exits: where trials leave it.
-        busy: its parts that workers are training.
+        node: to be cut.
+        exits: resource and id of the trials that leave it.
+        busy: the parts that workers are training.
     """
     cuts = {stop for stop, _ in exits} | {node.start, node.done}
     cuts |= {cut for interval in [*busy, *node.elsewhere] for cut in interval}
@@ -41,11 +41,11 @@ def intervals(node: TreeNode, exits: list[tuple[int, TrialId]], busy: list[tuple
     found: list[Interval] = []
     named: list[TrialId] = []
     count = 0
-    # From the end to the start, so that each trial is counted once.
+    # From the end to the start: a trial reads all intervals before the one where it leaves.
     for start, stop in zip(reversed(ordered[:-1]), reversed(ordered[1:]), strict=True):
         while leaving and leaving[-1][0] >= stop:
             insort(named, leaving.pop()[1])
-            del named[NAMED:]
+            del named[MOST_NAMED:]
             count += 1
         if any(low <= start and stop <= high for low, high in busy):
             kind = Kind.RUNNING

@@ -1,6 +1,6 @@
-"""The stage tree of a study as its journal tells it: who wants which interval of which node, and what became of it.
+"""From the journal of a study to its stage tree: which trials read which interval, and who has trained it.
 
-Rule: paths and trees may be 10^5 deep, so nothing here calls itself.
+Rule: paths and trees may be 10^5 deep, so no function here is recursive.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ class _Running(msgspec.Struct):
 
 
 class TreeReader:
-    """Follows a journal."""
+    """Builds the tree, record by record."""
 
     def __init__(self, metric: str) -> None:
         self._metric = metric
         self._nodes: dict[NodeKey, TreeNode] = {}
-        self._ways: dict[TrialId, TrialPath] = {}
+        self._paths: dict[TrialId, TrialPath] = {}
         self._running: dict[int, _Running] = {}
         self._trained = 0
 
     def add(self, record: Record) -> None:
-        """Take a record in."""
+        """Apply a record."""
         match record.event:
             case Reported(lease=lease, resource=resource, metrics=metrics):
                 self._advance(lease, resource, finite(metrics.get(self._metric)))
@@ -91,7 +91,7 @@ class TreeReader:
         run.at = resource
 
     def _learn(self, event: Learned) -> None:
-        """Know what other studies have trained in a node."""
+        """Mark the units of a node that other studies have trained."""
         node = self._nodes.get(event.node)
         if node is None:
             return
@@ -108,15 +108,15 @@ class TreeReader:
             case CreateTrial():
                 self._create(action)
             case Promote():
-                way = self._ways[action.trial]
-                way.state, way.end = TrialState.WAITING, action.to_resource
+                path = self._paths[action.trial]
+                path.state, path.end = TrialState.WAITING, action.to_resource
             case Branch():
                 self._branch(action)
             case MoveTrial():
-                way = self._ways[action.trial]
-                way.state = action.to
+                path = self._paths[action.trial]
+                path.state = action.to
                 if action.to.is_finished:
-                    way.end = self._reached(way)
+                    path.end = self._reached(path)
             case Assign():
                 self._assign(action.work)
             case CutWork() if action.lease.number in self._running:
@@ -133,65 +133,65 @@ class TreeReader:
         stops = [(_ENDLESS if stage.stop is None else stage.stop, stage.node) for stage in stages]
         self._running[work.lease.number] = _Running(work.lease, stops, stages[0].start, _ENDLESS)
         for stage, (stop, _) in zip(stages, stops, strict=True):
-            for way in self._asking(stage):
-                if way.end <= stop and way.state is TrialState.WAITING:
-                    way.state = TrialState.RUNNING
+            for path in self._readers(stage):
+                if path.end <= stop and path.state is TrialState.WAITING:
+                    path.state = TrialState.RUNNING
 
-    def _asking(self, stage: Stage) -> Iterator[TrialPath]:
-        """Yield the ways that lead through a stage and beyond its start; it lists only the first of many."""
+    def _readers(self, stage: Stage) -> Iterator[TrialPath]:
+        """Yield the paths through a stage and beyond its start; a stage names only the first of many trials."""
         if not stage.more:
-            yield from (self._ways[trial] for trial in stage.trials)
+            yield from (self._paths[trial] for trial in stage.trials)
             return
-        for way in self._ways.values():
-            if way.end > stage.start and any(step.node == stage.node for step in way.path):
-                yield way
+        for path in self._paths.values():
+            if path.end > stage.start and any(step.node == stage.node for step in path.steps):
+                yield path
 
     def _create(self, action: CreateTrial) -> None:
-        path = action.path or (PathStep(0, action.node),)
+        steps = action.path or (PathStep(0, action.node),)
         end = _ENDLESS if action.target is None else action.target
-        way = self._ways[action.trial] = TrialPath(action.trial, action.params, path, end)
-        self._grow(way)
+        path = self._paths[action.trial] = TrialPath(action.trial, action.params, steps, end)
+        self._grow(path)
 
     def _branch(self, action: Branch) -> None:
-        way = self._ways[action.trial]
-        here = next(step.node for step in reversed(way.path) if step.start < way.end)
-        self._nodes[here].left.append((way.end, way.trial))
-        way.state, way.end, way.params = TrialState.WAITING, action.to_resource, action.params
-        way.path = action.path or (PathStep(0, action.node),)
-        self._grow(way)
+        path = self._paths[action.trial]
+        here = next(step.node for step in reversed(path.steps) if step.start < path.end)
+        self._nodes[here].branched.append((path.end, path.trial))
+        path.state, path.end, path.params = TrialState.WAITING, action.to_resource, action.params
+        path.steps = action.path or (PathStep(0, action.node),)
+        self._grow(path)
 
-    def _grow(self, way: TrialPath) -> None:
+    def _grow(self, path: TrialPath) -> None:
         parent = None
-        for step in way.path:
+        for step in path.steps:
             if step.node not in self._nodes:
-                self._nodes[step.node] = TreeNode(step.start, way.params, parent, done=step.start)
+                self._nodes[step.node] = TreeNode(step.start, path.params, parent, done=step.start)
                 if parent is not None:
                     self._nodes[parent].children.append(step.node)
             parent = step.node
 
-    def _reached(self, way: TrialPath) -> int:
-        """Return up to where all of a trial's way is trained, at most its end."""
-        for step, after in zip(way.path, [*way.path[1:], None], strict=True):
+    def _reached(self, path: TrialPath) -> int:
+        """Return the resource up to which a trial's path is trained without a gap, at most its end."""
+        for step, after in zip(path.steps, [*path.steps[1:], None], strict=True):
             done = self._nodes[step.node].done
             if after is None or done < after.start:
-                return min(done, way.end)
+                return min(done, path.end)
         return 0
 
     def tree(self) -> TreeView:
-        """Return the tree as it stands; the journal cannot be followed any further then."""
-        ways = list(self._ways.values())
-        for way in ways:
-            way.reached = self._reached(way)
+        """Return the tree as it is now; no more records can be added afterwards."""
+        paths = list(self._paths.values())
+        for path in paths:
+            path.reached = self._reached(path)
         here = [node.elsewhere[0][0] if node.elsewhere else node.done for node in self._nodes.values()]
-        known = [way.end for way in ways if way.end < _ENDLESS] + here
+        known = [path.end for path in paths if path.end < _ENDLESS] + here
         horizon = max([*known, 1])
-        if any(way.end == _ENDLESS for way in ways):
+        if any(path.end == _ENDLESS for path in paths):
             horizon += max(1, horizon // 10)
-        asked = sum(way.reached if way.end == _ENDLESS else way.end for way in ways)
+        asked = sum(path.reached if path.end == _ENDLESS else path.end for path in paths)
         exits: dict[NodeKey, list[tuple[int, TrialId]]] = {key: [] for key in self._nodes}
-        for way in ways:
-            way.end = min(way.end, horizon)
-            self._leave(way, exits)
+        for path in paths:
+            path.end = min(path.end, horizon)
+            self._leave(path, exits)
         for key, node in self._nodes.items():
             forget_beyond(node, max([stop for stop, _ in exits[key]], default=node.start))
         busy = self._busy(horizon)
@@ -202,20 +202,22 @@ class TreeReader:
         nodes = {key: node for key, node in self._nodes.items() if node.intervals}
         roots = [key for key, node in nodes.items() if node.parent is None]
         elsewhere = sum(stop - start for node in nodes.values() for start, stop in node.elsewhere)
-        return TreeView(nodes, roots, ways, asked, self._trained, elsewhere, sum(way.reached for way in ways), horizon)
+        return TreeView(
+            nodes, roots, paths, asked, self._trained, elsewhere, sum(path.reached for path in paths), horizon
+        )
 
-    def _leave(self, way: TrialPath, exits: dict[NodeKey, list[tuple[int, TrialId]]]) -> None:
-        """Note where a trial leaves each node on its way, and its last value."""
-        for step, after in zip(way.path, [*way.path[1:], None], strict=True):
-            if step.start >= way.end and step.start > 0:
+    def _leave(self, path: TrialPath, exits: dict[NodeKey, list[tuple[int, TrialId]]]) -> None:
+        """Enter where a trial leaves each node of its path, and its last value."""
+        for step, after in zip(path.steps, [*path.steps[1:], None], strict=True):
+            if step.start >= path.end and step.start > 0:
                 return
-            leaves = way.end if after is None else min(after.start, way.end)
-            exits[step.node].append((leaves, way.trial))
+            leaves = path.end if after is None else min(after.start, path.end)
+            exits[step.node].append((leaves, path.trial))
             node = self._nodes[step.node]
-            if leaves == way.end:
-                node.ends.append(way)
-            seen = min(leaves, way.reached)
-            way.value = next((v for r, v in reversed(node.values) if r <= seen), way.value)
+            if leaves == path.end:
+                node.ends.append(path)
+            seen = min(leaves, path.reached)
+            path.value = next((v for r, v in reversed(node.values) if r <= seen), path.value)
 
     def _busy(self, horizon: int) -> dict[NodeKey, list[tuple[int, int]]]:
         """Return the intervals of each node that workers are training."""
@@ -231,7 +233,7 @@ class TreeReader:
 
 
 def read_tree(records: Iterable[Record], metric: str) -> TreeView:
-    """Return the stage tree that a whole journal tells."""
+    """Return the stage tree of a whole journal."""
     reader = TreeReader(metric)
     for record in records:
         reader.add(record)

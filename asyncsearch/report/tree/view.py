@@ -9,12 +9,12 @@ import msgspec
 from asyncsearch.ids import NodeKey, PathStep, TrialId
 from asyncsearch.trial import Params, TrialState
 
-NAMED = 6
-"""So many of the trials of an interval are known by name; the others are counted."""
+MOST_NAMED = 6
+"""How many trials of an interval are named; the others are counted."""
 
 
 class Kind(enum.Enum):
-    """What became of an interval."""
+    """Who has trained an interval, or will."""
 
     TRAINED = "trained, for one trial"
     SHARED = "trained once, for several trials"
@@ -24,21 +24,21 @@ class Kind(enum.Enum):
 
 
 class TrialPath(msgspec.Struct):
-    """A trial on its way through the tree."""
+    """A trial, and the nodes that it trains through."""
 
     trial: TrialId
     params: Params
-    path: tuple[PathStep, ...]
+    steps: tuple[PathStep, ...]
     end: int
-    """Resource that it wants to reach; once it is finished, what it has reached."""
+    """Its target; once it is finished, the resource that it has reached."""
     state: TrialState = TrialState.WAITING
     reached: int = 0
     value: float | None = None
-    """The last finite value of the metric up to where it stands."""
+    """The last finite value of the metric at or before ``reached``."""
 
 
 class Interval(msgspec.Struct, frozen=True):
-    """Part of a node in which nothing changes: who reads it, and what became of it."""
+    """A part of a node with the same readers and the same kind throughout."""
 
     start: int
     stop: int
@@ -46,7 +46,7 @@ class Interval(msgspec.Struct, frozen=True):
     count: int
     """How many trials read it."""
     named: tuple[TrialId, ...]
-    """The first ``NAMED`` of them."""
+    """The first ``MOST_NAMED`` of them."""
 
 
 class TreeNode(msgspec.Struct):
@@ -54,36 +54,36 @@ class TreeNode(msgspec.Struct):
 
     start: int
     params: Params
-    """Of the first trial that came."""
+    """Of the first trial in it."""
     parent: NodeKey | None
     children: list[NodeKey] = []
     done: int = 0
-    """Resource up to which it has been trained, by whomever."""
+    """Resource up to which it has been trained, here or by another study."""
     elsewhere: list[tuple[int, int]] = []
-    """The parts of that which only other studies have trained, ascending."""
+    """The trained parts that only other studies have trained, ascending."""
     values: list[tuple[int, float]] = []
     ends: list[TrialPath] = []
     """The trials that end in it."""
-    left: list[tuple[int, TrialId]] = []
-    """Where trials left it, to go on with the weights of others."""
+    branched: list[tuple[int, TrialId]] = []
+    """Resource and id of the trials that left it and continued with the weights of others."""
     intervals: list[Interval] = []
     """From its start to its end, without gaps."""
 
 
 class TreeView(msgspec.Struct, frozen=True):
-    """All nodes, and what all of it adds up to."""
+    """All nodes, and sums over them."""
 
     nodes: dict[NodeKey, TreeNode]
-    """A parent stands before its children."""
+    """A parent comes before its children."""
     roots: list[NodeKey]
-    ways: list[TrialPath]
-    asked: int
+    paths: list[TrialPath]
+    requested: int
     """Units that the trials would train, had each trained alone."""
     trained: int
     """Units that were trained here, repetitions after losses included."""
     elsewhere: int
-    """Units that were not, since another study had trained them."""
+    """Units that other studies trained instead."""
     served: int
-    """Units that trials have behind them, all trials added up."""
+    """Units that the trials have reached, added up over all trials."""
     horizon: int
-    """Where the tree ends, from 1."""
+    """The resource where the tree ends, at least 1."""
