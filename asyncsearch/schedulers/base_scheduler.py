@@ -53,6 +53,11 @@ class RungForecast(msgspec.Struct, frozen=True):
     trials: int
     bracket: int = 0
 
+    @property
+    def units(self) -> int:
+        """Units of training of all its trials; 0 where they end by themselves."""
+        return 0 if self.to_resource is None else self.trials * (self.to_resource - self.from_resource)
+
 
 class SchedulerState(abc.ABC):
     """The living half of a scheduler. ``ask_*``/``next_*``/``judge`` ask; the other methods state facts."""

@@ -189,13 +189,8 @@ def _stands_for(scheduler: Scheduler, trials: int, num_trials: int) -> bool:
         scheduler.warnings(trials)
     except ResourceError:  # e.g. a population that is larger
         return False
-    part, whole = (_units(scheduler, count) / count for count in (trials, num_trials))
+    part, whole = (sum(rung.units for rung in scheduler.forecast(count)) / count for count in (trials, num_trials))
     return abs(part - whole) <= _MOST_OFF * whole
-
-
-def _units(scheduler: Scheduler, num_trials: int) -> int:
-    lines = scheduler.forecast(num_trials)
-    return sum(line.trials * ((line.to_resource or line.from_resource) - line.from_resource) for line in lines)
 
 
 def _reached(resources: Sequence[int], levels: Sequence[int], scale: float) -> tuple[tuple[int, int], ...]:

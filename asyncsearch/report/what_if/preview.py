@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import msgspec
 
 from asyncsearch.errors import ResourceError
-from asyncsearch.report.formatting import count, duration, many
+from asyncsearch.report.formatting import columns, duration, many
 from asyncsearch.report.what_if.expected import Cost, Expected
 from asyncsearch.schedulers.base_scheduler import RungForecast, Scheduler, SchedulerState
 
@@ -58,14 +58,13 @@ class Preview(msgspec.Struct, frozen=True, kw_only=True):
     def _rung_lines(self) -> list[str]:
         rows: list[tuple[str, ...]] = [("from", "to", "trials", "units")]
         for rung in self.rungs:
-            to = "its end" if rung.to_resource is None else count(rung.to_resource)
-            units = "?" if rung.to_resource is None else count(_units(rung))
-            rows.append((count(rung.from_resource), to, count(rung.trials), units))
-        brackets = ["bracket", *(count(rung.bracket) for rung in self.rungs)]
+            to = "its end" if rung.to_resource is None else f"{rung.to_resource:,}"
+            units = "?" if rung.to_resource is None else f"{rung.units:,}"
+            rows.append((f"{rung.from_resource:,}", to, f"{rung.trials:,}", units))
+        brackets = ["bracket", *(f"{rung.bracket:,}" for rung in self.rungs)]
         if len(set(brackets[1:])) > 1:
             rows = [(bracket, *row) for bracket, row in zip(brackets, rows, strict=True)]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        return ["  " + "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
+        return [f"  {line}" for line in columns(rows)]
 
     def _sums(self) -> list[str]:
         if self.total is None or self.longest is None:
@@ -81,12 +80,12 @@ class Preview(msgspec.Struct, frozen=True, kw_only=True):
         if self.full is None or self.total is None:
             return ""
         share = f", {1 - self.total / self.full:.0%} less than" if self.total < self.full else ", as much as"
-        return f"{share} training all {self.num_trials:,} to the end ({count(self.full)})"
+        return f"{share} training all {self.num_trials:,} to the end ({self.full:,})"
 
     def _simulated(self) -> list[str]:
         if self.expected is None:
             return ["not simulated, since the search is too large: all of this is as if each rung passed on its share"]
-        reached = ", ".join(f"{count(trials)} reach {count(level)}" for level, trials in self.expected.reached)
+        reached = ", ".join(f"{trials:,} reach {level:,}" for level, trials in self.expected.reached)
         busy, trained = self.expected.busy_share, many(self.expected.trained, "unit")
         on = many(self.parallelism, "worker")
         if self.expected.part is not None:
@@ -137,7 +136,7 @@ def preview(
         parallelism=parallelism,
         rungs=rungs,
         warnings=tuple(scheduler.warnings(num_trials) if warnings is None else warnings),
-        total=sum(map(_units, rungs)) if is_known else None,
+        total=sum(rung.units for rung in rungs) if is_known else None,
         full=None if scheduler.max_resource is None else scheduler.max_resource * num_trials,
         longest=max((rung.to_resource or 0 for rung in rungs if rung.trials), default=0) if is_known else None,
         cost=cost,
@@ -195,7 +194,3 @@ def notes_of(asked: int, num_trials: int, already: int, scheduler: SchedulerStat
                 "brackets and competes only there, while these figures are as if one run had asked for all."
             )
     return notes
-
-
-def _units(rung: RungForecast) -> int:
-    return 0 if rung.to_resource is None else rung.trials * (rung.to_resource - rung.from_resource)

@@ -18,7 +18,7 @@ from asyncsearch.errors import UsageError
 from asyncsearch.events import RunRequested
 from asyncsearch.journal.format import Record
 from asyncsearch.journal.opening import read_records
-from asyncsearch.report.formatting import duration, number
+from asyncsearch.report.formatting import columns, duration, number
 from asyncsearch.report.what_if.recorded_study import recorded
 from asyncsearch.schedulers import reasons
 from asyncsearch.schedulers.base_scheduler import Scheduler
@@ -68,9 +68,7 @@ class WhatIf(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         head = ("workers", "time", "speed-up", "worker time", "busy", "best", "guessed")
-        rows = [head, *(self._row(case) for case in self.cases)]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
+        lines = columns([head, *(self._row(case) for case in self.cases)])
         if self.recorded is not None:
             workers, wall_s = self.recorded
             lines.append(f"The study itself took {_time(wall_s)} on {workers}.")
