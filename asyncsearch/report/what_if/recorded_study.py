@@ -1,4 +1,4 @@
-"""What the journal of a study says of configurations, values, failures and times, as a workload to simulate."""
+"""The configurations, values, failures and times in the journal of a study, as a workload to simulate."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from asyncsearch.simulate.recorded_workload import RecordedWorkload
 from asyncsearch.trial import TrialState
 
 _LEAST_S = 1e-9
-"""From the last report of a trial to its failure, where it went on; 0 says that it failed where it was to stop."""
+"""Seconds from a trial's last report to its failure, at least; 0 means that it failed at its target."""
 
 
 def recorded(records: Sequence[Record], metric: str) -> RecordedWorkload:
-    """Return what a journal says of a study as a workload: of each trial, what the params with which it began led to.
+    """Return the workload of a journal: for each trial, the reports that its first params led to.
 
     Raises:
         UsageError: nothing was reported.
@@ -41,13 +41,13 @@ def recorded(records: Sequence[Record], metric: str) -> RecordedWorkload:
     moves = [action for record in records for action in record.actions if isinstance(action, MoveTrial)]
     ended = [move.trial for move in moves if move.to is TrialState.COMPLETED]
     reached = {trial: curve[-1][0] for trial, curve in values.items()}
-    # What failed after it took over another's weights did not fail by the params with which it began.
+    # A failure after a trial has taken over another one's weights says nothing about its first params.
     failed = {trial: at for trial, at in _failures(records, reached, unit_s, setup_s).items() if trial not in ends}
     return RecordedWorkload(params, values, unit_s, delays, ended, failed)
 
 
 def _training_times(records: Iterable[Record]) -> tuple[dict[TrialId, float], float]:
-    """Return the seconds of a unit of each trial, and those between work's coming to a worker and its first unit."""
+    """Return the seconds of a unit of each trial, and those from an assignment to the beginning of its first unit."""
     owners: dict[int, tuple[TrialId, int, float]] = {}
     last: dict[int, tuple[int, float]] = {}
     between: dict[TrialId, list[float]] = defaultdict(lambda: [0.0, 0.0])
@@ -71,13 +71,13 @@ def _training_times(records: Iterable[Record]) -> tuple[dict[TrialId, float], fl
     unit_s = {trial: seconds / units for trial, (seconds, units) in between.items()}
     setup_s = statistics.median([max(0.0, s - n * unit_s[trial]) for trial, n, s in firsts if trial in unit_s] or [0.0])
     for trial, units, seconds in firsts:
-        # With one report of each lease nothing tells starting from training, but that of trials with more.
+        # One report of a lease does not tell starting from training; trials with several reports do.
         unit_s.setdefault(trial, max(0.0, seconds - setup_s) / units)
     return unit_s, setup_s
 
 
 class _Progress(msgspec.Struct):
-    """How far a lease was trained when it was last heard of."""
+    """The last report of a lease."""
 
     resource: int
     since_s: float
@@ -86,15 +86,15 @@ class _Progress(msgspec.Struct):
 def _failures(
     records: Iterable[Record], reached: Mapping[TrialId, int], unit_s: Mapping[TrialId, float], setup_s: float
 ) -> dict[TrialId, tuple[int, float]]:
-    """Return, of each trial that failed for good, the units that it had trained and the seconds from there to its end.
+    """Return, for each trial in state FAILED, its units of training and the seconds from the last one to its end.
 
-    0 seconds: it failed at its target, so that it was not paused, or completed, there.
+    0 seconds: it failed at its target, so it was neither paused nor completed there.
 
     Args:
         records: the whole journal, in order.
-        reached: of each trial, the resource of its last report; those that reported nothing may be missing.
-        unit_s: measured seconds of a unit of each trial; the others take what these take on average.
-        setup_s: from work's coming to a worker to the beginning of its first unit.
+        reached: the resource of each trial's last report; trials without reports may be missing.
+        unit_s: measured seconds of a unit of each trial; trials without one take the average.
+        setup_s: from an assignment to the beginning of its first unit.
     """
     mean_s = statistics.fmean(unit_s.values()) if unit_s else 0.0
     leases: dict[int, _Progress] = {}
@@ -119,7 +119,7 @@ def _failures(
                     units, progress = reached.get(trial, 0), leases.get(latest.get(trial, -1))
                     if progress is None or units == targets[trial]:
                         found[trial] = (units, 0.0 if units == targets[trial] else _LEAST_S)
-                    else:  # its last attempt may have failed before it came as far as an earlier one
+                    else:  # the last attempt may have failed before it reached the resource of an earlier one
                         again_s = (units - progress.resource) * unit_s.get(trial, mean_s)
                         found[trial] = (units, max(record.t - progress.since_s - again_s, _LEAST_S))
                 case _:
@@ -128,21 +128,21 @@ def _failures(
 
 
 def _launch_time(records: Iterable[Record]) -> float:
-    """Return the median seconds from a launch to the worker's first message."""
-    asked: dict[tuple[int, int], float] = {}
+    """Return the median seconds from a launch to the first message of the worker."""
+    launched: dict[tuple[int, int], float] = {}
     taken = []
     for record in records:
         event = record.event
-        if isinstance(event, WorkerAttached) and (event.worker, event.epoch) in asked:
-            taken.append(record.t - asked[event.worker, event.epoch])
+        if isinstance(event, WorkerAttached) and (event.worker, event.epoch) in launched:
+            taken.append(record.t - launched[event.worker, event.epoch])
         for action in record.actions:
             if isinstance(action, LaunchWorker):
-                asked[action.worker, action.epoch] = record.t
+                launched[action.worker, action.epoch] = record.t
     return statistics.median(taken) if taken else 0.0
 
 
 def _commit_time(records: Iterable[Record]) -> float:
-    """Return the median seconds from the end of training to its last checkpoint's being durable."""
+    """Return the median seconds from the end of training to the commit of its last checkpoint."""
     ended: dict[int, tuple[int, float]] = {}
     taken = []
     for record in records:

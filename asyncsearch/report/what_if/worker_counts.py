@@ -32,7 +32,7 @@ _NO_CHANCE = Chance()
 
 
 class Planned(Protocol):
-    """What is needed of a ``Study``."""
+    """The part of a ``Study`` that is needed."""
 
     config: EngineConfig
     store: Store
@@ -45,17 +45,17 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
 
     workers: int
     wall_s: float
-    """Seconds from the request to the end of the run."""
+    """Seconds from the request of the run to its end."""
     busy_share: float
-    """Which share of the workers' time was training, from 0 to 1."""
+    """The share of the workers' time that was training, from 0 to 1."""
     best: float | None
-    """The best value that would have been reported."""
+    """The best value that the search would have reported."""
     guessed: float
-    """Share of reports, from 0 to 1, of units to which a trial was never trained: its last value stands in for them."""
+    """Share of reports, from 0 to 1, beyond a trial's real training, for which its last value was taken."""
 
     @property
     def worker_s(self) -> float:
-        """What is paid for: the time of all workers together, idle or not."""
+        """The time of all workers together, idle or not, which is what a cluster costs."""
         return self.workers * self.wall_s
 
 
@@ -64,7 +64,7 @@ class WhatIf(msgspec.Struct, frozen=True):
 
     cases: tuple[Case, ...]
     recorded: tuple[int, float] | None
-    """How many workers the study really had and how many seconds it took; None: it did not end in one run."""
+    """Workers and seconds of the study itself; None: it did not end in one run."""
 
     def __str__(self) -> str:
         head = ("workers", "time", "speed-up", "worker time", "busy", "best", "guessed")
@@ -96,44 +96,44 @@ def what_if(
     scheduler: Scheduler | None = None,
     chance: Chance = _NO_CHANCE,
 ) -> WhatIf:
-    """Say how long a study would have taken on other numbers of workers, and what would have been found.
+    """Return how long a study would have taken on other numbers of workers, and what it would have found.
 
-    Every trial of the study is proposed again, in the same order. With other workers other trials may be promoted; of
-    units to which a trial was never trained nobody knows the values, and its last one is taken: ``guessed`` says how
-    often. Another scheduler guesses more. A trial that failed for good fails where it failed, each time that it is
-    tried.
+    Every trial of the study is proposed again, in the same order. With other workers, other trials may be promoted.
+    Beyond the units that a trial really trained its values are unknown, and its last one is taken; ``guessed`` is the
+    share of such reports, which is larger with another scheduler. A FAILED trial fails again at the same resource.
 
     Args:
-        study: a study with trials, as its script describes it or as ``Study.resume(store)`` returns it.
+        study: a study with trials, made by its script or by ``Study.resume(store)``.
         workers: the numbers of workers.
-        scheduler: another one than the study's.
+        scheduler: instead of the study's own.
         chance: stragglers and lost work to add.
 
     Raises:
-        UsageError: the study has reported nothing yet, was only opened for reading, or its scheduler makes new
-            configurations while it runs.
+        UsageError: the study has no reports yet, was opened for reading only, or has a scheduler that makes new
+            configurations during the search.
     """
     if isinstance(study, type) or not hasattr(study, "store") or not hasattr(study, "config"):
-        raise UsageError(f"what_if({study!r}): that is no study: write what_if(Study.resume('studies/digits')).")
+        raise UsageError(f"what_if({study!r}): this is not a study: write what_if(Study.resume('studies/digits')).")
     decided = scheduler or getattr(study, "scheduler", None)
     if decided is None:
         raise UsageError(
             "A study that was opened for reading does not know its scheduler: use Study.resume(store), which unpickles "
-            "it, or say scheduler=."
+            "it, or pass scheduler=."
         )
     if checked(decided, Scheduler, "scheduler").branches:
         raise UsageError(
-            f"{reasons.short(decided.describe())} makes new configurations while it runs, and nobody knows their"
-            " values: say scheduler= to ask it of another one, or use asyncsearch.simulate.simulate with a workload of"
-            " your own."
+            f"{reasons.short(decided.describe())} makes new configurations during the search, whose values are unknown:"
+            " pass another scheduler=, or use asyncsearch.simulate.simulate with a workload of your own."
         )
     counts: Any = workers
     if isinstance(counts, str) or not isinstance(counts, Sequence) or not counts:
-        raise UsageError(f"workers={workers!r} must be numbers of workers, from 1, e.g. (1, 2, 4).")
+        raise UsageError(
+            f"workers={workers!r} must be a sequence of numbers of workers, each at least 1, e.g. (1, 2, 4)."
+        )
     workers = [positive(f"workers[{at}]", count) for at, count in enumerate(counts)]
     records = list(read_records(study.store))
     cases = tuple(_case(study, decided, count, records, chance) for count in workers)
-    return WhatIf(cases, _as_it_was(records))
+    return WhatIf(cases, _recorded_run(records))
 
 
 def _case(study: Planned, scheduler: Scheduler, workers: int, records: Sequence[Record], chance: Chance) -> Case:
@@ -165,8 +165,8 @@ def _time(seconds: float) -> str:
     return f"{seconds:.1f} s" if seconds < 100 else duration(seconds)
 
 
-def _as_it_was(records: Iterable[Record]) -> tuple[int, float] | None:
-    """Return workers and seconds of a study that was searched in one run to its end."""
+def _recorded_run(records: Iterable[Record]) -> tuple[int, float] | None:
+    """Return workers and seconds of a study that ended in one run; None: it did not."""
     began: list[tuple[int, float]] = []
     took = None
     for record in records:

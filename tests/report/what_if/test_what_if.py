@@ -212,7 +212,7 @@ def test_a_study_that_was_only_opened_for_reading_is_refused(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("study", [3, None, "studies/digits", Study])
 def test_what_is_no_study_is_refused(study: Any) -> None:
-    with pytest.raises(UsageError, match="that is no study: write what_if"):
+    with pytest.raises(UsageError, match="this is not a study: write what_if"):
         what_if(study)
 
 
@@ -223,7 +223,7 @@ def test_what_is_no_study_is_refused(study: Any) -> None:
         (3, "scheduler=3 is not a Scheduler"),
         (
             PBT(max_resource=9, perturbation_interval=3),
-            r"^PBT\(max_resource=9, perturbation_interval=3\) makes new configurations .* say scheduler= to ask it of",
+            r"^PBT\(max_resource=9, perturbation_interval=3\) makes new configurations .* pass another scheduler=",
         ),
     ],
 )
