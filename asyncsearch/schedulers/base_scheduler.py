@@ -53,6 +53,11 @@ class RungForecast(msgspec.Struct, frozen=True):
     trials: int
     bracket: int = 0
 
+    @property
+    def units(self) -> int:
+        """Units of training of all its trials; 0 where they end by themselves."""
+        return 0 if self.to_resource is None else self.trials * (self.to_resource - self.from_resource)
+
 
 class SchedulerState(StudyListener):
     """The living half of a scheduler: its own methods ask and change nothing, those of a listener state facts."""
@@ -66,6 +71,9 @@ class SchedulerState(StudyListener):
 
     judges = True
     """Whether ``judge`` may ever stop a trial; False saves a call after each report."""
+
+    closes_brackets = False
+    """Whether the brackets of one run take no trials of a later run."""
 
     @abc.abstractmethod
     def first_target(self, trial: TrialId) -> int | None:

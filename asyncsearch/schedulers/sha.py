@@ -115,6 +115,7 @@ class SHAState(SchedulerState):
 
     judges = False
     promotes_in_groups = True
+    closes_brackets = True
 
     def __init__(self, shapes: Sequence[Shape], reduction_factor: int) -> None:
         self._shapes = tuple(shapes)

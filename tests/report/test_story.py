@@ -63,7 +63,7 @@ def test_story_tells_losses_and_where_the_trial_went_on() -> None:
     recorded = simulated()
     lost = next(trial for trial in recorded.state.trials if trial.losses)
     story = explain(records_of(recorded), lost.id, metric="loss")
-    assert "put back to wait for a worker: worker-1 was lost: it was killed by the script" in story
+    assert "returned to the queue for a worker: worker-1 was lost: it was killed by the script" in story
 
 
 def test_story_of_a_failed_trial_ends_with_its_error() -> None:
