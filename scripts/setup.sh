@@ -11,6 +11,8 @@
 ROOT=$(CDPATH='' cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 VENV=$ROOT/.venv
 PYTHON=$VENV/bin/python
+# Without bytecode on disk, each process compiles again what it imports: TensorFlow in 13 seconds instead of 5.
+unset PYTHONDONTWRITEBYTECODE
 
 setup_fail() {
     printf 'setup: %s\n' "$*" >&2
