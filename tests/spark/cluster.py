@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 _EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
-_PATIENCE_S = 500.0
+_PATIENCE_S = 300.0
 _FAST_START = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 _SETTINGS = {
     "spark.executor.extraJavaOptions": _FAST_START,
