@@ -12,6 +12,7 @@ from asyncsearch.plan import search_plan as plan_module
 from asyncsearch.plan.base_plan import Batch, PlanPath
 from asyncsearch.plan.search_plan import SearchPlan
 from asyncsearch.trial import UNBOUNDED
+from tests.examples import examples
 from tests.plan.algorithm import SpanFacts
 from tests.plan.plan_facts import facts_of, stages_of
 from tests.plan.tools import check, paths
@@ -272,5 +273,5 @@ class PlanBesideAlgorithm(RuleBasedStateMachine):
         return data.draw(st.lists(st.sampled_from(saved), max_size=3)) if saved else []
 
 
-PlanBesideAlgorithm.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+PlanBesideAlgorithm.TestCase.settings = settings(max_examples=examples(150), stateful_step_count=40, deadline=None)
 test_the_tree_is_always_what_algorithm_1_generates = PlanBesideAlgorithm.TestCase

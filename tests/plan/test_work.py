@@ -15,6 +15,7 @@ from asyncsearch.plan.keys import path as node_path
 from asyncsearch.plan.keys import root_key
 from asyncsearch.plan.search_plan import SearchPlan
 from asyncsearch.searchers import GridSearch
+from tests.examples import examples
 from tests.plan.plan_facts import facts_of, stages_of
 from tests.plan.tools import check, paths
 from tests.sequences.spaces import RESNET56_EPOCHS, RESNET56_TRIALS, RESNET56_UNIQUE, resnet56_space
@@ -180,7 +181,7 @@ class Cluster:
             self.step(min(self.workers))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(wishes=WISHES, data=st.data())
 def test_work_that_is_known_beforehand_is_the_number_of_distinct_prefixes(
     wishes: list[Wish], data: st.DataObject
@@ -226,7 +227,7 @@ def test_448_trials_of_the_papers_space_are_21960_units_in_448_batches() -> None
     assert batches == RESNET56_TRIALS
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(data=st.data())
 def test_every_request_is_answered_and_nothing_saved_is_trained_again_whatever_comes_and_goes(
     data: st.DataObject,

@@ -99,13 +99,13 @@ def test_a_file_system_that_does_not_answer_keeps_no_other_store_waiting(
     def hang(remote: Remote, path: str, action: Callable[[], object]) -> object:
         if remote is silent._remote:
             reached.set()
-            in_time.append(answers.wait(20))
+            in_time.append(answers.wait(300))
         return with_folder(remote, path, action)
 
     monkeypatch.setattr(Remote, "_with_folder", hang)
     thread = threading.Thread(target=write, args=(silent,))
     thread.start()
-    assert reached.wait(60)
+    assert reached.wait(300)
     write(other)
     answers.set()
     thread.join()
