@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from asyncsearch.checking import check
     from asyncsearch.errors import AsyncSearchError
     from asyncsearch.report.plots.plots import plot_history, plot_rungs
-    from asyncsearch.report.what_if.what_if import what_if
+    from asyncsearch.report.what_if.worker_counts import what_if
     from asyncsearch.runner.standalone import StandaloneTrial
     from asyncsearch.schedulers import ASHA, FIFO, PBT, SHA, Hyperband, MedianStopping
     from asyncsearch.searchers import GridSearch, OptunaSearch, RandomSearch, SobolSearch
@@ -43,7 +43,7 @@ _HOMES = {
         "asyncsearch.checking": "check",
         "asyncsearch.errors": "AsyncSearchError",
         "asyncsearch.report.plots.plots": "plot_history plot_rungs",
-        "asyncsearch.report.what_if.what_if": "what_if",
+        "asyncsearch.report.what_if.worker_counts": "what_if",
         "asyncsearch.runner.standalone": "StandaloneTrial",
         "asyncsearch.schedulers": "ASHA FIFO Hyperband MedianStopping PBT SHA",
         "asyncsearch.searchers": "GridSearch OptunaSearch RandomSearch SobolSearch",

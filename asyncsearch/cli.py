@@ -26,7 +26,7 @@ from asyncsearch.report.dataframe import trial_rows
 from asyncsearch.report.follow_logs import follow
 from asyncsearch.report.live.status import row_of
 from asyncsearch.report.live.table import grid
-from asyncsearch.report.what_if.what_if import WORKERS, what_if
+from asyncsearch.report.what_if.worker_counts import WORKERS, what_if
 from asyncsearch.shared.cleaning import Item, Limits, clean
 from asyncsearch.store import open_store
 from asyncsearch.study.study import Study

@@ -18,6 +18,20 @@ Metrics = dict[str, float | str]
 """Name of a metric -> its value; what JSON has no number for is spelled ``"NaN"``, ``"Infinity"``, ``"-Infinity"``."""
 
 
+UNBOUNDED = 2**62
+"""The horizon of a trial that trains until its function returns; where people read or write it, it is None."""
+
+
+def horizon_of(target: int | None) -> int:
+    """Return a target as a number that can be compared."""
+    return UNBOUNDED if target is None else target
+
+
+def is_end(resource: int | None, max_resource: int | None) -> bool:
+    """Return whether a trial is complete there: at ``max_resource``, or, None, where its function returns."""
+    return resource is None or resource == max_resource
+
+
 class TrialState(enum.Enum):
     """Where a trial stands. The legal moves between states are in ``asyncsearch.engine.transitions``."""
 
@@ -132,6 +146,11 @@ class Trial(msgspec.Struct, gc=False):
             # A searcher of the user's own may propose integers beyond 64 bits, for which there are no such bytes.
             with contextlib.suppress(OverflowError):
                 self.kept = CompactParams(self.kept)
+
+    @property
+    def horizon(self) -> int:
+        """Its target; ``UNBOUNDED``: until its function returns."""
+        return horizon_of(self.target)
 
     @property
     def steps(self) -> tuple[PathStep, ...]:

@@ -58,11 +58,10 @@ from asyncsearch.events import (
     WorkerAttached,
 )
 from asyncsearch.ids import CheckpointRef, WorkerId
-from asyncsearch.plan.keys import UNBOUNDED
 from asyncsearch.randomness import generator
 from asyncsearch.schedulers import Scheduler
 from asyncsearch.searchers import SearcherState
-from asyncsearch.trial import Params
+from asyncsearch.trial import UNBOUNDED, Params
 
 SPACE = Space.of({"lr": loguniform(1e-5, 1e-1), "width": randint(16, 512), "dropout": uniform(0.0, 0.5)})
 SAMPLES, ROUNDS = 1_000, 40

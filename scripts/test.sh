@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what the tests need and runs every check. Arguments go to pytest.
+# Installs what the tests need and runs every check. Arguments go to scripts/check.sh, such as --fast.
 set -euo pipefail
 
 here=$(CDPATH='' cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)

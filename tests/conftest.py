@@ -1,16 +1,47 @@
-"""What all tests have in common: which of them may run beside others."""
+"""What all tests have in common: which of them may run beside others, and which are fast."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+from hypothesis import settings
 
 WHOLE_MACHINE = ("spark", "notebook")
+NOT_FAST = frozenset(
+    ("agent", "checking", "launch", "notebooks", "scripts", "shared", "spark", "store", "study", "system", "trainers")
+)
+"""Folders whose tests start processes, train networks or work on disks; the others are pure or simulated."""
+
+settings.register_profile("fast", max_examples=20)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--fast",
+        action="store_true",
+        help="only the pure and the simulated floors, without slow tests and with a fifth of the random examples",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--fast"):
+        settings.load_profile("fast")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    is_fast = collection_path.parent != Path(__file__).parent or collection_path.name not in NOT_FAST
+    return None if is_fast or not config.getoption("--fast") else True
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the tests that need the whole machine last and, under xdist, one after the other on one worker."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Run the tests that need the whole machine one at a time: first, on one worker of xdist; without xdist, last."""
     heavy = [item for item in items if any(item.get_closest_marker(name) for name in WHOLE_MACHINE)]
     for item in heavy:
         item.add_marker(pytest.mark.xdist_group("whole-machine"))
-    items[:] = [item for item in items if item not in heavy] + heavy
+    items.sort(key=lambda item: item in heavy, reverse=hasattr(config, "workerinput"))
+    if config.getoption("--fast"):
+        slow = [item for item in items if item.get_closest_marker("slow") or item in heavy]
+        config.hook.pytest_deselected(items=slow)
+        items[:] = [item for item in items if item not in slow]

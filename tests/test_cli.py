@@ -182,7 +182,7 @@ def test_a_script_that_is_no_study_is_refused_in_one_line(
 
 def run_shell(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "asyncsearch", *arguments]
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False, timeout=100)
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
 
 
 def test_a_study_is_resumed_from_the_shell_with_the_code_in_its_store(tmp_path: Path) -> None:
@@ -209,5 +209,5 @@ def test_a_reader_that_has_seen_enough_is_no_error(store: str) -> None:
     os.close(read_end)
     command = [sys.executable, "-m", "asyncsearch", "trials", store]
     with open(write_end, "wb") as closed:
-        done = subprocess.run(command, stdout=closed, stderr=subprocess.PIPE, text=True, check=False, timeout=100)
+        done = subprocess.run(command, stdout=closed, stderr=subprocess.PIPE, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")

@@ -29,9 +29,9 @@ from asyncsearch.engine.state import StudyState
 from asyncsearch.engine.transitions import check_transition
 from asyncsearch.ids import CheckpointRef, worker_name
 from asyncsearch.listener import StudyListener
-from asyncsearch.plan.keys import UNBOUNDED, joined
-from asyncsearch.plan.search_plan import Batch, PlannedStage
-from asyncsearch.trial import Trial, TrialState
+from asyncsearch.plan.base_plan import Batch, PlannedStage
+from asyncsearch.plan.keys import joined
+from asyncsearch.trial import Trial, TrialState, horizon_of
 
 
 def apply(state: StudyState, action: AnyAction, now: float) -> None:
@@ -44,7 +44,7 @@ def _forget_reports(state: StudyState) -> None:
     if not state.is_exhausted:
         return
     going_on = [trial for trial in state.trials if not trial.state.is_finished or trial.checkpoint is not None]
-    state.known.keep({step.node for trial in going_on for step in trial.steps})
+    state.plan.reports.keep({step.node for trial in going_on for step in trial.steps})
 
 
 def _apply_delete(state: StudyState, action: DeleteCheckpoint, _now: float) -> None:
@@ -98,14 +98,13 @@ def _apply_branch(state: StudyState, action: Branch, now: float) -> None:
 
 def _apply_inherit(state: StudyState, action: Inherit, _now: float) -> None:
     trial = state.trials[action.trial]
-    for resource, value in state.known.between(trial.steps, trial.resource, action.resource):
+    for resource, value in state.plan.reports.between(trial.steps, trial.resource, action.resource):
         take_report(state, trial, resource, value)
         notify_progress(state, trial, resource)
 
 
 def _request(state: StudyState, trial: Trial) -> None:
-    target = UNBOUNDED if trial.target is None else trial.target
-    plan, steps = state.plan, trial.steps
+    plan, steps, target = state.plan, trial.steps, trial.horizon
     plan.request(trial.id, steps, target, is_urgent=trial.is_begun)
     for lease in plan.leases_on(steps):
         state.touched.setdefault(lease, "its work is wanted otherwise")
@@ -116,11 +115,9 @@ def _request(state: StudyState, trial: Trial) -> None:
 
 def _apply_assign(state: StudyState, action: Assign, now: float) -> None:
     lease, lane = action.work.lease, action.work.lanes[0]
-    stages = tuple(
-        [PlannedStage(s.node, s.start, UNBOUNDED if s.stop is None else s.stop, s.trials, s.more) for s in lane.stages]
-    )
+    stages = tuple([PlannedStage(s.node, s.start, horizon_of(s.stop), s.trials, s.more) for s in lane.stages])
     batch = Batch(lane.load, stages)
-    asking = [number for stage in stages for number in state.plan.targets_at(stage.node, stage.stop)]
+    asking = [number for stage in stages for number in state.plan.requesters_at(stage.node, stage.stop)]
     # One may still run under another lease, which came there with a checkpoint that turned out to be damaged.
     running = [number for number in asking if state.trials[number].state is TrialState.WAITING]
     state.plan.begin(lease.number, batch)
@@ -159,8 +156,7 @@ def _apply_cut(state: StudyState, action: CutWork, _now: float) -> None:
 def _apply_move(state: StudyState, action: MoveTrial, now: float) -> None:
     trial = state.trials[action.trial]
     attempt = state.open_attempt_of(trial.id)
-    is_settled = attempt is not None and attempt.end is not None and not state.config.share
-    touched = [] if is_settled or action.to is TrialState.WAITING else state.plan.leases_on(trial.steps)
+    touched = [] if action.to is TrialState.WAITING else state.plan.leases_on(trial.steps)
     _move(state, trial, action.to, action.reason, now)
     if attempt is not None:
         del state.open_attempts[trial.id]
@@ -180,7 +176,7 @@ def _apply_move(state: StudyState, action: MoveTrial, now: float) -> None:
         state.plan.withdraw(trial.id)
     if action.to.is_finished:
         trial.pack()
-        state.known.settle(trial.node)
+        state.plan.reports.settle(trial.node)
         _retire_checkpoint(state, trial, score)
 
 

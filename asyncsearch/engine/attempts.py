@@ -9,8 +9,8 @@ import msgspec
 
 from asyncsearch.events import Outcome, TrainingEnded
 from asyncsearch.ids import CheckpointRef, Lease, NodeKey, TrialId
-from asyncsearch.plan.search_plan import Batch, PlannedStage
-from asyncsearch.trial import Trial, TrialState
+from asyncsearch.plan.base_plan import Batch, PlannedStage
+from asyncsearch.trial import Trial, TrialState, is_end
 
 FATAL_KINDS = {"cannot_pause": "CannotPauseError"}
 """Failures that every trial of the study would share, and the error that ``run`` raises for them."""
@@ -151,7 +151,7 @@ def verdict_on_end(end: TrainingEnded, trial: Trial, max_resource: int | None, m
     missing = missing_metric(trial, metric, names)
     if missing is not None:
         return missing
-    if end.outcome is Outcome.REACHED and trial.target is not None and trial.target != max_resource:
+    if end.outcome is Outcome.REACHED and not is_end(trial.target, max_resource):
         if end.checkpoint_resource is None:
             reason = (
                 f"it stands at its target {trial.target} without a checkpoint. Give save= and load= to trial.epochs(), "
@@ -159,7 +159,7 @@ def verdict_on_end(end: TrainingEnded, trial: Trial, max_resource: int | None, m
             )
             return Verdict(TrialState.FAILED, reason, stops_run="CannotPauseError")
         return Verdict(TrialState.PAUSED, _at("paused", end.checkpoint_resource))
-    words = "trained to the end" if trial.resource == max_resource else "its function returned"
+    words = "trained to the end" if is_end(trial.resource, max_resource) else "its function returned"
     return Verdict(TrialState.COMPLETED, _at(f"{words},", trial.resource))
 
 
@@ -168,7 +168,7 @@ def verdict_on_arrival(trial: Trial, max_resource: int | None, metric: str, name
     missing = missing_metric(trial, metric, names)
     if missing is not None:
         return missing
-    if trial.target is None or trial.target == max_resource:
+    if is_end(trial.target, max_resource):
         return Verdict(TrialState.COMPLETED, f"trained to the end, at {trial.resource}{how}")
     return Verdict(TrialState.PAUSED, f"paused at {trial.target}{how}")
 

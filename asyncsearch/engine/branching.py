@@ -10,11 +10,8 @@ from __future__ import annotations
 from asyncsearch.actions import Branch
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import InternalError
-from asyncsearch.ids import CheckpointRef, PathStep
-from asyncsearch.plan.keys import UNBOUNDED, canonical, digest, path
-from asyncsearch.plan.search_plan import PlanPath
 from asyncsearch.schedulers.base_scheduler import Promotion
-from asyncsearch.trial import Params, Trial
+from asyncsearch.trial import Trial
 
 
 def branch(state: StudyState, promotion: Promotion) -> Branch | None:
@@ -36,7 +33,8 @@ def branch(state: StudyState, promotion: Promotion) -> Branch | None:
     offspring = state.scheduler.branch(promotion, donor.params, checkpoint.resource)
     if offspring is None:
         return None
-    steps = _way(state, trial, donor, checkpoint, offspring.params)
+    params = {**state.config.defaults, **offspring.params}
+    steps = state.plan.branch_path(state.root, params, state.horizon, trial.id, donor, checkpoint)
     changed = Trial(trial.id, offspring.params, steps[-1].node, path=steps)
     if changed.node_at(checkpoint.resource) != checkpoint.node or offspring.to_resource <= checkpoint.resource:
         raise InternalError(
@@ -53,15 +51,3 @@ def branch(state: StudyState, promotion: Promotion) -> Branch | None:
         reason=offspring.reason,
         path=steps if len(steps) > 1 else (),
     )
-
-
-def _way(state: StudyState, trial: Trial, donor: Trial, checkpoint: CheckpointRef, params: Params) -> PlanPath:
-    """Return the nodes on the way of a trial that goes on from a checkpoint of its donor."""
-    named = {**state.config.defaults, **params}
-    if state.config.share:
-        return path(state.root, named, state.max_resource or UNBOUNDED)
-    start = checkpoint.resource
-    before = tuple([step for step in donor.steps if step.start < start])
-    if before[-1].node != checkpoint.node:  # trained anew from 0, when what it went on from was lost
-        before = (PathStep(0, checkpoint.node),)
-    return (*before, PathStep(start, digest(state.root, str(start), canonical(named), str(trial.id))))

@@ -84,7 +84,7 @@ def respond(state: StudyState, event: AnyEvent, subscribers: list[Trial], emit: 
         case StopRequested():
             stop_all(state, event.reason, emit)
         case Learned():
-            for number in state.plan.readers_at(event.node, 0):
+            for number in state.plan.subscribers_at(event.node, 0):
                 if state.trials[number].state is TrialState.WAITING:
                     hear(state, state.trials[number], emit)
         case WorkRefused():
@@ -130,7 +130,7 @@ def _respond_to_report(state: StudyState, event: Reported, subscribers: list[Tri
             if trial.resource == resource:
                 judge(state, trial, emit)
     if state.config.can_evaluate:
-        for number in state.plan.targets_at(state.attempts[event.lease.number].node_at(resource), resource):
+        for number in state.plan.requesters_at(state.attempts[event.lease.number].node_at(resource), resource):
             trial = state.trials[number]
             if trial.state is TrialState.WAITING and state.is_at_target(trial):
                 arrive(state, trial, "", emit)
@@ -144,7 +144,7 @@ def _respond_to_commit(state: StudyState, event: CheckpointCommitted, emit: Emit
         return
     # Those whom the attempt is to bring there learn from its end how it came there; nobody else will ask it.
     is_end = attempt is not None and attempt.is_training and checkpoint.resource >= attempt.stop
-    for number in state.plan.targets_at(checkpoint.node, checkpoint.resource):
+    for number in state.plan.requesters_at(checkpoint.node, checkpoint.resource):
         if not (is_end and state.open_attempts.get(number) == event.lease.number):
             arrive(state, state.trials[number], "", emit)
     if attempt is not None and attempt.is_over:
@@ -200,9 +200,9 @@ def _settle(state: StudyState, attempt: Attempt, end: TrainingEnded, emit: Emit)
         _settle_evaluation(state, attempt, emit)
         return
     if attempt.is_own_end:
-        numbers = state.plan.readers_at(node, end.resource)  # those that were saved just there included
+        numbers = state.plan.subscribers_at(node, end.resource)  # those that were saved just there included
     else:
-        numbers = state.plan.targets_at(node, end.resource)
+        numbers = state.plan.requesters_at(node, end.resource)
     for trial in [state.trials[number] for number in numbers]:
         if catch_up(state, trial, emit):
             continue
@@ -224,6 +224,6 @@ def _settle_evaluation(state: StudyState, attempt: Attempt, emit: Emit) -> None:
             move_by(state, trial, never, emit)
         else:
             fail_or_retry(state, trial, Verdict(TrialState.FAILED, reason), emit)
-    for number in state.plan.targets_at(attempt.node_at(attempt.stop), attempt.stop):
+    for number in state.plan.requesters_at(attempt.node_at(attempt.stop), attempt.stop):
         arrive(state, state.trials[number], "", emit)
     hand_back(state, attempt, emit)

@@ -20,9 +20,9 @@ from asyncsearch.engine.moving import Emit, answer, stop_run, stop_training
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import InternalError, SpaceError
 from asyncsearch.ids import Lease, TrialId, WorkerId
-from asyncsearch.plan.keys import UNBOUNDED, path
-from asyncsearch.plan.search_plan import Batch
+from asyncsearch.plan.base_plan import Batch
 from asyncsearch.schedulers.base_scheduler import Promotion
+from asyncsearch.trial import UNBOUNDED
 from asyncsearch.work import Lane, Stage, Work
 
 _REPEATS = 1_000
@@ -127,9 +127,7 @@ def _create(state: StudyState, emit: Emit) -> bool:
     trial = TrialId(len(state.trials))
     target = state.scheduler.first_target(trial)
     named = {**state.config.defaults, **params} if state.config.defaults else params
-    steps = path(state.root, named, state.max_resource or UNBOUNDED, "" if state.config.share else str(trial))
-    if not state.config.share:
-        steps = steps[:1]  # a trial that shares nothing trains in one node, whatever changes on its way
+    steps = state.plan.path(state.root, named, state.horizon, trial)
     branching = steps if len(steps) > 1 else ()
     notes = state.searcher.notes(state.proposals)
     emit(CreateTrial(trial, params, steps[-1].node, target, state.proposals, branching, notes))

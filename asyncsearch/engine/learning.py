@@ -24,7 +24,7 @@ from asyncsearch.events import (
 )
 from asyncsearch.ids import CheckpointRef
 from asyncsearch.nonfinite import finite
-from asyncsearch.plan.search_plan import Batch
+from asyncsearch.plan.base_plan import Batch
 from asyncsearch.trial import Trial
 
 
@@ -105,8 +105,7 @@ def _learn_report(state: StudyState, event: Reported, now: float) -> list[Trial]
     attempt = state.attempts[event.lease.number]
     if event.resource <= attempt.resource:
         return []
-    if state.config.share:
-        _measure(state, attempt, event.resource, now)
+    _measure(state, attempt, event.resource, now)
     subscribers = state.subscribers(attempt, event.resource)
     _progress(attempt, event.resource, subscribers)
     state.metric_names.update(event.metrics)
@@ -114,8 +113,7 @@ def _learn_report(state: StudyState, event: Reported, now: float) -> list[Trial]
     value = event.metrics.get(state.config.metric)
     if is_value:
         node = attempt.node_at(event.resource)
-        if state.config.share:
-            state.known.report(node, event.resource, finite(value))
+        state.plan.reports.report(node, event.resource, finite(value))
         if state.config.can_evaluate:
             state.plan.add_metric(CheckpointRef(node, event.resource))
     for trial in subscribers:
@@ -190,7 +188,7 @@ def _learn_end(state: StudyState, event: TrainingEnded) -> None:
     elif attempt.is_evaluation and attempt.has_ended_well:
         _blame(state, attempt)  # it said nothing of the metric, and would say nothing the next time
     if attempt.is_own_end and not attempt.is_closed:
-        state.known.end(attempt.node_at(event.resource), event.resource)
+        state.plan.reports.end(attempt.node_at(event.resource), event.resource)
     slot = state.pool.slots[event.lease.worker]
     slot.fruitless = 0
     if slot.lease == event.lease.number:
@@ -211,10 +209,10 @@ def _learn_of_others(state: StudyState, event: Learned) -> None:
     for resource, metrics in event.reports:
         state.metric_names.update(metrics)
         if metric in metrics:
-            state.known.report(event.node, resource, finite(metrics[metric]))
+            state.plan.reports.report(event.node, resource, finite(metrics[metric]))
             state.plan.add_metric(CheckpointRef(event.node, resource))
-    if event.ended is not None and not state.known.has_end(event.node):
-        state.known.end(event.node, event.ended)
+    if event.ended is not None and not state.plan.reports.has_end(event.node):
+        state.plan.reports.end(event.node, event.ended)
     for checkpoint in event.known_checkpoints:
         wanting = state.wanting(checkpoint)
         if isinstance(event, Imported) and not wanting and checkpoint not in state.references:

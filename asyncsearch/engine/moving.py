@@ -16,7 +16,6 @@ from asyncsearch.engine.state import StudyState
 from asyncsearch.events import (
     TrainingEnded,
 )
-from asyncsearch.plan.keys import UNBOUNDED
 from asyncsearch.trial import Trial, TrialState
 
 Emit = Callable[[AnyAction], None]
@@ -98,14 +97,11 @@ def judge(state: StudyState, trial: Trial, emit: Emit) -> bool:
 
 def answer(state: StudyState, trial: Trial, emit: Emit) -> None:
     """Let a trial read what is known already; it may arrive at its target by that."""
-    if not state.config.share:
-        return
     if catch_up(state, trial, emit):
         return
-    target = UNBOUNDED if trial.target is None else trial.target
-    ended = state.known.ended(trial.steps)
+    ended = state.plan.reports.ended(trial.steps)
     is_own_end = ended is not None and trial.resource >= ended
-    if (trial.resource and (is_own_end or trial.resource >= target)) or state.is_at_target(trial):
+    if (trial.resource and (is_own_end or trial.resource >= trial.horizon)) or state.is_at_target(trial):
         words = ", as is known already"
         verdict = verdict_on_arrival(trial, state.max_resource, state.config.metric, state.metric_names, words)
         move_by(state, trial, _at_own_end(trial, verdict, words) if is_own_end else verdict, emit)
@@ -113,10 +109,7 @@ def answer(state: StudyState, trial: Trial, emit: Emit) -> None:
 
 def catch_up(state: StudyState, trial: Trial, emit: Emit) -> bool:
     """Let a trial read what is known up to its target; return whether it was stopped by that."""
-    if not state.config.share:
-        return False
-    target = UNBOUNDED if trial.target is None else trial.target
-    for resource, _ in list(state.known.between(trial.steps, trial.resource, target)):
+    for resource, _ in list(state.plan.reports.between(trial.steps, trial.resource, trial.horizon)):
         emit(Inherit(trial.id, resource))
         if judge(state, trial, emit):
             return True
@@ -128,7 +121,7 @@ def hear(state: StudyState, trial: Trial, emit: Emit) -> None:
     before = trial.resource
     if catch_up(state, trial, emit):
         return
-    if trial.resource > before or state.is_at_target(trial) or state.known.ended(trial.steps) is not None:
+    if trial.resource > before or state.is_at_target(trial) or state.plan.reports.ended(trial.steps) is not None:
         answer(state, trial, emit)
 
 

@@ -12,7 +12,6 @@ from asyncsearch.engine.state import StudyState
 from asyncsearch.events import RunRequested
 from asyncsearch.ids import CheckpointRef, NodeKey, PathStep, TrialId
 from asyncsearch.plan.costs import KnownCosts
-from asyncsearch.plan.keys import UNBOUNDED
 from asyncsearch.plan.known_reports import NodeReports, ReportRow
 from asyncsearch.trial import CompactParams, Trial, TrialState
 
@@ -77,7 +76,7 @@ def encode(state: StudyState, record: int) -> bytes:
             is_exhausted=state.is_exhausted,
             metric_names=sorted(state.metric_names),
             podium=state.podium.snapshot(),
-            known=cast(dict[NodeKey, NodeReports], state.known.nodes),
+            known=cast(dict[NodeKey, NodeReports], state.plan.reports.nodes),
             scheduler=state.scheduler.snapshot(),
             searcher=state.searcher.snapshot(),
             busy=list(state.busy),
@@ -101,7 +100,7 @@ def decode(data: bytes) -> Snapshot | None:
 def restore(state: StudyState, snapshot: Snapshot) -> None:
     """Make a fresh state equal to the one that the snapshot was taken of."""
     state.trials = snapshot.trials
-    state.known.restore(snapshot.known)
+    state.plan.reports.restore(snapshot.known)
     _compact(state)
     state.waiting = dict.fromkeys(snapshot.waiting)
     state.attempts = {attempt.lease.number: attempt for attempt in snapshot.attempts}
@@ -131,7 +130,7 @@ def _compact(state: StudyState) -> None:
         trial.path = tuple([steps.setdefault(step, step) for step in trial.path])
         trial.node = trial.path[-1].node if trial.path else trial.node
         keys.update((step.node, step.node) for step in trial.steps)
-    state.known.nodes = {keys.get(node, node): found for node, found in state.known.nodes.items()}
+    state.plan.reports.nodes = {keys.get(node, node): found for node, found in state.plan.reports.nodes.items()}
 
 
 def _restore_plan(state: StudyState, snapshot: Snapshot) -> None:
@@ -141,8 +140,7 @@ def _restore_plan(state: StudyState, snapshot: Snapshot) -> None:
         state.hold(holder)
     for trial in state.trials:
         if trial.state in (TrialState.WAITING, TrialState.RUNNING):
-            target = UNBOUNDED if trial.target is None else trial.target
-            state.plan.request(trial.id, trial.steps, target, is_urgent=trial.is_begun)
+            state.plan.request(trial.id, trial.steps, trial.horizon, is_urgent=trial.is_begun)
     for attempt in snapshot.attempts:
         if attempt.is_planned:
             state.plan.resume(attempt.lease.number, attempt.batch, _way_of(state, attempt))

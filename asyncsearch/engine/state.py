@@ -27,14 +27,13 @@ from asyncsearch.events import (
 from asyncsearch.ids import CheckpointRef, Lease, NodeKey, TrialId, WorkerId
 from asyncsearch.listener import StudyListener
 from asyncsearch.nonfinite import finite
-from asyncsearch.plan.keys import UNBOUNDED
-from asyncsearch.plan.known_reports import KnownReports
+from asyncsearch.plan.base_plan import BasePlan
 from asyncsearch.plan.retention import BestTrials, CheckpointSizes, checkpoint_to_spare
 from asyncsearch.plan.search_plan import SearchPlan
 from asyncsearch.plan.solo_plan import SoloPlan
 from asyncsearch.schedulers.base_scheduler import SchedulerState
 from asyncsearch.searchers.base_searcher import SearcherState
-from asyncsearch.trial import Trial, TrialState
+from asyncsearch.trial import UNBOUNDED, Trial, TrialState
 
 
 class StudyState:
@@ -50,6 +49,7 @@ class StudyState:
         """Who is notified of each fact, in this order."""
         self.max_resource = max_resource
         self.root = config.root
+        self.horizon = max_resource or UNBOUNDED
         self.trials: list[Trial] = []
         self.waiting: dict[TrialId, None] = {}
         """Trials in WAITING, in the order in which they get workers."""
@@ -57,10 +57,8 @@ class StudyState:
         """Open attempts by the number of their lease."""
         self.open_attempts: dict[TrialId, int] = {}
         """The lease under which each RUNNING trial runs."""
-        self.plan: SearchPlan | SoloPlan = SearchPlan() if config.share else SoloPlan()
-        """What is asked for, what is durable, and what is being trained."""
-        self.known = KnownReports()
-        """What was reported, by node; empty where trials do not share."""
+        self.plan: BasePlan = SearchPlan() if config.share else SoloPlan()
+        """What is requested, what is durable, what is being trained, and what was reported where others may read it."""
         self.busy: dict[NodeKey, None] = {}
         """Nodes in which other drivers train: what is left in them waits."""
         self.touched: dict[int, str] = {}
@@ -128,7 +126,7 @@ class StudyState:
 
     def subscribers(self, attempt: Attempt, resource: int) -> list[Trial]:
         """Return the trials on whose way lies what an attempt reports at ``resource``, by id."""
-        trials, readers = self.trials, self.plan.readers_at(attempt.node_at(resource), resource)
+        trials, readers = self.trials, self.plan.subscribers_at(attempt.node_at(resource), resource)
         if attempt.is_evaluation:
             return [trials[number] for number in readers]
         return [
@@ -144,7 +142,7 @@ class StudyState:
         """
         if attempt.is_evaluation:
             here = CheckpointRef(attempt.node_at(resource), resource)
-            asking = self.plan.targets_at(here.node, here.resource) if self.plan.lacks_metric(here) else ()
+            asking = self.plan.requesters_at(here.node, here.resource) if self.plan.lacks_metric(here) else ()
             return [self.trials[number] for number in asking]
         return [
             trial
@@ -159,12 +157,7 @@ class StudyState:
 
     def is_metric_missing(self, checkpoint: CheckpointRef) -> bool:
         """Return whether the metric at a durable checkpoint was not reported and can be had by an evaluation."""
-        if not self.config.can_evaluate:
-            return False
-        if self.config.share:
-            return not self.known.has(checkpoint.node, checkpoint.resource)
-        readers = self.plan.readers_at(checkpoint.node, checkpoint.resource)
-        return any(self.trials[number].value_resource < checkpoint.resource for number in readers)
+        return self.config.can_evaluate and not self.plan.has_report(checkpoint, self.trials)
 
     def is_to_be_evaluated(self, trial: Trial) -> bool:
         """Return whether a trial stands at its target and waits for the metric there."""
@@ -182,11 +175,11 @@ class StudyState:
 
     def is_news(self, event: Learned) -> bool:
         """Return whether others say anything of a node that is not known, and of use."""
-        if event.ended is not None and not self.known.has_end(event.node):
+        if event.ended is not None and not self.plan.reports.has_end(event.node):
             return True
         metric = self.config.metric
         return any(
-            metric in metrics and not self.known.has(event.node, resource) for resource, metrics in event.reports
+            metric in metrics and not self.plan.reports.has(event.node, resource) for resource, metrics in event.reports
         ) or any(self.wanting(checkpoint) for checkpoint in event.known_checkpoints)
 
     def is_outdated(self, attempt: Attempt) -> bool:
@@ -196,14 +189,14 @@ class StudyState:
             trial = self.trials[number]
             if trial.checkpoint is not None and trial.checkpoint.resource > start:
                 return True
-            target = UNBOUNDED if trial.target is None else trial.target
-            if any(True for _ in self.known.between(trial.steps, max(trial.resource, attempt.resource), target)):
+            known = self.plan.reports.between(trial.steps, max(trial.resource, attempt.resource), trial.horizon)
+            if next(known, None) is not None:
                 return True
         return attempt.is_closed
 
     def wanting(self, checkpoint: CheckpointRef) -> list[Trial]:
         """Return the trials that would go on from a checkpoint rather than from where they would now."""
-        trials = [self.trials[number] for number in self.plan.readers_at(checkpoint.node, checkpoint.resource)]
+        trials = [self.trials[number] for number in self.plan.subscribers_at(checkpoint.node, checkpoint.resource)]
         return [
             trial for trial in trials if trial.checkpoint is None or trial.checkpoint.resource < checkpoint.resource
         ]

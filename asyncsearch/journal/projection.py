@@ -34,8 +34,7 @@ from asyncsearch.events import (
 )
 from asyncsearch.ids import Lease, NodeKey, PathStep, TrialId
 from asyncsearch.journal.format import Record
-from asyncsearch.plan.keys import UNBOUNDED
-from asyncsearch.trial import Metrics, Params
+from asyncsearch.trial import UNBOUNDED, Metrics, Params
 from asyncsearch.work import Stage
 
 

@@ -28,11 +28,12 @@ def read_state(store: Store, study: StudyFile) -> StudyState:
 def read_standing(store: Store, study: StudyFile, trial: TrialId) -> str:
     """Return where a trial stands in its scheduler's words; empty: the scheduler is not at hand without unpickling."""
     scheduler = from_options(study.scheduler_options)
-    if scheduler is None:
+    living = None if scheduler is None else scheduler.begin_reading()
+    if living is None or type(living).position is SchedulerState.position:
         return ""
-    state = StudyState(config_of(study), _NoSearcher(), scheduler.begin_reading(), study.max_resource)
+    state = StudyState(config_of(study), _NoSearcher(), living, study.max_resource)
     replay(store, state)
-    return state.scheduler.standing(trial)
+    return state.scheduler.position(trial)
 
 
 class _NoSearcher(SearcherState):

@@ -15,9 +15,6 @@ import msgspec
 from asyncsearch.ids import NodeKey, PathStep
 from asyncsearch.sequences import course
 
-UNBOUNDED = 2**62
-"""Horizon of a trial that trains until its function returns."""
-
 _TAG = '"sequence":"'
 
 

@@ -153,3 +153,16 @@ class KnownReports:
             else:
                 places = slice(bisect.bisect_right(found.resources, low), bisect.bisect_right(found.resources, high))
                 yield from zip(found.resources[places], found.values[places], strict=True)
+
+
+class NoReports(KnownReports):
+    """Where trials share nothing: none reads what another one reported, so nothing is kept."""
+
+    def restore(self, nodes: Mapping[NodeKey, NodeReports]) -> None:
+        pass
+
+    def report(self, node: NodeKey, resource: int, value: float | None) -> None:
+        pass
+
+    def end(self, node: NodeKey, resource: int) -> None:
+        pass

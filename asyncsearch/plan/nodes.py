@@ -12,7 +12,7 @@ import heapq
 from collections.abc import Iterator
 
 from asyncsearch.ids import NodeKey, TrialId
-from asyncsearch.plan.keys import UNBOUNDED
+from asyncsearch.trial import UNBOUNDED
 
 Key = tuple[int, int, int]
 """What is chosen first is smallest: minus the height, the total, the smallest trial of a stage and what follows it."""

@@ -11,44 +11,21 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Collection
-from typing import NamedTuple
-
-import msgspec
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from asyncsearch.errors import InternalError
-from asyncsearch.ids import CheckpointRef, NodeKey, PathStep, TrialId, trial_name
+from asyncsearch.ids import CheckpointRef, NodeKey, TrialId, trial_name
+from asyncsearch.plan.base_plan import BasePlan, Batch, PlannedStage, PlanPath
 from asyncsearch.plan.costs import KnownCosts
+from asyncsearch.plan.keys import path
+from asyncsearch.plan.known_reports import KnownReports
 from asyncsearch.plan.nodes import PlanNode, Point, Span
 from asyncsearch.plan.stage_tree import ORIGIN, StageTree, points_in
-
-PlanPath = tuple[PathStep, ...]
+from asyncsearch.trial import Trial
 
 LISTED = 10
 """How many of the trials that wait for a stage are listed; there may be as many as the plan has."""
-
-
-class PlannedStage(msgspec.Struct, frozen=True):
-    """An interval of one node that a worker trains, to save at its end; one of no units is an evaluation."""
-
-    node: NodeKey
-    start: int
-    stop: int
-    """UNBOUNDED: until the function returns."""
-    trials: tuple[TrialId, ...]
-    """The trials that wait for it, in order: for its end, or for what is trained from there; the first of many."""
-    more: int = 0
-    """How many wait besides those."""
-
-
-class Batch(msgspec.Struct, frozen=True):
-    """What one worker trains without reloading: stages, each of which begins where the one before ends."""
-
-    load: CheckpointRef | None
-    """None: train from the beginning."""
-    stages: tuple[PlannedStage, ...]
-    is_urgent: bool = False
-    """Whether an urgent request needs it."""
 
 
 class Request(NamedTuple):
@@ -59,23 +36,26 @@ class Request(NamedTuple):
     is_urgent: bool
 
 
-class SearchPlan:
+class SearchPlan(BasePlan):
     """Requests, durable checkpoints and running batches; the next batch follows from them."""
 
     def __init__(self) -> None:
+        self.reports = KnownReports()
         self._tree = StageTree()
         self._requests: dict[TrialId, Request] = {}
         self._runs: dict[int, list[Span]] = {}
         self._goals: dict[int, CheckpointRef] = {}
         """Where each lease is to end."""
 
-    def request(self, trial: TrialId, path: PlanPath, target: int, *, is_urgent: bool = False) -> None:
-        """Let a trial ask for ``target`` on its path, in place of what it asked for before.
+    def path(self, root: NodeKey, params: Mapping[str, Any], horizon: int, trial: TrialId) -> PlanPath:
+        return path(root, params, horizon)
 
-        Raises:
-            InternalError: the path does not begin at 0, its starts do not ascend, the target is not above 0, or the
-                plan knows one of its nodes at another place.
-        """
+    def branch_path(
+        self, root: NodeKey, params: Mapping[str, Any], horizon: int, trial: TrialId, donor: Trial, load: CheckpointRef
+    ) -> PlanPath:
+        return path(root, params, horizon)
+
+    def request(self, trial: TrialId, path: PlanPath, target: int, *, is_urgent: bool = False) -> None:
         last, steps = -1, []
         for step in path:
             if not last < step[0] < target:
@@ -98,21 +78,15 @@ class SearchPlan:
             self._tree.release(former.node, former.target, trial, former.is_urgent)
 
     def withdraw(self, trial: TrialId) -> None:
-        """Let a trial ask for nothing."""
         request = self._requests.pop(trial, None)
         if request is not None:
             self._tree.release(request.node, request.target, trial, request.is_urgent)
 
     def target_of(self, trial: TrialId) -> int | None:
-        """Return what a trial asks for."""
         request = self._requests.get(trial)
         return None if request is None else request.target
 
     def add_checkpoint(self, ref: CheckpointRef, lease: int | None = None) -> None:
-        """Count a checkpoint as durable. The lease under which it was made has done what is below it.
-
-        None: each lease that trains across it has. Another's may have come later, and be far below.
-        """
         if not self._tree.save(ref):
             return
         node = self._tree.nodes.get(ref.node)
@@ -130,54 +104,43 @@ class SearchPlan:
             self._tree.advance(span, ref.resource)
 
     def advance(self, lease: int, resource: int) -> None:
-        """Know that a lease has done what is below a checkpoint that it made, which may be gone by now."""
         for span in reversed(self._runs.get(lease, [])):
             if span.position < resource:
                 self._tree.advance(span, resource)
 
     def remove_checkpoint(self, ref: CheckpointRef) -> None:
-        """Count a checkpoint as lost; what needs it is trained again."""
         self._tree.lose(ref)
 
     def expect_metric(self, ref: CheckpointRef) -> None:
-        """Know that nobody reported the metric at a checkpoint, so that it is evaluated where somebody asks for it."""
         if ref.resource in self._tree.saved.get(ref.node, ()):
             self._tree.evaluations.unmeasured.add(ref)
             self._tree.reweigh(ref)
 
     def add_metric(self, ref: CheckpointRef) -> None:
-        """Know that the metric was reported at a position."""
         if ref in self._tree.evaluations.unmeasured:
             self._tree.evaluations.unmeasured.remove(ref)
             self._tree.reweigh(ref)
 
     def lacks_metric(self, ref: CheckpointRef) -> bool:
-        """Return whether a durable checkpoint is one of those to be evaluated where somebody asks for it."""
         return ref in self._tree.evaluations.unmeasured
 
+    def has_report(self, ref: CheckpointRef, trials: Sequence[Trial]) -> bool:
+        return self.reports.has(ref.node, ref.resource)
+
     def block(self, node: NodeKey) -> None:
-        """Let all wait that is not durable in a node, and what follows it: somebody else trains there."""
         self._tree.block(node)
 
     def unblock(self, node: NodeKey) -> None:
-        """Let what is left in a node be trained here."""
         self._tree.unblock(node)
 
     @property
     def blocked(self) -> frozenset[NodeKey]:
-        """The nodes in which somebody else trains."""
         return frozenset(self._tree.blocked)
 
     def nearest(self, path: PlanPath, resource: int) -> CheckpointRef | None:
-        """Return the deepest durable checkpoint on a path at or before ``resource``."""
         return self._tree.nearest(path, resource)
 
     def begin(self, lease: int, batch: Batch) -> None:
-        """Let a lease train a batch that ``next_batch`` returned just now.
-
-        Raises:
-            InternalError: the lease trains something already, or a stage of the batch is not pending any more.
-        """
         if lease in self._runs:
             raise InternalError(f"work-{lease} trains a batch already; end it before it begins another one.")
         for stage in batch.stages:
@@ -192,14 +155,6 @@ class SearchPlan:
         self.resume(lease, batch)
 
     def resume(self, lease: int, batch: Batch, path: PlanPath = ()) -> None:
-        """Know that a lease trains a batch that was begun before this plan was made; say so before any checkpoint.
-
-        Args:
-            lease: its number.
-            batch: what it trains.
-            path: one on which the batch lies, with which nodes are known in which nobody asks for anything any more;
-                without it their stages are left out.
-        """
         self._tree.enter(step for step in path if step.start < batch.stages[-1].stop)
         spans: list[Span] = []
         for stage in batch.stages:
@@ -217,13 +172,11 @@ class SearchPlan:
             self._tree.start(span)
 
     def end(self, lease: int) -> None:
-        """Let nothing run under a lease any more; what it did not commit is to be trained again."""
         for span in reversed(self._runs.pop(lease, [])):
             self._tree.shorten(span, span.position)
         self._aim(lease, None)
 
     def cut(self, lease: int, stop: int) -> None:
-        """Let a running batch end at ``stop``, where its worker saves; the rest is handed back."""
         for span in reversed(self._runs.get(lease, [])):
             if stop < span.stop:
                 self._tree.shorten(span, stop)
@@ -234,23 +187,20 @@ class SearchPlan:
                 return
 
     def add_save_point(self, lease: int, node: NodeKey, resource: int) -> None:
-        """Know that the worker was told to save there on its way."""
         for span in self._runs.get(lease, ()):
             if span.node.key == node and span.begin < resource <= span.stop:
                 span.boundaries.add(resource)
 
     def wanted_stop(self, lease: int) -> int:
-        """Return the last resource of a running batch that a request still needs; 0: none."""
         for span in reversed(self._runs.get(lease, [])):
             wanted = points_in(span.node, span.position, span.stop)
             if wanted:
                 return wanted[-1].resource
-            if span.begin == span.stop and self.targets_at(span.node.key, span.stop):
+            if span.begin == span.stop and self.requesters_at(span.node.key, span.stop):
                 return span.stop
         return 0
 
     def splits(self, lease: int) -> list[tuple[NodeKey, int]]:
-        """Return where somebody needs a checkpoint inside what a lease trains, and its worker was not told so yet."""
         return [
             (span.node.key, point.resource)
             for span in self._runs.get(lease, ())
@@ -259,11 +209,6 @@ class SearchPlan:
         ]
 
     def set_cost(self, node: NodeKey, seconds_per_unit: float) -> None:
-        """Know how long a unit of a node takes; see ``plan.costs`` for what was not measured.
-
-        Raises:
-            InternalError: it is not finite, or negative.
-        """
         if not (math.isfinite(seconds_per_unit) and seconds_per_unit >= 0):
             raise InternalError(
                 f"a unit of node {node} takes {seconds_per_unit} s: give seconds that are finite and not negative."
@@ -271,15 +216,12 @@ class SearchPlan:
         self._tree.measure(node, seconds_per_unit)
 
     def costs(self) -> KnownCosts | None:
-        """Return all that is known of costs, for ``restore_costs``."""
         return self._tree.costs()
 
     def restore_costs(self, known: KnownCosts) -> None:
-        """Take over what was known of costs before this plan was made; say so when all else is said."""
         self._tree.restore_costs(known)
 
-    def readers_at(self, node: NodeKey, resource: int) -> list[TrialId]:
-        """Return the trials that wait for the unit of a node that ends at ``resource``, or for what follows it."""
+    def subscribers_at(self, node: NodeKey, resource: int) -> list[TrialId]:
         known = self._tree.nodes.get(node)
         if known is None:
             return []
@@ -297,13 +239,11 @@ class SearchPlan:
         found.sort()
         return found
 
-    def targets_at(self, node: NodeKey, resource: int) -> list[TrialId]:
-        """Return the trials that ask for just this position."""
+    def requesters_at(self, node: NodeKey, resource: int) -> list[TrialId]:
         point = self._tree.find(CheckpointRef(node, resource))
         return [] if point is None else list(point.trials)
 
     def leases_on(self, path: PlanPath) -> list[int]:
-        """Return the leases under which nodes of a path are trained, each once."""
         found: list[int] = []
         for _, key in path:
             node = self._tree.nodes.get(key)
@@ -312,10 +252,10 @@ class SearchPlan:
         return list(dict.fromkeys(found)) if len(found) > 1 else found
 
     def next_batch(self, held: Collection[CheckpointRef] = ()) -> Batch | None:
-        """Return what to train next, None: nothing now. ``begin`` makes it running.
+        """Return what to train next, None: nothing now.
 
         The stage to begin with can be begun at once and is chosen by, in this order: an urgent request needs it; what
-        it loads is in ``held``, and no way is much longer (``HELD_WORTH``); the longest way from it to a leaf; the
+        it loads is in ``held``, and no path is much longer (``HELD_WORTH``); the longest path from it to a leaf; the
         least that follows it, so that few checkpoints are alive; the smallest trial. From there the same order, without
         ``held``, leads to a leaf.
         """

@@ -1,4 +1,4 @@
-"""The search plan of a study whose trials share nothing: ``plan.plan.SearchPlan`` without its tree. Pure.
+"""The search plan of a study whose trials share nothing: ``SearchPlan`` without its tree. Pure.
 
 Each trial trains in a node of its own, the last one on its path, so what is left to train is one stage for each trial
 that asks; everything costs O(log n) with a small constant. The nodes before that are of those from whose checkpoint it
@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import heapq
 from bisect import bisect_right, insort
-from collections.abc import Collection
-from typing import NamedTuple
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NamedTuple
 
-from asyncsearch.ids import CheckpointRef, NodeKey, TrialId
-from asyncsearch.plan.costs import KnownCosts
-from asyncsearch.plan.search_plan import Batch, PlannedStage, PlanPath
+from asyncsearch.ids import CheckpointRef, NodeKey, PathStep, TrialId
+from asyncsearch.plan.base_plan import BasePlan, Batch, PlannedStage, PlanPath
+from asyncsearch.plan.keys import canonical, digest, path
+from asyncsearch.plan.known_reports import NoReports
+from asyncsearch.trial import Trial
 
 
 class SoloRequest(NamedTuple):
@@ -24,11 +26,12 @@ class SoloRequest(NamedTuple):
     target: int
 
 
-class SoloPlan:
+class SoloPlan(BasePlan):
     """Requests, durable checkpoints and running batches, one node a trial."""
 
     def __init__(self) -> None:
-        self._wishes: dict[TrialId, SoloRequest] = {}
+        self.reports = NoReports()
+        self._requests: dict[TrialId, SoloRequest] = {}
         self._nodes: dict[NodeKey, TrialId] = {}
         """Who asks for a node."""
         self._saved: dict[NodeKey, list[int]] = {}
@@ -38,36 +41,40 @@ class SoloPlan:
         """Urgent trials first, then by id; entries that are outdated stay until they come up."""
         self._unmeasured: set[CheckpointRef] = set()
 
+    def path(self, root: NodeKey, params: Mapping[str, Any], horizon: int, trial: TrialId) -> PlanPath:
+        # One node, whatever changes on the path: nobody else trains in any part of it.
+        return path(root, params, horizon, str(trial))[:1]
+
+    def branch_path(
+        self, root: NodeKey, params: Mapping[str, Any], horizon: int, trial: TrialId, donor: Trial, load: CheckpointRef
+    ) -> PlanPath:
+        before = tuple([step for step in donor.steps if step.start < load.resource])
+        if before[-1].node != load.node:  # trained anew from 0, when what it went on from was lost
+            before = (PathStep(0, load.node),)
+        return (*before, PathStep(load.resource, digest(root, str(load.resource), canonical(params), str(trial))))
+
     def request(self, trial: TrialId, path: PlanPath, target: int, *, is_urgent: bool = False) -> None:
-        """Let a trial ask for ``target``, in place of what it asked for before."""
         self.withdraw(trial)
         node = path[-1].node
-        self._wishes[trial] = SoloRequest(path, target)
+        self._requests[trial] = SoloRequest(path, target)
         self._nodes[node] = trial
         heapq.heappush(self._queue, (not is_urgent, trial, node))
 
     def withdraw(self, trial: TrialId) -> None:
-        """Let a trial ask for nothing."""
-        wish = self._wishes.pop(trial, None)
-        if wish is not None:
-            del self._nodes[wish.path[-1].node]
+        request = self._requests.pop(trial, None)
+        if request is not None:
+            del self._nodes[request.path[-1].node]
 
     def target_of(self, trial: TrialId) -> int | None:
-        """Return what a trial asks for."""
-        wish = self._wishes.get(trial)
-        return None if wish is None else wish.target
+        request = self._requests.get(trial)
+        return None if request is None else request.target
 
     def add_checkpoint(self, ref: CheckpointRef, lease: int | None = None) -> None:
-        """Count a checkpoint as durable."""
         saved = self._saved.setdefault(ref.node, [])
         if ref.resource not in saved:
             insort(saved, ref.resource)
 
-    def advance(self, lease: int, resource: int) -> None:
-        """What a lease has done decides nothing here."""
-
     def remove_checkpoint(self, ref: CheckpointRef) -> None:
-        """Count a checkpoint as lost."""
         saved = self._saved.get(ref.node, [])
         if ref.resource in saved:
             saved.remove(ref.resource)
@@ -76,30 +83,18 @@ class SoloPlan:
         self._unmeasured.discard(ref)
 
     def expect_metric(self, ref: CheckpointRef) -> None:
-        """Know that the metric was not reported at a checkpoint: its trial stays there until it is evaluated."""
         self._unmeasured.add(ref)
 
     def add_metric(self, ref: CheckpointRef) -> None:
-        """Know that the metric was reported."""
         self._unmeasured.discard(ref)
 
     def lacks_metric(self, ref: CheckpointRef) -> bool:
-        """Return whether a durable checkpoint is to be evaluated, should its trial ask for it."""
         return ref in self._unmeasured
 
-    def block(self, node: NodeKey) -> None:
-        """What others train concerns nobody here."""
-
-    def unblock(self, node: NodeKey) -> None:
-        """What others have trained concerns nobody here."""
-
-    @property
-    def blocked(self) -> frozenset[NodeKey]:
-        """Nothing waits for others."""
-        return frozenset()
+    def has_report(self, ref: CheckpointRef, trials: Sequence[Trial]) -> bool:
+        return all(trials[n].value_resource >= ref.resource for n in self.subscribers_at(ref.node, ref.resource))
 
     def nearest(self, path: PlanPath, resource: int) -> CheckpointRef | None:
-        """Return the last durable checkpoint at or before ``resource``."""
         for start, node in reversed(path):
             saved = self._saved.get(node)
             if saved:
@@ -110,61 +105,34 @@ class SoloPlan:
         return None
 
     def begin(self, lease: int, batch: Batch) -> None:
-        """Let a lease train a batch that ``next_batch`` returned just now."""
         node = batch.stages[0].node
         self._runs[lease], self._leases[node] = node, lease
 
     def resume(self, lease: int, batch: Batch, path: PlanPath = ()) -> None:
-        """Know that a lease trains a batch that was begun before this plan was made."""
         self.begin(lease, batch)
 
     def end(self, lease: int) -> None:
-        """Let nothing run under a lease any more."""
         node = self._runs.pop(lease)
         del self._leases[node]
         trial = self._nodes.get(node)
         if trial is not None:
             heapq.heappush(self._queue, (False, trial, node))
 
-    def cut(self, lease: int, stop: int) -> None:
-        """A batch of one stage has no tail that only others want."""
-
-    def add_save_point(self, lease: int, node: NodeKey, resource: int) -> None:
-        """Nobody else needs a checkpoint on the way."""
-
-    def readers_at(self, node: NodeKey, resource: int) -> list[TrialId]:
-        """Return the trial of a node, if it waits for the unit that ends at ``resource``."""
+    def subscribers_at(self, node: NodeKey, resource: int) -> list[TrialId]:
         trial = self._nodes.get(node)
-        return [trial] if trial is not None and self._wishes[trial].target >= resource else []
+        return [trial] if trial is not None and self._requests[trial].target >= resource else []
 
-    def targets_at(self, node: NodeKey, resource: int) -> list[TrialId]:
-        """Return the trial of a node, if it asks for just this resource."""
+    def requesters_at(self, node: NodeKey, resource: int) -> list[TrialId]:
         trial = self._nodes.get(node)
-        return [trial] if trial is not None and self._wishes[trial].target == resource else []
+        return [trial] if trial is not None and self._requests[trial].target == resource else []
 
     def leases_on(self, path: PlanPath) -> list[int]:
-        """Return the lease under which the node is trained, if it is."""
         lease = self._leases.get(path[-1].node)
         return [] if lease is None else [lease]
 
     def wanted_stop(self, lease: int) -> int:
-        """Return what is still asked for of what a lease trains; 0: nothing."""
         trial = self._nodes.get(self._runs[lease])
-        return 0 if trial is None else self._wishes[trial].target
-
-    def splits(self, lease: int) -> list[tuple[NodeKey, int]]:
-        """Return where others need a checkpoint: nowhere."""
-        return []
-
-    def set_cost(self, node: NodeKey, seconds_per_unit: float) -> None:
-        """What a unit takes decides nothing here."""
-
-    def costs(self) -> KnownCosts | None:
-        """Return what is known of costs: nothing."""
-        return None
-
-    def restore_costs(self, known: KnownCosts) -> None:
-        """What a unit took decides nothing here."""
+        return 0 if trial is None else self._requests[trial].target
 
     def next_batch(self, held: Collection[CheckpointRef] = ()) -> Batch | None:
         """Return what to train next, None: nothing now. Urgent trials come first, then the oldest."""
@@ -173,7 +141,7 @@ class SoloPlan:
             if self._nodes.get(node) != trial or node in self._leases:
                 heapq.heappop(self._queue)
                 continue
-            path, target = self._wishes[trial]
+            path, target = self._requests[trial]
             load = self.nearest(path, target)
             start = 0 if load is None else load.resource
             return Batch(load, (PlannedStage(node, start, target, (trial,)),), not is_other)

@@ -1,4 +1,4 @@
-"""All trials as a pandas ``DataFrame``; the only import of pandas, and only when it is asked for."""
+"""All trials as a pandas ``DataFrame``; pandas is imported only when one is requested."""
 
 from __future__ import annotations
 
@@ -12,20 +12,9 @@ from asyncsearch.trial import Trial
 if TYPE_CHECKING:
     import pandas
 
-COLUMNS = (
-    "trial",
-    "state",
-    "value",
-    "resource",
-    "best",
-    "best_resource",
-    "trained",
-    "failures",
-    "losses",
-    "started",
-    "ended",
-    "reason",
-)
+_TIMES = ("started", "ended")
+_COUNTS = ("trained", "failures", "losses")
+COLUMNS = ("trial", "state", "value", "resource", "best", "best_resource", *_COUNTS, *_TIMES, "reason")
 
 
 def trial_rows(trials: Sequence[Trial]) -> list[dict[str, Any]]:
@@ -52,7 +41,7 @@ def trials_dataframe(trials: Sequence[Trial]) -> pandas.DataFrame:
     frame = pandas.DataFrame(rows, columns=[*COLUMNS, *(name for name in names if name not in COLUMNS)])
     for name in ("value", "best"):
         frame[name] = frame[name].astype("float64")
-    for name in ("started", "ended"):
+    for name in _TIMES:
         frame[name] = pandas.to_datetime(frame[name].astype("float64"), unit="s", utc=True)
     return frame
 

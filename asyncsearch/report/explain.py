@@ -127,7 +127,7 @@ class _Story:
         reason = action.reason or "no reason was recorded"
         if action.to in (TrialState.PAUSED, TrialState.COMPLETED, TrialState.STOPPED):
             reason += f"; its {self._metric} there: {number(value)}"
-        self._say(when, f"{_HEADINGS[action.to]}{reason}")
+        self._say(when, f"{_HEADINGS.get(action.to, '')}{reason}")
         if action.detail.strip() not in ("", action.reason):
             kept = action.detail.rstrip().splitlines()[-_LAST_LINES:]
             self._lines += [
@@ -176,9 +176,7 @@ class _Story:
 
 
 _HEADINGS = {
-    TrialState.WAITING: "put back to wait for a worker: ",
-    TrialState.RUNNING: "",
-    TrialState.PAUSED: "",
+    TrialState.WAITING: "returned to the queue for a worker: ",
     TrialState.COMPLETED: "completed: ",
     TrialState.STOPPED: "stopped: ",
     TrialState.FAILED: "failed: ",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from asyncsearch.errors import SpaceError
@@ -14,9 +14,10 @@ def number(value: float | None) -> str:
     return "-" if value is None else f"{value:.5g}"
 
 
-def count(amount: int) -> str:
-    """Return an integer with its thousands set apart."""
-    return f"{amount:,}"
+def columns(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return a line for each row, with its cells aligned to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
 
 
 def many(amount: int, noun: str) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from asyncsearch.actions import CutWork, SaveAt
 from asyncsearch.runner.protocol import Amendment
+from asyncsearch.trial import is_end
 from asyncsearch.work import Stage
 
 
@@ -41,7 +42,7 @@ class LaneTimeline:
     def is_paused_at_end(self) -> bool:
         """Whether the end of the last stage is a pause, not the end of the trial."""
         last = self.stages[-1]
-        return last.stop is not None and (last.max_resource is None or last.stop < last.max_resource)
+        return not is_end(last.stop, last.max_resource)
 
     def next_stage(self, done: int) -> Stage:
         """Return the stage of the next unit; where there is none, the last stage."""

@@ -22,7 +22,7 @@ from asyncsearch.schedulers.asha_stopping import StoppingState
 from asyncsearch.schedulers.asynchronous_bracket import AsynchronousBracket
 from asyncsearch.schedulers.base_scheduler import Promotion, RungForecast, Scheduler, SchedulerState
 from asyncsearch.schedulers.progress import Progress
-from asyncsearch.schedulers.rungs import check_whole, levels_up_to, rung_levels
+from asyncsearch.schedulers.rungs import check_whole, halving_forecast, levels_up_to, rung_levels
 
 if TYPE_CHECKING:
     from asyncsearch.space import Space
@@ -96,10 +96,8 @@ class ASHA(Scheduler):
 
     def describe(self) -> str:
         if self.max_resource is None:
-            options, rungs = (
-                [f"min_resource={self.min_resource}"],
-                reasons.endless_rungs(self._levels_for(self.reduction_factor**2)),
-            )
+            first = ", ".join(str(level) for level in self._levels_for(self.reduction_factor**2))
+            options, rungs = [f"min_resource={self.min_resource}"], f"rungs at {first}, ... without end"
         else:
             options, rungs = [f"max_resource={self.max_resource}"], reasons.rungs(self.levels)
         options.append(f"reduction_factor={self.reduction_factor}")
@@ -112,22 +110,26 @@ class ASHA(Scheduler):
     def forecast(self, num_trials: int) -> list[RungForecast]:
         # The stopping variant lets the first trial at each rung go on, finish_best takes the best one to the end.
         least = min(num_trials, 1) if self.variant == "stopping" or self.finish_best else 0
-        lines = reasons.ideal(self._levels_for(num_trials), [(1, num_trials)], self.reduction_factor, least)
+        lines = halving_forecast(self._levels_for(num_trials), [(1, num_trials)], self.reduction_factor, least)
         if self.max_resource is None and self.variant == "stopping":
             last = lines[-1]
             lines.append(RungForecast(last.to_resource or 0, None, least))
         return lines
 
     def warnings(self, num_trials: int | None) -> list[str]:
+        what = "1 trial is" if num_trials == 1 else f"{num_trials} trials are"
         if self.max_resource is None:
-            return [] if self.variant == "stopping" else reasons.none_promoted(num_trials, self.reduction_factor)
+            if self.variant == "stopping" or num_trials is None or num_trials >= self.reduction_factor:
+                return []
+            eta = self.reduction_factor
+            note = f"No trial will go on from the first rung: each rung passes one of {eta}, and {what} fewer."
+            return [f"{note} Use num_trials >= {eta}."]
         notes = reasons.one_rung(self.levels, self.min_resource, self.reduction_factor)
         # The stopping variant trains the first trial to the end, finish_best the best one.
         if num_trials is None or self.variant == "stopping" or self.finish_best:
             return notes
         need = self.reduction_factor ** (len(self.levels) - 1)
         remedies = ["finish_best=True", f"num_trials >= {need}"]
-        what = "1 trial is" if num_trials == 1 else f"{num_trials} trials are"
         return notes + reasons.too_few(
             num_trials, what, self.levels, self.min_resource, self.reduction_factor, remedies
         )
@@ -143,7 +145,7 @@ class ASHA(Scheduler):
 
 
 class PromotionState(SchedulerState):
-    """The rungs of Algorithm 2, and where each trial stands."""
+    """Algorithm 2, for one study."""
 
     judges = False
 
@@ -154,56 +156,60 @@ class PromotionState(SchedulerState):
         self._finish_best = finish_best
         self._is_endless = is_endless
         self._progress = Progress()
-        self._race = AsynchronousBracket(levels, reduction_factor, self._progress, is_endless=is_endless)
-        self._finishers = 0  # trials that reached max_resource, or are on their way to it
+        self._bracket = AsynchronousBracket(levels, reduction_factor, self._progress, is_endless=is_endless)
+        self._finishers = 0  # trials that reached max_resource, or train towards it
 
     def first_target(self, trial: TrialId) -> int:
         return self._levels[0]
 
     def next_promotion(self) -> Promotion | None:
-        return self._race.next_promotion()
+        return self._bracket.next_promotion()
 
     def closing_promotion(self) -> Promotion | None:
         if not self._finish_best or self._finishers:
             return None
-        rungs = self._race.ladder.rungs
+        rungs = self._bracket.rungs
         for index in range(len(rungs) - 2, -1, -1):
             best = rungs[index].best_waiting()
             if best is not None:
                 here, above = self._levels[index], self._levels[index + 1]
-                return Promotion(best[1], here, above, reasons.closing(here, above, self._levels[-1]))
+                reason = (
+                    f"best at resource {here}, goes on to {above} since no other trial will reach {self._levels[-1]} "
+                    "(finish_best)"
+                )
+                return Promotion(best[1], here, above, reason)
         return None
 
-    def standing(self, trial: TrialId) -> str:
-        return self._race.ladder.standing(trial)
+    def position(self, trial: TrialId) -> str:
+        return self._bracket.position(trial)
 
     def created(self, trial: TrialId, params: Params) -> None:
         self._progress.begin(trial)
 
     def paused(self, trial: TrialId, resource: int, score: float | None) -> None:
-        self._race.arrive(trial, resource, score)
+        self._bracket.pause(trial, resource, score)
 
     def promoted(self, trial: TrialId, from_resource: int, to_resource: int) -> None:
-        self._race.promote(trial, from_resource)
+        self._bracket.promote(trial, from_resource)
         self._finishers += not self._is_endless and to_resource == self._levels[-1]
 
     def completed(self, trial: TrialId, resource: int, score: float | None) -> None:
-        self._race.end(trial, score)
+        self._bracket.end(trial, score)
 
     def ended(self, trial: TrialId, resource: int, score: float | None) -> None:
-        ladder = self._race.ladder
-        if not self._is_endless and ladder.top > 0 and ladder.is_bound_for_top(trial):
+        bracket = self._bracket
+        if not self._is_endless and bracket.top > 0 and bracket.is_bound_for_top(trial):
             self._finishers -= 1
-        self._race.end(trial, None)
+        bracket.end(trial, None)
 
     def snapshot(self) -> dict[str, Any]:
         return {
             "progress": self._progress.snapshot(),
-            "rungs": self._race.snapshot(),
+            "rungs": self._bracket.rungs_snapshot(),
             "finishers": self._finishers,
         }
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         self._progress = Progress.restored(snapshot["progress"])
-        self._race.restore(self._progress, snapshot["rungs"])
+        self._bracket.restore_rungs(self._progress, snapshot["rungs"])
         self._finishers = snapshot["finishers"]

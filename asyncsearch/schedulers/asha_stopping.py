@@ -63,18 +63,26 @@ class StoppingState(SchedulerState):
         crossing = self._crossings.get(trial)
         if crossing is None or crossing.resource != resource or crossing.rung == self._top:
             return None
-        level, size, quota = self._levels[crossing.rung], crossing.size, crossing.quota
-        if crossing.rank is None:
-            return reasons.stopped_without_value(size, level, resource)
-        return None if crossing.rank <= quota else reasons.stopped(crossing.rank, size, quota, level, resource)
+        rank, size, level = crossing.rank, crossing.size, self._levels[crossing.rung]
+        if rank is None and resource == level:
+            return f"stopped at resource {resource}: its value there is not finite, which counts as the worst of {size}"
+        if rank is None:
+            return (
+                f"stopped at resource {resource}: no finite value was reported at or before the rung of {level}, which "
+                f"counts as the worst of {size} (report at every rung, or use min_resource={resource} or more)"
+            )
+        if rank <= crossing.quota:
+            return None
+        where = f" at the rung of {level}" if resource != level else ""
+        return f"stopped at resource {resource}: rank {rank} of {size}{where}, {reasons.go_on(crossing.quota)}"
 
     def next_promotion(self) -> Promotion | None:
         return None
 
-    def standing(self, trial: TrialId) -> str:
+    def position(self, trial: TrialId) -> str:
         if not self._progress.knows(trial):
             return ""
-        index = self._progress.heading(trial) - 1
+        index = self._progress.next_rung(trial) - 1
         if index < 0:
             return reasons.on_its_way(self._levels[0])
         rung, level = self._rungs[index], self._levels[index]
@@ -88,13 +96,13 @@ class StoppingState(SchedulerState):
         if self._progress.has_ended(trial):
             return
         before = self._progress.value(trial)
-        self._progress.note(trial, score)
+        self._progress.set_value(trial, score)
         self._crossings.pop(trial, None)
         if self._is_endless:
             self._grow(resource)
         index = bisect_right(self._levels, resource) - 1
         # A rung that was jumped over is never filled in later: a late value there would be unfair to those in time.
-        if index >= self._progress.heading(trial):
+        if index >= self._progress.next_rung(trial):
             value = finite(score) if resource == self._levels[index] else before
             rank, rung = self._record(trial, index, value), self._rungs[index]
             self._crossings[trial] = Crossing(trial, resource, index, rank, rung.size, self._quota(rung))
@@ -105,7 +113,7 @@ class StoppingState(SchedulerState):
 
     def ended(self, trial: TrialId, resource: int, score: float | None) -> None:
         """Count a trial that ended between two rungs at the upper one, with its last value; a failed one as worst."""
-        index = self._progress.heading(trial)
+        index = self._progress.next_rung(trial)
         if index <= self._top and not self._progress.has_ended(trial):
             self._record(trial, index, finite(score))
         self._crossings.pop(trial, None)

@@ -15,86 +15,86 @@ from asyncsearch.trial import Params
 
 
 class AsynchronousHyperbandState(SchedulerState):
-    """A race for each bracket, and which trial runs in which.
+    """Brackets of ASHA, and the bracket of each trial.
 
-    A bracket is one race for the whole search: a further round widens its rungs, as more trials do in ASHA. Of several
+    A bracket lasts for the whole search: a further round widens its rungs, as more trials do in ASHA. Of several
     brackets with a trial to promote, the one that was given the fewest units of training comes first: all brackets have
     the same share of the budget. In a tie that is the one with more rungs.
 
     Args:
         levels: Resources of the rungs of each bracket; at most 255 brackets.
         reduction_factor: η.
-        allotment: Which bracket a new trial belongs to.
+        allocation: Which bracket a new trial belongs to.
     """
 
     judges = False
 
-    def __init__(self, levels: Sequence[tuple[int, ...]], reduction_factor: int, allotment: BracketAllocation) -> None:
-        self._allotment = allotment
+    def __init__(self, levels: Sequence[tuple[int, ...]], reduction_factor: int, allocation: BracketAllocation) -> None:
+        self._allocation = allocation
         self._progress = Progress()
-        self._races = [AsynchronousBracket(each, reduction_factor, self._progress) for each in levels]
-        self._homes = bytearray()
+        self._brackets = [AsynchronousBracket(each, reduction_factor, self._progress) for each in levels]
+        self._numbers = bytearray()
         """Bracket of each trial, by its id: these count from 0 in the order of creation."""
         self._counts = [0] * len(levels)
-        self._next_home = allotment.next_bracket(self._counts)
+        self._next_number = allocation.next_bracket(self._counts)
         """Bracket of the trial that is created next."""
         self._units = [0] * len(levels)
         """Units of training that each bracket was given: by new trials and by promotions."""
 
     def first_target(self, trial: TrialId) -> int:
-        home = self._homes[trial] if trial < len(self._homes) else self._next_home
-        return self._races[home].ladder.levels[0]
+        number = self._numbers[trial] if trial < len(self._numbers) else self._next_number
+        return self._brackets[number].levels[0]
 
     def next_promotion(self) -> Promotion | None:
         first, units = None, math.inf
-        for race, given in zip(self._races, self._units, strict=True):
-            if race.ready >= 0 and given < units:
-                first, units = race, given
+        for bracket, given in zip(self._brackets, self._units, strict=True):
+            if bracket.ready >= 0 and given < units:
+                first, units = bracket, given
         return None if first is None else first.next_promotion()
 
-    def standing(self, trial: TrialId) -> str:
+    def position(self, trial: TrialId) -> str:
         if not self._progress.knows(trial):
             return ""
-        home = self._homes[trial]
-        return f"bracket {home}: {self._races[home].ladder.standing(trial)}"
+        number = self._numbers[trial]
+        return f"bracket {number}: {self._brackets[number].position(trial)}"
 
     def created(self, trial: TrialId, params: Params) -> None:
-        home = self._next_home
-        self._homes.append(home)
+        number = self._next_number
+        self._numbers.append(number)
         self._progress.begin(trial)
-        self._counts[home] += 1
-        self._units[home] += self._races[home].ladder.levels[0]
-        self._next_home = self._allotment.next_bracket(self._counts)
+        self._counts[number] += 1
+        self._units[number] += self._brackets[number].levels[0]
+        self._next_number = self._allocation.next_bracket(self._counts)
 
     def paused(self, trial: TrialId, resource: int, score: float | None) -> None:
-        self._race_of(trial).arrive(trial, resource, score)
+        self._bracket_of(trial).pause(trial, resource, score)
 
     def promoted(self, trial: TrialId, from_resource: int, to_resource: int) -> None:
-        self._race_of(trial).promote(trial, from_resource)
-        self._units[self._homes[trial]] += to_resource - from_resource
+        self._bracket_of(trial).promote(trial, from_resource)
+        self._units[self._numbers[trial]] += to_resource - from_resource
 
     def stopped(self, trial: TrialId, resource: int, score: float | None) -> None:
         self.ended(trial, resource, None)
 
     def ended(self, trial: TrialId, resource: int, score: float | None) -> None:
-        self._race_of(trial).end(trial, score)
+        self._bracket_of(trial).end(trial, score)
 
-    def _race_of(self, trial: TrialId) -> AsynchronousBracket:
-        return self._races[self._homes[trial]]
+    def _bracket_of(self, trial: TrialId) -> AsynchronousBracket:
+        return self._brackets[self._numbers[trial]]
 
     def snapshot(self) -> dict[str, Any]:
         return {
             "progress": self._progress.snapshot(),
-            "homes": list(self._homes),
-            "races": [race.snapshot() for race in self._races],
+            "homes": list(self._numbers),
+            "races": [bracket.rungs_snapshot() for bracket in self._brackets],
             "units": list(self._units),
         }
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         self._progress = Progress.restored(snapshot["progress"])
-        self._homes = bytearray(snapshot["homes"])
-        self._counts = [self._homes.count(home) for home in range(len(self._races))]
-        self._next_home = self._allotment.next_bracket(self._counts)
+        self._numbers = bytearray(snapshot["homes"])
+        self._counts = [self._numbers.count(number) for number in range(len(self._brackets))]
+        self._next_number = self._allocation.next_bracket(self._counts)
         self._units = list(snapshot["units"])
-        for race, rungs in zip(self._races, snapshot["races"], strict=True):
-            race.restore(self._progress, rungs)
+        for bracket, rungs in zip(self._brackets, snapshot["races"], strict=True):
+            bracket.restore_rungs(self._progress, rungs)

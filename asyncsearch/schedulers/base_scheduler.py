@@ -13,6 +13,7 @@ Order within a rung is (score, trial id).
 from __future__ import annotations
 
 import abc
+from typing import ClassVar
 
 import msgspec
 
@@ -52,6 +53,11 @@ class RungForecast(msgspec.Struct, frozen=True):
     trials: int
     bracket: int = 0
 
+    @property
+    def units(self) -> int:
+        """Units of training of all its trials; 0 where they end by themselves."""
+        return 0 if self.to_resource is None else self.trials * (self.to_resource - self.from_resource)
+
 
 class SchedulerState(StudyListener):
     """The living half of a scheduler: its own methods ask and change nothing, those of a listener state facts."""
@@ -65,6 +71,9 @@ class SchedulerState(StudyListener):
 
     judges = True
     """Whether ``judge`` may ever stop a trial; False saves a call after each report."""
+
+    closes_brackets = False
+    """Whether the brackets of one run take no trials of a later run."""
 
     @abc.abstractmethod
     def first_target(self, trial: TrialId) -> int | None:
@@ -96,13 +105,26 @@ class SchedulerState(StudyListener):
         """
         return None
 
-    def standing(self, trial: TrialId) -> str:
+    def position(self, trial: TrialId) -> str:
         """Return a sentence on where the trial stands, for ``explain``; empty if there is nothing to say."""
         return ""
 
 
 class Scheduler(abc.ABC):
     """What the user writes: a frozen description."""
+
+    kinds: ClassVar[dict[str, type[Scheduler]]] = {}
+    """All classes of schedulers that were defined in this process, by ``kind()``."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        Scheduler.kinds[cls.kind()] = cls
+
+    @classmethod
+    def kind(cls) -> str:
+        """Return the name under which a study's file has the class: short for those of this package."""
+        is_ours = cls.__module__.startswith(f"{__package__}.")
+        return cls.__name__ if is_ours else f"{cls.__module__}.{cls.__qualname__}"
 
     @property
     @abc.abstractmethod

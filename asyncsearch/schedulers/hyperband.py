@@ -21,7 +21,7 @@ from asyncsearch.schedulers import reasons
 from asyncsearch.schedulers.asynchronous_hyperband import AsynchronousHyperbandState
 from asyncsearch.schedulers.base_scheduler import RungForecast, Scheduler, SchedulerState
 from asyncsearch.schedulers.bracket_allocation import BracketAllocation, Rounds, Shares, bracket_sizes
-from asyncsearch.schedulers.rungs import HIGHEST, check_whole, rung_levels
+from asyncsearch.schedulers.rungs import HIGHEST, check_whole, halving_forecast, rung_levels
 from asyncsearch.schedulers.sha import Shape, SHAState
 
 if TYPE_CHECKING:
@@ -135,9 +135,9 @@ class Hyperband(Scheduler):
         if self.variant == "synchronous":
             shapes = [Shape(levels, size) for levels, size in zip(self.levels, self.sizes, strict=True)]
             return SHAState(shapes, self.reduction_factor)
-        return AsynchronousHyperbandState(self.levels, self.reduction_factor, self._allotment())
+        return AsynchronousHyperbandState(self.levels, self.reduction_factor, self._allocation())
 
-    def _allotment(self) -> BracketAllocation:
+    def _allocation(self) -> BracketAllocation:
         if self.variant == "shares":
             return Shares(self.rung_counts, self.reduction_factor)
         return Rounds(self.sizes)
@@ -150,13 +150,15 @@ class Hyperband(Scheduler):
             options.append(f"brackets={self.brackets!r}")
         if self.variant != "shares":
             options.append(f"variant={self.variant!r}")
-        return f"Hyperband({', '.join(options)}): {reasons.brackets(self.levels)}"
+        brackets = "brackets" if len(self.levels) > 1 else "one bracket"
+        starts = ", ".join(str(levels[0]) for levels in self.levels)
+        return f"Hyperband({', '.join(options)}): {brackets} from {starts} to {self.max_resource}"
 
     def forecast(self, num_trials: int) -> list[RungForecast]:
         return [
             RungForecast(line.from_resource, line.to_resource, line.trials, bracket)
             for bracket, (levels, groups) in enumerate(zip(self.levels, self._groups(num_trials), strict=True))
-            for line in reasons.ideal(levels, groups, self.reduction_factor)
+            for line in halving_forecast(levels, groups, self.reduction_factor)
         ]
 
     def warnings(self, num_trials: int | None) -> list[str]:
@@ -164,20 +166,26 @@ class Hyperband(Scheduler):
         if len(levels) == 1:
             if self._most_rungs == 1:
                 return reasons.one_rung(levels, self.min_resource, self.reduction_factor)
-            return [reasons.nobody_stops(self.max_resource)]
+            note = f"The only bracket has one rung, at max_resource={self.max_resource}, so that no trial is stopped"
+            return [f"{note} early. Use brackets with more rungs, or FIFO."]
         if num_trials is None:
             return []
         small = [
-            (rungs, size)
+            f"1 rung takes 1 and gets {size}" if rungs == 1 else f"{rungs} rungs take {need} and get {size}"
             for rungs, groups in zip(self.rung_counts, self._groups(num_trials), strict=True)
             for size in [min((size for _, size in groups), default=0)]
-            if size < self.reduction_factor ** (rungs - 1)
+            for need in [self.reduction_factor ** (rungs - 1)]
+            if size < need
         ]
-        return reasons.small_brackets(small, self.reduction_factor, self.max_resource, self._enough())
+        if not small:
+            return []
+        what = "1 bracket has" if len(small) == 1 else f"{len(small)} brackets have"
+        note = f"{what} too few trials to bring one to max_resource={self.max_resource}: {', '.join(small)}."
+        return [f"{note} Use {self._enough()}, or other brackets."]
 
     def _groups(self, num_trials: int) -> list[list[tuple[int, int]]]:
         """Return for each bracket (how many groups of trials that compete with each other, their size)."""
-        counts = self._allotment().split(num_trials)
+        counts = self._allocation().split(num_trials)
         if self.variant != "synchronous":
             return [[(1, count)] for count in counts]
         groups = []

@@ -19,7 +19,6 @@ import msgspec
 
 from asyncsearch.errors import ResourceError
 from asyncsearch.ids import TrialId
-from asyncsearch.schedulers import reasons
 from asyncsearch.schedulers.base_scheduler import Promotion, RungForecast, Scheduler, SchedulerState
 from asyncsearch.schedulers.rungs import check_whole
 from asyncsearch.schedulers.running_median import RunningMedian
@@ -74,7 +73,8 @@ class MedianStopping(Scheduler):
         names = ("max_resource", "min_resource", "min_trials", "interval")
         given = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
         options = ", ".join(f"{name}={value}" for name, value in given.items())
-        return f"MedianStopping({options}): {reasons.judged_at([self.point(index) for index in range(3)])}"
+        points = ", ".join(str(self.point(index)) for index in range(3))
+        return f"MedianStopping({options}): trials are judged at {points}, ..."
 
     def forecast(self, num_trials: int) -> list[RungForecast]:
         return [RungForecast(0, self.max_resource, num_trials)]
@@ -82,9 +82,16 @@ class MedianStopping(Scheduler):
     def warnings(self, num_trials: int | None) -> list[str]:
         notes = []
         if self.max_resource is not None and self.min_resource >= self.max_resource:
-            notes.append(reasons.never_judged(self.max_resource))
+            notes.append(
+                f"No trial is ever judged: min_resource is max_resource={self.max_resource}, where trials are complete."
+                " Use a lower min_resource."
+            )
         if num_trials is not None and num_trials <= self.min_trials:
-            notes.append(reasons.too_few_to_compare(num_trials, self.min_trials))
+            trials = "is 1 trial" if num_trials == 1 else f"are {num_trials} trials"
+            notes.append(
+                f"No trial is ever stopped: a trial is compared with {self.min_trials} others or more, and there "
+                f"{trials}. Use num_trials > {self.min_trials} or a smaller min_trials."
+            )
         return notes
 
     def index(self, resource: int) -> int:
@@ -158,20 +165,30 @@ class MedianState(SchedulerState):
         comparison = None if course is None else course.comparison
         if comparison is None or comparison.resource != resource or not comparison.is_worse:
             return None
+        point, others = comparison.point, comparison.others
         if not comparison.has_value:
-            return reasons.worst_of_all(resource, comparison.point, comparison.others)
-        return reasons.worse_than_median(resource, comparison.point, comparison.others)
+            where = "there" if point == resource else f"at or before {point}"
+            return (
+                f"stopped at resource {resource}: its last value {where} is missing or not finite, which counts as "
+                f"worse than the median of {others} other trials"
+            )
+        where = "there" if point == resource else f"at {point}"
+        return (
+            f"stopped at resource {resource}: its best value is worse than the median of the averages of {others} "
+            f"other trials {where}"
+        )
 
     def next_promotion(self) -> Promotion | None:
         return None
 
-    def standing(self, trial: TrialId) -> str:
+    def position(self, trial: TrialId) -> str:
         course = self._courses.get(trial)
         if course is None:
             return ""
         if course.comparison is None:
-            return reasons.not_compared(self._scheduler.point(course.index + 1))
-        return reasons.compared(course.comparison.point, course.comparison.others)
+            return f"not compared with others before resource {self._scheduler.point(course.index + 1)}"
+        point, others = course.comparison.point, course.comparison.others
+        return f"last compared with others at resource {point}, where {others} had been before"
 
     def created(self, trial: TrialId, params: Params) -> None:
         self._courses.setdefault(trial, RunningAverage())

@@ -211,8 +211,8 @@ class PBTState(SchedulerState):
         )
         return Offspring(explored, self._rules.after(resource), reason)
 
-    def standing(self, trial: TrialId) -> str:
-        population = self._living(trial, self._number(trial))
+    def position(self, trial: TrialId) -> str:
+        population = self._population_of(trial, self._number(trial))
         if population is None:
             return ""
         here = population.place(trial)
@@ -243,9 +243,9 @@ class PBTState(SchedulerState):
 
     def paused(self, trial: TrialId, resource: int, score: float | None) -> None:
         number = self._number(trial)
-        population = self._living(trial, number)
+        population = self._population_of(trial, number)
         if population is not None and not population.is_waiting(trial):
-            population.arrive(trial, resource, score)
+            population.pause(trial, resource, score)
             self._note(number)
 
     def promoted(self, trial: TrialId, from_resource: int, to_resource: int) -> None:
@@ -259,14 +259,14 @@ class PBTState(SchedulerState):
 
     def _leave(self, trial: TrialId, to_resource: int) -> None:
         number = self._number(trial)
-        population = self._living(trial, number)
+        population = self._population_of(trial, number)
         if population is not None:
             population.leave(trial, to_resource)
             self._note(number)
 
     def ended(self, trial: TrialId, resource: int, score: float | None) -> None:
         number = self._number(trial)
-        population = self._living(trial, number)
+        population = self._population_of(trial, number)
         if population is not None:
             population.end(trial, score)
             self._note(number)
@@ -275,10 +275,10 @@ class PBTState(SchedulerState):
         """Return the population of a trial. Trials are created in the order of their ids."""
         return bisect_right(self._starts, trial) - 1
 
-    def _living(self, trial: TrialId, number: int) -> Population | None:
+    def _population_of(self, trial: TrialId, number: int) -> Population | None:
         """Return a population if it is one of which a trial is a member that has not ended."""
         population = self._populations.get(number)
-        return population if population is not None and population.lives(trial) else None
+        return population if population is not None and population.has(trial) else None
 
     def _filling(self) -> Population | None:
         """Return the population that still takes trials."""

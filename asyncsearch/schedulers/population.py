@@ -131,7 +131,7 @@ class Population:
         """The member that should go on next."""
         return self._queue[0][2] if self._queue else None
 
-    def lives(self, trial: TrialId) -> bool:
+    def has(self, trial: TrialId) -> bool:
         """Return whether a trial is a member that has not ended."""
         return trial in self._places
 
@@ -164,7 +164,7 @@ class Population:
         self.size = size
         self._release()
 
-    def arrive(self, trial: TrialId, resource: int, score: float | None) -> None:
+    def pause(self, trial: TrialId, resource: int, score: float | None) -> None:
         """A member pauses at its place."""
         if self._places[trial] != resource:
             raise InternalError(f"{trial_name(trial)} stands at {resource}, and headed for {self._places[trial]}.")

@@ -26,7 +26,7 @@ class Progress:
         self._grow(trial)
         self._marks[trial] = self._marks[trial] or 1
 
-    def arrive(self, trial: TrialId, rung: int, value: float | None) -> None:
+    def record(self, trial: TrialId, rung: int, value: float | None) -> None:
         """A trial was recorded at a rung with this value, and heads for the one above."""
         self._grow(trial)
         self._values[trial] = math.nan if value is None else value
@@ -37,7 +37,7 @@ class Progress:
         self._grow(trial)
         self._marks[trial] = rung + 2
 
-    def note(self, trial: TrialId, value: float | None) -> None:
+    def set_value(self, trial: TrialId, value: float | None) -> None:
         """A trial has a new last value."""
         self._grow(trial)
         self._values[trial] = math.nan if value is None else value
@@ -55,7 +55,7 @@ class Progress:
         """Return whether the trial will never train again."""
         return self.knows(trial) and self._marks[trial] >= _ENDED
 
-    def heading(self, trial: TrialId) -> int:
+    def next_rung(self, trial: TrialId) -> int:
         """Return the index of the lowest rung at which the trial was not recorded yet."""
         return (self._marks[trial] & _RUNG) - 1 if self.knows(trial) else 0
 
@@ -78,7 +78,7 @@ class Progress:
         """Return what ``snapshot`` described."""
         progress = cls()
         for trial, mark, value in zip(snapshot["trials"], snapshot["marks"], snapshot["values"], strict=True):
-            progress.note(trial, value)
+            progress.set_value(trial, value)
             progress._marks[trial] = mark
         return progress
 

@@ -1,10 +1,8 @@
-"""What schedulers say to people: reasons, standings, warnings. One place, so that all of them say it alike."""
+"""Phrases that several schedulers share in reasons, positions and warnings; all others stand beside their rule."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-
-from asyncsearch.schedulers.base_scheduler import RungForecast
 
 
 def short(description: str) -> str:
@@ -22,59 +20,14 @@ def place(rank: int, size: int, level: int) -> str:
     return f"rank {rank} of {size} at resource {level}"
 
 
-def promoted(rank: int, size: int, quota: int, level: int, above: int) -> str:
-    """Return why a trial trains on."""
-    return f"{place(rank, size, level)}, {go_on(quota)} to {above}"
-
-
-def closing(level: int, above: int, max_resource: int) -> str:
-    """Return why a trial trains on although its rung does not promote it."""
-    return f"best at resource {level}, goes on to {above} since no other trial will reach {max_resource} (finish_best)"
-
-
-def stopped(rank: int, size: int, quota: int, level: int, resource: int) -> str:
-    """Return why a trial is stopped."""
-    where = f" at the rung of {level}" if resource != level else ""
-    return f"stopped at resource {resource}: rank {rank} of {size}{where}, {go_on(quota)}"
-
-
-def stopped_without_value(size: int, level: int, resource: int) -> str:
-    """Return why a trial without a finite value at a rung is stopped, and what to do if it is all of them."""
-    if resource == level:
-        return f"stopped at resource {resource}: its value there is not finite, which counts as the worst of {size}"
-    return (
-        f"stopped at resource {resource}: no finite value was reported at or before the rung of {level}, which counts "
-        f"as the worst of {size} (report at every rung, or use min_resource={resource} or more)"
-    )
-
-
 def on_its_way(level: int) -> str:
     """Return that a trial trains, or waits for a worker."""
     return f"on its way to resource {level}"
 
 
-def worst(size: int, level: int) -> str:
-    """Return where a trial without a finite score stands."""
-    return f"counts as the worst of {size} at resource {level}: it failed or had no finite value, so it does not go on"
-
-
 def rungs(levels: Sequence[int]) -> str:
     """Return the rungs for a description."""
     return ("rungs at " if len(levels) > 1 else "one rung at ") + ", ".join(str(level) for level in levels)
-
-
-def endless_rungs(levels: Sequence[int]) -> str:
-    """Return rungs that have no end for a description; ``levels`` are the first of them."""
-    return f"rungs at {', '.join(str(level) for level in levels)}, ... without end"
-
-
-def none_promoted(num_trials: int | None, reduction_factor: int) -> list[str]:
-    """Warn if an endless search is so small that no trial is ever promoted."""
-    if num_trials is None or num_trials >= reduction_factor:
-        return []
-    trials = "1 trial is" if num_trials == 1 else f"{num_trials} trials are"
-    note = f"No trial will go on from the first rung: each rung passes one of {reduction_factor}, and {trials} fewer."
-    return [f"{note} Use num_trials >= {reduction_factor}."]
 
 
 def one_rung(levels: Sequence[int], min_resource: int, reduction_factor: int) -> list[str]:
@@ -129,111 +82,3 @@ def _reachable(num_trials: int, min_resource: int, reduction_factor: int) -> int
         num_trials //= reduction_factor
         rungs_above *= reduction_factor
     return rungs_above - 1
-
-
-def ideal(
-    levels: Sequence[int], groups: Sequence[tuple[int, int]], reduction_factor: int, least: int = 0
-) -> list[RungForecast]:
-    """Return how many trials train over which interval if each rung passes exactly ⌊n/η⌋.
-
-    Args:
-        levels: The rungs.
-        groups: (how many groups of this size, size); trials of a group compete with each other.
-        reduction_factor: η.
-        least: How many of each group, which has as many, go on from every rung all the same.
-    """
-    forecasts = []
-    start = 0
-    for index, level in enumerate(levels):
-        trials = sum(count * max(size // reduction_factor**index, least) for count, size in groups)
-        forecasts.append(RungForecast(start, level, trials))
-        start = level
-    return forecasts
-
-
-def judged_at(points: Sequence[int]) -> str:
-    """Return where trials are compared for a description; ``points`` are the first of them."""
-    return f"trials are judged at {', '.join(str(point) for point in points)}, ..."
-
-
-def worse_than_median(resource: int, point: int, others: int) -> str:
-    """Return why a trial is stopped by the median rule."""
-    where = "there" if point == resource else f"at {point}"
-    return (
-        f"stopped at resource {resource}: its best value is worse than the median of the averages of {others} other "
-        f"trials {where}"
-    )
-
-
-def worst_of_all(resource: int, point: int, others: int) -> str:
-    """Return why a trial without a finite value is stopped by the median rule."""
-    where = "there" if point == resource else f"at or before {point}"
-    return (
-        f"stopped at resource {resource}: its last value {where} is missing or not finite, which counts as worse than "
-        f"the median of {others} other trials"
-    )
-
-
-def compared(point: int, others: int) -> str:
-    """Return where a trial was compared with others last."""
-    return f"last compared with others at resource {point}, where {others} had been before"
-
-
-def not_compared(point: int) -> str:
-    """Return that a trial was not compared with others yet."""
-    return f"not compared with others before resource {point}"
-
-
-def never_judged(max_resource: int) -> str:
-    """Warn that the grace lasts to the end."""
-    return (
-        f"No trial is ever judged: min_resource is max_resource={max_resource}, where trials are complete. "
-        f"Use a lower min_resource."
-    )
-
-
-def too_few_to_compare(num_trials: int, min_trials: int) -> str:
-    """Warn that there are never enough others to compare with."""
-    trials = "is 1 trial" if num_trials == 1 else f"are {num_trials} trials"
-    return (
-        f"No trial is ever stopped: a trial is compared with {min_trials} others or more, and there {trials}. "
-        f"Use num_trials > {min_trials} or a smaller min_trials."
-    )
-
-
-def brackets(levels: Sequence[Sequence[int]]) -> str:
-    """Return brackets for a description, by where each begins."""
-    starts = ", ".join(str(rungs[0]) for rungs in levels)
-    return f"{'brackets' if len(levels) > 1 else 'one bracket'} from {starts} to {levels[0][-1]}"
-
-
-def nobody_stops(max_resource: int) -> str:
-    """Warn if all brackets have one rung by the user's wish."""
-    return (
-        f"The only bracket has one rung, at max_resource={max_resource}, so that no trial is stopped early. "
-        "Use brackets with more rungs, or FIFO."
-    )
-
-
-def small_brackets(
-    small: Sequence[tuple[int, int]], reduction_factor: int, max_resource: int, enough: str
-) -> list[str]:
-    """Warn of brackets with too few trials for one of them to come to the last rung.
-
-    Args:
-        small: (rungs, trials) of each such bracket.
-        reduction_factor: η.
-        max_resource: Where the last rung is.
-        enough: Which number of trials helps, e.g. "num_trials >= 90".
-    """
-    if not small:
-        return []
-    parts = [
-        f"1 rung takes 1 and gets {trials}"
-        if rungs == 1
-        else f"{rungs} rungs take {reduction_factor ** (rungs - 1)} and get {trials}"
-        for rungs, trials in small
-    ]
-    what = "1 bracket has" if len(small) == 1 else f"{len(small)} brackets have"
-    note = f"{what} too few trials to bring one to max_resource={max_resource}: {', '.join(parts)}."
-    return [f"{note} Use {enough}, or other brackets."]

@@ -7,11 +7,12 @@ Rule 2: nothing here scans. Insert, candidate and promotion cost O(log n) in the
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, SupportsFloat
 
 from asyncsearch.errors import InternalError, ResourceError
 from asyncsearch.ids import TrialId, trial_name
+from asyncsearch.schedulers.base_scheduler import RungForecast
 from asyncsearch.schedulers.ranking import Entry, Ranking
 
 HIGHEST = 2**62 - 1
@@ -76,6 +77,26 @@ def check_whole(name: str, value: object, low: int) -> None:
             f"{shown} is too large: resources and trials are counted up to {HIGHEST}. Use a smaller {name}, and count "
             "resources in coarser units."
         )
+
+
+def halving_forecast(
+    levels: Sequence[int], groups: Sequence[tuple[int, int]], reduction_factor: int, least: int = 0
+) -> list[RungForecast]:
+    """Return how many trials train over which interval if each rung passes exactly ⌊n/η⌋.
+
+    Args:
+        levels: The rungs.
+        groups: (how many groups of this size, size); trials of a group compete with each other.
+        reduction_factor: η.
+        least: How many of each group, which has as many, go on from every rung all the same.
+    """
+    forecasts = []
+    start = 0
+    for index, level in enumerate(levels):
+        trials = sum(count * max(size // reduction_factor**index, least) for count, size in groups)
+        forecasts.append(RungForecast(start, level, trials))
+        start = level
+    return forecasts
 
 
 class Rung:

@@ -21,7 +21,7 @@ from asyncsearch.ids import TrialId
 from asyncsearch.schedulers import reasons
 from asyncsearch.schedulers.base_scheduler import Promotion, RungForecast, Scheduler, SchedulerState
 from asyncsearch.schedulers.progress import Progress
-from asyncsearch.schedulers.rungs import check_whole, rung_levels
+from asyncsearch.schedulers.rungs import check_whole, halving_forecast, rung_levels
 from asyncsearch.schedulers.synchronous_bracket import SynchronousBracket
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class SHA(Scheduler):
         return f"SHA({options}): {reasons.rungs(self.levels)}"
 
     def forecast(self, num_trials: int) -> list[RungForecast]:
-        return reasons.ideal(self.levels, self._groups(num_trials), self.reduction_factor)
+        return halving_forecast(self.levels, self._groups(num_trials), self.reduction_factor)
 
     def warnings(self, num_trials: int | None) -> list[str]:
         notes = reasons.one_rung(self.levels, self.min_resource, self.reduction_factor)
@@ -115,6 +115,7 @@ class SHAState(SchedulerState):
 
     judges = False
     promotes_in_groups = True
+    closes_brackets = True
 
     def __init__(self, shapes: Sequence[Shape], reduction_factor: int) -> None:
         self._shapes = tuple(shapes)
@@ -148,16 +149,16 @@ class SHAState(SchedulerState):
 
     def first_target(self, trial: TrialId) -> int:
         bracket = self._filling()
-        return self._shape(len(self._brackets)).levels[0] if bracket is None else bracket.ladder.levels[0]
+        return self._shape(len(self._brackets)).levels[0] if bracket is None else bracket.levels[0]
 
     def next_promotion(self) -> Promotion | None:
         return self._brackets[self._ready[0]].next_promotion() if self._ready else None
 
-    def standing(self, trial: TrialId) -> str:
+    def position(self, trial: TrialId) -> str:
         if not self._progress.knows(trial):
             return ""
         number = self._bracket_of(trial)
-        return f"bracket {number}: {self._brackets[number].ladder.standing(trial)}"
+        return f"bracket {number}: {self._brackets[number].position(trial)}"
 
     def created(self, trial: TrialId, params: Params) -> None:
         bracket = self._filling() or self._open(trial)
@@ -166,12 +167,12 @@ class SHAState(SchedulerState):
 
     def paused(self, trial: TrialId, resource: int, score: float | None) -> None:
         number = self._bracket_of(trial)
-        self._brackets[number].ladder.arrive(trial, resource, score)
+        self._brackets[number].pause(trial, resource, score)
         self._advance(number)
 
     def promoted(self, trial: TrialId, from_resource: int, to_resource: int) -> None:
         number = self._bracket_of(trial)
-        self._brackets[number].ladder.promote(trial, from_resource)
+        self._brackets[number].promote(trial, from_resource)
         self._advance(number)
 
     def stopped(self, trial: TrialId, resource: int, score: float | None) -> None:
@@ -179,7 +180,7 @@ class SHAState(SchedulerState):
 
     def ended(self, trial: TrialId, resource: int, score: float | None) -> None:
         number = self._bracket_of(trial)
-        self._brackets[number].ladder.end(trial, score)
+        self._brackets[number].end(trial, score)
         self._advance(number)
 
     def _filling(self) -> SynchronousBracket | None:

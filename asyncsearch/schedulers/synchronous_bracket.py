@@ -1,4 +1,4 @@
-"""A bracket of synchronous halving: trials that wait for each other at every rung."""
+"""A bracket of synchronous halving: its trials wait for each other at every rung."""
 
 from __future__ import annotations
 
@@ -6,27 +6,26 @@ from typing import Any
 
 from asyncsearch.ids import TrialId
 from asyncsearch.schedulers.base_scheduler import Promotion
-from asyncsearch.schedulers.bracket_rungs import BracketRungs
+from asyncsearch.schedulers.bracket import Bracket
 from asyncsearch.schedulers.progress import Progress
 
 
-class SynchronousBracket:
-    """One ladder, climbed a rung at a time. A rung is decided once, when all trials on their way arrived or failed."""
+class SynchronousBracket(Bracket):
+    """Decides each rung once, when all trials that train towards it have reached it or failed."""
 
-    __slots__ = ("_progress", "_reduction_factor", "_stage", "created", "ladder", "size", "start")
+    __slots__ = ("_reduction_factor", "_stage", "created", "size", "start")
 
     def __init__(
         self, levels: tuple[int, ...], reduction_factor: int, progress: Progress, start: int, size: int | None
     ) -> None:
+        super().__init__(levels, progress)
         self.start = start
-        """How many trials other brackets had before it."""
+        """How many trials the brackets before it have."""
         self.size = size
         """How many trials it will have; None: as many as there will be."""
         self.created = 0
-        self.ladder = BracketRungs(levels, progress)
-        self._progress = progress
         self._reduction_factor = reduction_factor
-        self._stage = 0  # the rung that is filled, or from which trials are going on
+        self._stage = 0  # the rung that is being filled, or from which trials are being promoted
 
     @property
     def is_full(self) -> bool:
@@ -39,24 +38,24 @@ class SynchronousBracket:
         self._progress.begin(trial)
 
     def close(self, size: int) -> None:
-        """Settle for this many trials."""
+        """Accept no more than this many trials."""
         self.size = size
         self.advance()
 
     @property
     def is_ready(self) -> bool:
-        """Whether a rung is decided and not all of its best went on yet."""
-        return self._stage < self.ladder.top and self.ladder.rungs[self._stage].candidate is not None
+        """Whether a rung is decided and not all of its best trials are promoted yet."""
+        return self._stage < self.top and self.rungs[self._stage].candidate is not None
 
     def next_promotion(self) -> Promotion | None:
-        """Return the best trial of the decided rung that did not go on yet."""
-        candidate = self.ladder.rungs[self._stage].candidate
-        return None if candidate is None or not self.is_ready else self.ladder.promotion(self._stage, candidate)
+        """Return the promotion of the best trial of the decided rung that is not promoted yet."""
+        candidate = self.rungs[self._stage].candidate
+        return None if candidate is None or not self.is_ready else self.promotion(self._stage, candidate)
 
     def advance(self) -> None:
-        """Decide the rung if its last trial is there; when all that may go on went on, turn to the rung above."""
-        while self._stage < self.ladder.top:
-            rung = self.ladder.rungs[self._stage]
+        """Decide the rung if its last trial is there; turn to the rung above when all that may are promoted."""
+        while self._stage < self.top:
+            rung = self.rungs[self._stage]
             if not self.is_full or rung.size < self._expected():
                 return
             # Of the bracket's size and not of the rung's, which is smaller where few had a finite value.
@@ -66,7 +65,7 @@ class SynchronousBracket:
             self._stage += 1
 
     def _expected(self) -> int:
-        return self.created if self._stage == 0 else self.ladder.rungs[self._stage - 1].promoted
+        return self.created if self._stage == 0 else self.rungs[self._stage - 1].promoted
 
     def snapshot(self) -> dict[str, Any]:
         """Return everything as JSON values; the progress belongs to the owner."""
@@ -75,7 +74,7 @@ class SynchronousBracket:
             "size": self.size,
             "created": self.created,
             "stage": self._stage,
-            "rungs": self.ladder.snapshot(),
+            "rungs": self.rungs_snapshot(),
         }
 
     @classmethod
@@ -86,5 +85,5 @@ class SynchronousBracket:
         bracket = cls(levels, reduction_factor, progress, snapshot["start"], snapshot["size"])
         bracket.created = snapshot["created"]
         bracket._stage = snapshot["stage"]
-        bracket.ladder.restore(progress, snapshot["rungs"])
+        bracket.restore_rungs(progress, snapshot["rungs"])
         return bracket

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import urllib.parse
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -14,7 +15,29 @@ from asyncsearch.store.disk import explained
 from asyncsearch.store.local import LocalStore
 from asyncsearch.store.passwords import without_password, without_password_of
 
-__all__ = ["LocalStore", "Segment", "Store", "open_store"]
+__all__ = ["LocalStore", "Segment", "Store", "open_store", "register_store"]
+
+_SCHEME = r"[A-Za-z][A-Za-z0-9+.-]*"
+_BUILT_IN = ("file", "local")
+_factories: dict[str, Callable[[str], Store]] = {}
+
+
+def register_store(scheme: str, factory: Callable[[str], Store]) -> None:
+    """Let ``open_store`` return stores of your own for URLs that begin with ``scheme://``, in this process.
+
+    Args:
+        scheme: such as ``"sqlite"``; one that fsspec knows is taken over, one registered before is replaced.
+        factory: called with the whole URL.
+
+    Raises:
+        UsageError: that is no scheme, or it is the one of local folders.
+    """
+    if re.fullmatch(_SCHEME, scheme) is None or scheme.lower() in _BUILT_IN:
+        raise UsageError(
+            f"register_store({scheme!r}, ...): a scheme is letters, digits, '+', '-' and '.', begins with a letter,"
+            f" and is not {' or '.join(map(repr, _BUILT_IN))}. Choose another one, such as 'sqlite' for 'sqlite://...'."
+        )
+    _factories[scheme.lower()] = factory
 
 
 def open_store(url: str | Path) -> Store:
@@ -23,7 +46,7 @@ def open_store(url: str | Path) -> Store:
     Args:
         url: A path (``~`` is the home folder, relative paths begin at the working directory, nothing else in it has a
             meaning), or a URL: ``file:///studies/digits`` (percent-encoded like every URL), ``hdfs://...``,
-            ``s3://...`` or any other that fsspec knows.
+            ``s3://...``, any other that fsspec knows, or one of ``register_store``.
 
     Raises:
         UsageError: it is neither a path nor a URL.
@@ -33,12 +56,14 @@ def open_store(url: str | Path) -> Store:
         raise UsageError(f"{url!r} is no place of a study: write a path or a URL, such as 'studies/digits'.")
     text = os.fspath(url)
     protocol, colon, rest = text.partition(":")
-    if re.match(r"[A-Za-z][A-Za-z0-9+.-]*(::.*)?://", text):
+    if re.match(rf"{_SCHEME}(::.*)?://", text):
         if rest.startswith(":"):
             raise StoreError(
                 f"A store cannot be a chain of URLs as {without_password(text)!r} is. Name the inner one alone."
             )
-        if protocol.lower() not in ("file", "local"):
+        if protocol.lower() in _factories:
+            return _factories[protocol.lower()](text)
+        if protocol.lower() not in _BUILT_IN:
             return _open_fsspec(text, protocol.lower())
         return _open_local(_path_of(text, rest.removeprefix("//")))
     if colon and protocol == "file":
@@ -82,7 +107,8 @@ def _open_fsspec(url: str, protocol: str) -> Store:
     if protocol not in _protocols():
         raise StoreError(
             f"The store's URL begins with '{protocol}://', which neither asyncsearch nor fsspec knows. Choose a path,"
-            f" or one of {', '.join(_protocols())}; or install the fsspec file system that registers it."
+            f" or one of {', '.join(_protocols())}; or install the fsspec file system that registers it; or"
+            f" register a store of your own: asyncsearch.store.register_store({protocol!r}, ...)."
         )
     try:
         module = fsspec.get_filesystem_class(protocol).__module__

@@ -196,7 +196,7 @@ class Results:
 
     def _standing(self, trial: TrialId) -> str:
         """Return where a trial stands in its scheduler's words; empty where the scheduler is not at hand."""
-        words = self._read_state().scheduler.standing(trial)
+        words = self._read_state().scheduler.position(trial)
         return words or read_standing(self.store, self._require_file(), trial)
 
     def _nothing_reported(self) -> NoTrialsError:

@@ -357,7 +357,7 @@ class Study(Results):
             return words
         state = self._runnable().fresh_state()
         replay(self.store, state)
-        return state.scheduler.standing(trial)
+        return state.scheduler.position(trial)
 
     def _require_described(self, method: str) -> None:
         if self._is_read_only:

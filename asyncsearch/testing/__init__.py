@@ -1,6 +1,6 @@
-"""Conformance suites: the laws of every scheduler and of every searcher, for those who write their own.
+"""Conformance suites: the laws of every scheduler, searcher and store, for those who write their own.
 
-schedulers   SchedulerConformance              searchers   SearcherConformance
+schedulers   SchedulerConformance              searchers   SearcherConformance              stores   StoreTests
 suite        laws as methods, with or without pytest
 asking       holds each answer and each fact to the interface; legal: each action; forecasts: each forecast
 worlds       agents that do whatever comes, in whatever order; batches: agents whose trainings have histories
@@ -13,5 +13,6 @@ Nothing here needs pytest; with it, derive a class named ``Test...`` from a suit
 
 from asyncsearch.testing.schedulers import SchedulerConformance
 from asyncsearch.testing.searchers import SearcherConformance
+from asyncsearch.testing.stores import StoreTests
 
-__all__ = ["SchedulerConformance", "SearcherConformance"]
+__all__ = ["SchedulerConformance", "SearcherConformance", "StoreTests"]

@@ -17,10 +17,10 @@ from asyncsearch.events import (
     TrialTimedOut,
 )
 from asyncsearch.ids import CheckpointRef, NodeKey, TrialId
-from asyncsearch.plan.keys import UNBOUNDED
 from asyncsearch.runner.timeline import LaneTimeline
 from asyncsearch.testing.agent_world import World
 from asyncsearch.testing.histories import Histories
+from asyncsearch.trial import UNBOUNDED
 from asyncsearch.work import Stage, Work
 
 HISTORIES = Histories()

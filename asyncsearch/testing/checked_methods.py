@@ -174,14 +174,14 @@ class CheckedScheduler(_CheckedListener, SchedulerState):
         offspring: Offspring | None = self._double.ask("branch", promotion, params, resource)
         return offspring
 
-    def standing(self, trial: TrialId) -> str:
-        words = self._double.ask("standing", trial)
-        assert isinstance(words, str), f"standing({trial}) is {words!r}, which is no text"
+    def position(self, trial: TrialId) -> str:
+        words = self._double.ask("position", trial)
+        assert isinstance(words, str), f"position({trial}) is {words!r}, which is no text"
         return words
 
     def _tell(self, name: str, trial: TrialId, *arguments: Any) -> None:
         super()._tell(name, trial, *arguments)
-        self.standing(trial)
+        self.position(trial)
 
 
 class CheckedSearcher(_CheckedListener, SearcherState):

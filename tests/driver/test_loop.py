@@ -37,7 +37,7 @@ from asyncsearch.store.base_store import Store
 from tests.engine.tools import make_state
 
 W0 = WorkerId(0)
-PATIENCE_S = 20.0
+PATIENCE_S = 300.0
 
 
 class Wire:

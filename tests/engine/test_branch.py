@@ -32,6 +32,7 @@ from asyncsearch.testing.batch_world import HISTORIES, BatchWorld
 from asyncsearch.trial import TrialState
 from asyncsearch.work import Lane, Stage, Work
 from tests.engine.tools import Recorded, live_through, make_state, record, replayed, results
+from tests.examples import examples
 
 SPACE = Space({"lr": loguniform(1e-4, 1e-1), "momentum": choice(0.8, 0.9, 0.95), "layers": randint(1, 9)})
 CHANGING = Space({"lr": loguniform(1e-4, 1e-1), "decay": multistep(0.1, milestones=choice([3], [7]))})
@@ -156,7 +157,9 @@ def test_the_way_that_a_trial_has_in_common_with_its_donors_is_kept_once(share: 
         assert distinct == objects
     keys = {id(step.node) for trial in restored.trials for step in trial.path}
     assert {id(trial.node) for trial in restored.trials if trial.path} <= keys
-    assert {id(node) for node in restored.known.nodes if node in {t.node for t in restored.trials if t.path}} <= keys
+    assert {
+        id(node) for node in restored.plan.reports.nodes if node in {t.node for t in restored.trials if t.path}
+    } <= keys
 
 
 @BOTH
@@ -404,7 +407,7 @@ def test_the_stories_tell_of_branches(share: bool) -> None:
     shown = tree(entries, name="x", metric="loss", mode="min")
     assert f"left by trial-{first.trial} at 3" in str(shown)
     assert f"left by trial-{first.trial} at 3, who went on with the weights of others" in shown.svg
-    reached = {way.trial: way.reached for way in shown.stages.ways}
+    reached = {path.trial: path.reached for path in shown.stages.paths}
     assert set(reached.values()) == {12}
     assert shown.stages.trained == sum(trial.trained for trial in recorded.state.trials)
 
@@ -429,7 +432,7 @@ SPACES = [
 @pytest.mark.parametrize("own_ends", [0.0, 0.03])
 @pytest.mark.parametrize("space", SPACES)
 @pytest.mark.parametrize("scheduler", WORLDS)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(seed=st.integers(0, 2**32), steps=st.integers(0, 300), save_every=st.sampled_from([None, 2]))
 def test_whatever_happens_trials_have_the_values_of_their_schedules_and_the_run_ends(
     scheduler: PBT, space: Space, own_ends: float, share: bool, seed: int, steps: int, save_every: int | None
@@ -462,7 +465,7 @@ class UnevenWorld(BatchWorld):
 
 @pytest.mark.parametrize("space", [*SPACES, pytest.param(CHANGING, id="all its own")])
 @pytest.mark.parametrize("scheduler", WORLDS)
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=examples(10), deadline=None)
 @given(seed=st.integers(0, 2**32), steps=st.integers(0, 300), save_every=st.sampled_from([None, 2]))
 def test_what_units_cost_orders_batches_alike_in_what_was_restored_and_in_what_was_not(
     scheduler: PBT, space: Space, seed: int, steps: int, save_every: int | None

@@ -15,7 +15,7 @@ from asyncsearch.engine.handling import handle
 from asyncsearch.events import DriverStarted, Learned, NodeFreed, RunRequested, WorkRefused
 from asyncsearch.ids import Lease, NodeKey, TrialId, WorkerId
 from asyncsearch.journal.format import SegmentReader
-from asyncsearch.plan.search_plan import Batch, PlannedStage
+from asyncsearch.plan.base_plan import Batch, PlannedStage
 from asyncsearch.schedulers import ASHA, FIFO, SHA
 from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.searchers.grid import GridSearch

@@ -150,7 +150,7 @@ def test_finished_trials_and_no_others_are_packed_in_a_search_a_replay_and_what_
 def test_what_is_known_of_a_finished_trial_has_no_room_to_spare() -> None:
     scheduler = PBT(max_resource=12, perturbation_interval=3)
     state = record(make_state(scheduler, space=Space({"lr": uniform(0.0, 1.0)})), 8, 3).state
-    rows = [found for trial in state.trials if isinstance(found := state.known.nodes.get(trial.node), ReportRow)]
+    rows = [found for trial in state.trials if isinstance(found := state.plan.reports.nodes.get(trial.node), ReportRow)]
     assert len(rows) == 8
     for found in rows:
         assert sys.getsizeof(found) == sys.getsizeof(row(found.first, found))

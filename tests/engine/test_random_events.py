@@ -21,6 +21,7 @@ from asyncsearch.testing.agent_world import World
 from asyncsearch.testing.batch_world import HISTORIES, BatchWorld
 from asyncsearch.trial import Trial, TrialState
 from tests.engine.tools import live_through, make_state
+from tests.examples import examples
 
 SCHEDULERS = [
     pytest.param(FIFO(max_resource=3), id="fifo"),
@@ -38,7 +39,7 @@ SCHEDULERS = [
 
 
 @pytest.mark.parametrize("scheduler", SCHEDULERS)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(seed=st.integers(0, 2**32), steps=st.integers(0, 200), save_every=st.sampled_from([None, 1, 2]))
 def test_whatever_happens_in_whatever_order_the_state_is_whole_and_the_run_ends(
     scheduler: Scheduler, seed: int, steps: int, save_every: int | None
@@ -97,7 +98,7 @@ def require_the_truth(trial: Trial, config: EngineConfig, silences: float = 0.0)
 @pytest.mark.parametrize("look_ahead", [0, 1_000])
 @pytest.mark.parametrize("scheduler", SHARING_SCHEDULERS)
 @pytest.mark.parametrize(("space", "searcher"), SEARCHES)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(seed=st.integers(0, 2**32), steps=st.integers(0, 250), save_every=st.sampled_from([None, 2]))
 def test_whatever_happens_trials_that_share_have_the_values_that_each_would_have_alone(
     space: Space,
@@ -126,7 +127,7 @@ def test_whatever_happens_trials_that_share_have_the_values_that_each_would_have
 @pytest.mark.parametrize("share", [True, False])
 @pytest.mark.parametrize("scheduler", SHARING_SCHEDULERS)
 @pytest.mark.parametrize(("space", "searcher"), SEARCHES)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(seed=st.integers(0, 2**32), steps=st.integers(0, 250), save_every=st.sampled_from([None, 2]))
 def test_whatever_happens_a_target_at_which_nothing_was_reported_is_evaluated(
     space: Space, searcher: Searcher, scheduler: Scheduler, share: bool, seed: int, steps: int, save_every: int | None

@@ -254,8 +254,8 @@ def test_what_was_reported_is_forgotten_when_nobody_can_come_who_would_read_it()
     state = simulation.state
     assert state.is_exhausted
     going_on = [trial for trial in state.trials if not trial.state.is_finished or trial.checkpoint is not None]
-    assert {step.node for trial in going_on for step in trial.steps} >= state.known.nodes.keys()
-    assert 0 < len(state.known.nodes) < len({step.node for trial in state.trials for step in trial.steps})
+    assert {step.node for trial in going_on for step in trial.steps} >= state.plan.reports.nodes.keys()
+    assert 0 < len(state.plan.reports.nodes) < len({step.node for trial in state.trials for step in trial.steps})
 
 
 def test_what_was_reported_is_kept_while_somebody_may_come_who_reads_it() -> None:
@@ -264,6 +264,6 @@ def test_what_was_reported_is_kept_while_somebody_may_come_who_reads_it() -> Non
     first, later = Units(state), Units(state)
     for num_trials, units in ((10, first), (20, later)):
         Simulation(state, workload=Histories(), workers=2, watch=units).run(num_trials)
-        assert len(state.known.nodes) == 2
+        assert len(state.plan.reports.nodes) == 2
     assert first.trained
     assert not later.trained, "all that came later read what was known"

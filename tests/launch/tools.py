@@ -12,7 +12,7 @@ from asyncsearch.rpc.messages import Endpoint
 from asyncsearch.store import open_store
 
 TOKEN = "a-token-that-nobody-may-see"
-PATIENCE_S = 60.0
+PATIENCE_S = 300.0
 """How long a test waits for what must come; it fails after that."""
 
 

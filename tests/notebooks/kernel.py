@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-DEADLINE_S = 200.0
+DEADLINE_S = 300.0
 
 
 class Kernel:

@@ -24,7 +24,6 @@ pytestmark = [
     pytest.mark.notebook,
     pytest.mark.spark,
     pytest.mark.slow,
-    pytest.mark.timeout(300),
     # What starts and talks to the kernel is not ours.
     pytest.mark.filterwarnings("default"),
 ]

@@ -66,7 +66,7 @@ def test_studies_run_together_in_a_cell_which_prints_the_lines_of_both(tmp_path:
     cells = [SETUP, RUN, f"print({VALUES})", "one.tree()"]
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
     place = {"metadata": {"path": str(tmp_path)}}
-    nbclient.NotebookClient(notebook, timeout=100, kernel_name="python3", resources=place).execute()
+    nbclient.NotebookClient(notebook, timeout=None, kernel_name="python3", resources=place).execute()
     _, ran, told, drawn = notebook.cells
     lines = "".join(output.text for output in ran.outputs).splitlines()
     assert {line.partition(":")[0] for line in lines} - {"note"} == {"one", "other"}

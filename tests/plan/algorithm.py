@@ -19,8 +19,8 @@ from typing import NamedTuple
 import msgspec
 
 from asyncsearch.ids import CheckpointRef, NodeKey, TrialId
-from asyncsearch.plan.keys import UNBOUNDED
 from asyncsearch.plan.nodes import FIRST, HELD_WORTH
+from asyncsearch.trial import UNBOUNDED
 
 
 class Source(enum.Enum):

@@ -11,9 +11,10 @@ import pytest
 
 from asyncsearch.errors import SpaceError
 from asyncsearch.ids import NodeKey, PathStep
-from asyncsearch.plan.keys import UNBOUNDED, canonical, digest, joined, path, root_key
+from asyncsearch.plan.keys import canonical, digest, joined, path, root_key
 from asyncsearch.searchers import GridSearch
 from asyncsearch.sequences import multistep, warmup
+from asyncsearch.trial import UNBOUNDED
 from tests.sequences.spaces import RESNET56_EPOCHS, RESNET56_TRIALS, RESNET56_UNIQUE, resnet56_space
 
 ROOT = root_key("study", 0)

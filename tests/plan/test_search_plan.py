@@ -8,9 +8,9 @@ import pytest
 
 from asyncsearch.errors import InternalError
 from asyncsearch.ids import NodeKey, PathStep, TrialId
-from asyncsearch.plan.keys import UNBOUNDED
 from asyncsearch.plan.nodes import HELD_WORTH
 from asyncsearch.plan.search_plan import SearchPlan
+from asyncsearch.trial import UNBOUNDED
 from tests.plan.plan_facts import facts_of, stages_of
 from tests.plan.tools import ask, begin, check, path, ref, tree, words
 
@@ -261,10 +261,10 @@ class TestChoice:
         batch = begin(plan, 1)
         assert words(batch) == ["fresh", "0a 0-2", "0a 2-4", "0a/4b 4-10"]
         assert [stage.trials for stage in batch.stages] == [(1, 2, 3), (1, 3), (3,)]
-        assert plan.readers_at(NodeKey("0a"), 2) == [0, 1, 2, 3]
-        assert plan.readers_at(NodeKey("0a"), 3) == [0, 1, 3]
-        assert plan.readers_at(NodeKey("0a/4b"), 5) == [3]
-        assert plan.readers_at(NodeKey("0a/4b"), 11) == []
+        assert plan.subscribers_at(NodeKey("0a"), 2) == [0, 1, 2, 3]
+        assert plan.subscribers_at(NodeKey("0a"), 3) == [0, 1, 3]
+        assert plan.subscribers_at(NodeKey("0a/4b"), 5) == [3]
+        assert plan.subscribers_at(NodeKey("0a/4b"), 11) == []
 
 
 def measure(plan: SearchPlan, node: str, *seconds: float) -> None:

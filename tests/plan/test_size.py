@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from asyncsearch.ids import NodeKey, PathStep, TrialId
-from asyncsearch.plan.keys import UNBOUNDED
 from asyncsearch.plan.nodes import Point
 from asyncsearch.plan.search_plan import SearchPlan
+from asyncsearch.trial import UNBOUNDED
 from tests.plan.plan_facts import facts_of
 from tests.plan.tools import begin, check, ref
 

@@ -9,8 +9,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from asyncsearch.ids import CheckpointRef, NodeKey, TrialId
 from asyncsearch.plan import search_plan as plan_module
-from asyncsearch.plan.keys import UNBOUNDED
-from asyncsearch.plan.search_plan import Batch, PlanPath, SearchPlan
+from asyncsearch.plan.base_plan import Batch, PlanPath
+from asyncsearch.plan.search_plan import SearchPlan
+from asyncsearch.trial import UNBOUNDED
+from tests.examples import examples
 from tests.plan.algorithm import SpanFacts
 from tests.plan.plan_facts import facts_of, stages_of
 from tests.plan.tools import check, paths
@@ -246,10 +248,10 @@ class PlanBesideAlgorithm(RuleBasedStateMachine):
             assert wanted == 0 or any(position < wanted <= stop for _, position, stop in run)
             assert wanted == 0 or max(asked) >= wanted
             nodes = [node for node, position, stop in run if position < wanted <= stop]
-            assert bool(wanted) == bool(nodes and self.plan.readers_at(nodes[0], wanted))
+            assert bool(wanted) == bool(nodes and self.plan.subscribers_at(nodes[0], wanted))
             # In a node that others train as well, what comes after is theirs to save.
             if wanted and wanted < run[-1][2] != UNBOUNDED and run[-1][0] not in self.plan.blocked:
-                assert self.plan.readers_at(run[-1][0], run[-1][2]) == []
+                assert self.plan.subscribers_at(run[-1][0], run[-1][2]) == []
 
     def save(self, node: NodeKey, resource: int) -> None:
         self.plan.add_checkpoint(CheckpointRef(node, resource))
@@ -271,5 +273,5 @@ class PlanBesideAlgorithm(RuleBasedStateMachine):
         return data.draw(st.lists(st.sampled_from(saved), max_size=3)) if saved else []
 
 
-PlanBesideAlgorithm.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+PlanBesideAlgorithm.TestCase.settings = settings(max_examples=examples(150), stateful_step_count=40, deadline=None)
 test_the_tree_is_always_what_algorithm_1_generates = PlanBesideAlgorithm.TestCase

@@ -10,10 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from asyncsearch.ids import CheckpointRef, NodeKey, TrialId
+from asyncsearch.plan.base_plan import Batch, PlanPath
 from asyncsearch.plan.keys import path as node_path
 from asyncsearch.plan.keys import root_key
-from asyncsearch.plan.search_plan import Batch, PlanPath, SearchPlan
+from asyncsearch.plan.search_plan import SearchPlan
 from asyncsearch.searchers import GridSearch
+from tests.examples import examples
 from tests.plan.plan_facts import facts_of, stages_of
 from tests.plan.tools import check, paths
 from tests.sequences.spaces import RESNET56_EPOCHS, RESNET56_TRIALS, RESNET56_UNIQUE, resnet56_space
@@ -118,7 +120,7 @@ class Cluster:
         worker = self.workers[lease]
         node, unit = worker.todo[0]
         passing = [trial for trial in facts_of(self.plan).requests if (node, unit) in units(self.wishes[trial])]
-        assert self.plan.readers_at(node, unit) == sorted(passing)
+        assert self.plan.subscribers_at(node, unit) == sorted(passing)
         self.trained[node, unit] += 1
         worker.at = unit
         if CheckpointRef(node, unit) in worker.saves:
@@ -179,7 +181,7 @@ class Cluster:
             self.step(min(self.workers))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(wishes=WISHES, data=st.data())
 def test_work_that_is_known_beforehand_is_the_number_of_distinct_prefixes(
     wishes: list[Wish], data: st.DataObject
@@ -225,7 +227,7 @@ def test_448_trials_of_the_papers_space_are_21960_units_in_448_batches() -> None
     assert batches == RESNET56_TRIALS
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(data=st.data())
 def test_every_request_is_answered_and_nothing_saved_is_trained_again_whatever_comes_and_goes(
     data: st.DataObject,

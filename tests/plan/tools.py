@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from asyncsearch.ids import CheckpointRef, NodeKey, PathStep, TrialId
 from asyncsearch.plan import search_plan as plan_module
-from asyncsearch.plan.search_plan import Batch, PlanPath, SearchPlan
+from asyncsearch.plan.base_plan import Batch, PlanPath
+from asyncsearch.plan.search_plan import SearchPlan
 from tests.plan.algorithm import PendingStage, Position, choose, generate
 from tests.plan.plan_facts import facts_of, stages_of
 

@@ -72,5 +72,5 @@ def test_a_trial_that_has_read_as_far_is_not_counted() -> None:
 
 def test_the_picture_shows_as_running_whom_a_stage_only_counts() -> None:
     records = journal((None, [create(0), create(1), create(2, target=6), assign(0, 0, 6, [0], more=2)]))
-    states = [way.state for way in read_tree(records, "loss").ways]
+    states = [path.state for path in read_tree(records, "loss").paths]
     assert states == [TrialState.WAITING, TrialState.WAITING, TrialState.RUNNING]

@@ -63,7 +63,7 @@ def test_story_tells_losses_and_where_the_trial_went_on() -> None:
     recorded = simulated()
     lost = next(trial for trial in recorded.state.trials if trial.losses)
     story = explain(records_of(recorded), lost.id, metric="loss")
-    assert "put back to wait for a worker: worker-1 was lost: it was killed by the script" in story
+    assert "returned to the queue for a worker: worker-1 was lost: it was killed by the script" in story
 
 
 def test_story_of_a_failed_trial_ends_with_its_error() -> None:
@@ -121,7 +121,7 @@ def test_a_waiting_trial_is_ranked_by_the_mode_of_its_study(mode: str) -> None:
     for trial in recorded.state.trials:
         if trial.state is TrialState.PAUSED:
             story = explain(records_of(recorded), trial.id, metric="loss", mode=mode)
-            assert f"rank {rank_in(story)} of " in recorded.state.scheduler.standing(trial.id)
+            assert f"rank {rank_in(story)} of " in recorded.state.scheduler.position(trial.id)
 
 
 def rank_in(story: str) -> str:
@@ -132,7 +132,7 @@ def test_the_scheduler_has_the_last_word_on_where_an_unfinished_trial_stands() -
     recorded = simulated()
     trials = recorded.state.trials
     paused = next(trial for trial in trials if trial.state is TrialState.PAUSED)
-    standing = recorded.state.scheduler.standing(paused.id)
+    standing = recorded.state.scheduler.position(paused.id)
     story = explain(records_of(recorded), paused.id, metric="loss", mode="min", standing=standing)
     assert story.endswith(f"Where it stands: {standing}.")
     done = next(trial for trial in trials if trial.state is TrialState.COMPLETED)

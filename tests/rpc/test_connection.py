@@ -26,7 +26,7 @@ from asyncsearch.ids import NodeKey, WorkerId
 from asyncsearch.rpc.channel import Keepalive
 from asyncsearch.rpc.messages import DriverMessage, LogLine, LogLines
 from asyncsearch.rpc.server import SearchServer
-from tests.rpc.tools import AGENT, LEASE, Agent, Driver, Proxy, RawStream, hello, hello_bytes, report
+from tests.rpc.tools import AGENT, LEASE, PATIENCE_S, Agent, Driver, Proxy, RawStream, hello, hello_bytes, report
 
 ATTACHED = ("attached", 3, 1, AGENT)
 DETACHED = ("detached", 3, 1)
@@ -44,7 +44,7 @@ def test_messages_arrive_in_order_and_are_acknowledged(driver: Driver, attach: C
     agent = attach()
     for resource in range(1, 101):
         agent.connection.send(report(resource))
-    assert agent.connection.flush(10)
+    assert agent.connection.flush(PATIENCE_S)
     assert agent.connection.backlog == 0
     assert driver.handler.resources() == list(range(1, 101))
     assert [number for _, number, _ in driver.handler.messages.all] == list(range(1, 101))
@@ -71,7 +71,7 @@ def test_a_message_may_be_sent_before_the_connection_is_open(driver: Driver) -> 
     agent.connection.send(report(1))
     agent.connection.heartbeat()
     agent.connection.open()
-    assert agent.connection.flush(10)
+    assert agent.connection.flush(PATIENCE_S)
     agent.connection.close()
     assert driver.handler.resources() == [1]
 
@@ -81,7 +81,7 @@ def test_heartbeats_are_told_and_not_numbered(driver: Driver, attach: Callable[.
     agent.connection.heartbeat()
     driver.handler.told.wait_for(("heartbeat", 3, 1))
     agent.connection.send(report(1))
-    assert agent.connection.flush(10)
+    assert agent.connection.flush(PATIENCE_S)
     assert driver.handler.messages.all == [(3, 1, report(1))]
 
 
@@ -96,7 +96,7 @@ def test_nothing_is_acknowledged_before_the_driver_says_so(driver: Driver, attac
     assert not agent.connection.flush(0.05)
     assert agent.connection.backlog == 1
     driver.call(lambda: driver.server.acknowledge(WorkerId(3), 1, 3))
-    assert agent.connection.flush(10)
+    assert agent.connection.flush(PATIENCE_S)
 
 
 def test_a_cut_stream_is_attached_again_and_nothing_is_lost_or_doubled(
@@ -111,7 +111,7 @@ def test_a_cut_stream_is_attached_again_and_nothing_is_lost_or_doubled(
             driver.send(stop(sent))
         proxy.cut()
         driver.handler.told.wait_for(ATTACHED, times=cut + 2)
-    assert agent.connection.flush(10)
+    assert agent.connection.flush(PATIENCE_S)
     assert driver.handler.resources() == list(range(1, sent + 1))
     assert reasons(agent.delivered.wait(lambda items: len(items) >= sent)) == list(range(1, sent + 1))
     assert agent.ends.all == []
@@ -135,7 +135,7 @@ def test_a_half_open_connection_is_found_and_replaced() -> None:
     agent = Agent(quick.identity.endpoint(proxy.address), hello(), keepalive=keepalive)
     agent.connection.open()
     agent.connection.send(report(1))
-    assert agent.connection.flush(10)
+    assert agent.connection.flush(PATIENCE_S)
     proxy.swallow()
     agent.connection.send(report(2))
     quick.send(stop(1))
@@ -156,10 +156,10 @@ def test_a_new_stream_replaces_one_that_the_driver_still_takes_for_alive(
     thread.start()
     driver.handler.told.wait_for(ATTACHED)
     agent = attach()
-    thread.join(10)
+    thread.join(PATIENCE_S)
     assert status == [grpc.StatusCode.UNAVAILABLE, "Another stream of this worker has taken over."]
     agent.connection.send(report(1))
-    assert agent.connection.flush(10)
+    assert agent.connection.flush(PATIENCE_S)
     assert driver.handler.resources() == [1]
     assert driver.handler.told.all[:2] == [ATTACHED, ATTACHED]
     assert DETACHED not in driver.handler.told.all
@@ -256,7 +256,7 @@ def test_a_connection_may_be_closed_from_its_own_thread(driver: Driver) -> None:
     connection._closed = lambda error: ended.set()
     connection.open()
     driver.send(stop(1))
-    assert ended.wait(10)
+    assert ended.wait(PATIENCE_S)
 
 
 def test_an_error_while_delivering_ends_the_connection_with_it(driver: Driver) -> None:
@@ -327,7 +327,7 @@ def test_a_message_over_the_limit_is_refused_where_it_is_made(driver: Driver, at
     with pytest.raises(ProtocolError, match="resource: 0"):
         agent.connection.send(Reported(LEASE, 0, {}))
     agent.connection.send(report(1))
-    assert agent.connection.flush(10)
+    assert agent.connection.flush(PATIENCE_S)
 
 
 def test_a_taken_port_is_an_error_that_names_it(driver: Driver) -> None:
@@ -348,7 +348,7 @@ if os.fork() == 0:  # as a worker of pyspark, which is forked before anything im
     connection = Connection(endpoint, hello(), deliver=print, closed=lambda error: None)
     connection.open()
     connection.send(report(1))
-    is_done = connection.flush(10)
+    is_done = connection.flush(300)
     connection.close()
     os._exit(0 if is_done else 1)
 sys.exit(os.waitstatus_to_exitcode(os.wait()[1]))

@@ -15,7 +15,7 @@ from asyncsearch.rpc.auth import TARGET_NAME
 from asyncsearch.rpc.channel import MAX_MESSAGE_BYTES, METHOD, SERVICE
 from asyncsearch.rpc.convert import encode_worker, frame
 from asyncsearch.rpc.messages import PROTOCOL, Hello
-from tests.rpc.tools import Agent, Driver, RawStream, hello, hello_bytes, report, report_bytes
+from tests.rpc.tools import PATIENCE_S, Agent, Driver, RawStream, hello, hello_bytes, report, report_bytes
 
 HEALTHY = 9
 
@@ -170,7 +170,7 @@ def test_a_client_without_tls_gets_nowhere(driver: Driver, healthy: Agent) -> No
 def test_random_bytes_at_the_port_are_dropped(driver: Driver, healthy: Agent) -> None:
     with socket.create_connection(("127.0.0.1", driver.port)) as plain:
         plain.sendall(os.urandom(4096))
-        plain.settimeout(10)
+        plain.settimeout(PATIENCE_S)
         while plain.recv(4096):
             pass
 
@@ -183,7 +183,7 @@ def test_random_bytes_inside_tls_are_dropped(driver: Driver, healthy: Agent) -> 
         context.wrap_socket(plain, server_hostname=TARGET_NAME) as secure,
     ):
         secure.sendall(os.urandom(4096))
-        secure.settimeout(10)
+        secure.settimeout(PATIENCE_S)
         try:
             while secure.recv(4096):
                 pass

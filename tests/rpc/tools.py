@@ -22,7 +22,7 @@ from asyncsearch.rpc.messages import DriverMessage, Endpoint, Heartbeat, Hello, 
 from asyncsearch.rpc.server import SearchServer
 
 T = TypeVar("T")
-PATIENCE_S = 20.0
+PATIENCE_S = 300.0
 """How long a test waits for what must happen; reached only by a test that fails."""
 
 AGENT = "agent-a"

@@ -83,6 +83,7 @@ def test_real_tensors_of_torch_are_numbers() -> None:
         as_number("loss", weight)
 
 
+@pytest.mark.slow
 def test_real_tensors_of_tensorflow_are_numbers() -> None:
     tensorflow = pytest.importorskip("tensorflow")
     values = {"loss": tensorflow.constant(0.5), "variable": tensorflow.Variable(2.0), "one": tensorflow.constant([1])}

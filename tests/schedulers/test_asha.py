@@ -80,7 +80,7 @@ def test_asking_twice_changes_nothing() -> None:
         == Promotion(TrialId(2), 1, 3, "rank 1 of 3 at resource 1, 1 goes on to 3")
     )
     assert state.closing_promotion() is None
-    assert state.standing(TrialId(2))
+    assert state.position(TrialId(2))
     assert state.snapshot() == before
 
 
@@ -203,7 +203,7 @@ def test_a_trial_that_pauses_and_is_promotable_at_once_is_not_lost() -> None:
 
 
 def test_a_pause_where_no_rung_is_is_our_own_bug() -> None:
-    with pytest.raises(InternalError, match=r"trial-0 stands at resource 2, the rungs are \(1, 3, 9\)"):
+    with pytest.raises(InternalError, match=r"trial-0 is at resource 2, the rungs are \(1, 3, 9\)"):
         NINE.begin().paused(TrialId(0), 2, 1.0)
 
 
@@ -218,7 +218,7 @@ def test_a_trial_that_ends_by_itself_blocks_nobody_and_never_goes_on() -> None:
     pause_new(state, [3.0, 4.0, 5.0], first=3)
     assert drain(state) == [(1, 1, 3)]
     state.completed(TrialId(1), 2, 1.0)
-    assert state.standing(TrialId(1)) == "rank 1 of 1 at resource 3, 0 go on; it ended there"
+    assert state.position(TrialId(1)) == "rank 1 of 1 at resource 3, 0 go on; it ended there"
 
 
 def test_promotion_goes_on_after_the_last_trial_was_created() -> None:
@@ -251,7 +251,7 @@ def test_improving_arrivals_are_all_promoted() -> None:
         pause_new(state, [float(-number)], first=number)
         drain(state)
     pause_new(state, [100.0], first=30)
-    assert state.standing(TrialId(0)).startswith("rank 30 of 31")
+    assert state.position(TrialId(0)).startswith("rank 30 of 31")
     assert sum(rung["promoted"] for rung in state.snapshot()["rungs"][:1]) == 28, "all but the first two"
 
 
@@ -276,7 +276,7 @@ def test_random_arrivals_promote_about_a_square_root_in_excess(seed: int) -> Non
         total += len(drain(state))
     best = sorted(range(1024), key=lambda number: scores[number])[:256]
     assert 256 <= total <= 256 + 32
-    assert all(state.standing(TrialId(number)).endswith("on its way to resource 4") for number in best), (
+    assert all(state.position(TrialId(number)).endswith("on its way to resource 4") for number in best), (
         "none of the true best quarter is left behind"
     )
 

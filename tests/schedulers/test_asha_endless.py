@@ -78,8 +78,8 @@ def test_a_trial_that_fails_or_returns_above_all_others_counts_there_and_never_g
     assert drain(state) == []
     state.paused(TrialId(2), 3, 2.0)
     assert drain(state) == [], "the one in the quota ended at 3 by itself"
-    assert state.standing(TrialId(1)) == "rank 1 of 3 at resource 3, 1 goes on; it ended there"
-    with pytest.raises(InternalError, match="stands at resource 27"):
+    assert state.position(TrialId(1)) == "rank 1 of 3 at resource 3, 1 goes on; it ended there"
+    with pytest.raises(InternalError, match="is at resource 27"):
         state.paused(TrialId(2), 27, 2.0)
 
 

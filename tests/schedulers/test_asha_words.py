@@ -1,4 +1,4 @@
-"""What ASHA says of itself: reasons, standings, descriptions, forecasts, warnings."""
+"""What ASHA says of itself: reasons, positions, descriptions, forecasts, warnings."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ def test_every_promotion_says_rank_count_and_quota() -> None:
     assert reasons == [f"rank {rank} of 12 at resource 1, 4 go on to 3" for rank in (1, 2, 3, 4)]
 
 
-def test_standing_tells_where_a_trial_is() -> None:
+def test_position_tells_where_a_trial_is() -> None:
     state = begun(NINE, [1.0, 2.0, 3.0, None])
     state.created(TrialId(4), {})
-    assert state.standing(TrialId(99)) == ""
-    assert state.standing(TrialId(4)) == "on its way to resource 1"
-    assert state.standing(TrialId(1)) == "rank 2 of 4 at resource 1, 1 goes on; it waits there"
-    assert state.standing(TrialId(3)) == (
+    assert state.position(TrialId(99)) == ""
+    assert state.position(TrialId(4)) == "on its way to resource 1"
+    assert state.position(TrialId(1)) == "rank 2 of 4 at resource 1, 1 goes on; it waits there"
+    assert state.position(TrialId(3)) == (
         "counts as the worst of 4 at resource 1: it failed or had no finite value, so it does not go on"
     )
     assert drain(state) == [(0, 1, 3)]
-    assert state.standing(TrialId(0)) == "rank 1 of 4 at resource 1, 1 goes on; on its way to resource 3"
+    assert state.position(TrialId(0)) == "rank 1 of 4 at resource 1, 1 goes on; on its way to resource 3"
     state.paused(TrialId(0), 3, 1.0)
     state.promoted(TrialId(0), 3, 9)
     state.completed(TrialId(0), 9, 1.0)
-    assert state.standing(TrialId(0)) == "rank 1 of 1 at resource 9, the last rung"
+    assert state.position(TrialId(0)) == "rank 1 of 1 at resource 9, the last rung"
 
 
 def test_description_is_plain_data() -> None:

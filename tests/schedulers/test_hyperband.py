@@ -36,7 +36,7 @@ STANDARD = Hyperband(max_resource=256, reduction_factor=4, brackets=(5, 4, 3))
 
 
 def bracket_of(state: SchedulerState, trial: int) -> int:
-    return int(state.standing(TrialId(trial)).partition(":")[0].removeprefix("bracket "))
+    return int(state.position(TrialId(trial)).partition(":")[0].removeprefix("bracket "))
 
 
 def begin(state: SchedulerState, count: int) -> list[int]:
@@ -148,7 +148,7 @@ def test_a_bracket_stays_one_race_over_all_rounds(variant: Any) -> None:
     for number in range(18):
         state.paused(TrialId(number), 1, float(-number))
     assert drain(state) == [(17 - number, 1, 3) for number in range(6)]
-    assert state.standing(TrialId(0)) == "bracket 0: rank 18 of 18 at resource 1, 6 go on; it waits there"
+    assert state.position(TrialId(0)) == "bracket 0: rank 18 of 18 at resource 1, 6 go on; it waits there"
 
 
 def test_of_two_brackets_the_one_with_fewer_units_promotes_first() -> None:
@@ -303,8 +303,8 @@ def test_a_later_synchronous_run_opens_the_next_bracket_of_the_round() -> None:
     for number in range(6, 11):
         state.created(TrialId(number), {})
     assert not state.may_create(TrialId(11))
-    assert state.standing(TrialId(0)).startswith("bracket 0")
-    assert state.standing(TrialId(10)).startswith("bracket 1")
+    assert state.position(TrialId(0)).startswith("bracket 0")
+    assert state.position(TrialId(10)).startswith("bracket 1")
 
 
 @pytest.mark.parametrize(
@@ -395,7 +395,7 @@ def test_a_promotion_says_rank_count_and_quota_in_its_bracket() -> None:
     assert promotion is not None
     assert promotion.reason == "rank 1 of 9 at resource 1, 3 go on to 3"
     assert state.next_promotion() == promotion, "asking changes nothing"
-    assert state.standing(TrialId(9)) == ""
+    assert state.position(TrialId(9)) == ""
 
 
 def test_description_is_plain_data() -> None:

@@ -202,7 +202,7 @@ def test_a_trial_that_returns_early_is_done_and_blocks_nobody() -> None:
     state.completed(TrialId(0), 1, 1.0)
     state.completed(TrialId(0), 1, 1.0)
     assert state.next_promotion() is None
-    assert state.standing(TrialId(0)) == ""
+    assert state.position(TrialId(0)) == ""
     assert report(state, 1, 1, 1.0) is None
 
 
@@ -217,14 +217,14 @@ def test_a_report_is_judged_by_who_was_there_before_it() -> None:
     assert [state.judge(TrialId(trial), 1) is None for trial in (2, 3, 4, 5)] == [False, False, False, True]
 
 
-def test_standing_tells_where_a_trial_was_compared() -> None:
+def test_position_tells_where_a_trial_was_compared() -> None:
     state = DOUBLING.begin()
-    assert state.standing(TrialId(0)) == ""
+    assert state.position(TrialId(0)) == ""
     state.created(TrialId(0), {})
-    assert state.standing(TrialId(0)) == "not compared with others before resource 1"
+    assert state.position(TrialId(0)) == "not compared with others before resource 1"
     report(state, 0, 1, 1.0)
     report(state, 1, 1, 1.0)
-    assert state.standing(TrialId(1)) == "last compared with others at resource 1, where 1 had been before"
+    assert state.position(TrialId(1)) == "last compared with others at resource 1, where 1 had been before"
 
 
 def expected(reports: list[Report], scheduler: MedianStopping) -> list[bool]:

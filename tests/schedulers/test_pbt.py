@@ -115,9 +115,9 @@ def test_who_takes_over_weights_goes_on_from_where_they_are() -> None:
     state = requested(4)
     pause_new(state, [0.0, 1.0, 2.0, 3.0])
     assert go_on(state, at={0: 9})[-1] == (3, 4, 12, 0)
-    assert state.standing(TrialId(3)) == "on its way to resource 12"
+    assert state.position(TrialId(3)) == "on its way to resource 12"
     state.completed(TrialId(3), 12, 1.0)
-    assert state.standing(TrialId(3)) == ""
+    assert state.position(TrialId(3)) == ""
 
 
 def test_weights_of_one_that_is_trained_to_the_end_are_not_taken_over() -> None:
@@ -132,7 +132,7 @@ def test_weights_of_one_that_is_trained_to_the_end_are_not_taken_over() -> None:
         "to 11 to take over"
     ), "its checkpoint at 12 is no place to go on from, nor would be one at 3"
     state.promoted(TrialId(3), 4, 8)
-    assert state.standing(TrialId(3)) == "on its way to resource 8"
+    assert state.position(TrialId(3)) == "on its way to resource 8"
 
 
 def test_nobody_takes_over_from_one_that_has_ended() -> None:
@@ -179,7 +179,7 @@ def test_one_that_comes_late_is_compared_with_all_that_came_before() -> None:
     go_on(state)
     state.paused(TrialId(4), 4, 2.5)
     assert go_on(state) == [(4, 4, 8, None)]
-    assert state.standing(TrialId(4)) == "on its way to resource 8"
+    assert state.position(TrialId(4)) == "on its way to resource 8"
 
 
 def test_in_step_all_that_live_are_awaited_and_those_that_exploit_go_first() -> None:
@@ -264,16 +264,16 @@ def test_a_run_for_fewer_trials_and_the_end_of_the_searcher_close_a_population()
     assert exploits(go_on(state)) == {3: 0}
 
 
-def test_reasons_and_standings_say_rank_donor_and_values() -> None:
+def test_reasons_and_positions_say_rank_donor_and_values() -> None:
     state = requested(4)
     pause_new(state, [0.0, 1.0, 2.0, 3.0])
     promotion = state.next_promotion()
     assert promotion is not None
     assert promotion.reason == "rank 1 of 4 at resource 4, goes on to 8"
-    assert state.standing(TrialId(2)) == "rank 3 of 4 at resource 4; it waits there"
-    assert state.standing(TrialId(9)) == ""
+    assert state.position(TrialId(2)) == "rank 3 of 4 at resource 4; it waits there"
+    assert state.position(TrialId(9)) == ""
     go_on(state, most=3)
-    assert state.standing(TrialId(0)) == "on its way to resource 8"
+    assert state.position(TrialId(0)) == "on its way to resource 8"
     promotion = state.next_promotion()
     assert promotion is not None
     offspring = state.branch(promotion, PARAMS, 8)

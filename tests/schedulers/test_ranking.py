@@ -27,7 +27,7 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @settings(max_examples=300, deadline=None)
 @given(start=st.lists(ENTRIES, unique=True), steps=st.lists(st.tuples(st.booleans(), ENTRIES), max_size=120))
-def test_standings_are_a_sorted_list_of_entries_whatever_is_added_and_removed(
+def test_a_ranking_is_a_sorted_list_of_entries_whatever_is_added_and_removed(
     start: list[Entry], steps: list[tuple[bool, Entry]]
 ) -> None:
     model = sorted(start)
@@ -48,7 +48,7 @@ def test_standings_are_a_sorted_list_of_entries_whatever_is_added_and_removed(
         assert order.up_to(entry[0]) == sum(score <= entry[0] for score, _ in model)
 
 
-def test_standings_made_of_entries_are_those_to_which_they_were_added() -> None:
+def test_a_ranking_made_of_entries_is_the_one_to_which_they_were_added() -> None:
     entries = [(float(number * 37 % 11), TrialId(number)) for number in range(50)]
     grown = Ranking()
     for score, trial in entries:

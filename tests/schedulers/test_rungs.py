@@ -197,7 +197,7 @@ def test_progress_of_a_trial_is_nine_bytes() -> None:
     progress = Progress()
     for number in range(10_000):
         progress.begin(TrialId(number))
-        progress.arrive(TrialId(number), 3, 0.25)
+        progress.record(TrialId(number), 3, 0.25)
     assert sum(sys.getsizeof(getattr(progress, name)) for name in Progress.__slots__) < 10_000 * 9 * 1.3
 
 
@@ -205,6 +205,6 @@ def test_progress_knows_only_trials_that_began() -> None:
     progress = Progress()
     progress.begin(TrialId(5))
     assert [progress.knows(TrialId(number)) for number in (4, 5, 6)] == [False, True, False]
-    assert progress.heading(TrialId(4)) == 0
+    assert progress.next_rung(TrialId(4)) == 0
     assert progress.value(TrialId(9)) is None
     assert not progress.has_ended(TrialId(9))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -17,6 +19,7 @@ from asyncsearch.schedulers.scheduler_options import from_options, options_of
 @pytest.mark.parametrize(
     "scheduler",
     [
+        FIFO(),
         ASHA(),
         ASHA(max_resource=81, min_resource=3, variant="stopping"),
         ASHA(max_resource=81, finish_best=True),
@@ -42,9 +45,23 @@ class Mine(ASHA):
     """Has the options of another one, and decides otherwise."""
 
 
-@pytest.mark.parametrize("scheduler", [FIFO(), Mine()])
-def test_what_numbers_and_words_do_not_say_wholly_has_no_options(scheduler: Scheduler) -> None:
-    assert options_of(scheduler) is None
+@dataclass(frozen=True)
+class Limited(FIFO):
+    """Has a limit that JSON may not be able to write."""
+
+    limit: object = None
+
+
+def test_a_scheduler_that_a_user_wrote_comes_back_with_its_own_class() -> None:
+    for scheduler in (Mine(max_resource=9), Limited(max_resource=9, limit=[1, "two"])):
+        made = from_options(options_of(scheduler))
+        assert made == scheduler
+        assert type(made) is type(scheduler)
+
+
+@pytest.mark.parametrize("limit", [len, math.nan, (1, 2), {3: 4}])
+def test_what_json_does_not_say_wholly_has_no_options(limit: object) -> None:
+    assert options_of(Limited(limit=limit)) is None
 
 
 @pytest.mark.parametrize(

@@ -99,7 +99,7 @@ def test_a_trial_without_a_score_that_is_given_up_later_does_not_count_at_the_ne
     state.failed(TrialId(0), 3)
     state.stopped(TrialId(5), 1, None)
     finish(state, moves[:1])
-    assert state.standing(TrialId(1)) == "bracket 0: rank 1 of 1 at resource 3, 0 go on; it waits there"
+    assert state.position(TrialId(1)) == "bracket 0: rank 1 of 1 at resource 3, 0 go on; it waits there"
 
 
 def test_a_trial_that_ends_by_itself_holds_nobody_up() -> None:
@@ -148,7 +148,7 @@ def test_without_a_bracket_size_the_trials_of_the_run_are_one_bracket() -> None:
     assert all(state.may_create(TrialId(number)) for number in range(6))
     pause_new(state, [float(number) for number in range(6)])
     assert not state.may_create(TrialId(6))
-    assert state.standing(TrialId(5)) == "bracket 0: rank 6 of 6 at resource 1, 2 go on; it waits there"
+    assert state.position(TrialId(5)) == "bracket 0: rank 6 of 6 at resource 1, 2 go on; it waits there"
 
 
 def test_a_later_run_opens_a_further_bracket_and_leaves_the_first_as_it_was() -> None:
@@ -160,7 +160,7 @@ def test_a_later_run_opens_a_further_bracket_and_leaves_the_first_as_it_was() ->
     pause_new(state, [-3.0, -2.0, -1.0], first=6)
     assert drain(state) == [(6, 1, 3)]
     assert not state.may_create(TrialId(9))
-    assert state.standing(TrialId(6)).startswith("bracket 1: rank 1 of 3")
+    assert state.position(TrialId(6)).startswith("bracket 1: rank 1 of 3")
 
 
 def test_a_run_that_goes_on_after_a_crash_keeps_its_bracket() -> None:
@@ -248,7 +248,7 @@ def test_trials_are_not_judged_on_their_way_and_nothing_closes() -> None:
     state.reported(TrialId(0), 1, None)
     assert state.judge(TrialId(0), 1) is None
     assert state.closing_promotion() is None
-    assert state.standing(TrialId(7)) == ""
+    assert state.position(TrialId(7)) == ""
 
 
 def outcome(scores: list[float | None], failing: set[int], order: random.Random, scheduler: SHA) -> set[Move]:

@@ -93,9 +93,7 @@ def test_both_scripts_can_be_previewed(name: str, capsys: pytest.CaptureFixture[
 
 
 def run(*command: str, cwd: Path, **environment: str) -> str:
-    done = subprocess.run(
-        command, cwd=cwd, capture_output=True, text=True, check=False, timeout=110, env=os.environ | environment
-    )
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False, env=os.environ | environment)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

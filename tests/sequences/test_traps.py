@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from asyncsearch.ids import NodeKey
-from asyncsearch.plan.keys import UNBOUNDED, path
+from asyncsearch.plan.keys import path
 from asyncsearch.sequences import (
     Sequence,
     chain,
@@ -24,6 +24,7 @@ from asyncsearch.sequences import (
     values,
     warmup,
 )
+from asyncsearch.trial import UNBOUNDED
 from tests.sequences.test_properties import as_params
 
 ROOT = NodeKey("root")

@@ -17,8 +17,8 @@ from asyncsearch.ids import NodeKey
 from asyncsearch.shared.claims import CLAIM, DRIVER, ClaimHolder
 from asyncsearch.shared.folder import SharedFolder
 from asyncsearch.store.lease_lock import _machine
+from asyncsearch.testing.stores import together
 from tests.shared.tools import NODE, NODES, Rival, interrupted, plan_at
-from tests.store.conformance import together
 
 LEASE_S = 60.0
 

@@ -21,11 +21,11 @@ from asyncsearch.shared.folder import SharedFolder
 from asyncsearch.store import LocalStore, Store
 from asyncsearch.store.fsspec_store import FsspecStore
 from asyncsearch.study.study import Study
+from asyncsearch.testing.stores import load, save
 from tests.engine.tools import make_state, record, replayed
 from tests.report.tools import SCHEDULER, SPACE, simulated, store_of
 from tests.shared.test_claims import silence
 from tests.shared.tools import NODE, NODES, commit, content, plan_at
-from tests.store.conformance import load, save
 
 DAY_S = 86400.0
 LOST = [CheckpointRef(NODE, resource) for resource in (1, 3, 9)]

@@ -14,9 +14,9 @@ import pytest
 from asyncsearch.errors import StoreError, UsageError
 from asyncsearch.ids import NodeKey
 from asyncsearch.shared.folder import NodeFacts, SharedFolder
+from asyncsearch.testing.stores import together
 from asyncsearch.trial import Metrics
 from tests.shared.tools import NODE, NODES, Rival, commit, content, interrupted, plan_at
-from tests.store.conformance import together
 
 
 @pytest.fixture(params=["disk", "file", "memory"])

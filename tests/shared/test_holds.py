@@ -17,9 +17,9 @@ from asyncsearch.shared.folder import SHARED_FILE, SharedFolder, open_shared
 from asyncsearch.shared.survey import survey
 from asyncsearch.store import LocalStore
 from asyncsearch.store.fsspec_store import FsspecStore
+from asyncsearch.testing.stores import load
 from tests.shared.test_claims import silence
 from tests.shared.tools import NODE, NODES, Between, commit, content, interrupted, plan_at
-from tests.store.conformance import load
 
 DAY_S = 86400.0
 REF = CheckpointRef(NODE, 3)

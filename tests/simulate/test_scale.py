@@ -32,7 +32,12 @@ def to_target(excess: float, workers: int, seed: int) -> SimulationResult:
 
 
 @pytest.mark.parametrize(
-    ("workers", "excess", "seeds"), [(25, 0.0085, range(20)), (100, 0.002, range(8)), (500, 0.0006, range(4, 9))]
+    ("workers", "excess", "seeds"),
+    [
+        (25, 0.0085, range(20)),
+        (100, 0.002, range(8)),
+        pytest.param(500, 0.0006, range(4, 9), marks=pytest.mark.slow),
+    ],
 )
 def test_asha_meets_a_target_within_a_tenth_of_linear_while_configurations_outnumber_workers_four_to_one(
     workers: int, excess: float, seeds: range

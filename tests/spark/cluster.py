@@ -17,8 +17,10 @@ import psutil
 import pytest
 
 _EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
-_PATIENCE_S = 120.0
+_PATIENCE_S = 300.0
+_FAST_START = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 _SETTINGS = {
+    "spark.executor.extraJavaOptions": _FAST_START,
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.memory": "512m",
@@ -65,7 +67,7 @@ class Daemon:
             "SPARK_HOME": str(spark_home()),
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_DAEMON_MEMORY": heap,
-            "SPARK_DAEMON_JAVA_OPTS": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+            "SPARK_DAEMON_JAVA_OPTS": _FAST_START,
             "SPARK_PUBLIC_DNS": "127.0.0.1",
         }
         self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()

@@ -17,7 +17,7 @@ from asyncsearch.launch.spark.task import RUN_AGAIN, Mode
 from tests.launch.tools import Ends, Line, config_for
 from tests.spark.cluster import StandaloneCluster, spark_session
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 
 def endless(folder: str) -> Any:

@@ -11,7 +11,7 @@ from asyncsearch import Sharing, run_together
 from tests.spark.cluster import StandaloneCluster, spark_session
 from tests.system.several import DISTINCT, FOLDER, make, results, run, units
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from asyncsearch.launch.spark.task import RUN_AGAIN, Mode
 from tests.launch.tools import TOKEN, Ends, Line, config_for
 from tests.spark.cluster import spark_session
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.spark
 
 W0, W1 = WorkerId(0), WorkerId(1)
 

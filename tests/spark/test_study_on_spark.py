@@ -100,7 +100,7 @@ def test_the_digits_scripts_run_under_spark_submit_on_a_standalone_cluster(scrip
             "PYSPARK_PYTHON": sys.executable,
             "SPARK_HOME": str(spark_home()),
         }
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=500, check=False)
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     assert "trial-" in done.stdout
     study = Study.open(tmp_path / "study")

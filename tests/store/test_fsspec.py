@@ -27,7 +27,7 @@ from asyncsearch.store.base_store import FileInfo
 from asyncsearch.store.fsspec_store import FsspecStore
 from asyncsearch.store.lease_lock import LockRecord, _machine
 from asyncsearch.store.remote import Remote
-from tests.store.conformance import REF, StoreTests, load, save
+from asyncsearch.testing.stores import REF, StoreTests, load, save
 
 
 def files_of(store: FsspecStore) -> list[str]:
@@ -51,17 +51,17 @@ def memory() -> Iterator[FsspecStore]:
 
 
 class TestMemory(StoreTests):
-    @pytest.fixture
-    def store(self, memory: FsspecStore) -> FsspecStore:
-        return memory
+    def make(self) -> FsspecStore:
+        return FsspecStore(f'memory://studies/{uuid.uuid4().hex}/a\'; echo foo "b" ü')
 
 
 class TestFile(StoreTests):
-    @pytest.fixture
-    def store(self, tmp_path: Path) -> FsspecStore:
-        store = FsspecStore(f'file://{tmp_path}/a\'; echo foo "b" ü')
-        store.prepare()
-        return store
+    @pytest.fixture(autouse=True)
+    def place(self, tmp_path: Path) -> None:
+        self.root = tmp_path
+
+    def make(self) -> FsspecStore:
+        return FsspecStore(f'file://{self.root}/{uuid.uuid4().hex}/a\'; echo foo "b" ü')
 
 
 @pytest.fixture(params=["memory", "file"])
@@ -99,13 +99,13 @@ def test_a_file_system_that_does_not_answer_keeps_no_other_store_waiting(
     def hang(remote: Remote, path: str, action: Callable[[], object]) -> object:
         if remote is silent._remote:
             reached.set()
-            in_time.append(answers.wait(20))
+            in_time.append(answers.wait(300))
         return with_folder(remote, path, action)
 
     monkeypatch.setattr(Remote, "_with_folder", hang)
     thread = threading.Thread(target=write, args=(silent,))
     thread.start()
-    assert reached.wait(60)
+    assert reached.wait(300)
     write(other)
     answers.set()
     thread.join()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import pickle
 import shutil
@@ -18,7 +19,7 @@ import pytest
 from asyncsearch.errors import StoreError, StoreLockedError
 from asyncsearch.ids import CheckpointRef
 from asyncsearch.store import LocalStore
-from tests.store.conformance import NODE, OTHER, REF, StoreTests, load, save
+from asyncsearch.testing.stores import NODE, OTHER, REF, StoreTests, load, save
 from tests.store.dying import Reaper
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -33,9 +34,12 @@ def store(tmp_path: Path) -> LocalStore:
 
 
 class TestLocal(StoreTests):
-    @pytest.fixture
-    def store(self, store: LocalStore) -> LocalStore:
-        return store
+    @pytest.fixture(autouse=True)
+    def place(self, tmp_path: Path) -> None:
+        self.folders = (tmp_path / f"{number}" / WEIRD for number in itertools.count())
+
+    def make(self) -> LocalStore:
+        return LocalStore(next(self.folders))
 
 
 def names_in(store: LocalStore, folder: str) -> list[str]:

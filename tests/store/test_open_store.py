@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from asyncsearch.errors import StoreError
-from asyncsearch.store import LocalStore, open_store
+from asyncsearch.errors import StoreError, UsageError
+from asyncsearch.store import LocalStore, open_store, register_store
 
 
 @pytest.fixture
@@ -84,6 +84,23 @@ def test_hdfs_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("asyncsearch.store.find_spec", lambda name: None)
     with pytest.raises(StoreError, match=r"asyncsearch\[hdfs\].*all workers"):
         open_store("hdfs:///studies/digits")
+
+
+def test_a_registered_scheme_is_opened_by_its_factory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("asyncsearch.store._factories", {})
+    register_store("Team", lambda url: LocalStore(tmp_path / url.removeprefix("team://")))
+    assert open_store("team://digits").url == str(tmp_path / "digits")
+
+
+def test_an_unknown_scheme_says_how_to_register_it() -> None:
+    with pytest.raises(StoreError, match=r"register_store\('nowhere', "):
+        open_store("nowhere://digits")
+
+
+@pytest.mark.parametrize("scheme", ["", "file", "Local", "a b", "1a", "a://"])
+def test_what_is_no_scheme_of_ones_own_is_not_registered(scheme: str) -> None:
+    with pytest.raises(UsageError, match="Choose another one"):
+        register_store(scheme, LocalStore)
 
 
 def test_file_is_no_store(tmp_path: Path) -> None:

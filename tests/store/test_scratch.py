@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from asyncsearch.store import scratch
-from tests.store.conformance import together
+from asyncsearch.testing.stores import together
 from tests.system.tools import PATIENCE_S
 
 HOLDER = """

@@ -24,6 +24,7 @@ from asyncsearch import (
     choice,
     uniform,
 )
+from asyncsearch.driver.loop import Driver
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import (
     CannotPauseError,
@@ -45,6 +46,7 @@ from asyncsearch.schedulers import Scheduler
 from asyncsearch.sequences import multistep
 from asyncsearch.store import LocalStore, Store
 from asyncsearch.trial import TrialState
+from tests.system.test_several import wait_until
 
 SPACE = {"x": uniform(0.0, 1.0)}
 
@@ -262,14 +264,26 @@ def test_the_best_of_nothing_says_what_went_wrong(tmp_path: Path) -> None:
     assert "no such layer" in made.explain(0)
 
 
-def test_a_timeout_ends_the_run_with_what_it_has(tmp_path: Path) -> None:
+def test_a_timeout_ends_the_run_with_what_it_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reported = tmp_path / "reported"
+    stop_after = Driver.stop_after
+
     def forever(trial: Any) -> None:
         while True:
             trial.report(loss=trial.params["x"])
+            reported.touch()
 
-    made = run(study(tmp_path / "s", forever), timeout=3.0)
+    def faster_but_not_before_a_report(driver: Driver, seconds: float, reason: str) -> None:
+        def begin() -> None:
+            wait_until(reported.exists)
+            stop_after(driver, seconds / 1000, reason)
+
+        threading.Thread(target=begin, daemon=True).start()
+
+    monkeypatch.setattr(Driver, "stop_after", faster_but_not_before_a_report)
+    made = run(study(tmp_path / "s", forever), timeout=600.0)
     assert made.trials[0].state is TrialState.WAITING
-    assert "timeout" in made.trials[0].reason
+    assert "timeout of 600 s" in made.trials[0].reason
 
 
 def test_the_log_of_what_is_shared_names_those_who_share_it_and_their_logs_name_it(tmp_path: Path) -> None:

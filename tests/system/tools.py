@@ -17,7 +17,7 @@ import psutil
 from asyncsearch import ASHA, GridSearch, Study, choice
 from asyncsearch.trainable import TrialContext
 
-PATIENCE_S = 60.0
+PATIENCE_S = 300.0
 UNITS = 9
 
 

@@ -30,7 +30,6 @@ SPACE = Space(
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 def test_merged_and_unmerged_trials_report_the_same_bits_in_keras(tmp_path: Path) -> None:
     merged = searched(KerasDigits, SPACE, EPOCHS, tmp_path / "merged")
     unmerged = searched(KerasDigits, SPACE, EPOCHS, tmp_path / "unmerged", share=False)

@@ -15,7 +15,6 @@ from tests.trainers.merged import require_told_apart, searched, seen
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 def test_merged_and_unmerged_trials_report_the_same_bits_in_torch(tmp_path: Path) -> None:
     merged = searched(TorchDigits, schedules(), EPOCHS, tmp_path / "merged")
     unmerged = searched(TorchDigits, schedules(), EPOCHS, tmp_path / "unmerged", share=False)

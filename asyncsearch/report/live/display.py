@@ -1,8 +1,8 @@
 """What people see while a search runs: a live table in a notebook, quiet lines elsewhere.
 
-Rule: called from the main thread only, so that a notebook puts everything into the cell that runs.
-No widgets; and but for a terminal no escape sequences, so the output is the same in JupyterLab, VS Code, papermill, a
-spark-submit log and a pipe.
+Rule: called from the main thread only, so that a notebook puts all output into the cell that runs.
+There are no widgets and, except on a terminal, no escape sequences, so the output is the same in JupyterLab, VS Code,
+papermill, a spark-submit log and a pipe.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ class Display(abc.ABC):
     """Shows one run."""
 
     def warn(self, sentences: Sequence[str]) -> None:
-        """Show what the user should know."""
+        """Show notes to the user."""
         for sentence in sentences:
             say(f"note: {sentence}")
 
     @abc.abstractmethod
     def update(self, status: StudyStatus) -> None:
-        """Show how the study stands, if it is time to."""
+        """Show the state of the study, if an update is due."""
 
     @abc.abstractmethod
     def log_lines(self, lines: Sequence[tuple[str, LogLine]]) -> None:
@@ -50,7 +50,7 @@ class Display(abc.ABC):
 
     @abc.abstractmethod
     def close(self) -> None:
-        """Show the last status whole. Safe to call again, and before anything was shown."""
+        """Show the last status in full. May be called again, and before anything was shown."""
 
 
 def open_display(kind: str = "auto", *, logs: bool = False) -> Display:
@@ -67,7 +67,7 @@ def open_display(kind: str = "auto", *, logs: bool = False) -> Display:
         raise UsageError(f"display={kind!r} is unknown. Use one of {', '.join(map(repr, KINDS))}.")
     ipython = _notebook()
     if kind == "notebook" and ipython is None:
-        raise UsageError("display='notebook' needs a Jupyter kernel, and this is none. Use display='auto'.")
+        raise UsageError("display='notebook' needs a Jupyter kernel, and this process is none. Use display='auto'.")
     if kind == "none":
         return Quiet()
     if ipython is not None and kind in ("auto", "notebook"):
@@ -78,7 +78,7 @@ def open_display(kind: str = "auto", *, logs: bool = False) -> Display:
 
 
 class Quiet(Display):
-    """Shows nothing; what the user should know goes to the log."""
+    """Shows nothing; notes go to the log."""
 
     def warn(self, sentences: Sequence[str]) -> None:
         for sentence in sentences:
@@ -100,7 +100,7 @@ class Plain(Display):
     def __init__(
         self, *, logs: bool, every_s: float | None = None, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """Print status lines ``every_s`` seconds at most; by default less often into a file than on a terminal."""
+        """Print a line every ``every_s`` seconds at most; by default less often into a file than on a terminal."""
         is_terminal = sys.stdout is not None and sys.stdout.isatty()
         self._every_s = every_s if every_s is not None else _TERMINAL_EVERY_S if is_terminal else _FILE_EVERY_S
         self._lines = LinePrinter(clock) if logs else None
@@ -125,7 +125,7 @@ class Plain(Display):
 
 
 class Terminal(Display):
-    """Keeps the table at the bottom of a terminal, drawn anew in place; the lines of trials scroll by above it."""
+    """Keeps the table at the bottom of a terminal, redrawn in place; the lines of trials scroll by above it."""
 
     def __init__(
         self,
@@ -134,7 +134,7 @@ class Terminal(Display):
         size: Callable[[], os.terminal_size] = shutil.get_terminal_size,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Fit the table into a terminal of ``size()``, so that what was drawn can be drawn over."""
+        """Fit the table into a terminal of ``size()``, so that the next one can be drawn over it."""
         self._size = size
         self._lines = LinePrinter(clock) if logs else None
         self._status: StudyStatus | None = None
@@ -162,15 +162,15 @@ class Terminal(Display):
         say(up + "\n".join(part for part in (above, "\n".join(rows)) if part))
 
     def _up(self) -> str:
-        """Return what moves to where the table was drawn, and clears from there."""
+        """Return the escape sequence that moves to the start of the table, and clears from there."""
         return f"\x1b[{self._height}A\x1b[J" if self._height else ""
 
 
 class Notebook(Display):
-    """One table in the cell that is updated in place; the lines of trials stand below it."""
+    """One table in the cell, updated in place; the lines of trials come below it."""
 
     def __init__(self, show: Callable[..., Any], *, logs: bool, clock: Callable[[], float] = time.monotonic) -> None:
-        """Show through IPython's ``display`` or what acts like it."""
+        """Show through IPython's ``display``, or a function like it."""
         self._show = show
         self._handle: Any = None
         self._shown = ""
@@ -194,14 +194,14 @@ class Notebook(Display):
             say("\n".join(self._lines.chosen(lines, self._store)))
 
     def close(self) -> None:
-        """The table stays as it was updated last."""
+        """The table stays as it was last updated."""
 
 
 def say(text: str) -> None:
-    """Write lines to where the process prints now: a notebook replaces ``sys.stdout``.
+    """Print lines to the present ``sys.stdout``, which a notebook replaces.
 
-    What it cannot spell is escaped. Where nothing can be written any more (a closed pipe, a full disk), nothing is: a
-    search does not end because nobody reads.
+    Characters that it cannot encode are escaped. If it cannot be written to (a closed pipe, a full disk), the lines are
+    dropped: a search does not end because nobody reads its output.
     """
     out = sys.stdout
     if not text or out is None:
@@ -216,7 +216,7 @@ def say(text: str) -> None:
 
 
 def _notebook() -> Any:
-    """Return IPython if this process is a Jupyter kernel, else None. Imports nothing: a kernel has it already."""
+    """Return IPython if this process is a Jupyter kernel, else None. A kernel has imported it already."""
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
     is_kernel = any(kind.__name__ == "ZMQInteractiveShell" for kind in type(shell).__mro__)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from bisect import insort
 from collections import deque
-from collections.abc import Iterable, Iterator
 
 import msgspec
 
@@ -144,9 +143,9 @@ def status_of(
         mode=state.config.mode,
         scheduler=scheduler,
         counts=counts,
-        rows=tuple(_rows((*running, *best, *failed))),
+        rows=tuple({trial.id: row_of(trial) for trial in (*running, *best, *failed)}.values()),
         best=row_of(best[0]) if best else None,
-        incumbent=None if incumbent is None else _seen(incumbent),
+        incumbent=_best_seen(incumbent),
         workers_alive=sum(slot.state is not SlotState.LAUNCHING for slot in state.pool.alive()),
         workers_wanted=state.run.parallelism if state.run is not None else 0,
         num_trials=state.run.num_trials if state.run is not None else None,
@@ -171,16 +170,10 @@ def _beyond_quota(state: StudyState) -> str:
     )
 
 
-def _seen(trial: Trial) -> BestSeen | None:
-    return None if trial.best is None else BestSeen(trial.name, trial.best, trial.best_resource)
-
-
-def _rows(trials: Iterable[Trial]) -> Iterator[TrialRow]:
-    seen = set()
-    for trial in trials:
-        if trial.id not in seen:
-            seen.add(trial.id)
-            yield row_of(trial)
+def _best_seen(trial: Trial | None) -> BestSeen | None:
+    if trial is None or trial.best is None:
+        return None
+    return BestSeen(trial.name, trial.best, trial.best_resource)
 
 
 def row_of(trial: Trial) -> TrialRow:

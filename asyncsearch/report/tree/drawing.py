@@ -1,4 +1,4 @@
-"""Drawing of a stage tree: training to the right, a lane for each leaf, colours by what became of it."""
+"""Drawing of a stage tree: training runs to the right, each leaf has a lane, colours show the kind of an interval."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from asyncsearch.ids import NodeKey, trial_name
 from asyncsearch.report.formatting import number
 from asyncsearch.report.plots.svg import CARD, FAINT, GRID, INK, Axis, Plot, dot, line, text
 from asyncsearch.report.tree.layout import Layout, has_lane
-from asyncsearch.report.tree.reading import Interval, Kind, TreeNode, TreeView, TrialPath
-from asyncsearch.report.tree.sentences import departures, ending, fate, readers, saving, values
+from asyncsearch.report.tree.sentences import branched_text, ends_text, outcome_text, reader_names, savings, values
+from asyncsearch.report.tree.view import Interval, Kind, TreeNode, TreeView, TrialPath
 from asyncsearch.trial import TrialState
 
 _COLOURS = {
@@ -36,9 +36,9 @@ def draw(tree: TreeView, name: str, metric: str, mode: str) -> Plot:
 def _best(tree: TreeView, mode: str) -> TrialPath | None:
     sign = 1 if mode == "min" else -1
     ranked = [
-        (sign * way.value, way.trial, way)
-        for way in tree.ways
-        if way.value is not None and way.state is not TrialState.FAILED
+        (sign * path.value, path.trial, path)
+        for path in tree.paths
+        if path.value is not None and path.state is not TrialState.FAILED
     ]
     return min(ranked, key=lambda entry: entry[:2])[2] if ranked else None
 
@@ -56,11 +56,11 @@ class _Picture:
         self._x = Axis(0, tree.horizon, _LEFT, _WIDTH - (190 if self._is_labelled else 140))
 
     def plot(self, name: str) -> Plot:
-        shapes = [text(20, 46, saving(self._tree), fill=INK), *self._legend(), *self._time()]
+        shapes = [text(20, 46, savings(self._tree), fill=INK), *self._legend(), *self._time()]
         drawn: list[tuple[int, str]] = []
         for key, node in self._tree.nodes.items():
             drawn += self._node(key, node)
-        # What is thin lies under what is thick.
+        # Thin lines are drawn first, so that they lie under thick ones.
         shapes += [shape for _, shape in sorted(drawn, key=lambda entry: entry[0])]
         for key, node in self._tree.nodes.items():
             shapes += self._counts(key, node)
@@ -77,7 +77,7 @@ class _Picture:
             x += 26 + 5.6 * len(label)
 
     def _lines_of(self, y: float, *kinds: Kind) -> Generator[str, None, float]:
-        """Yield a row of the legend; return where it ends."""
+        """Yield a row of the legend; return the x where it ends."""
         x = 20.0
         for kind in kinds:
             yield line([(x, y), (x + 22, y)], _COLOURS[kind], width=5.0 if kind is Kind.SHARED else 2.5)
@@ -97,7 +97,7 @@ class _Picture:
         return self._top + self._lane * (self._layout.at[key] + 0.5)
 
     def _room(self, key: NodeKey, interval: Interval) -> float:
-        """Return the height that belongs to an interval and to what its readers go on to."""
+        """Return the height that an interval and the later intervals of its readers have together."""
         return self._lane * min(max(1, interval.count), self._layout.sizes[key])
 
     def _thickness(self, key: NodeKey, interval: Interval) -> float:
@@ -109,26 +109,26 @@ class _Picture:
         y = self._y(key)
         for interval in node.intervals:
             first, last = self._x(interval.start), self._x(interval.stop)
-            way = f"M{first:.1f},{y:.1f}H{last:.1f}"
+            outline = f"M{first:.1f},{y:.1f}H{last:.1f}"
             if interval.start == node.start and node.parent is not None:
-                way = f"M{first:.1f},{self._y(node.parent):.1f}V{y:.1f}H{last:.1f}"
+                outline = f"M{first:.1f},{self._y(node.parent):.1f}V{y:.1f}H{last:.1f}"
             style = f"stroke='{_COLOURS[interval.kind]}' stroke-width='{self._thickness(key, interval):.1f}'"
             tip = (
-                f"{interval.start:,} to {interval.stop:,}: {fate(interval)}\n{readers(interval)}\n"
+                f"{interval.start:,} to {interval.stop:,}: {outcome_text(interval)}\n{reader_names(interval)}\n"
                 f"{values(node.params, interval.start, interval.stop)}"
             )
-            if node.left:
-                tip += f"\n{departures(node)}, who went on with the weights of others"
-            ends = [way for way in node.ends if way.end == interval.stop]
+            if node.branched:
+                tip += f"\n{branched_text(node)}, which continued with the weights of others"
+            ends = [path for path in node.ends if path.end == interval.stop]
             if ends:
-                tip += f"\n{ending(ends, self._metric)}"
+                tip += f"\n{ends_text(ends, self._metric)}"
             yield (
                 interval.count,
-                f"<path d='{way}' fill='none' stroke-linejoin='round' {style}><title>{escape(tip)}</title></path>",
+                f"<path d='{outline}' fill='none' stroke-linejoin='round' {style}><title>{escape(tip)}</title></path>",
             )
 
     def _counts(self, key: NodeKey, node: TreeNode) -> Iterator[str]:
-        """Say how many trials share an interval, where there is room for it."""
+        """Write how many trials share an interval, where there is room for it."""
         for interval in node.intervals:
             first, last = self._x(interval.start), self._x(interval.stop)
             is_roomy = last - first >= 30 and self._room(key, interval) >= 22
@@ -137,33 +137,33 @@ class _Picture:
                 yield _haloed(text((first + last) / 2, y, f"{interval.count:,} trials", size=10, at="middle"))
 
     def _ends(self, key: NodeKey, node: TreeNode) -> Iterator[str]:
-        """Mark where trials end, and name them where there is room, the best one always."""
-        places: dict[int, list[TrialPath]] = {}
-        for way in node.ends:
-            places.setdefault(way.end, []).append(way)
+        """Mark where trials end, and name them where there is room; always name the best one."""
+        paths_at: dict[int, list[TrialPath]] = {}
+        for path in node.ends:
+            paths_at.setdefault(path.end, []).append(path)
         y, radius = self._y(key), min(max(0.35 * self._lane, 0.9), 3.2)
-        for end, ways in places.items():
-            has_best = any(way is self._best for way in ways)
-            colour = _RED if any(way.state is TrialState.FAILED for way in ways) else INK
-            goes_on = not all(way.state.is_finished for way in ways)
-            if has_best or self._lane >= 6 or not goes_on:
-                tip = ending(ways, self._metric)
-                yield dot(self._x(end), y, colour, tip, radius=4 if has_best else radius, is_hollow=goes_on)
+        for end, paths in paths_at.items():
+            has_best = any(path is self._best for path in paths)
+            colour = _RED if any(path.state is TrialState.FAILED for path in paths) else INK
+            may_continue = not all(path.state.is_finished for path in paths)
+            if has_best or self._lane >= 6 or not may_continue:
+                tip = ends_text(paths, self._metric)
+                yield dot(self._x(end), y, colour, tip, radius=4 if has_best else radius, is_hollow=may_continue)
             is_last = end == node.intervals[-1].stop and has_lane(node, self._tree.nodes)
             if has_best or (self._is_labelled and is_last):
-                yield self._label(self._x(end) + 9, y + 4, ways, has_best=has_best)
+                yield self._label(self._x(end) + 9, y + 4, paths, has_best=has_best)
 
-    def _label(self, x: float, y: float, ways: list[TrialPath], *, has_best: bool) -> str:
-        way = self._best if has_best and self._best is not None else ways[0]
-        words = trial_name(way.trial) + (f" and {len(ways) - 1} more" if len(ways) > 1 else "")
-        if self._is_labelled and way.value is not None:
-            words += f"  {number(way.value)}"
+    def _label(self, x: float, y: float, paths: list[TrialPath], *, has_best: bool) -> str:
+        path = self._best if has_best and self._best is not None else paths[0]
+        words = trial_name(path.trial) + (f" and {len(paths) - 1} more" if len(paths) > 1 else "")
+        if self._is_labelled and path.value is not None:
+            words += f"  {number(path.value)}"
         if has_best:
             words += ", the best"
         size = 11 if self._lane >= 13 or has_best else 9
         return _haloed(text(x, y, words, size=size, weight=600 if has_best else 400, fill=INK if has_best else FAINT))
 
 
-def _haloed(words: str) -> str:
-    """Return a text that stays readable on lines."""
-    return words.replace("<text ", f"<text stroke='{CARD}' stroke-width='3' paint-order='stroke' ", 1)
+def _haloed(label: str) -> str:
+    """Return a text with a halo, which stays readable on top of lines."""
+    return label.replace("<text ", f"<text stroke='{CARD}' stroke-width='3' paint-order='stroke' ", 1)

@@ -1,7 +1,7 @@
-"""Where each node of a stage tree stands: a lane of y for each leaf, and no line across another one.
+"""The lane of each node of a stage tree: one lane for each leaf, and no line crosses another one.
 
-What parts early stands outside, what parts late stands inside, so the way to a child crosses nobody's way.
-Rule: a tree may be 10^5 deep, so nothing here calls itself.
+Children that part early lie outside and children that part late lie inside, so the line to a child crosses no other.
+Rule: a tree may be 10^5 deep, so no function here is recursive.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from itertools import groupby
 
 from asyncsearch.ids import NodeKey
-from asyncsearch.report.tree.reading import TreeNode, TreeView
+from asyncsearch.report.tree.view import TreeNode, TreeView
 
 
 class Layout:
@@ -19,9 +19,9 @@ class Layout:
     def __init__(self, tree: TreeView) -> None:
         self._nodes = tree.nodes
         self.sizes = self._leaves()
-        """How many lanes each node and what follows from it take together."""
+        """How many lanes each node takes together with its descendants."""
         self.at: dict[NodeKey, float] = {}
-        """The lane of each node: its own, that of the child that parts last, or between two such."""
+        """The lane of each node: its own, that of the child that parts last, or between two such children."""
         self.size = 0
         """How many lanes there are."""
         self._place(tree.roots)
@@ -71,7 +71,7 @@ class Layout:
         return above, below
 
     def _half(self, group: list[NodeKey], weight: int) -> int:
-        """Return how many of the children that part together go above, so that both sides come near to each other."""
+        """Return how many of the children that part together go above, so that both sides become nearly equal."""
         total = sum(self.sizes[key] for key in group)
         best, half, above = abs(weight - total), 0, 0
         for number, key in enumerate(group, 1):
@@ -89,12 +89,12 @@ class Layout:
 
 
 class _Own:
-    """A node's own lane, among the work that is left."""
+    """A node's own lane, among the remaining entries of the work list."""
 
     def __init__(self, node: NodeKey) -> None:
         self.node = node
 
 
 def has_lane(node: TreeNode, nodes: dict[NodeKey, TreeNode]) -> bool:
-    """Return whether a node goes on where its last child has parted, or has none."""
+    """Return whether a node continues after its last child has parted, or has no child."""
     return node.intervals[-1].stop > max((nodes[child].start for child in node.children), default=-1)

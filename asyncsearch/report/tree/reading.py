@@ -1,119 +1,37 @@
-"""The stage tree of a study as its journal tells it: who wants which interval of which node, and what became of it.
+"""From the journal of a study to its stage tree: which trials read which interval, and who has trained it.
 
-Rule: paths and trees may be 10^5 deep, so nothing here calls itself.
+Rule: paths and trees may be 10^5 deep, so no function here is recursive.
 """
 
 from __future__ import annotations
 
-import enum
-from bisect import insort
-from collections.abc import Iterable, Iterator
-
-import msgspec
+from collections.abc import Iterable
 
 from asyncsearch.actions import AnyAction, Assign, Branch, CreateTrial, MoveTrial, Promote
 from asyncsearch.events import Imported, Learned, LeaseEvent
-from asyncsearch.ids import NodeKey, PathStep, TrialId
+from asyncsearch.ids import NodeKey, TrialId
 from asyncsearch.journal.format import Record
 from asyncsearch.journal.projection import LeaseProgress, Projection
 from asyncsearch.nonfinite import finite
-from asyncsearch.plan.keys import UNBOUNDED
-from asyncsearch.trial import Params, TrialState
+from asyncsearch.report.tree.intervals import forget_beyond, intervals, without
+from asyncsearch.report.tree.view import TreeNode, TreeView, TrialPath
+from asyncsearch.trial import UNBOUNDED, TrialState, horizon_of
 from asyncsearch.work import Stage
-
-NAMED = 6
-"""So many of the trials of an interval are known by name; the others are counted."""
-
-
-class Kind(enum.Enum):
-    """What became of an interval."""
-
-    TRAINED = "trained, for one trial"
-    SHARED = "trained once, for several trials"
-    ELSEWHERE = "trained by another study"
-    RUNNING = "running"
-    WAITING = "waiting"
-
-
-class TrialPath(msgspec.Struct):
-    """A trial on its way through the tree."""
-
-    trial: TrialId
-    params: Params
-    path: tuple[PathStep, ...]
-    end: int
-    """Resource that it wants to reach; once it is finished, what it has reached."""
-    state: TrialState = TrialState.WAITING
-    reached: int = 0
-    value: float | None = None
-    """The last finite value of the metric up to where it stands."""
-
-
-class Interval(msgspec.Struct, frozen=True):
-    """Part of a node in which nothing changes: who reads it, and what became of it."""
-
-    start: int
-    stop: int
-    kind: Kind
-    count: int
-    """How many trials read it."""
-    named: tuple[TrialId, ...]
-    """The first ``NAMED`` of them."""
-
-
-class TreeNode(msgspec.Struct):
-    """A node of the plan: an interval in which no hyper-parameter changes its formula."""
-
-    start: int
-    params: Params
-    """Of the first trial that came."""
-    parent: NodeKey | None
-    children: list[NodeKey] = []
-    done: int = 0
-    """Resource up to which it has been trained, by whomever."""
-    elsewhere: list[tuple[int, int]] = []
-    """The parts of that which only other studies have trained, ascending."""
-    values: list[tuple[int, float]] = []
-    ends: list[TrialPath] = []
-    """The trials that end in it."""
-    left: list[tuple[int, TrialId]] = []
-    """Where trials left it, to go on with the weights of others."""
-    intervals: list[Interval] = []
-    """From its start to its end, without gaps."""
-
-
-class TreeView(msgspec.Struct, frozen=True):
-    """All nodes, and what all of it adds up to."""
-
-    nodes: dict[NodeKey, TreeNode]
-    """A parent stands before its children."""
-    roots: list[NodeKey]
-    ways: list[TrialPath]
-    asked: int
-    """Units that the trials would train, had each trained alone."""
-    trained: int
-    """Units that were trained here, repetitions after losses included."""
-    elsewhere: int
-    """Units that were not, since another study had trained them."""
-    served: int
-    """Units that trials have behind them, all trials added up."""
-    horizon: int
-    """Where the tree ends, from 1."""
 
 
 class TreeReader:
-    """Follows a journal."""
+    """Builds the tree, record by record."""
 
     def __init__(self, metric: str) -> None:
         self._metric = metric
         self._nodes: dict[NodeKey, TreeNode] = {}
-        self._ways: dict[TrialId, TrialPath] = {}
+        self._paths: dict[TrialId, TrialPath] = {}
         self._imported: dict[NodeKey, Imported] = {}
         """What was taken over in nodes that no trial has entered yet."""
         self._projection = Projection()
 
     def add(self, record: Record) -> None:
-        """Take a record in."""
+        """Apply a record."""
         event = record.event
         progress = self._projection.leases.get(event.lease.number) if isinstance(event, LeaseEvent) else None
         before = 0 if progress is None else progress.resource
@@ -130,13 +48,13 @@ class TreeReader:
         for stage in progress.stages:
             node, stop = self._nodes.get(stage.node), _stop(stage)
             if node is not None and node.start < progress.resource and before <= stop:
-                node.elsewhere = list(_without(node.elsewhere, max(node.start, before), min(stop, progress.resource)))
+                node.elsewhere = list(without(node.elsewhere, max(node.start, before), min(stop, progress.resource)))
                 node.done = max(node.done, min(stop, progress.resource))
             if stop >= progress.resource:
                 break
 
     def _learn(self, event: Learned) -> None:
-        """Know what other studies have trained in a node."""
+        """Mark the units of a node that other studies have trained."""
         node = self._nodes.get(event.node)
         if node is None:
             if isinstance(event, Imported):
@@ -152,15 +70,15 @@ class TreeReader:
             case CreateTrial():
                 self._create(action)
             case Promote():
-                way = self._ways[action.trial]
-                way.state, way.end = TrialState.WAITING, action.to_resource
+                path = self._paths[action.trial]
+                path.state, path.end = TrialState.WAITING, action.to_resource
             case Branch():
                 self._branch(action)
             case MoveTrial():
-                way = self._ways[action.trial]
-                way.state = action.to
+                path = self._paths[action.trial]
+                path.state = action.to
                 if action.to.is_finished:
-                    way.end = self._reached(way)
+                    path.end = self._reached(path)
             case Assign():
                 self._assign(action.work.lanes[0].stages)
             case _:
@@ -168,89 +86,99 @@ class TreeReader:
 
     def _assign(self, stages: Iterable[Stage]) -> None:
         for stage in stages:
-            for trial in self._ways if stage.more else stage.trials:
-                way = self._ways[trial]
-                if way.end <= _stop(stage) and way.state is TrialState.WAITING and self._projection.reads(trial, stage):
-                    way.state = TrialState.RUNNING
+            for trial in self._paths if stage.more else stage.trials:
+                path = self._paths[trial]
+                if (
+                    path.end <= _stop(stage)
+                    and path.state is TrialState.WAITING
+                    and self._projection.reads(trial, stage)
+                ):
+                    path.state = TrialState.RUNNING
 
     def _create(self, action: CreateTrial) -> None:
-        end = UNBOUNDED if action.target is None else action.target
-        way = self._ways[action.trial] = TrialPath(
-            action.trial, action.params, self._projection.paths[action.trial], end
-        )
-        self._grow(way)
+        end = horizon_of(action.target)
+        steps = self._projection.paths[action.trial]
+        path = self._paths[action.trial] = TrialPath(action.trial, action.params, steps, end)
+        self._grow(path)
 
     def _branch(self, action: Branch) -> None:
-        way = self._ways[action.trial]
-        here = next(step.node for step in reversed(way.path) if step.start < way.end)
-        self._nodes[here].left.append((way.end, way.trial))
-        way.state, way.end, way.params = TrialState.WAITING, action.to_resource, action.params
-        way.path = self._projection.paths[action.trial]
-        self._grow(way)
+        path = self._paths[action.trial]
+        here = next(step.node for step in reversed(path.steps) if step.start < path.end)
+        self._nodes[here].branched.append((path.end, path.trial))
+        path.state, path.end, path.params = TrialState.WAITING, action.to_resource, action.params
+        path.steps = self._projection.paths[action.trial]
+        self._grow(path)
 
-    def _grow(self, way: TrialPath) -> None:
+    def _grow(self, path: TrialPath) -> None:
         parent = None
-        for step in way.path:
+        for step in path.steps:
             if step.node not in self._nodes:
-                self._nodes[step.node] = TreeNode(step.start, way.params, parent, done=step.start)
+                self._nodes[step.node] = TreeNode(step.start, path.params, parent, done=step.start)
                 if parent is not None:
                     self._nodes[parent].children.append(step.node)
                 if step.node in self._imported:
                     self._learn(self._imported.pop(step.node))
             parent = step.node
 
-    def _reached(self, way: TrialPath) -> int:
-        """Return up to where all of a trial's way is trained, at most its end."""
-        for step, after in zip(way.path, [*way.path[1:], None], strict=True):
+    def _reached(self, path: TrialPath) -> int:
+        """Return the resource up to which a trial's path is trained without a gap, at most its end."""
+        for step, after in zip(path.steps, [*path.steps[1:], None], strict=True):
             done = self._nodes[step.node].done
             if after is None or done < after.start:
-                return min(done, way.end)
+                return min(done, path.end)
         return 0
 
     def tree(self) -> TreeView:
-        """Return the tree as it stands; the journal cannot be followed any further then."""
-        ways = list(self._ways.values())
+        """Return the tree as it is now; no more records can be added afterwards."""
+        paths = list(self._paths.values())
         for key, node in self._nodes.items():
             found = ((at, finite(metrics.get(self._metric))) for at, metrics in self._projection.reports(key))
             node.values = [(at, value) for at, value in found if value is not None]
-        for way in ways:
-            way.reached = self._reached(way)
+        for path in paths:
+            path.reached = self._reached(path)
         here = [node.elsewhere[0][0] if node.elsewhere else node.done for node in self._nodes.values()]
-        known = [way.end for way in ways if way.end < UNBOUNDED] + here
+        known = [path.end for path in paths if path.end < UNBOUNDED] + here
         horizon = max([*known, 1])
-        if any(way.end == UNBOUNDED for way in ways):
+        if any(path.end == UNBOUNDED for path in paths):
             horizon += max(1, horizon // 10)
-        asked = sum(way.reached if way.end == UNBOUNDED else way.end for way in ways)
+        asked = sum(path.reached if path.end == UNBOUNDED else path.end for path in paths)
         exits: dict[NodeKey, list[tuple[int, TrialId]]] = {key: [] for key in self._nodes}
-        for way in ways:
-            way.end = min(way.end, horizon)
-            self._leave(way, exits)
+        for path in paths:
+            path.end = min(path.end, horizon)
+            self._leave(path, exits)
         for key, node in self._nodes.items():
-            _forget_beyond(node, max([stop for stop, _ in exits[key]], default=node.start))
+            forget_beyond(node, max([stop for stop, _ in exits[key]], default=node.start))
         busy = self._busy(horizon)
         for key, node in self._nodes.items():
-            node.intervals = list(_intervals(node, exits[key], busy.get(key, [])))
+            node.intervals = list(intervals(node, exits[key], busy.get(key, [])))
         for node in self._nodes.values():
             node.children = [key for key in node.children if self._nodes[key].intervals]
         nodes = {key: node for key, node in self._nodes.items() if node.intervals}
         roots = [key for key, node in nodes.items() if node.parent is None]
         elsewhere = sum(stop - start for node in nodes.values() for start, stop in node.elsewhere)
         return TreeView(
-            nodes, roots, ways, asked, self._projection.trained, elsewhere, sum(way.reached for way in ways), horizon
+            nodes,
+            roots,
+            paths,
+            asked,
+            self._projection.trained,
+            elsewhere,
+            sum(path.reached for path in paths),
+            horizon,
         )
 
-    def _leave(self, way: TrialPath, exits: dict[NodeKey, list[tuple[int, TrialId]]]) -> None:
-        """Note where a trial leaves each node on its way, and its last value."""
-        for step, after in zip(way.path, [*way.path[1:], None], strict=True):
-            if step.start >= way.end and step.start > 0:
+    def _leave(self, path: TrialPath, exits: dict[NodeKey, list[tuple[int, TrialId]]]) -> None:
+        """Enter where a trial leaves each node of its path, and its last value."""
+        for step, after in zip(path.steps, [*path.steps[1:], None], strict=True):
+            if step.start >= path.end and step.start > 0:
                 return
-            leaves = way.end if after is None else min(after.start, way.end)
-            exits[step.node].append((leaves, way.trial))
+            leaves = path.end if after is None else min(after.start, path.end)
+            exits[step.node].append((leaves, path.trial))
             node = self._nodes[step.node]
-            if leaves == way.end:
-                node.ends.append(way)
-            seen = min(leaves, way.reached)
-            way.value = next((v for r, v in reversed(node.values) if r <= seen), way.value)
+            if leaves == path.end:
+                node.ends.append(path)
+            seen = min(leaves, path.reached)
+            path.value = next((v for r, v in reversed(node.values) if r <= seen), path.value)
 
     def _busy(self, horizon: int) -> dict[NodeKey, list[tuple[int, int]]]:
         """Return the intervals of each node that workers are training."""
@@ -266,7 +194,7 @@ class TreeReader:
 
 
 def read_tree(records: Iterable[Record], metric: str) -> TreeView:
-    """Return the stage tree that a whole journal tells."""
+    """Return the stage tree of a whole journal."""
     reader = TreeReader(metric)
     for record in records:
         reader.add(record)
@@ -274,47 +202,4 @@ def read_tree(records: Iterable[Record], metric: str) -> TreeView:
 
 
 def _stop(stage: Stage) -> int:
-    return UNBOUNDED if stage.stop is None else stage.stop
-
-
-def _without(parts: list[tuple[int, int]], start: int, stop: int) -> Iterator[tuple[int, int]]:
-    """Yield ascending intervals without what lies in another one."""
-    for low, high in parts:
-        if low < min(high, start):
-            yield low, min(high, start)
-        if max(low, stop) < high:
-            yield max(low, stop), high
-
-
-def _forget_beyond(node: TreeNode, stop: int) -> None:
-    """Leave out what other studies have trained further than anybody wants it here."""
-    kept = list(_without(node.elsewhere, stop, UNBOUNDED))
-    if kept != node.elsewhere:
-        node.done = min(node.done, max(stop, node.elsewhere[0][0]))
-        node.elsewhere = kept
-
-
-def _intervals(node: TreeNode, exits: list[tuple[int, TrialId]], busy: list[tuple[int, int]]) -> Iterator[Interval]:
-    cuts = {stop for stop, _ in exits} | {node.start, node.done}
-    cuts |= {cut for interval in [*busy, *node.elsewhere] for cut in interval}
-    ordered = sorted(cut for cut in cuts if cut >= node.start)
-    leaving = sorted(exits)
-    found: list[Interval] = []
-    named: list[TrialId] = []
-    count = 0
-    # From the end to the start, so that each trial is counted once.
-    for start, stop in zip(reversed(ordered[:-1]), reversed(ordered[1:]), strict=True):
-        while leaving and leaving[-1][0] >= stop:
-            insort(named, leaving.pop()[1])
-            del named[NAMED:]
-            count += 1
-        if any(low <= start and stop <= high for low, high in busy):
-            kind = Kind.RUNNING
-        elif any(low <= start and stop <= high for low, high in node.elsewhere):
-            kind = Kind.ELSEWHERE
-        elif stop <= node.done:
-            kind = Kind.SHARED if count > 1 else Kind.TRAINED
-        else:
-            kind = Kind.WAITING
-        found.append(Interval(start, stop, kind, count, tuple(named)))
-    return reversed(found)
+    return horizon_of(stage.stop)

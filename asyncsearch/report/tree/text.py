@@ -1,4 +1,4 @@
-"""A stage tree as a few lines for a terminal: what most trials share comes first, the rest is counted."""
+"""A stage tree as a few lines for a terminal: the nodes that most trials read, and the number of the others."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from asyncsearch.ids import NodeKey
 from asyncsearch.report.formatting import cut, many
-from asyncsearch.report.tree.reading import Kind, TreeNode, TreeView
-from asyncsearch.report.tree.sentences import departures, readers, saving, values, varying
+from asyncsearch.report.tree.sentences import branched_text, reader_names, savings, values, varying
+from asyncsearch.report.tree.view import Kind, TreeNode, TreeView
 
 WIDTH = 100
 _DEEPEST = 12
@@ -21,11 +21,11 @@ _STATES = {
 
 
 def text_tree(tree: TreeView, lines: int = 30) -> str:
-    """Return the nodes that most trials read, as an indented tree of about so many lines."""
-    # Sorting keeps the order of equals, and a parent stands before its children and has no fewer readers than they.
+    """Return the nodes that most trials read, as an indented tree of about ``lines`` lines."""
+    # Sorting is stable, and a parent comes before its children and has no fewer readers than they have.
     ranked = sorted(tree.nodes, key=lambda key: -tree.nodes[key].intervals[0].count)
     shown = set(ranked[:lines])
-    return "\n".join([saving(tree), *_lines(tree, shown)])
+    return "\n".join([savings(tree), *_lines(tree, shown)])
 
 
 def _lines(tree: TreeView, shown: set[NodeKey]) -> Iterator[str]:
@@ -38,14 +38,14 @@ def _lines(tree: TreeView, shown: set[NodeKey]) -> Iterator[str]:
             yield f"{indent}... and {key:,} more"
             continue
         yield _cut_right(f"{indent}{_line(nodes[key], only)}")
-        # A node that goes on in one child only is not indented further: a long chain stays on the page.
+        # The only child of a node is not indented further: a long chain stays on the page.
         deeper = depth if len(nodes[key].children) == 1 and not nodes[key].ends else depth + 1
         children = sorted(nodes[key].children, key=lambda child: nodes[child].start)
         work += _level(children, deeper, shown)
 
 
 def _level(keys: list[NodeKey], depth: int, shown: set[NodeKey]) -> list[tuple[NodeKey | int, int]]:
-    """Return what is to be written of siblings, the last one first."""
+    """Return the siblings to write, the last one first, and the number of hidden ones."""
     visible: list[tuple[NodeKey | int, int]] = [(key, depth) for key in keys if key in shown]
     hidden = len(keys) - len(visible)
     return [*([(hidden, depth)] if hidden else []), *reversed(visible)]
@@ -54,9 +54,9 @@ def _level(keys: list[NodeKey], depth: int, shown: set[NodeKey]) -> list[tuple[N
 def _line(node: TreeNode, only: set[str]) -> str:
     first, last = node.intervals[0], node.intervals[-1]
     states = ", ".join(dict.fromkeys(_STATES[interval.kind] for interval in node.intervals))
-    who = readers(first) if first.count <= 3 else many(first.count, "trial")
-    gone = departures(node)
-    who += f", {gone}" if gone else ""
+    who = reader_names(first) if first.count <= 3 else many(first.count, "trial")
+    branched = branched_text(node)
+    who += f", {branched}" if branched else ""
     return f"{first.start:,}-{last.stop:,} {states} for {who}: {values(node.params, first.start, last.stop, only)}"
 
 

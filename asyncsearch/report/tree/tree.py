@@ -1,8 +1,9 @@
 """The stage tree of a study as a picture and as text: ``study.tree()``, ``asyncsearch tree STORE``.
 
-tree_reading.py  the tree that a journal tells      tree_words.py    what is said about it
-tree_layout.py   lanes                              tree_picture.py  SVG
-tree_text.py     lines for a terminal
+reading.py  from a journal to a tree           sentences.py  sentences about it
+view.py     that tree as a value               intervals.py  the parts of a node
+layout.py   lanes                              drawing.py    SVG
+text.py     lines for a terminal
 """
 
 from __future__ import annotations
@@ -15,19 +16,20 @@ from asyncsearch.errors import NoTrialsError
 from asyncsearch.journal.format import Record
 from asyncsearch.report.plots.svg import Plot
 from asyncsearch.report.tree.drawing import draw
-from asyncsearch.report.tree.reading import TreeView, read_tree
-from asyncsearch.report.tree.sentences import saving
+from asyncsearch.report.tree.reading import read_tree
+from asyncsearch.report.tree.sentences import savings
 from asyncsearch.report.tree.text import text_tree
+from asyncsearch.report.tree.view import TreeView
 
 
 class Tree:
-    """What is trained, and for whom: shown by notebooks, printed by ``print``, saved as a picture by ``save``."""
+    """What is trained, and for which trials: notebooks show it, ``print`` prints it, ``save`` writes the picture."""
 
     def __init__(self, stages: TreeView, name: str, metric: str, mode: str) -> None:
         self.stages = stages
-        """The tree that is shown."""
-        self.summary = saving(stages)
-        """What was asked for, what was trained, and for how many trials a unit counts, in words."""
+        """The tree as a value."""
+        self.summary = savings(stages)
+        """Units requested, units trained, and how many trials a unit serves, in words."""
         self._name, self._metric, self._mode = name, metric, mode
 
     @cached_property
@@ -44,7 +46,7 @@ class Tree:
         return self._plot.save(path)
 
     def _repr_html_(self) -> str:
-        # As HTML, not as SVG: notebooks show a bare SVG as an image, in which nothing says what it is when pointed at.
+        # As HTML: notebooks show a bare SVG as an image, which has no tool tips.
         return f'<div style="overflow-x:auto">{self.svg}</div>'
 
     def __str__(self) -> str:
@@ -55,7 +57,7 @@ class Tree:
 
 
 def tree(records: Iterable[Record], *, name: str, metric: str, mode: str) -> Tree:
-    """Return the stage tree that a whole journal tells.
+    """Return the stage tree of a journal.
 
     Args:
         records: the whole journal, in order.
@@ -67,6 +69,6 @@ def tree(records: Iterable[Record], *, name: str, metric: str, mode: str) -> Tre
         NoTrialsError: there is no trial yet.
     """
     stages = read_tree(records, metric)
-    if not stages.ways:
+    if not stages.paths:
         raise NoTrialsError(f"{name!r} has no trial yet, so there is no tree to show.")
     return Tree(stages, name, metric, mode)

@@ -1,4 +1,4 @@
-"""What a search is expected to take, by running the engine as it is on a virtual cluster; and what a unit has cost."""
+"""The expected duration of a search, from a simulation with the real engine, and the measured cost of a unit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from asyncsearch.engine.config import EngineConfig
 from asyncsearch.errors import ResourceError, StudyNotFoundError, UsageError
 from asyncsearch.ids import TrialId
 from asyncsearch.journal.opening import read_records, read_study_file
-from asyncsearch.report.what_if.what_if import recorded
+from asyncsearch.report.what_if.recorded_study import recorded
 from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.searchers.base_searcher import Searcher
 from asyncsearch.simulate.options import Delays, TrainingModel
@@ -25,47 +25,43 @@ from asyncsearch.store.base_store import Store
 
 _MOST_TRIALS = 10_000
 _MOST_REPORTS = 200_000
-"""What is simulated within a few seconds. Of a larger search a part is simulated, with as many trials a worker."""
+"""What is simulated within a few seconds. Of a larger search a part is simulated, with as many trials per worker."""
 _MOST_BRANCHES = 20_000
 _LEAST_TRIALS = 100
-"""Fewer stand for no search."""
-_MOST_OFF = 0.05
-"""By which share of its training an ideal search may differ from its part, scaled up: else that stands for it badly."""
+"""A part with fewer trials represents no search."""
+_LARGEST_DIFFERENCE = 0.05
+"""The share of its training by which an ideal search may differ from its part, scaled up."""
 _NO_DELAYS = Delays()
 
 
 class Cost(msgspec.Struct, frozen=True):
-    """What training takes on one worker."""
+    """What training costs on one worker."""
 
     unit_s: float
     """Seconds of a unit of training."""
     delays: Delays = _NO_DELAYS
-    """Seconds of all else: starts, launches, commits."""
+    """Seconds of everything else: launches, starts, commits."""
     source: str = ""
-    """Where it was measured, in words; empty: it was given."""
+    """Name of the study in which it was measured; empty: the user gave it."""
 
 
 class Expected(msgspec.Struct, frozen=True):
-    """How a simulated search went whose trials have made-up learning curves."""
+    """The result of a simulated search whose trials have invented learning curves."""
 
     wall_s: float
-    """Seconds; units of training that one worker does in that time if no cost is known."""
+    """Seconds; where no cost is known, units that one worker trains in that time."""
     trained: int
     """Units of training of all trials together."""
     reached: tuple[tuple[int, int], ...]
-    """(resource, how many trials were trained at least so far) for each resource at which trials stand still."""
+    """(resource, how many trials reached it) for each resource at which trials pause or end."""
     busy_share: float
-    """Which share of the workers' time was training, from 0 to 1."""
+    """The share of the workers' time that was training, from 0 to 1."""
     part: tuple[int, int] | None = None
-    """How many trials on how many workers were simulated, and scaled up to the search; None: it was simulated whole."""
+    """(trials, workers) of the simulated part that was scaled up; None: the whole search was simulated."""
 
 
 def measured(store: Store) -> Cost | None:
-    """Return what training has cost in a study by its journal; None: the store holds no study, or one without reports.
-
-    Args:
-        store: of the study.
-    """
+    """Return the cost of training by a study's journal; None: the store holds no study, or one without reports."""
     file = read_study_file(store)
     if file is None:
         return None
@@ -77,16 +73,16 @@ def measured(store: Store) -> Cost | None:
 
 
 def cost_of(store: Store, seconds_per_unit: object, like: Any) -> Cost | None:
-    """Return what a unit costs that a study's user describes; None: it is not known.
+    """Return the cost of a unit as the user describes it; None: it is not known.
 
     Args:
-        store: of the study, which has measured it if it has run.
-        seconds_per_unit: as the user gave it, and then it counts; None: look it up.
-        like: a study or a store, as the user gave it; None: the study itself.
+        store: of the study, whose journal has it if the study has run.
+        seconds_per_unit: as the user gave it; None: read it from a journal.
+        like: the study or store to read it from; None: the study itself.
 
     Raises:
-        UsageError: no duration, no study, or one in which nothing was measured.
-        StudyNotFoundError: the store that is named holds no study.
+        UsageError: not a duration, not a study, or a study without measurements.
+        StudyNotFoundError: the store holds no study.
     """
     if seconds_per_unit is not None:
         return Cost(seconds_of("seconds_per_unit", seconds_per_unit))
@@ -117,24 +113,24 @@ def expected(
     space: Space | None = None,
     searcher: Searcher | None = None,
 ) -> Expected | None:
-    """Simulate a search, or a part of one that is large; None: no part stands for it, or its trials end by themselves.
+    """Simulate a search, or a part of a large one; None: no part represents it, or its trials end by themselves.
 
     Args:
-        scheduler: as of the study.
+        scheduler: of the study.
         num_trials: of the search.
         workers: how many.
         cost: of training; None: a unit takes one second.
-        config: of the study; None: that of one whose trials share nothing.
-        space: of the study, where proposals matter: they share training, or the scheduler changes them.
-        searcher: of the study, where proposals matter.
+        config: of the study; None: trials share nothing.
+        space: of the study, if trials share training or the scheduler changes proposals.
+        searcher: of the study, if trials share training or the scheduler changes proposals.
     """
     lines = scheduler.forecast(num_trials)
     ends = [line.to_resource for line in lines if line.to_resource is not None]
     trials, on = _part(num_trials, workers, _most(scheduler, max(ends, default=1), space))
     is_whole = (trials, on) == (num_trials, workers)
-    # What trials share depends on how many there are, so no part of them stands for the whole.
+    # How much trials share depends on their number, so no part of them represents the whole.
     is_scalable = is_whole or (searcher is None and not (space is not None and space.has_sequences))
-    if len(ends) < len(lines) or not is_scalable or not _stands_for(scheduler, trials, num_trials):
+    if len(ends) < len(lines) or not is_scalable or not _represents(scheduler, trials, num_trials):
         return None
     cost = cost or Cost(1.0)
     result = simulate(
@@ -146,12 +142,12 @@ def expected(
         num_trials=trials,
         seed=config.seed if config is not None else 0,
         delays=cost.delays,
-        # Trials that pause are judged where they pause; the others at each report.
+        # A trial that pauses is judged where it pauses, any other one at each report.
         training=TrainingModel(report_every=None if scheduler.pauses else 1),
         share=config.share if config is not None and space is not None else None,
     )
     resources = [trial.resource for trial in result.trials]
-    climbed = resources if scheduler.max_resource is None else []  # beyond what an ideal search would reach
+    climbed = resources if scheduler.max_resource is None else []  # where an ideal search would not get
     scale = num_trials / trials
     return Expected(
         wall_s=result.wall_s * scale * on / workers,
@@ -163,7 +159,7 @@ def expected(
 
 
 def _most(scheduler: Scheduler, end: int, space: Space | None) -> int:
-    """Return how many trials that train up to ``end`` are simulated at most."""
+    """Return the largest number of trials that are simulated if they train up to ``end``."""
     if not scheduler.pauses:
         return min(_MOST_TRIALS, _MOST_REPORTS // end)
     if not scheduler.branches:
@@ -172,15 +168,15 @@ def _most(scheduler: Scheduler, end: int, space: Space | None) -> int:
 
 
 def _part(num_trials: int, workers: int, most: int) -> tuple[int, int]:
-    """Return how many trials on how many workers to simulate: as many trials a worker, or one worker has the most."""
+    """Return (trials, workers) to simulate: as many trials per worker as in the search, or the most on one worker."""
     if num_trials <= most:
         return num_trials, workers
     on = max(1, workers * most // num_trials)
     return min(most, num_trials * on // workers), on
 
 
-def _stands_for(scheduler: Scheduler, trials: int, num_trials: int) -> bool:
-    """Return whether a search of fewer trials is like one of more: it trains as much a trial, if both are ideal."""
+def _represents(scheduler: Scheduler, trials: int, num_trials: int) -> bool:
+    """Return whether fewer trials represent more: if both searches are ideal, a trial trains as much in each."""
     if trials == num_trials:
         return True
     if trials < _LEAST_TRIALS:
@@ -189,13 +185,8 @@ def _stands_for(scheduler: Scheduler, trials: int, num_trials: int) -> bool:
         scheduler.warnings(trials)
     except ResourceError:  # e.g. a population that is larger
         return False
-    part, whole = (_units(scheduler, count) / count for count in (trials, num_trials))
-    return abs(part - whole) <= _MOST_OFF * whole
-
-
-def _units(scheduler: Scheduler, num_trials: int) -> int:
-    lines = scheduler.forecast(num_trials)
-    return sum(line.trials * ((line.to_resource or line.from_resource) - line.from_resource) for line in lines)
+    part, whole = (sum(rung.units for rung in scheduler.forecast(count)) / count for count in (trials, num_trials))
+    return abs(part - whole) <= _LARGEST_DIFFERENCE * whole
 
 
 def _reached(resources: Sequence[int], levels: Sequence[int], scale: float) -> tuple[tuple[int, int], ...]:

@@ -1,4 +1,4 @@
-"""What a search would do, said before it runs."""
+"""A preview of a search: what it would train and cost."""
 
 from __future__ import annotations
 
@@ -8,41 +8,40 @@ from collections.abc import Sequence
 import msgspec
 
 from asyncsearch.errors import ResourceError
-from asyncsearch.report.formatting import count, duration, many
+from asyncsearch.report.formatting import columns, duration, many
 from asyncsearch.report.what_if.expected import Cost, Expected
 from asyncsearch.schedulers.base_scheduler import RungForecast, Scheduler, SchedulerState
-from asyncsearch.schedulers.sha import SHAState
 
 WIDTH = 100
 
 
 class Preview(msgspec.Struct, frozen=True, kw_only=True):
-    """What an ideal search trains: ``str()`` of it is for people."""
+    """What an ideal search trains; ``str()`` of it is for people."""
 
     scheduler: str
     num_trials: int
     parallelism: int
     rungs: tuple[RungForecast, ...]
     warnings: tuple[str, ...] = ()
-    """What a user should know before the search: of its scheduler, of its searcher, and of trials that are there."""
+    """Sentences for the user about the scheduler, the searcher and the trials that exist."""
     total: int | None = None
-    """Units of training of all trials together; None: not known, trials end when their function returns."""
+    """Units of training of all trials together; None: unknown, trials end when their function returns."""
     full: int | None = None
     """Units of training every trial to the end; None: there is no ``max_resource``."""
     longest: int | None = None
-    """Units that one trial trains from its beginning to its end: no number of workers makes the search shorter."""
+    """Units of the longest trial: no number of workers makes the search shorter than that."""
     cost: Cost | None = None
-    """What a unit costs; None: not known."""
+    """The cost of a unit; None: unknown."""
     expected: Expected | None = None
-    """What a simulation of the search on ``parallelism`` workers did; None: it is too large, even in parts."""
+    """A simulation on ``parallelism`` workers; None: the search is too large, even in parts."""
 
     @property
     def seconds(self) -> float | None:
-        """Expected wall time: as simulated, else all units shared by the workers, and at least the longest trial."""
+        """Expected seconds: as simulated, else all units shared among workers; at least those of the longest trial."""
         if self.total is None or self.longest is None or self.cost is None:
             return None
         if self.expected is not None:
-            # Of a part that is scaled up, fewer trials may come to their end.
+            # In a part that is scaled up, fewer trials may reach their end.
             return max(self.expected.wall_s, self.longest * self.cost.unit_s)
         return max(self.total / self.parallelism, self.longest) * self.cost.unit_s
 
@@ -59,18 +58,17 @@ class Preview(msgspec.Struct, frozen=True, kw_only=True):
     def _rung_lines(self) -> list[str]:
         rows: list[tuple[str, ...]] = [("from", "to", "trials", "units")]
         for rung in self.rungs:
-            to = "its end" if rung.to_resource is None else count(rung.to_resource)
-            units = "?" if rung.to_resource is None else count(_units(rung))
-            rows.append((count(rung.from_resource), to, count(rung.trials), units))
-        brackets = ["bracket", *(count(rung.bracket) for rung in self.rungs)]
+            to = "its end" if rung.to_resource is None else f"{rung.to_resource:,}"
+            units = "?" if rung.to_resource is None else f"{rung.units:,}"
+            rows.append((f"{rung.from_resource:,}", to, f"{rung.trials:,}", units))
+        brackets = ["bracket", *(f"{rung.bracket:,}" for rung in self.rungs)]
         if len(set(brackets[1:])) > 1:
             rows = [(bracket, *row) for bracket, row in zip(brackets, rows, strict=True)]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        return ["  " + "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
+        return [f"  {line}" for line in columns(rows)]
 
     def _sums(self) -> list[str]:
         if self.total is None or self.longest is None:
-            return ["How much is trained is not known beforehand: every trial trains until its function returns."]
+            return ["The amount of training is not known in advance: every trial trains until its function returns."]
         return [
             f"{many(self.total, 'unit')} of training{self._compared()}",
             f"one trial alone takes {many(self.longest, 'unit')}, however many workers there are",
@@ -82,12 +80,14 @@ class Preview(msgspec.Struct, frozen=True, kw_only=True):
         if self.full is None or self.total is None:
             return ""
         share = f", {1 - self.total / self.full:.0%} less than" if self.total < self.full else ", as much as"
-        return f"{share} training all {self.num_trials:,} to the end ({count(self.full)})"
+        return f"{share} training all {self.num_trials:,} to the end ({self.full:,})"
 
     def _simulated(self) -> list[str]:
         if self.expected is None:
-            return ["not simulated, since the search is too large: all of this is as if each rung passed on its share"]
-        reached = ", ".join(f"{count(trials)} reach {count(level)}" for level, trials in self.expected.reached)
+            return [
+                "not simulated, since the search is too large: the figures assume that each rung promotes its share"
+            ]
+        reached = ", ".join(f"{trials:,} reach {level:,}" for level, trials in self.expected.reached)
         busy, trained = self.expected.busy_share, many(self.expected.trained, "unit")
         on = many(self.parallelism, "worker")
         if self.expected.part is not None:
@@ -117,15 +117,15 @@ def preview(
     expected: Expected | None = None,
     warnings: Sequence[str] | None = None,
 ) -> Preview:
-    """Return what a search of ``num_trials`` trials would do if every rung passed on exactly its share.
+    """Return what a search of ``num_trials`` trials would train if every rung promoted exactly its share.
 
     Args:
         scheduler: of the search.
         num_trials: in all.
         parallelism: how many workers.
         cost: of a unit of training, if it is known.
-        expected: how a simulation went.
-        warnings: what to say, in sentences; None: what the scheduler warns of.
+        expected: the result of a simulation.
+        warnings: sentences to show; None: the warnings of the scheduler.
 
     Raises:
         ResourceError: the search cannot work at all.
@@ -138,7 +138,7 @@ def preview(
         parallelism=parallelism,
         rungs=rungs,
         warnings=tuple(scheduler.warnings(num_trials) if warnings is None else warnings),
-        total=sum(map(_units, rungs)) if is_known else None,
+        total=sum(rung.units for rung in rungs) if is_known else None,
         full=None if scheduler.max_resource is None else scheduler.max_resource * num_trials,
         longest=max((rung.to_resource or 0 for rung in rungs if rung.trials), default=0) if is_known else None,
         cost=cost,
@@ -149,13 +149,13 @@ def preview(
 def warnings_of(
     scheduler: Scheduler, num_trials: int | None, proposals: int | None, *, is_begun: bool = False
 ) -> list[str]:
-    """Return a scheduler's warnings of a search: of as many trials as there will be.
+    """Return a scheduler's warnings about a search with the number of trials that it will really have.
 
     Args:
         scheduler: of the search.
-        num_trials: as asked for; None: as many as the searcher proposes.
-        proposals: how many the searcher has; None: no end, or not known.
-        is_begun: whether the search began, and then it goes on, however few proposals there are.
+        num_trials: as requested; None: as many as the searcher proposes.
+        proposals: how many the searcher has; None: no limit, or unknown.
+        is_begun: whether the search has begun; then it continues however few proposals there are.
 
     Raises:
         ResourceError: the search cannot work at all.
@@ -167,36 +167,32 @@ def warnings_of(
     except ResourceError as error:
         if is_begun:
             return scheduler.warnings(num_trials)
-        only = f"the searcher has only {many(proposals, 'proposal')}, however many trials are asked for"
-        raise ResourceError(f"{error} Mind that {only}.") from None
+        only = f"the searcher has only {many(proposals, 'proposal')}, however many trials are requested"
+        raise ResourceError(f"{error} Note that {only}.") from None
 
 
-def notes_of(asked: int, num_trials: int, already: int, scheduler: SchedulerState) -> list[str]:
-    """Return what else there is to know of a preview, in sentences.
+def notes_of(requested: int, num_trials: int, already: int, scheduler: SchedulerState) -> list[str]:
+    """Return sentences about the number of trials in a preview.
 
     Args:
-        asked: trials that were asked for.
-        num_trials: trials of the preview: no more than the searcher has proposals.
-        already: trials that the study has.
+        requested: by the user.
+        num_trials: of the preview, at most the number of proposals.
+        already: how many the study has.
         scheduler: of the study, fresh.
     """
     notes = []
-    if num_trials < asked:
+    if num_trials < requested:
         proposals, trials = many(num_trials, "proposal"), many(num_trials, "trial")
-        notes.append(f"The searcher has only {proposals}: this is a search of {trials}, not of {asked:,}.")
+        notes.append(f"The searcher has only {proposals}: this is a search of {trials}, not of {requested:,}.")
     if already:
         more = max(0, num_trials - already)
-        there = "1 trial is" if already == 1 else f"{already:,} trials are"
-        whole = f"{there} there already, and these figures are of the whole search from its beginning."
-        adds = f"would add {more:,}" if more else "would add 0: nothing new begins"
+        verb = "exists" if already == 1 else "exist"
+        whole = f"{many(already, 'trial')} {verb} already; these figures are for the whole search from its beginning."
+        adds = f"would add {more:,}" if more else "would add 0: no new trial begins"
         notes.append(f"{whole} A run of {many(num_trials, 'trial')} {adds}.")
-        if more and isinstance(scheduler, SHAState):
+        if more and scheduler.closes_brackets:
             notes.append(
-                "No bracket takes more trials than its run asked for: what a later run asks for beyond opens further "
-                "brackets and competes only there, while these figures are as if one run had asked for all."
+                "No bracket takes more trials than its run requested: the additional trials of a later run open new "
+                "brackets and compete only there, while these figures assume one run for all trials."
             )
     return notes
-
-
-def _units(rung: RungForecast) -> int:
-    return 0 if rung.to_resource is None else rung.trials * (rung.to_resource - rung.from_resource)

@@ -28,9 +28,10 @@ from asyncsearch.events import (
 from asyncsearch.ids import Lease, NodeKey, PathStep, TrialId, WorkerId
 from asyncsearch.journal.format import Record
 from asyncsearch.report.tree.layout import Layout
-from asyncsearch.report.tree.reading import Kind, TreeView, read_tree
+from asyncsearch.report.tree.reading import read_tree
 from asyncsearch.report.tree.text import text_tree
 from asyncsearch.report.tree.tree import Tree, tree
+from asyncsearch.report.tree.view import Kind, TreeView
 from asyncsearch.schedulers import ASHA, FIFO, SHA
 from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.searchers.grid import GridSearch
@@ -101,9 +102,9 @@ def test_it_counts_what_the_engine_counts(scheduler: Scheduler, until: float, wo
     stages = read_tree(records, "loss")
     assert stages.trained == sum(trial.trained for trial in simulation.state.trials)
     assert stages.served == sum(trial.resource for trial in simulation.state.trials)
-    assert [way.state for way in stages.ways] == [trial.state for trial in simulation.state.trials]
-    assert [way.reached for way in stages.ways] == [trial.resource for trial in simulation.state.trials]
-    assert [way.value for way in stages.ways] == [trial.value for trial in simulation.state.trials]
+    assert [path.state for path in stages.paths] == [trial.state for trial in simulation.state.trials]
+    assert [path.reached for path in stages.paths] == [trial.resource for trial in simulation.state.trials]
+    assert [path.value for path in stages.paths] == [trial.value for trial in simulation.state.trials]
 
 
 def beside_others(seed: int) -> tuple[Simulation, list[Record]]:
@@ -142,8 +143,8 @@ def test_what_another_study_trained_is_counted_apart_and_every_unit_once(seed: i
     assert sum(count.values()) == 2 * (4 + 2 + 2 + 3 + 3 + 3)
     assert count[Kind.SHARED] + count[Kind.TRAINED] + count[Kind.ELSEWHERE] == sum(count.values())
     assert count[Kind.SHARED] + count[Kind.TRAINED] <= stages.trained, "or trained again, which counts as ours"
-    assert [way.reached for way in stages.ways] == [trial.resource for trial in trials]
-    assert [way.value for way in stages.ways] == [trial.value for trial in trials]
+    assert [path.reached for path in stages.paths] == [trial.resource for trial in trials]
+    assert [path.value for path in stages.paths] == [trial.value for trial in trials]
 
 
 def test_what_another_study_trained_has_a_colour_and_words_of_its_own() -> None:
@@ -174,9 +175,9 @@ def learned(*events: Learned, end: int = 6) -> TreeView:
 def test_what_others_trained_further_than_anybody_wants_is_left_out() -> None:
     further = Learned(NodeKey("a"), tuple((at, {"loss": 1.0 / at}) for at in range(1, 31)), None, (30,))
     stages = learned(further)
-    assert (stages.horizon, stages.elsewhere, stages.ways[0].reached) == (6, 6, 6)
+    assert (stages.horizon, stages.elsewhere, stages.paths[0].reached) == (6, 6, 6)
     assert units(stages) == {Kind.ELSEWHERE: 6}
-    assert stages.ways[0].value == 1.0 / 6
+    assert stages.paths[0].value == 1.0 / 6
     assert (
         "0 trained and 6 taken from other studies: each unit serves 1.00 trial"
         in Tree(stages, "d", "loss", "min").summary
@@ -189,8 +190,8 @@ def test_what_is_heard_twice_or_grows_counts_once() -> None:
 
     stages = learned(upto(2), upto(2), upto(4), upto(3))
     assert units(stages) == {Kind.ELSEWHERE: 4, Kind.WAITING: 2}
-    assert stages.ways[0].reached == 4
-    assert learned(Learned(NodeKey("a"), ((2, {"loss": 0.5}),), ended=5)).ways[0].reached == 5
+    assert stages.paths[0].reached == 4
+    assert learned(Learned(NodeKey("a"), ((2, {"loss": 0.5}),), ended=5)).paths[0].reached == 5
 
 
 def test_what_is_trained_here_again_counts_as_trained_here() -> None:
@@ -244,7 +245,7 @@ def test_the_448_trials_are_drawn_in_as_many_lanes_and_their_saving_is_said() ->
 def test_a_picture_names_trials_values_and_the_best_one_and_escapes_them() -> None:
     _, records = searched(SPACE, FIFO(max_resource=9))
     picture = shown(records)
-    best = min(picture.stages.ways, key=lambda way: way.value or 0.0)
+    best = min(picture.stages.paths, key=lambda path: path.value or 0.0)
     assert any(line.startswith(f"trial-{best.trial} ") and line.endswith(", the best") for line in words(picture))
     assert "3 trials" in words(picture)
     assert len([line for line in words(picture) if line.startswith("trial-")]) == 6
@@ -256,7 +257,7 @@ def test_a_picture_names_trials_values_and_the_best_one_and_escapes_them() -> No
 def test_a_trial_that_failed_is_marked_and_what_it_wanted_is_not_waited_for() -> None:
     _, records = searched(SPACE, FIFO(max_resource=9), workers=1, failures={TrialId(0): 7})
     stages = read_tree(records, "loss")
-    failed = [way for way in stages.ways if way.state is TrialState.FAILED]
+    failed = [path for path in stages.paths if path.state is TrialState.FAILED]
     assert failed
     assert not units(stages)[Kind.WAITING]
     assert any("failed at" in tip for tip in tips(shown(records)))
@@ -274,7 +275,7 @@ def test_a_loss_takes_no_value_away(until: float) -> None:
     simulation, records = searched(SPACE, FIFO(max_resource=9), losses=[Loss(WorkerId(0), 3.5)], until=until)
     stages = read_tree(records, "loss")
     assert stages.trained == sum(trial.trained for trial in simulation.state.trials)
-    assert [way.value for way in stages.ways] == [trial.value for trial in simulation.state.trials]
+    assert [path.value for path in stages.paths] == [trial.value for trial in simulation.state.trials]
 
 
 def chain(depth: int, trials: int = 1) -> list[Record]:
@@ -373,7 +374,7 @@ def test_what_a_worker_trains_before_it_hears_that_it_is_to_stop_is_trained(told
     late = [Record(3, 2.0, NodeFreed(NodeKey("b")), (told,)), Record(4, 3.0, Reported(LEASE, 5, {"loss": 0.5}))]
     stages = read_tree([*assigned(), *late], "loss")
     assert units(stages) == {Kind.TRAINED: 5, Kind.WAITING: 3}
-    assert stages.ways[0].reached == stages.trained == 5
+    assert stages.paths[0].reached == stages.trained == 5
 
 
 def test_a_trial_without_an_end_is_drawn_a_little_further_than_it_is() -> None:
@@ -385,8 +386,8 @@ def test_a_trial_without_an_end_is_drawn_a_little_further_than_it_is() -> None:
 
 def test_a_trial_that_has_ended_keeps_what_it_had_then() -> None:
     records = [*assigned(), Record(3, 2.0, NOTHING, (MoveTrial(TrialId(0), TrialState.STOPPED, "enough"),))]
-    way = read_tree(records, "loss").ways[0]
-    assert (way.end, way.reached, way.value) == (3, 3, 0.5)
+    path = read_tree(records, "loss").paths[0]
+    assert (path.end, path.reached, path.value) == (3, 3, 0.5)
 
 
 def test_functions_that_are_not_here_are_named_and_not_called() -> None:
@@ -437,6 +438,6 @@ def test_the_command_prints_the_tree_or_draws_it(
 def test_a_search_without_sequences_has_a_tree_in_which_nothing_is_shared(tmp_path: Path) -> None:
     picture = Study.open(store_of(simulated(), tmp_path / "study")).tree()
     assert not units(picture.stages)[Kind.SHARED]
-    assert Layout(picture.stages).size == len(picture.stages.ways)
+    assert Layout(picture.stages).size == len(picture.stages.paths)
     assert all(one.intervals[-1].stop >= one.start for one in picture.stages.nodes.values())
     assert len(set(itertools.chain(picture.stages.roots))) == 20

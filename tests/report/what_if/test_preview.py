@@ -51,7 +51,7 @@ def test_wall_time_is_not_guessed_where_the_cost_of_a_unit_is_not_known() -> Non
 def test_preview_of_trials_that_end_by_themselves_admits_what_it_does_not_know() -> None:
     plan = preview(FIFO(), 10)
     assert (plan.total, plan.seconds) == (None, None)
-    assert "not known beforehand" in str(plan)
+    assert "not known in advance" in str(plan)
 
 
 def test_training_everything_to_the_end_saves_nothing() -> None:
@@ -114,7 +114,7 @@ def test_a_searcher_with_fewer_proposals_is_named_in_the_preview() -> None:
 def test_a_study_with_trials_is_told_what_a_run_would_add() -> None:
     halving = SHA(max_resource=9).begin()
     (more,) = notes_of(64, 64, 12, ASHA().begin())
-    assert more.startswith("12 trials are there already, and these figures are of the whole search from its beginning.")
+    assert more.startswith("12 trials exist already; these figures are for the whole search from its beginning.")
     assert more.endswith("A run of 64 trials would add 52.")
     for size in (1, 12):
         (none,) = notes_of(size, size, 12, halving)
@@ -212,7 +212,9 @@ def test_reports_of_trials_that_never_pause_are_what_takes_long(monkeypatch: pyt
 def test_a_search_for_which_no_part_stands_is_reckoned_and_says_so(scheduler: Scheduler, why: str) -> None:
     assert expected(scheduler, 1_000_000, 4) is None, why
     plan = preview(scheduler, 1_000_000, parallelism=4, cost=Cost(1.0), expected=None)
-    assert "not simulated, since the search is too large: all of this is as if" in " ".join(str(plan).split())
+    assert "not simulated, since the search is too large: the figures assume that each rung promotes" in " ".join(
+        str(plan).split()
+    )
     assert plan.seconds is not None
 
 

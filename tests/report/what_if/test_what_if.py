@@ -11,7 +11,8 @@ from asyncsearch.engine.config import EngineConfig
 from asyncsearch.errors import UsageError
 from asyncsearch.ids import TrialId
 from asyncsearch.journal.projection import branched
-from asyncsearch.report.what_if.what_if import recorded, what_if
+from asyncsearch.report.what_if.recorded_study import recorded
+from asyncsearch.report.what_if.worker_counts import what_if
 from asyncsearch.schedulers import ASHA, FIFO, PBT, SHA, MedianStopping
 from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.simulate import Delays, NoisyQuadratic, simulate
@@ -211,7 +212,7 @@ def test_a_study_that_was_only_opened_for_reading_is_refused(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("study", [3, None, "studies/digits", Study])
 def test_what_is_no_study_is_refused(study: Any) -> None:
-    with pytest.raises(UsageError, match="that is no study: write what_if"):
+    with pytest.raises(UsageError, match="this is not a study: write what_if"):
         what_if(study)
 
 
@@ -222,7 +223,7 @@ def test_what_is_no_study_is_refused(study: Any) -> None:
         (3, "scheduler=3 is not a Scheduler"),
         (
             PBT(max_resource=9, perturbation_interval=3),
-            r"^PBT\(max_resource=9, perturbation_interval=3\) makes new configurations .* say scheduler= to ask it of",
+            r"^PBT\(max_resource=9, perturbation_interval=3\) makes new configurations .* pass another scheduler=",
         ),
     ],
 )

@@ -1,6 +1,6 @@
-"""The rungs of trials that compete with each other, and the way of each trial along them.
+"""A bracket: trials that compete with each other, and the rungs that each of them reached.
 
-ASHA has one ladder; synchronous halving has one for each bracket. The owner sets the rungs' quotas.
+ASHA has one bracket, Hyperband and synchronous halving have several. A subclass sets the quotas of the rungs.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from asyncsearch.schedulers.ranking import Entry
 from asyncsearch.schedulers.rungs import Rung, levels_up_to
 
 
-class BracketRungs:
-    """Moves trials: on their way to a rung, waiting there, gone on, ended.
+class Bracket:
+    """Counts trials at rungs. A trial is training towards a rung, waiting at one, promoted from it, or has ended.
 
     Args:
         levels: Resources of the rungs, lowest first.
-        progress: Where the trials stand; the owner's.
-        growth: None: the last level is ``max_resource``. Else the ladder is endless: as soon as somebody is counted at
-            the last rung, there is one more, this many times as high. So the last one is empty, and nobody ends there.
+        progress: The next rung of each trial; the owner's.
+        growth: None: the last level is ``max_resource``. Else the rungs have no end: as soon as a trial is counted at
+            the last one, there is one more, this many times as high. So the last one is empty, and no trial ends there.
     """
 
     __slots__ = ("_growth", "_progress", "levels", "rungs")
@@ -37,62 +37,64 @@ class BracketRungs:
 
     @property
     def top(self) -> int:
-        """Index of the last rung, from which nothing goes on."""
+        """Index of the last rung, from which no trial is promoted."""
         return len(self.levels) - 1
 
-    def arrive(self, trial: TrialId, resource: int, score: float | None) -> int | None:
-        """Record a trial that pauses at a rung; return the rung's index, or None if it was recorded there before."""
+    def pause(self, trial: TrialId, resource: int, score: float | None) -> int | None:
+        """Count a trial that pauses at a rung; return the rung's index, or None if it was counted there before."""
         index = self._index(trial, resource)
-        if index < self._progress.heading(trial) or self._progress.has_ended(trial):
+        if index < self._progress.next_rung(trial) or self._progress.has_ended(trial):
             return None
         self._count(trial, index, score)
         return index
 
     def promote(self, trial: TrialId, resource: int) -> int:
-        """Let a trial go on from the rung at ``resource``; return the rung's index."""
+        """Let a trial train on from the rung at ``resource``; return the rung's index."""
         index = self._index(trial, resource)
         self.rungs[index].promote(trial, self._progress.value(trial))
         return index
 
     def end(self, trial: TrialId, score: float | None) -> int | None:
-        """Let a trial end for good: one that waits keeps its rank, one on its way counts at the rung it headed for.
+        """Let a trial end for good: a waiting one keeps its rank, one in training is counted at its next rung.
 
         Returns:
-            The index of the rung that was touched, or None if the trial had ended before.
+            The index of the rung that has changed, or None if the trial had ended before.
         """
         if self._progress.has_ended(trial):
             return None
-        if self._is_on_its_way(trial):
-            index = self._progress.heading(trial)
-            self._count(trial, index, score)
+        if self._is_training(trial):
+            self._count(trial, self._progress.next_rung(trial), score)
         self._progress.end(trial)
-        index = self._progress.heading(trial) - 1
+        index = self._progress.next_rung(trial) - 1
         value = self._progress.value(trial)
         if self.rungs[index].is_waiting(trial, value):
             self.rungs[index].withdraw(trial, value)
         return index
 
     def is_bound_for_top(self, trial: TrialId) -> bool:
-        """Return whether the trial is on its way to ``max_resource``."""
-        return self._progress.heading(trial) == self.top and self._is_on_its_way(trial)
+        """Return whether the trial is training towards ``max_resource``."""
+        return self._progress.next_rung(trial) == self.top and self._is_training(trial)
 
     def promotion(self, index: int, entry: Entry) -> Promotion:
         """Return the promotion of an entry of a rung to the rung above."""
         score, trial = entry
         rung, here, above = self.rungs[index], self.levels[index], self.levels[index + 1]
-        reason = reasons.promoted(rung.rank(trial, score), rung.size, rung.quota, here, above)
-        return Promotion(trial, here, above, reason)
+        place = reasons.place(rung.rank(trial, score), rung.size, here)
+        return Promotion(trial, here, above, f"{place}, {reasons.go_on(rung.quota)} to {above}")
 
-    def standing(self, trial: TrialId) -> str:
-        """Return a sentence on where the trial stands; empty for one that is unknown."""
+    def position(self, trial: TrialId) -> str:
+        """Return a sentence on the rung and the rank of a trial; empty for an unknown one."""
         if not self._progress.knows(trial):
             return ""
-        index = self._progress.heading(trial) - 1
+        index = self._progress.next_rung(trial) - 1
         if index < 0:
             return reasons.on_its_way(self.levels[0])
         rung, level, value = self.rungs[index], self.levels[index], self._progress.value(trial)
         if value is None:
-            return reasons.worst(rung.size, level)
+            return (
+                f"counts as the worst of {rung.size} at resource {level}: it failed or had no finite value, so it does "
+                "not go on"
+            )
         place = reasons.place(rung.rank(trial, value), rung.size, level)
         if index == self.top:
             return f"{place}, the last rung"
@@ -103,28 +105,28 @@ class BracketRungs:
             return f"{place}; it waits there"
         return f"{place}; {reasons.on_its_way(self.levels[index + 1])}"
 
-    def snapshot(self) -> list[dict[str, Any]]:
+    def rungs_snapshot(self) -> list[dict[str, Any]]:
         """Return the rungs as JSON values; the progress belongs to the owner."""
         return [rung.snapshot() for rung in self.rungs]
 
-    def restore(self, progress: Progress, snapshot: list[dict[str, Any]]) -> None:
-        """Become the ladder that ``snapshot`` described, of trials that stand where ``progress`` says."""
+    def restore_rungs(self, progress: Progress, snapshot: list[dict[str, Any]]) -> None:
+        """Take the rungs from a snapshot; the next rung of each trial is what ``progress`` says."""
         self._progress = progress
         self.rungs = [Rung.restored(rung) for rung in snapshot]
         while self._growth is not None and len(self.levels) < len(self.rungs):
             self.levels = levels_up_to(self.levels, self.levels[-1], self._growth)
 
     def _count(self, trial: TrialId, index: int, score: float | None) -> None:
-        """Count a trial at a rung; an endless ladder grows before somebody could stand at its end."""
+        """Count a trial at a rung; rungs without end grow before a trial can be at the last one."""
         self.rungs[index].insert(trial, score)
-        self._progress.arrive(trial, index, score)
+        self._progress.record(trial, index, score)
         if index == self.top and self._growth is not None:
             self.levels = levels_up_to(self.levels, self.levels[-1], self._growth)
             self.rungs += [Rung() for _ in self.levels[len(self.rungs) :]]
 
-    def _is_on_its_way(self, trial: TrialId) -> bool:
+    def _is_training(self, trial: TrialId) -> bool:
         """Return whether the trial is between rungs: new, or promoted. One without a finite value stays where it is."""
-        index, value = self._progress.heading(trial) - 1, self._progress.value(trial)
+        index, value = self._progress.next_rung(trial) - 1, self._progress.value(trial)
         if self._progress.has_ended(trial) or index == self.top:
             return False
         return index < 0 or (value is not None and not self.rungs[index].is_waiting(trial, value))
@@ -132,5 +134,5 @@ class BracketRungs:
     def _index(self, trial: TrialId, resource: int) -> int:
         index = bisect_left(self.levels, resource)
         if index > self.top or self.levels[index] != resource:
-            raise InternalError(f"{trial_name(trial)} stands at resource {resource}, the rungs are {self.levels}.")
+            raise InternalError(f"{trial_name(trial)} is at resource {resource}, the rungs are {self.levels}.")
         return index

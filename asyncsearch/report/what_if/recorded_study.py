@@ -1,0 +1,134 @@
+"""The configurations, values, failures and times in the journal of a study, as a workload to simulate."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+from asyncsearch.actions import Assign, CreateTrial, LaunchWorker, MoveTrial
+from asyncsearch.events import CheckpointCommitted, Reported, TrainingEnded, WorkerAttached
+from asyncsearch.ids import TrialId
+from asyncsearch.journal.format import Record
+from asyncsearch.journal.projection import LeaseProgress, Projection, branched, reports
+from asyncsearch.nonfinite import finite
+from asyncsearch.simulate.options import Delays
+from asyncsearch.simulate.recorded_workload import RecordedWorkload
+from asyncsearch.trial import TrialState
+
+_LEAST_S = 1e-9
+"""Seconds from a trial's last report to its failure, at least; 0 means that it failed at its target."""
+
+
+def recorded(records: Sequence[Record], metric: str) -> RecordedWorkload:
+    """Return the workload of a journal: for each trial, the reports that its first params led to.
+
+    Raises:
+        UsageError: nothing was reported.
+    """
+    values: dict[TrialId, list[tuple[int, float]]] = defaultdict(list)
+    ends = {trial: resource for trial, (_, resource) in branched(records).items()}
+    for report in reports(records):
+        if metric in report.metrics and report.resource <= ends.get(report.trial, math.inf):
+            value = finite(report.metrics[metric])
+            values[report.trial].append((report.resource, math.nan if value is None else value))
+    params = [action.params for record in records for action in record.actions if isinstance(action, CreateTrial)]
+    unit_s, setup_s = _training_times(records)
+    delays = Delays(start_s=_launch_time(records), setup_s=setup_s, commit_s=_commit_time(records))
+    moves = [action for record in records for action in record.actions if isinstance(action, MoveTrial)]
+    ended = [move.trial for move in moves if move.to is TrialState.COMPLETED]
+    reached = {trial: curve[-1][0] for trial, curve in values.items()}
+    # A failure after a trial has taken over another one's weights says nothing about its first params.
+    failed = {trial: at for trial, at in _failures(records, reached, unit_s, setup_s).items() if trial not in ends}
+    return RecordedWorkload(params, values, unit_s, delays, ended, failed)
+
+
+def _training_times(records: Iterable[Record]) -> tuple[dict[TrialId, float], float]:
+    """Return the seconds of a unit of each trial, and those from an assignment to the beginning of its first unit."""
+    projection = Projection()
+    between: dict[TrialId, list[float]] = defaultdict(lambda: [0.0, 0.0])
+    firsts: list[tuple[TrialId, int, float]] = []
+    for record in records:
+        event = record.event
+        progress = projection.leases.get(event.lease.number) if isinstance(event, Reported) else None
+        if isinstance(event, Reported) and progress is not None and event.resource > progress.reported:
+            trial, units = progress.stages[0].trials[0], event.resource - progress.reported
+            if progress.reported_s is None:
+                firsts.append((trial, units, record.t - progress.assigned_s))
+            else:
+                between[trial][0] += record.t - progress.reported_s
+                between[trial][1] += units
+        projection.add(record)
+    unit_s = {trial: seconds / units for trial, (seconds, units) in between.items()}
+    setup_s = statistics.median([max(0.0, s - n * unit_s[trial]) for trial, n, s in firsts if trial in unit_s] or [0.0])
+    for trial, units, seconds in firsts:
+        # With one report of each lease nothing tells starting from training, but that of trials with more.
+        unit_s.setdefault(trial, max(0.0, seconds - setup_s) / units)
+    return unit_s, setup_s
+
+
+def _failures(
+    records: Iterable[Record], reached: Mapping[TrialId, int], unit_s: Mapping[TrialId, float], setup_s: float
+) -> dict[TrialId, tuple[int, float]]:
+    """Return, for each trial in state FAILED, its units of training and the seconds from the last one to its end.
+
+    0 seconds: it failed at its target, so it was neither paused nor completed there.
+
+    Args:
+        records: the whole journal, in order.
+        reached: the resource of each trial's last report; trials without reports may be missing.
+        unit_s: measured seconds of a unit of each trial; trials without one take the average.
+        setup_s: from an assignment to the beginning of its first unit.
+    """
+    mean_s = statistics.fmean(unit_s.values()) if unit_s else 0.0
+    projection = Projection()
+    latest: dict[TrialId, LeaseProgress] = {}
+    found: dict[TrialId, tuple[int, float]] = {}
+    for record in records:
+        projection.add(record)
+        for action in record.actions:
+            match action:
+                case Assign(work=work):
+                    progress = projection.leases[work.lease.number]
+                    latest |= dict.fromkeys((trial for stage in progress.stages for trial in stage.trials), progress)
+                case MoveTrial(to=TrialState.FAILED, trial=trial):
+                    units, last = reached.get(trial, 0), latest.get(trial)
+                    if last is None or units == projection.targets[trial]:
+                        found[trial] = (units, 0.0 if units == projection.targets[trial] else _LEAST_S)
+                    else:  # its last attempt may have failed before it came as far as an earlier one
+                        since_s = last.assigned_s + setup_s if last.reported_s is None else last.reported_s
+                        again_s = (units - last.reported) * unit_s.get(trial, mean_s)
+                        found[trial] = (units, max(record.t - since_s - again_s, _LEAST_S))
+                case _:
+                    pass
+    return found
+
+
+def _launch_time(records: Iterable[Record]) -> float:
+    """Return the median seconds from a launch to the first message of the worker."""
+    launched: dict[tuple[int, int], float] = {}
+    taken = []
+    for record in records:
+        event = record.event
+        if isinstance(event, WorkerAttached) and (event.worker, event.epoch) in launched:
+            taken.append(record.t - launched[event.worker, event.epoch])
+        for action in record.actions:
+            if isinstance(action, LaunchWorker):
+                launched[action.worker, action.epoch] = record.t
+    return statistics.median(taken) if taken else 0.0
+
+
+def _commit_time(records: Iterable[Record]) -> float:
+    """Return the median seconds from the end of training to the commit of its last checkpoint."""
+    ended: dict[int, tuple[int, float]] = {}
+    taken = []
+    for record in records:
+        event = record.event
+        if isinstance(event, TrainingEnded) and event.checkpoint_resource is not None:
+            ended[event.lease.number] = (event.checkpoint_resource, record.t)
+        elif isinstance(event, CheckpointCommitted):
+            resource, then = ended.get(event.lease.number, (-1, 0.0))
+            if event.checkpoint.resource == resource:
+                taken.append(record.t - then)
+    return statistics.median(taken) if taken else 0.0

@@ -1,0 +1,179 @@
+"""How long an earlier study would have taken on other numbers of workers: ``print(what_if(study))``.
+
+The engine runs as it is on a virtual clock. The configurations, their values and failures, and the times of units,
+launches, starts and commits are those of the study's journal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from asyncsearch.actions import EndRun
+from asyncsearch.arguments import checked, positive
+from asyncsearch.engine.config import EngineConfig
+from asyncsearch.errors import UsageError
+from asyncsearch.events import RunRequested
+from asyncsearch.journal.format import Record
+from asyncsearch.journal.opening import read_records
+from asyncsearch.report.formatting import columns, duration, number
+from asyncsearch.report.what_if.recorded_study import recorded
+from asyncsearch.schedulers import reasons
+from asyncsearch.schedulers.base_scheduler import Scheduler
+from asyncsearch.simulate.options import Faults
+from asyncsearch.simulate.random_faults import Chance
+from asyncsearch.simulate.simulated_search import simulate
+from asyncsearch.space import Space
+from asyncsearch.store.base_store import Store
+
+WORKERS = (1, 2, 4, 8, 16)
+_NO_CHANCE = Chance()
+
+
+class Planned(Protocol):
+    """The part of a ``Study`` that is needed."""
+
+    config: EngineConfig
+    store: Store
+    space: Space
+    scheduler: Scheduler
+
+
+class Case(msgspec.Struct, frozen=True, kw_only=True):
+    """The study on one number of workers."""
+
+    workers: int
+    wall_s: float
+    """Seconds from the request of the run to its end."""
+    busy_share: float
+    """The share of the workers' time that was training, from 0 to 1."""
+    best: float | None
+    """The best value that the search would have reported."""
+    guessed: float
+    """Share of reports, from 0 to 1, beyond a trial's real training, for which its last value was taken."""
+
+    @property
+    def worker_s(self) -> float:
+        """The time of all workers together, idle or not, which is what a cluster costs."""
+        return self.workers * self.wall_s
+
+
+class WhatIf(msgspec.Struct, frozen=True):
+    """A study on several numbers of workers; ``str()`` of it is for people."""
+
+    cases: tuple[Case, ...]
+    recorded: tuple[int, float] | None
+    """Workers and seconds of the study itself; None: it did not end in one run."""
+
+    def __str__(self) -> str:
+        head = ("workers", "time", "speed-up", "worker time", "busy", "best", "guessed")
+        lines = columns([head, *(self._row(case) for case in self.cases)])
+        if self.recorded is not None:
+            workers, wall_s = self.recorded
+            lines.append(f"The study itself took {_time(wall_s)} on {workers}.")
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+    def _row(self, case: Case) -> tuple[str, ...]:
+        first = self.cases[0]
+        return (
+            f"{case.workers:,}",
+            _time(case.wall_s),
+            f"{first.wall_s / case.wall_s:.2f}" if case.wall_s else "-",
+            _time(case.worker_s),
+            f"{case.busy_share:.0%}",
+            "-" if case.best is None else number(case.best),
+            f"{case.guessed:.0%}",
+        )
+
+
+def what_if(
+    study: Planned,
+    workers: Sequence[int] = WORKERS,
+    *,
+    scheduler: Scheduler | None = None,
+    chance: Chance = _NO_CHANCE,
+) -> WhatIf:
+    """Return how long a study would have taken on other numbers of workers, and what it would have found.
+
+    Every trial of the study is proposed again, in the same order. With other workers, other trials may be promoted.
+    Beyond the units that a trial really trained its values are unknown, and its last one is taken; ``guessed`` is the
+    share of such reports, which is larger with another scheduler. A FAILED trial fails again at the same resource.
+
+    Args:
+        study: a study with trials, made by its script or by ``Study.resume(store)``.
+        workers: the numbers of workers.
+        scheduler: instead of the study's own.
+        chance: stragglers and lost work to add.
+
+    Raises:
+        UsageError: the study has no reports yet, was opened for reading only, or has a scheduler that makes new
+            configurations during the search.
+    """
+    if isinstance(study, type) or not hasattr(study, "store") or not hasattr(study, "config"):
+        raise UsageError(f"what_if({study!r}): this is not a study: write what_if(Study.resume('studies/digits')).")
+    decided = scheduler or getattr(study, "scheduler", None)
+    if decided is None:
+        raise UsageError(
+            "A study that was opened for reading does not know its scheduler: use Study.resume(store), which unpickles "
+            "it, or pass scheduler=."
+        )
+    if checked(decided, Scheduler, "scheduler").branches:
+        raise UsageError(
+            f"{reasons.short(decided.describe())} makes new configurations during the search, whose values are unknown:"
+            " pass another scheduler=, or use asyncsearch.simulate.simulate with a workload of your own."
+        )
+    counts: Any = workers
+    if isinstance(counts, str) or not isinstance(counts, Sequence) or not counts:
+        raise UsageError(
+            f"workers={workers!r} must be a sequence of numbers of workers, each at least 1, e.g. (1, 2, 4)."
+        )
+    workers = [positive(f"workers[{at}]", count) for at, count in enumerate(counts)]
+    records = list(read_records(study.store))
+    cases = tuple(_case(study, decided, count, records, chance) for count in workers)
+    return WhatIf(cases, _recorded_run(records))
+
+
+def _case(study: Planned, scheduler: Scheduler, workers: int, records: Sequence[Record], chance: Chance) -> Case:
+    workload = recorded(records, study.config.metric)
+    result = simulate(
+        workload,
+        scheduler=scheduler,
+        searcher=workload.searcher,
+        space=getattr(study, "space", None),
+        metric=study.config.metric,
+        mode=study.config.mode,
+        workers=workers,
+        seed=study.config.seed,
+        delays=workload.delays,
+        faults=Faults(chance=chance),
+        share=study.config.share,
+        max_failures=study.config.max_failures,
+    )
+    return Case(
+        workers=workers,
+        wall_s=result.wall_s,
+        busy_share=result.busy_share,
+        best=None if result.best is None else result.best.value,
+        guessed=workload.guessed / workload.reports if workload.reports else 0.0,
+    )
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds:.1f} s" if seconds < 100 else duration(seconds)
+
+
+def _recorded_run(records: Iterable[Record]) -> tuple[int, float] | None:
+    """Return workers and seconds of a study that ended in one run; None: it did not."""
+    began: list[tuple[int, float]] = []
+    took = None
+    for record in records:
+        if isinstance(record.event, RunRequested):
+            began.append((record.event.parallelism, record.t))
+        for action in record.actions:
+            if isinstance(action, EndRun) and action.is_complete and began:
+                took = (began[-1][0], record.t - began[-1][1])
+    return took if len(began) == 1 else None

@@ -1,0 +1,663 @@
+"""The laws of every store, for those who write their own.
+
+class TestMine(StoreTests):
+    def make(self) -> Store:
+        return MyStore(f"mine://tests/{uuid.uuid4().hex}")
+"""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+
+import cloudpickle
+
+from asyncsearch.errors import StoreError, StoreLockedError
+from asyncsearch.ids import CheckpointRef, NodeKey
+from asyncsearch.shared.folder import SharedFolder
+from asyncsearch.shared.survey import survey
+from asyncsearch.store import Store, scratch
+from asyncsearch.store.layout import RESERVED
+from asyncsearch.testing.base_suite import Suite
+
+NODE = NodeKey("0123456789abcdef" * 2)
+OTHER = NodeKey("f" * 32)
+REF = CheckpointRef(NODE, 81)
+
+ESCAPES = ["", "/etc/passwd", "../up", "a/../../up", "a//b", "a/", ".", "a\0b", "tmp/x", "lock", "..\\up"]
+LOG_NAMES = ["", "/x", "../up", "a/b", "a\0b", "a\\b", ".hidden", "-x", "ü", "a b", "x" * 101]
+
+
+def save(store: Store, ref: CheckpointRef = REF, **files: bytes) -> int:
+    """Commit a checkpoint with some files; ``__`` in a name stands for a folder."""
+    staged = store.stage(ref)
+    for name, data in files.items():
+        path = staged / name.replace("__", "/")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    return store.commit(ref, staged)
+
+
+def load(store: Store, ref: CheckpointRef = REF) -> dict[str, bytes]:
+    """Return the files of a checkpoint."""
+    with store.fetch(ref, verify=True) as folder:
+        return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def together(count: int, action: Callable[[int], None]) -> None:
+    """Run an action in threads that all begin at the same moment."""
+    barrier = threading.Barrier(count)
+
+    def begin(number: int) -> None:
+        barrier.wait()
+        action(number)
+
+    with ThreadPoolExecutor(count) as pool:
+        list(pool.map(begin, range(count)))
+
+
+def same(found: object, expected: object) -> None:
+    """Require a value."""
+    assert found == expected, f"found {found!r:.500}, expected {expected!r:.500}"
+
+
+@contextmanager
+def refused(kind: type[StoreError] = StoreError) -> Iterator[None]:
+    """Require an error that says in a sentence what is wrong."""
+    words = None
+    try:
+        yield
+    except kind as error:
+        words = str(error)
+    assert words is not None, f"nothing was refused, expected {kind.__name__}"
+    assert len(words.split()) >= 5, f"the error says {words!r}, which is no sentence"
+
+
+def copy_of(store: Store) -> Store:
+    """Return the store as a worker has it."""
+    copied: Store = cloudpickle.loads(cloudpickle.dumps(store))
+    return copied
+
+
+class StoreTests(Suite):
+    """Laws that hold for any store; ``make`` gives the one to try. They run in some ten seconds."""
+
+    def make(self) -> Store:
+        """Return a store, each time at another place where nothing is yet."""
+        raise NotImplementedError(f"{type(self).__name__} must have a method make(self) that returns a new store.")
+
+    def new(self) -> Store:
+        """Return a new store that is ready."""
+        store = self.make()
+        store.prepare()
+        return store
+
+    def folder(self) -> Path:
+        """Return a new folder of this machine that is none of the store's."""
+        return scratch.make_folder("test")
+
+    # The store itself
+
+    def test_a_store_is_locked_while_a_driver_holds_it_and_not_before_or_after(self) -> None:
+        store = self.new()
+        store.prepare()
+        same(store.is_locked(), False)
+        with store.lock():
+            same(store.is_locked(), True)
+        same(store.is_locked(), False)
+
+    def test_prepare_may_be_called_again_and_leaves_nothing_else(self) -> None:
+        store = self.new()
+        store.write("study.json", b"{}")
+        store.prepare()
+        same(store.read("study.json"), b"{}")
+        same(store.list("journal"), [])
+        same(store.checkpoints(), [])
+
+    def test_pickled_store_is_the_same_store(self) -> None:
+        store = self.new()
+        save(store, model=b"1")
+        with store.lock():
+            other = copy_of(store)
+        same(other.url, store.url)
+        same(load(other), {"model": b"1"})
+        other.append_log("worker-1", ["from afar"])
+        same(list(store.read_log("worker-1")), ["from afar"])
+
+    # Small files
+
+    def test_read_returns_what_was_written_last(self) -> None:
+        store = self.new()
+        same(store.read("study.json"), None)
+        store.write("study.json", b"old")
+        store.write("study.json", b"new")
+        same(store.read("study.json"), b"new")
+        store.write("snapshots/000000000001.json", b"")
+        same(store.read("snapshots/000000000001.json"), b"")
+
+    def test_removed_file_is_gone_and_may_be_removed_again(self) -> None:
+        store = self.new()
+        store.write("study.json", b"x")
+        store.remove("study.json")
+        store.remove("study.json")
+        same(store.read("study.json"), None)
+
+    def test_list_is_sorted_and_empty_without_folder(self) -> None:
+        store = self.new()
+        for number in (3, 1, 2):
+            store.write(f"snapshots/{number}.json", b"")
+        same(store.list("snapshots"), ["1.json", "2.json", "3.json"])
+        same(store.list("nowhere"), [])
+        same(store.list("snapshots/1.json"), [])
+
+    def test_names_cannot_lead_out_of_the_store(self) -> None:
+        store = self.new()
+        for name in ESCAPES:
+            with refused():
+                store.read(name)
+            with refused():
+                store.write(name, b"")
+            with refused():
+                store.remove(name)
+            with refused():
+                store.create(name, b"")
+            if not name.startswith(RESERVED):  # a store shows the files that it keeps for itself
+                for look in (store.list, store.remove_tree):
+                    with refused():
+                        look(name)
+
+    def test_reader_sees_old_or_new_while_a_file_is_replaced(self) -> None:
+        store = self.new()
+        contents = [bytes([65 + number]) * 50_000 for number in range(4)]
+        store.write("study.json", contents[0])
+        seen = set()
+        done = threading.Event()
+
+        def read() -> None:
+            while not done.is_set():
+                seen.add(store.read("study.json"))
+
+        with ThreadPoolExecutor(1) as pool:
+            reader = pool.submit(read)
+            for number in range(40):
+                store.write("study.json", contents[number % 4])
+            done.set()
+            reader.result()
+        assert seen <= set(contents), "a reader saw neither the old content nor the new one"
+
+    # Journal
+
+    def test_segments_are_numbered_and_never_opened_twice(self) -> None:
+        store = self.new()
+        first, second = store.open_segment(), store.open_segment()
+        same([first.name, second.name], ["000001.jsonl", "000002.jsonl"])
+        first.append(b"a\n")
+        second.append(b"b\n")
+        first.append(b"c\nd\n")
+        first.close()
+        second.close()
+        same(store.journal_segments(), ["000001.jsonl", "000002.jsonl"])
+        same(list(store.read_segment("000001.jsonl")), [b"a\n", b"c\n", b"d\n"])
+        same(list(store.read_segment("000002.jsonl")), [b"b\n"])
+
+    def test_new_segment_is_empty(self) -> None:
+        store = self.new()
+        store.open_segment().close()
+        same(list(store.read_segment("000001.jsonl")), [])
+
+    def test_open_segment_can_be_read(self) -> None:
+        store = self.new()
+        segment = store.open_segment()
+        for number in range(12):
+            segment.append(b'{"n":%d}\n' % number)
+            same(list(store.read_segment(segment.name))[-1], b'{"n":%d}\n' % number)
+        same(len(list(store.read_segment(segment.name))), 12)
+        segment.close()
+
+    def test_long_lines_stay_whole(self) -> None:
+        store = self.new()
+        segment = store.open_segment()
+        lines = [b"x" * (3 << 20) + b"\n", b"y\n", b"\n", b"z" * (1 << 20) + b"\n"]
+        segment.append(b"".join(lines[:2]))
+        segment.append(b"".join(lines[2:]))
+        segment.close()
+        same(list(store.read_segment(segment.name)), lines)
+
+    def test_the_journal_grows_with_every_append_and_every_segment_counts(self) -> None:
+        store = self.new()
+        sizes = [store.journal_size()]
+        for _ in range(2):
+            segment = store.open_segment()
+            for line in (b"a\n", b"bcd\n"):
+                segment.append(line)
+                sizes.append(store.journal_size())
+            segment.close()
+        same(sizes, [0, 2, 6, 8, 12])
+
+    def test_closed_segment_takes_no_more(self) -> None:
+        store = self.new()
+        segment = store.open_segment()
+        segment.append(b"a\n")
+        segment.close()
+        segment.close()
+        with refused():
+            segment.append(b"b\n")
+        same(list(store.read_segment(segment.name)), [b"a\n"])
+
+    def test_missing_segment_is_an_error_at_once(self) -> None:
+        store = self.new()
+        for name in ["000009.jsonl", "../study.json", "1.jsonl", ""]:
+            with refused():
+                store.read_segment(name)
+
+    def test_segments_opened_at_the_same_moment_differ(self) -> None:
+        store = self.new()
+        names: list[str] = []
+
+        def begin(number: int) -> None:
+            segment = store.open_segment()
+            segment.append(b"%d\n" % number)
+            segment.close()
+            names.append(segment.name)
+
+        together(8, begin)
+        same(sorted(names), store.journal_segments())
+        same(sorted(b"".join(store.read_segment(name)) for name in names), [b"%d\n" % n for n in range(8)])
+
+    def test_segment_number_with_seven_digits_comes_last(self) -> None:
+        store = self.new()
+        store.write("journal/999999.jsonl", b"a\n")
+        store.write("journal/notes.txt", b"not ours")
+        segment = store.open_segment()
+        segment.close()
+        same(segment.name, "1000000.jsonl")
+        same(store.journal_segments(), ["999999.jsonl", "1000000.jsonl"])
+
+    # Lock
+
+    def test_second_driver_is_refused_and_told_who_holds_the_lock(self) -> None:
+        store = self.new()
+        other = copy_of(store)
+        with store.lock():
+            with refused(StoreLockedError), other.lock():
+                pass
+            segment = store.open_segment()
+            segment.append(b"a\n")
+            segment.close()
+        with other.lock(), refused(StoreLockedError), store.lock():
+            pass
+        with store.lock():
+            pass
+
+    def test_one_of_many_gets_the_lock(self) -> None:
+        store = self.new()
+        holding = threading.Barrier(6)
+        won: list[int] = []
+
+        def attempt(number: int) -> None:
+            other = copy_of(store)
+            try:
+                with other.lock():
+                    won.append(number)
+                    holding.wait()
+            except StoreLockedError:
+                holding.wait()
+
+        together(6, attempt)
+        same(len(won), 1)
+
+    def test_lock_is_given_back_after_an_error(self) -> None:
+        store = self.new()
+        with suppress(KeyError), store.lock():
+            raise KeyError
+        with store.lock():
+            pass
+
+    # Checkpoints
+
+    def test_committed_checkpoint_is_fetched_as_it_was(self) -> None:
+        store = self.new()
+        size = save(store, model=b"m" * 1000, folder__optimizer=b"o" * 234, empty=b"")
+        same(size, 1234)
+        same(load(store), {"model": b"m" * 1000, "folder/optimizer": b"o" * 234, "empty": b""})
+        same(store.checkpoints(), [REF])
+
+    def test_empty_folders_and_odd_names_are_kept(self) -> None:
+        store = self.new()
+        staged = store.stage(REF)
+        (staged / "assets" / "none").mkdir(parents=True)
+        (staged / "manifest.json").write_bytes(b"the user's own")
+        (staged / 'a\'; echo "b" ü *[x]?#%20').write_bytes(b"odd")
+        store.commit(REF, staged)
+        with store.fetch(REF) as folder:
+            assert (folder / "assets" / "none").is_dir(), "an empty folder is missing"
+            same((folder / "manifest.json").read_bytes(), b"the user's own")
+            same((folder / 'a\'; echo "b" ü *[x]?#%20').read_bytes(), b"odd")
+            same(
+                sorted(path.name for path in folder.iterdir()),
+                sorted(["assets", "manifest.json", 'a\'; echo "b" ü *[x]?#%20']),
+            )
+
+    def test_checkpoint_without_files_is_a_checkpoint(self) -> None:
+        store = self.new()
+        same(store.commit(REF, store.stage(REF)), 0)
+        same(store.checkpoints(), [REF])
+        same(load(store), {})
+
+    def test_staged_checkpoint_is_not_there(self) -> None:
+        store = self.new()
+        (store.stage(REF) / "model").write_bytes(b"half")
+        same(store.checkpoints(), [])
+        with refused(), store.fetch(REF):
+            pass
+
+    def test_each_stage_is_a_new_empty_folder(self) -> None:
+        store = self.new()
+        first, second = store.stage(REF), store.stage(REF)
+        assert first != second, f"stage() gave {first} twice"
+        same([*first.iterdir(), *second.iterdir()], [])
+
+    def test_commit_takes_the_staged_folder(self) -> None:
+        store = self.new()
+        staged = store.stage(REF)
+        store.commit(REF, staged)
+        same(staged.exists(), False)
+        with refused():
+            store.commit(REF, staged)
+
+    def test_only_staged_folders_are_committed(self) -> None:
+        store = self.new()
+        mine = self.folder()
+        (mine / "thesis.txt").write_text("years of work")
+        for folder in (mine, mine / "nowhere"):
+            with refused():
+                store.commit(REF, folder)
+        same((mine / "thesis.txt").read_text(), "years of work")
+
+    def test_discard_takes_the_staged_folder_and_no_other_one(self) -> None:
+        store = self.new()
+        staged, mine = store.stage(REF), self.folder() / "files"
+        (staged / "model").write_bytes(b"half")
+        mine.mkdir()
+        for folder in (staged, staged, mine):
+            store.discard(folder)
+        same(staged.exists(), False)
+        same(mine.exists(), True)
+
+    def test_link_is_refused_and_the_folder_can_be_committed_without_it(self) -> None:
+        store = self.new()
+        staged = store.stage(REF)
+        (staged / "model").write_bytes(b"m")
+        (staged / "latest").symlink_to("model")
+        with refused():
+            store.commit(REF, staged)
+        same(store.checkpoints(), [])
+        (staged / "latest").unlink()
+        same(store.commit(REF, staged), 1)
+        same(load(store), {"model": b"m"})
+
+    def test_second_commit_replaces_the_first(self) -> None:
+        store = self.new()
+        save(store, model=b"first", optimizer=b"first")
+        for number in range(11):
+            save(store, model=b"%d" % number)
+            same(load(store), {"model": b"%d" % number})
+        same(store.checkpoints(), [REF])
+
+    def test_reader_of_a_replaced_checkpoint_can_finish(self) -> None:
+        store = self.new()
+        save(store, model=b"old")
+        with store.fetch(REF) as folder:
+            save(store, model=b"new")
+            same((folder / "model").read_bytes(), b"old")
+        same(load(store), {"model": b"new"})
+
+    def test_reader_sees_old_or_new_while_a_checkpoint_is_replaced(self) -> None:
+        store = self.new()
+        save(store, a=b"0" * 100, b=b"0" * 100)
+        seen: list[dict[str, bytes]] = []
+        loaded = threading.Condition()
+        done = threading.Event()
+
+        def read() -> None:
+            while not done.is_set():
+                files = load(store)
+                with loaded:
+                    seen.append(files)
+                    loaded.notify()
+
+        with ThreadPoolExecutor(1) as pool:
+            reader = pool.submit(read)
+
+            def has_more(known: int) -> bool:
+                return len(seen) > known or reader.done()
+
+            for number in range(15):
+                save(store, a=b"%d" % (number % 10) * 100, b=b"%d" % (number % 10) * 100)
+                with loaded:  # a reader can finish although its checkpoint is replaced once, not any number of times
+                    known = len(seen)
+                    assert loaded.wait_for(partial(has_more, known), timeout=60), "a reader does not come to its end"
+            done.set()
+            reader.result()
+        same([files for files in seen if files["a"] != files["b"]], [])
+
+    def test_commits_at_the_same_moment_leave_one_whole_checkpoint(self) -> None:
+        store = self.new()
+        refs = [CheckpointRef(NODE, resource) for resource in (1, 3)]
+
+        def commit(number: int) -> None:
+            for ref in refs:
+                save(store, ref, a=b"%d" % number, b=b"%d" % number)
+
+        together(6, commit)
+        same(store.checkpoints(), refs)
+        for ref in refs:
+            files = load(store, ref)
+            same(files["a"], files["b"])
+
+    def test_commits_and_deletes_at_the_same_moment_agree(self) -> None:
+        store = self.new()
+
+        def work(number: int) -> None:
+            for resource in range(8):
+                ref = CheckpointRef(NODE, resource)
+                if number % 2:
+                    save(store, ref, model=b"%d" % resource)
+                else:
+                    store.delete(ref)
+
+        together(4, work)
+        for ref in store.checkpoints():
+            same(load(store, ref), {"model": b"%d" % ref.resource})
+
+    def test_deleted_checkpoint_is_gone_and_may_be_deleted_again(self) -> None:
+        store = self.new()
+        other = CheckpointRef(NODE, 8)
+        save(store, model=b"1")
+        save(store, model=b"2")
+        save(store, other, model=b"3")
+        store.delete(REF)
+        store.delete(REF)
+        store.delete(CheckpointRef(OTHER, 1))
+        same(store.checkpoints(), [other])
+        same(load(store, other), {"model": b"3"})
+        with refused(), store.fetch(REF):
+            pass
+        save(store, model=b"4")
+        same(load(store), {"model": b"4"})
+
+    def test_all_checkpoints_are_listed_in_order(self) -> None:
+        store = self.new()
+        refs = [CheckpointRef(node, resource) for node in (NODE, OTHER) for resource in (1, 9, 81, 100)]
+        for ref in reversed(refs):
+            save(store, ref, model=b"m")
+        same(store.checkpoints(), refs)
+
+    def test_node_that_is_no_key_is_refused(self) -> None:
+        store = self.new()
+        for node in ["", "..", "a/b", "a.b", "x" * 65]:
+            ref = CheckpointRef(NodeKey(node), 1)
+            with refused():
+                store.stage(ref)
+            with refused(), store.fetch(ref):
+                pass
+
+    def test_sweep_keeps_what_is_committed(self) -> None:
+        store = self.new()
+        save(store, model=b"old")
+        save(store, model=b"new")
+        store.write("study.json", b"{}")
+        store.append_log("trial-1", ["a"])
+        staged = store.stage(CheckpointRef(OTHER, 1))
+        (staged / "model").write_bytes(b"half")
+        with store.lock():
+            store.sweep()
+            store.sweep()
+        same(store.list("tmp_is_reserved"), [])
+        same(load(store), {"model": b"new"})
+        same(store.checkpoints(), [REF])
+        same(store.read("study.json"), b"{}")
+        same(list(store.read_log("trial-1")), ["a"])
+
+    def test_commit_after_a_sweep_is_whole_or_refused(self) -> None:
+        store = self.new()
+        staged = store.stage(REF)
+        (staged / "model").write_bytes(b"m")
+        store.sweep()
+        with suppress(StoreError):
+            store.commit(REF, staged)
+        if store.checkpoints():
+            same(load(store), {"model": b"m"})
+
+    # Logs
+
+    def test_log_gives_back_its_lines(self) -> None:
+        store = self.new()
+        same(list(store.read_log("trial-7")), [])
+        store.append_log("trial-7", [])
+        store.append_log("trial-7", ["a", "", "ü \t'\"\r"])
+        store.append_log("trial-7", ["b"])
+        store.append_log("trial-77", ["other"])
+        same(list(store.read_log("trial-7")), ["a", "", "ü \t'\"\r", "b"])
+
+    def test_log_takes_what_is_not_text(self) -> None:
+        store = self.new()
+        store.append_log("trial-7", [b"\xff\xfe".decode(errors="surrogateescape"), "next"])
+        same(list(store.read_log("trial-7"))[1], "next")
+
+    def test_log_names_are_plain_words(self) -> None:
+        store = self.new()
+        for name in LOG_NAMES:
+            with refused():
+                store.append_log(name, ["x"])
+            with refused():
+                store.read_log(name)
+
+    def test_lines_of_many_threads_stay_whole_and_in_order(self) -> None:
+        store = self.new()
+
+        def write(number: int) -> None:
+            for line in range(20):
+                store.append_log("trial-1", [f"{number} {line} {'x' * 200}", f"{number} {line} second"])
+
+        together(4, write)
+        lines = list(store.read_log("trial-1"))
+        same(len(lines), 160)
+        for number in range(4):
+            mine = [line.split()[1] for line in lines if line.startswith(f"{number} ") and line.endswith("x")]
+            same(mine, [str(line) for line in range(20)])
+        pairs = zip(lines[::2], lines[1::2], strict=True)
+        same([pair for pair in pairs if pair[0].split()[:2] != pair[1].split()[:2]], [])
+
+    # What studies need to share a folder
+
+    def test_a_file_is_created_once_and_stays_as_it_was(self) -> None:
+        store = self.new()
+        same([store.create("claims/a/1.json", data) for data in (b"first", b"second")], [True, False])
+        same(store.read("claims/a/1.json"), b"first")
+
+    def test_one_of_many_creates_a_file(self) -> None:
+        store = self.new()
+        created: list[int] = []
+
+        def create(number: int) -> None:
+            if store.create("claims/a/1.json", b"%d" % number):
+                created.append(number)
+
+        together(8, create)
+        same(store.read("claims/a/1.json"), b"".join(b"%d" % number for number in created))
+
+    def test_walk_finds_every_file_below_a_folder_with_its_size(self) -> None:
+        store = self.new()
+        for name in ("a/b/c", "a/d", "ab"):
+            store.write(name, name.encode())
+        same({name: file.size_bytes for name, file in store.walk("a").items()}, {"b/c": 5, "d": 3})
+        same(store.walk("a/d"), {})
+        same(store.walk("nowhere"), {})
+        assert {"a/b/c", "a/d", "ab"} <= set(store.walk()), "walk() of the whole store lacks files"
+
+    def test_remove_tree_takes_a_folder_or_a_file_and_nothing_else(self) -> None:
+        store = self.new()
+        for name in ("a/b/c", "a/d", "ab", "e"):
+            store.write(name, b"x")
+        for name in ("a", "a", "e", "nowhere"):
+            store.remove_tree(name)
+        same([store.read(name) for name in ("a/b/c", "a/d", "ab", "e")], [None, None, b"x", None])
+        store.write("a/b/c", b"again")
+        store.remove_if_empty("a")
+        same(store.read("a/b/c"), b"again")
+
+    def test_a_store_inside_and_one_beside_are_stores_of_their_own(self) -> None:
+        store = self.new()
+        inside, beside = store.child("evals/first"), store.sibling(uuid.uuid4().hex)
+        places = [store, inside, beside]
+        same(len({one.url for one in places}), 3)
+        for number, one in enumerate(places):
+            one.prepare()
+            one.write("study.json", b"%d" % number)
+        for number, one in enumerate(places):
+            same(store.at(one.url).read("study.json"), b"%d" % number)
+
+    def test_checkpoints_of_one_node_are_listed_alone(self) -> None:
+        store = self.new()
+        refs = [CheckpointRef(node, resource) for node in (NODE, OTHER) for resource in (3, 9)]
+        for ref in refs:
+            save(store, ref, model=b"m")
+        same(store.checkpoints(OTHER), refs[2:])
+        same(store.checkpoints(NodeKey("a" * 32)), [])
+
+    def test_all_files_of_a_checkpoint_count_for_its_size_and_none_is_left_when_it_is_deleted(self) -> None:
+        store = self.new()
+        save(store, model=b"m" * 1000)
+        found = survey(store).committed
+        same(list(found), [REF])
+        assert found[REF].size_bytes > 1000, f"a checkpoint of 1000 bytes and a manifest has {found[REF].size_bytes}"
+        store.delete(REF)
+        same(survey(store).committed, {})
+
+    def test_one_study_trains_in_a_node_at_a_time(self) -> None:
+        first = SharedFolder(self.new())
+        first.prepare()
+        second = SharedFolder(copy_of(first.store))
+        same(first.claim([NODE], "first"), {NODE: None})
+        assert "first" in (second.claim([NODE], "second")[NODE] or ""), "two studies have a claim of one node"
+        first.release([NODE])
+        same(second.claim([NODE], "second"), {NODE: None})
+        second.close()
+
+    def test_studies_learn_what_others_have_trained_and_keep_what_they_hold(self) -> None:
+        first = SharedFolder(self.new())
+        first.prepare()
+        second = SharedFolder(first.store.at(first.store.url))
+        save(first.store, model=b"m")
+        save(first.store, CheckpointRef(OTHER, 1), model=b"m")
+        first.publish(NODE, [(81, {"loss": 0.5})])
+        same((second.read(NODE).reports, second.read(NODE).checkpoints), (((81, {"loss": 0.5}),), (81,)))
+        same(second.hold("second", [REF]), frozenset())
+        same(list(first.evict(0)), [CheckpointRef(OTHER, 1)])
+        same(second.read(NODE).checkpoints, (81,))

@@ -1,0 +1,108 @@
+"""The conformance suite for stores is worth what it finds: each fault breaks a law."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from asyncsearch.ids import CheckpointRef, NodeKey
+from asyncsearch.store import LocalStore, Store
+from asyncsearch.store.base_store import FileInfo
+from asyncsearch.testing import StoreTests
+
+
+class CreatesTwice(LocalStore):
+    def create(self, name: str, data: bytes) -> bool:
+        self.write(name, data)
+        return True
+
+
+class LocksNobodyOut(LocalStore):
+    def lock(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+
+class LeadsOut(LocalStore):
+    def _path(self, name: str) -> Path:
+        return self._root / "files" / name.replace("\0", "0")
+
+
+class ForgetsSizes(LocalStore):
+    def walk(self, folder: str = "") -> Mapping[str, FileInfo]:
+        return dict.fromkeys(super().walk(folder), FileInfo(0, None))
+
+
+class ListsEveryNode(LocalStore):
+    def checkpoints(self, node: NodeKey | None = None) -> Sequence[CheckpointRef]:
+        return super().checkpoints()
+
+
+class TakesWhatBeginsAlike(LocalStore):
+    def remove_tree(self, folder: str) -> None:
+        for name in self.walk():
+            if name.startswith(folder):
+                self.remove(name)
+
+
+class IsItsOwnChild(LocalStore):
+    def at(self, url: str) -> Store:
+        return self
+
+
+class ShowsWhatIsReplaced(LocalStore):
+    @contextlib.contextmanager
+    def fetch(self, checkpoint: CheckpointRef, *, verify: bool = False) -> Iterator[Path]:
+        with super().fetch(checkpoint) as folder:
+            yield folder.parent
+
+
+class ReopensSegments(LocalStore):
+    def open_segment(self) -> Any:
+        if self.journal_segments():
+            self.remove(f"journal/{self.journal_segments()[-1]}")
+        return super().open_segment()
+
+
+class LosesLines(LocalStore):
+    def append_log(self, name: str, lines: Sequence[str]) -> None:
+        super().append_log(name, lines[:1])
+
+
+@pytest.mark.parametrize(
+    ("kind", "law"),
+    [
+        (CreatesTwice, "a_file_is_created_once_and_stays_as_it_was"),
+        (LocksNobodyOut, "second_driver_is_refused_and_told_who_holds_the_lock"),
+        (LeadsOut, "names_cannot_lead_out_of_the_store"),
+        (ForgetsSizes, "walk_finds_every_file_below_a_folder_with_its_size"),
+        (ListsEveryNode, "checkpoints_of_one_node_are_listed_alone"),
+        (TakesWhatBeginsAlike, "remove_tree_takes_a_folder_or_a_file_and_nothing_else"),
+        (IsItsOwnChild, "a_store_inside_and_one_beside_are_stores_of_their_own"),
+        (ShowsWhatIsReplaced, "committed_checkpoint_is_fetched_as_it_was"),
+        (ReopensSegments, "segments_are_numbered_and_never_opened_twice"),
+        (LosesLines, "log_gives_back_its_lines"),
+    ],
+)
+def test_a_store_with_a_fault_breaks_the_law_that_names_it(kind: type[LocalStore], law: str, tmp_path: Path) -> None:
+    class Suite(StoreTests):
+        def make(self) -> Store:
+            return kind(tmp_path / "store")
+
+    with pytest.raises(AssertionError, match=r"found|nothing was refused"):
+        getattr(Suite(), f"test_{law}")()
+
+
+def test_a_good_store_passes_without_a_test_runner(tmp_path: Path) -> None:
+    class Suite(StoreTests):
+        made = 0
+
+        def make(self) -> Store:
+            self.made += 1
+            return LocalStore(tmp_path / f"{self.made}" / "store")
+
+    assert len(Suite().run()) > 40
