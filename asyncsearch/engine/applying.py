@@ -156,6 +156,7 @@ def _apply_cut(state: StudyState, action: CutWork, _now: float) -> None:
 def _apply_move(state: StudyState, action: MoveTrial, now: float) -> None:
     trial = state.trials[action.trial]
     attempt = state.open_attempt_of(trial.id)
+    ended = None if attempt is None or attempt.end is None else attempt.lease.number
     touched = [] if action.to is TrialState.WAITING else state.plan.leases_on(trial.steps)
     _move(state, trial, action.to, action.reason, now)
     if attempt is not None:
@@ -172,7 +173,8 @@ def _apply_move(state: StudyState, action: MoveTrial, now: float) -> None:
         _request(state, trial)
     if action.to is not TrialState.WAITING:
         for lease in touched:
-            state.touched[lease] = action.reason
+            if lease != ended:
+                state.touched[lease] = action.reason
         state.plan.withdraw(trial.id)
     if action.to.is_finished:
         trial.pack()

@@ -109,6 +109,8 @@ def answer(state: StudyState, trial: Trial, emit: Emit) -> None:
 
 def catch_up(state: StudyState, trial: Trial, emit: Emit) -> bool:
     """Let a trial read what is known up to its target; return whether it was stopped by that."""
+    if not state.plan.reports.nodes:
+        return False
     for resource, _ in list(state.plan.reports.between(trial.steps, trial.resource, trial.horizon)):
         emit(Inherit(trial.id, resource))
         if judge(state, trial, emit):

@@ -168,10 +168,10 @@ class StudyState:
 
     def is_at_target(self, trial: Trial) -> bool:
         """Return whether a trial stands at its target with all that it needs."""
-        target = trial.target
-        if target is None or trial.checkpoint != CheckpointRef(trial.node_at(target), target):
+        target, here = trial.target, trial.checkpoint
+        if target is None or here is None or here.resource != target or here.node != trial.node_at(target):
             return False
-        return not self.plan.lacks_metric(trial.checkpoint)
+        return not self.plan.lacks_metric(here)
 
     def is_news(self, event: Learned) -> bool:
         """Return whether others say anything of a node that is not known, and of use."""

@@ -166,3 +166,6 @@ class NoReports(KnownReports):
 
     def end(self, node: NodeKey, resource: int) -> None:
         pass
+
+    def ended(self, steps: Sequence[PathStep]) -> int | None:
+        return None
