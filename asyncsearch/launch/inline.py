@@ -117,11 +117,10 @@ class InlineLauncher(Launcher):
 
     def _turn(self, post: Post, tick: Callable[[], None]) -> None:
         """Do the next thing: train if there is something to train, else wait for a message."""
-        if self._worker is not None and self._worker.train_next(lambda: self._look_up(tick)):
-            return
-        self._handle(self._later.popleft() if self._later else self._inbox.get(), post)
         if self._worker is not None and self._worker.end is not None:
             self._finish(self._worker.end)
+        elif self._worker is None or not self._worker.train_next(lambda: self._look_up(tick)):
+            self._handle(self._later.popleft() if self._later else self._inbox.get(), post)
 
     def _look_up(self, tick: Callable[[], None]) -> None:
         """In the middle of a training: see what came meanwhile."""

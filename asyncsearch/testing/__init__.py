@@ -11,7 +11,8 @@ workloads    ties, NaN, infinities; histories: a workload as good as weights
 Nothing here needs pytest; with it, derive a class named ``Test...`` from a suite.
 """
 
+from asyncsearch.testing.launchers import LauncherTests
 from asyncsearch.testing.schedulers import SchedulerConformance
 from asyncsearch.testing.searchers import SearcherConformance
 
-__all__ = ["SchedulerConformance", "SearcherConformance"]
+__all__ = ["LauncherTests", "SchedulerConformance", "SearcherConformance"]

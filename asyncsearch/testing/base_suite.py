@@ -18,10 +18,6 @@ class Described(Protocol):
 class Suite:
     """A set of laws. pytest finds them in a subclass whose name begins with ``Test``; ``run`` tries them without."""
 
-    def make(self) -> Described:
-        """Return what to try, each time the same."""
-        raise NotImplementedError
-
     def run(self) -> list[str]:
         """Try every law and return their names.
 
@@ -32,6 +28,14 @@ class Suite:
         for name in names:
             getattr(self, name)()
         return names
+
+
+class MethodSuite(Suite):
+    """Laws of schedulers and searchers alike."""
+
+    def make(self) -> Described:
+        """Return what to try, each time the same."""
+        raise NotImplementedError
 
     def test_it_describes_itself_in_one_line(self) -> None:
         words = self.make().describe()

@@ -25,7 +25,7 @@ from asyncsearch.simulate.cluster import Delays, Loss, Simulation
 from asyncsearch.space import Space
 from asyncsearch.testing.action_laws import ActionLaws
 from asyncsearch.testing.agent_world import VALUES
-from asyncsearch.testing.base_suite import Suite
+from asyncsearch.testing.base_suite import MethodSuite
 from asyncsearch.testing.batch_world import HISTORIES, BatchWorld
 from asyncsearch.testing.checked_methods import CheckedScheduler, text_of
 from asyncsearch.testing.forecasts import check_forecast
@@ -41,7 +41,7 @@ _GROWTH = 2.0
 """How much more a decision may take at the larger of these sizes; log n grows by 1.6."""
 
 
-class SchedulerConformance(Suite):
+class SchedulerConformance(MethodSuite):
     """Laws that hold for any scheduler; ``make`` gives the one to try.
 
     Give it few and near rungs: a ``max_resource`` of about 10 keeps each law within a second or two.

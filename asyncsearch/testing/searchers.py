@@ -23,7 +23,7 @@ from asyncsearch.searchers.base_searcher import Searcher, SearcherState
 from asyncsearch.simulate.cluster import Simulation
 from asyncsearch.space import Space, choice, lograndint, loguniform, quniform, randint, uniform
 from asyncsearch.testing.agent_world import VALUES
-from asyncsearch.testing.base_suite import Suite
+from asyncsearch.testing.base_suite import MethodSuite
 from asyncsearch.testing.batch_world import BatchWorld
 from asyncsearch.testing.checked_methods import CheckedSearcher, text_of
 from asyncsearch.testing.recording import Recorded, replayed, restored
@@ -49,7 +49,7 @@ def _is_small(params: Mapping[str, Any]) -> bool:
     return bool(params["model"]["layers"] * params["model"]["width"] <= 96)
 
 
-class SearcherConformance(Suite):
+class SearcherConformance(MethodSuite):
     """Laws that hold for any searcher; ``make`` gives the one to try."""
 
     parameters: Mapping[str, Any] = PARAMETERS
