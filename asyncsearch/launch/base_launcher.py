@@ -19,12 +19,22 @@ from asyncsearch.rpc.messages import WorkerMessage
 
 Ended = Callable[[WorkerId, int, str], None]
 """Called from any thread with (worker, epoch, reason) when a worker has ended, cleanly or not."""
+Agent = Callable[[WorkerConfig], str]
+"""Serves the driver until it lets the worker go, in the main thread of its process; returns why it ended."""
 ConfigFor = Callable[[WorkerId, int], WorkerConfig]
 """Gives the configuration of one launch of a worker."""
 Post = Callable[[WorkerId, int, int, WorkerMessage], None]
 """Passes (worker, epoch, number, message) of a worker in this process to the driver, from any thread."""
 TOO_LATE = "it was launched after the end of the run"
 """Why a worker ends that ``stop`` has overtaken."""
+
+
+def run_agent(config: WorkerConfig) -> str:
+    """Run the real agent: what a launch runs on the worker's side, where a test puts nothing in its place."""
+    # Imported on the worker: a process that only launches needs no gRPC.
+    from asyncsearch.agent.agent import run_agent as run
+
+    return run(config)
 
 
 class Preflight(msgspec.Struct, frozen=True):

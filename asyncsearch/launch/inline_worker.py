@@ -127,7 +127,7 @@ class InlineWorker:
         if isinstance(done, Uploaded):
             self.checkpoints.uploaded(done)
         else:
-            done.attempt.load, self._fetch_error = done.path, done.error
+            done.run.load, self._fetch_error = done.path, done.error
 
     def _on_folder(self, folder: Folder) -> None:
         self.folder = folder

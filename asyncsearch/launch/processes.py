@@ -21,8 +21,7 @@ import cloudpickle
 
 from asyncsearch.errors import ClusterError, InternalError, UsageError
 from asyncsearch.ids import WorkerId, worker_name
-from asyncsearch.launch.agent_entry import Agent, run_agent
-from asyncsearch.launch.base_launcher import TOO_LATE, ConfigFor, Ended, Launcher, Preflight
+from asyncsearch.launch.base_launcher import TOO_LATE, Agent, ConfigFor, Ended, Launcher, Preflight, run_agent
 from asyncsearch.launch.child_process import LENGTH
 from asyncsearch.launch.cores import cores
 
@@ -57,9 +56,7 @@ class ProcessLauncher(Launcher):
             raise UsageError(f"parallelism={wanted} is too small: it counts workers, from 1.")
         crowded = f"{wanted} workers share {count} cores; each trial takes longer than with parallelism={count}."
         return Preflight(
-            parallelism=wanted,
-            cpu_threads=max(1, count // wanted),
-            warnings=(crowded,) if wanted > count else (),
+            parallelism=wanted, cpu_threads=max(1, count // wanted), warnings=(crowded,) if wanted > count else ()
         )
 
     def start(self, config_for: ConfigFor, ended: Ended) -> None:

@@ -71,10 +71,7 @@ class AgentLink:
     """
 
     def __init__(
-        self,
-        channel: Channel[ToRunner, FromRunner],
-        interrupts: SigtermGuard,
-        amendments: Sequence[Amendment] = (),
+        self, channel: Channel[ToRunner, FromRunner], interrupts: SigtermGuard, amendments: Sequence[Amendment] = ()
     ) -> None:
         self._channel = channel
         self._interrupts = interrupts

@@ -13,7 +13,7 @@ import pytest
 from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.ids import WorkerId
 from asyncsearch.launch import choose
-from asyncsearch.launch.agent_entry import Agent
+from asyncsearch.launch.base_launcher import Agent
 from asyncsearch.launch.spark.launcher import SparkLauncher
 from asyncsearch.launch.spark.task import RUN_AGAIN, Mode
 from tests.launch.tools import TOKEN, Ends, Line, config_for
@@ -337,7 +337,7 @@ def test_devices_that_spark_gives_a_task_reach_the_agent(monkeypatch: pytest.Mon
 def test_task_pickles_little(tmp_path: Path) -> None:
     from pyspark import cloudpickle
 
-    from asyncsearch.launch.agent_entry import run_agent
+    from asyncsearch.launch.base_launcher import run_agent
     from asyncsearch.launch.spark.task import task
 
     empty = len(cloudpickle.dumps(task(run_agent, config_for(tmp_path), Mode.INDEPENDENT)))

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from asyncsearch.ids import WorkerId
-from asyncsearch.launch.agent_entry import run_agent
-from asyncsearch.launch.base_launcher import TOO_LATE
+from asyncsearch.launch.base_launcher import TOO_LATE, run_agent
 from asyncsearch.launch.spark.session import Spark
 from asyncsearch.launch.spark.supervisor import Supervisor
 from asyncsearch.launch.spark.task import Mode

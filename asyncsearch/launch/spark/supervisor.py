@@ -1,6 +1,6 @@
 """Looks after the Spark jobs of one run. Each launch is a job of its own: a lost executor costs only what ran on it.
 
-Rule: the supervisor's thread owns all that is known of the jobs. It sleeps until it is told something, or something is
+Rule: the supervisor's thread owns all that is known of the jobs. It sleeps until it is given a task, or a task is
 due. Each job has a thread that waits for it in ``collect``; these, and the driver's threads, only put into the queue.
 """
 
@@ -10,13 +10,11 @@ import logging
 import queue
 import threading
 import time
-
-import msgspec
+from collections.abc import Callable
 
 from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.ids import WorkerId, worker_name
-from asyncsearch.launch.agent_entry import Agent
-from asyncsearch.launch.base_launcher import TOO_LATE, Ended
+from asyncsearch.launch.base_launcher import TOO_LATE, Agent, Ended
 from asyncsearch.launch.spark.failure_reasons import reason_of
 from asyncsearch.launch.spark.session import WAIT_SAID_AFTER_S, Spark
 from asyncsearch.launch.spark.task import Mode, task
@@ -30,26 +28,6 @@ _CANCELLED_WITHIN_S = 30.0
 
 Key = tuple[WorkerId, int]
 """One launch: a worker and an epoch."""
-
-
-class _Launch(msgspec.Struct, frozen=True):
-    key: Key
-    config: WorkerConfig
-
-
-class _Kill(msgspec.Struct, frozen=True):
-    key: Key
-
-
-class _Over(msgspec.Struct, frozen=True):
-    key: Key
-
-
-class _Stop(msgspec.Struct, frozen=True):
-    deadline: float
-
-
-_Message = _Launch | _Kill | _Over | _Stop
 
 
 class _Job:
@@ -82,7 +60,8 @@ class Supervisor:
         self._tag = tag
         self._start_timeout_s = start_timeout_s
         self._ended = ended
-        self._inbox: queue.SimpleQueue[_Message] = queue.SimpleQueue()
+        self._inbox: queue.SimpleQueue[Callable[[], object]] = queue.SimpleQueue()
+        """What the supervisor's thread is to do."""
         self._stopped = threading.Event()
         self._jobs: dict[Key, _Job] = {}
         self._stop_at: float | None = None
@@ -96,15 +75,16 @@ class Supervisor:
 
     def launch(self, key: Key, config: WorkerConfig) -> None:
         """Start a worker's job."""
-        self._inbox.put(_Launch(key, config))
+        self._inbox.put(lambda: self._start_job(key, config))
 
     def kill(self, key: Key) -> None:
         """Make sure that a job ends."""
-        self._inbox.put(_Kill(key))
+        self._inbox.put(lambda: self._kill(key))
 
     def stop(self, grace_s: float) -> None:
         """Wait until all jobs have ended, and cancel those that have not in time."""
-        self._inbox.put(_Stop(time.monotonic() + grace_s))
+        stop_at = time.monotonic() + grace_s
+        self._inbox.put(lambda: self._begin_to_stop(stop_at))
         # On an event and not in Thread.join, which an interrupt breaks for good before Python 3.13.
         self._stopped.wait()
 
@@ -113,9 +93,9 @@ class Supervisor:
     def _supervise(self) -> None:
         try:
             while not self._is_over():
-                message = self._next()
+                do = self._next()
                 try:
-                    self._handle(message)
+                    do()
                 except Exception:
                     _log.warning("Spark could not be asked about a worker.", exc_info=True)
         finally:
@@ -126,32 +106,24 @@ class Supervisor:
             return False
         return not self._jobs or time.monotonic() >= self._give_up_at
 
-    def _next(self) -> _Message | None:
-        """Return the next message; None: something is due."""
+    def _next(self) -> Callable[[], object]:
+        """Wait for the next thing to do."""
         dues = [job.due for job in self._jobs.values()] + [self._stop_at, self._give_up_at]
         due = min((due for due in dues if due is not None), default=None)
         try:
             return self._inbox.get(timeout=None if due is None else max(0.0, due - time.monotonic()))
         except queue.Empty:
-            return None
+            return self._do_what_is_due
 
-    def _handle(self, message: _Message | None) -> None:
-        match message:
-            case _Launch(key=key) if self._give_up_at is not None:
-                self._ended(*key, TOO_LATE)
-            case _Launch(key=key, config=config):
-                self._start_job(key, config)
-            case _Kill(key=key):
-                if key in self._jobs:
-                    self._cancel(self._jobs[key], "it was ended by the driver")
-            case _Over(key=key):
-                del self._jobs[key]
-            case _Stop(deadline=deadline):
-                self._stop_at, self._give_up_at = deadline, deadline + _CANCELLED_WITHIN_S
-            case None:
-                self._do_what_is_due(time.monotonic())
+    def _kill(self, key: Key) -> None:
+        if key in self._jobs:
+            self._cancel(self._jobs[key], "it was ended by the driver")
 
-    def _do_what_is_due(self, now: float) -> None:
+    def _begin_to_stop(self, stop_at: float) -> None:
+        self._stop_at, self._give_up_at = stop_at, stop_at + _CANCELLED_WITHIN_S
+
+    def _do_what_is_due(self) -> None:
+        now = time.monotonic()
         if self._stop_at is not None and now >= self._stop_at:
             self._stop_at = None
             for job in self._jobs.values():
@@ -182,6 +154,9 @@ class Supervisor:
         self._spark.cancel(job.tag)
 
     def _start_job(self, key: Key, config: WorkerConfig) -> None:
+        if self._give_up_at is not None:
+            self._ended(*key, TOO_LATE)
+            return
         job = self._jobs[key] = _Job(key, f"{self._tag}-{worker_name(key[0])}.{key[1]}")
         try:
             self._spark.thread(lambda: self._run(job, config), f"asyncsearch-{job.name}").start()
@@ -207,4 +182,4 @@ class Supervisor:
         try:
             self._ended(*job.key, reason)
         finally:
-            self._inbox.put(_Over(job.key))
+            self._inbox.put(lambda: self._jobs.pop(job.key))

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from asyncsearch.agent.config import WorkerConfig
-from asyncsearch.launch.agent_entry import Agent
+from asyncsearch.launch.base_launcher import Agent
 
 
 class Mode(enum.Enum):
