@@ -122,7 +122,15 @@ class Claims:
             return frozenset(self._mine)
 
     def claim(self, nodes: Iterable[NodeKey], owner: str) -> dict[NodeKey, str | None]:
-        """Try to get nodes; None: granted, else who holds it."""
+        """Try to get the sole right to train in nodes.
+
+        Args:
+            nodes: Their keys.
+            owner: The study, one for each ``SharedFolder``; others read it.
+
+        Returns:
+            For each node None if we hold it now (or did before), else who does: study, process, host, since when.
+        """
         with self._guard:
             self.announce(owner)
             return {node: self._claim(node, owner) for node in nodes}
@@ -137,7 +145,12 @@ class Claims:
                 self._renew()
 
     def renew(self) -> frozenset[NodeKey]:
-        """Give a sign of life and return the nodes that were lost to others; see ``SharedPlan.renew``."""
+        """Give a sign of life, which extends all our claims, and return the nodes that we lost.
+
+        Call it several times in ``lease_s``, from any thread; it writes one small file, and nothing while the last one
+        is fresh. A node is lost only after a longer silence, and when another driver has taken it over: what is trained
+        there must not be published on that claim any more.
+        """
         with self._guard:
             if self._fresh is not None and self._age() >= 0.1 * self._lease_s:
                 self._renew()
@@ -156,7 +169,7 @@ class Claims:
                     del self._mine[node]
 
     def close(self) -> None:
-        """Give everything back."""
+        """Give all claims back. What the study holds stays held."""
         with self._guard:
             self.release(list(self._mine))
             if self._fresh is not None:
@@ -164,7 +177,11 @@ class Claims:
                 self._fresh = None
 
     def take_over(self, study: str) -> int:
-        """Forget the earlier drivers of a study and return how many; see ``SharedPlan.take_over``."""
+        """Make the claims of earlier drivers of a study void at once, and return how many such drivers there were.
+
+        Call it only while you hold the lock of that study's own store: then an earlier driver has died or may write no
+        more. Without it their claims end when their lease does.
+        """
         count = 0
         for token in self.tokens():
             driver = self.driver(token)
@@ -190,7 +207,7 @@ class Claims:
         return driver is not None and not driver.is_void
 
     def holder(self, node: NodeKey) -> str | None:
-        """Return who else holds a node now, or None."""
+        """Return who else trains in a node now, in words, or None."""
         return next((who for entry in self.entries(node) if (who := self._other(entry)) is not None), None)
 
     def entries(self, node: NodeKey) -> list[ClaimFile]:
