@@ -36,9 +36,8 @@ from asyncsearch.ids import CheckpointRef, NodeKey
 from asyncsearch.shared.files import SharedFiles, Unreadable, Written
 from asyncsearch.store.base_store import FileInfo
 from asyncsearch.store.layout import node_folder
-from asyncsearch.store.lease_lock import LockRecord, _machine
+from asyncsearch.store.lease_lock import LockRecord, NumberedFile, last_number, numbered
 
-_CLAIM_FILE = re.compile(r"(\d{6,})(?:-[0-9a-f]{32})?\.json")
 _AT_THIS_MOMENT = "a driver that claims it at this moment"
 
 
@@ -81,18 +80,11 @@ DRIVER = msgspec.json.Decoder(ClaimHolder)
 CLAIM = msgspec.json.Decoder(Claim)
 
 
-class ClaimFile(NamedTuple):
-    """The file of a claim."""
-
-    number: int
-    name: str
-
-
 class OwnClaim(NamedTuple):
     """A claim that we hold."""
 
     owner: str
-    entry: ClaimFile
+    entry: NumberedFile
 
 
 class Claims:
@@ -210,11 +202,9 @@ class Claims:
         """Return who else trains in a node now, in words, or None."""
         return next((who for entry in self.entries(node) if (who := self._other(entry)) is not None), None)
 
-    def entries(self, node: NodeKey) -> list[ClaimFile]:
+    def entries(self, node: NodeKey) -> list[NumberedFile]:
         """Return the files of a node's claims in order."""
-        folder = _folder(node)
-        matches = [(match, name) for name in self._files.store.list(folder) if (match := _CLAIM_FILE.fullmatch(name))]
-        return sorted(ClaimFile(int(match[1]), f"{folder}/{name}") for match, name in matches)
+        return numbered(_folder(node), self._files.store.list(_folder(node)))
 
     def expired(self, age_s: float) -> dict[str, str]:
         """Return the files of claims and drivers that mean nothing any more and are older than that, and why.
@@ -246,7 +236,7 @@ class Claims:
         driver = self.driver(claim.token)
         return driver is None or (driver.is_void and driver.holder.refreshed < before_s)
 
-    def _other(self, entry: ClaimFile, own: bool = False) -> str | None:
+    def _other(self, entry: NumberedFile, own: bool = False) -> str | None:
         """Return whose claim stands in a file, or None if that is void, or ours and ``own`` is false."""
         claim = self._files.look(entry.name, CLAIM)
         if isinstance(claim, Unreadable):
@@ -278,9 +268,9 @@ class Claims:
             who = self._other(entry)
             if who is not None:
                 return who
-        number = max((entry.number for entry in before), default=0) + 1
+        number = last_number(before) + 1
         suffix = "" if self._files.store.is_exclusive else f"-{self.token}"
-        entry = ClaimFile(number, f"{_folder(node)}/{number:06d}{suffix}.json")
+        entry = NumberedFile(number, f"{_folder(node)}/{number:06d}{suffix}.json")
         if not self._files.create(entry.name, self._record(owner)):
             return self._other(entry, own=True) or _AT_THIS_MOMENT
         who = self._rival(node, entry)
@@ -292,7 +282,7 @@ class Claims:
             self._files.store.remove(old.name)
         return None
 
-    def _rival(self, node: NodeKey, own: ClaimFile) -> str | None:
+    def _rival(self, node: NodeKey, own: NumberedFile) -> str | None:
         """Return who makes our claim void that stands in the folder, or None if it is good."""
         for entry in self.entries(node):
             if entry == own:
@@ -308,7 +298,7 @@ class Claims:
         name = _driver_file(self.token)
         doubtful = self._age() > 0.75 * self._lease_s or self._files.store.read(name) is None
         begun = time.monotonic(), time.time()
-        holder = LockRecord(socket.gethostname(), os.getpid(), _machine(), self.token, begun[1])
+        holder = LockRecord.here(self.token)
         self._files.write(name, ClaimHolder(study=self._study, since=self._since, lease_s=self._lease_s, holder=holder))
         # First the sign of life, then the look at the claims: who takes one over does both the other way round, so at
         # least one of the two sees the other.
@@ -321,7 +311,7 @@ class Claims:
         self._lost |= lost
         self._fresh = begun
 
-    def _stands(self, node: NodeKey, own: ClaimFile) -> bool:
+    def _stands(self, node: NodeKey, own: NumberedFile) -> bool:
         claim = self._files.read(own.name, CLAIM)
         return claim is not None and claim.token == self.token and self._rival(node, own) is None
 
@@ -331,7 +321,7 @@ class Claims:
             return 0.0
         return max(time.monotonic() - self._fresh[0], time.time() - self._fresh[1])
 
-    def _withdraw(self, entry: ClaimFile, owner: str) -> None:
+    def _withdraw(self, entry: NumberedFile, owner: str) -> None:
         # The file stays, so that its number is not used again by one who does not know of it.
         self._files.write(entry.name, msgspec.structs.replace(self._record(owner), released=True))
 
