@@ -109,7 +109,7 @@ class Claims:
 
     @property
     def mine(self) -> frozenset[NodeKey]:
-        """The nodes that we hold, as far as we know."""
+        """The nodes that we hold, as of the last sign of life."""
         with self._guard:
             return frozenset(self._mine)
 
@@ -128,7 +128,7 @@ class Claims:
             return {node: self._claim(node, owner) for node in nodes}
 
     def announce(self, study: str) -> None:
-        """Make sure that the others know that we live."""
+        """Make sure that other drivers can see that this one is alive."""
         with self._guard:
             is_named = bool(self._study) or not study
             if self._fresh is None or self._age() > 0.75 * self._lease_s or not is_named:
@@ -194,7 +194,7 @@ class Claims:
         return self._files.read(_driver_file(token), DRIVER)
 
     def is_alive(self, token: str) -> bool:
-        """Return whether a driver is alive for all that can be known from here."""
+        """Return whether a driver is alive, as far as can be seen from this process."""
         driver = self.driver(token)
         return driver is not None and not driver.is_void
 
@@ -237,7 +237,7 @@ class Claims:
         return driver is None or (driver.is_void and driver.holder.refreshed < before_s)
 
     def _other(self, entry: NumberedFile, own: bool = False) -> str | None:
-        """Return whose claim stands in a file, or None if that is void, or ours and ``own`` is false."""
+        """Return the driver whose claim a file holds; None: the claim is void, or it is ours and ``own`` is false."""
         claim = self._files.look(entry.name, CLAIM)
         if isinstance(claim, Unreadable):
             return self._unsettled(claim)
@@ -253,7 +253,7 @@ class Claims:
         return str(msgspec.structs.replace(driver, study=claim.study, since=claim.since))
 
     def _unsettled(self, file: Unreadable) -> str | None:
-        # Some file systems show a name before its content, and who writes it may die in between.
+        # Some file systems show a name before its content, and its writer may die in between.
         first = self._unclear.setdefault(file.name, time.monotonic())
         return _AT_THIS_MOMENT if time.monotonic() - first <= self._lease_s else None
 
@@ -283,7 +283,7 @@ class Claims:
         return None
 
     def _rival(self, node: NodeKey, own: NumberedFile) -> str | None:
-        """Return who makes our claim void that stands in the folder, or None if it is good."""
+        """Return the driver that makes our claim void, or None if the claim is good."""
         for entry in self.entries(node):
             if entry == own:
                 continue
@@ -300,8 +300,8 @@ class Claims:
         begun = time.monotonic(), time.time()
         holder = LockRecord.here(self.token)
         self._files.write(name, ClaimHolder(study=self._study, since=self._since, lease_s=self._lease_s, holder=holder))
-        # First the sign of life, then the look at the claims: who takes one over does both the other way round, so at
-        # least one of the two sees the other.
+        # First the sign of life, then the look at the claims: a driver that takes one over does both the other way
+        # round, so at least one of the two sees the other.
         lost = {node for node, mine in self._mine.items() if doubtful and not self._stands(node, mine.entry)}
         for node in lost:
             mine = self._mine.pop(node)
@@ -322,7 +322,7 @@ class Claims:
         return max(time.monotonic() - self._fresh[0], time.time() - self._fresh[1])
 
     def _withdraw(self, entry: NumberedFile, owner: str) -> None:
-        # The file stays, so that its number is not used again by one who does not know of it.
+        # The file stays, so that a driver that does not know of it does not use its number again.
         self._files.write(entry.name, msgspec.structs.replace(self._record(owner), released=True))
 
     def _record(self, owner: str) -> Claim:

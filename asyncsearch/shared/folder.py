@@ -1,4 +1,4 @@
-"""What several studies share on one store: a folder in which each node is trained once, by whoever comes first.
+"""A folder that several studies share: each node is trained once, by whichever study comes first.
 
     shared.json                    what this folder is, for people and for ``asyncsearch clean``
     checkpoints/<node>/<resource>/ as in the store of a study
@@ -6,7 +6,7 @@
     drivers/, claims/<node>/       who trains what; see asyncsearch.shared.claims
     holds/, deleting/              what is needed, and what goes; see asyncsearch.shared.holds
 
-Nothing here decides what is trained. It is there, or it is not; and of several drivers one has the right to make it.
+Nothing here decides which nodes are trained. A node's results exist or not, and one driver at a time may make them.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _THREADS = 16
 
 
 class Marker(Written, frozen=True, kw_only=True):
-    """What ``shared.json`` says."""
+    """The content of ``shared.json``."""
 
     about: str = "Trained nodes that studies share; see docs/sharing.md of asyncsearch. `asyncsearch clean` tidies it."
 
@@ -157,10 +157,10 @@ class SharedFolder:
         return {one.ref: one.size_bytes for one in self.stored()}
 
     def evict(self, quota_bytes: int, keep: Collection[CheckpointRef] = ()) -> dict[CheckpointRef, int]:
-        """Delete checkpoints that nobody needs until all together are within a quota, and return what went, in bytes.
+        """Delete unneeded checkpoints until the total is within a quota, and return the deleted ones with their bytes.
 
-        The one that was of use longest ago goes first; among equals the deepest, from which the fewest can go on. What
-        is held or in ``keep`` counts and stays, so the quota may not be reached.
+        The least recently used one is deleted first; among equals the deepest, from which the fewest trials can go on.
+        Checkpoints that are held or in ``keep`` count and stay, so the quota may not be reached.
         """
         self.finish()
         stored = self.stored()

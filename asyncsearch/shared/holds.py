@@ -3,9 +3,9 @@
     holds/<study>.json                       what one study holds; it alone writes the file
     deleting/<node>.<resource>.<token>.json  somebody is about to delete that checkpoint
 
-Who deletes writes the second file first and then reads the holds; who holds writes its hold first and then looks for
-such files. So at least one of the two sees the other: a checkpoint is not deleted, or its user is told not to count on
-it. A mark whose driver died is carried on by the next one who deletes.
+A driver that deletes a checkpoint first writes the second file and then reads the holds; a study that holds one first
+writes its hold and then looks for such files. So at least one of the two sees the other: the checkpoint is not deleted,
+or its user learns not to count on it. The next driver that deletes finishes the deletion of a driver that died.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _STUDY_FILE = "study.json"
 
 
 class Hold(Written, frozen=True, kw_only=True):
-    """What one study holds."""
+    """The checkpoints that one study holds."""
 
     study: str
     home: str
@@ -43,7 +43,7 @@ class Hold(Written, frozen=True, kw_only=True):
     """Checkpoints that it held before, and until when: the last time they were of use."""
 
     def references(self) -> Iterator[CheckpointRef]:
-        """Yield what is held."""
+        """Yield the checkpoints that are held."""
         for node, resources in self.refs.items():
             for resource in resources:
                 yield CheckpointRef(node, resource)

@@ -40,7 +40,7 @@ class LeaseClaims:
         paths: set[tuple[PathStep, ...]],
         needed: frozenset[CheckpointRef] | None,
     ) -> FolderAnswer:
-        """Claim the nodes of a lease, and return who has the others, and what is known of all that follows them."""
+        """Claim the nodes of a lease; return who holds the others, and what is known of all nodes on the paths."""
         claims = self._folder.claim(nodes, self._study)
         busy = {node: who for node, who in claims.items() if who is not None}
         for node in claims.keys() - busy.keys():
@@ -78,11 +78,11 @@ class LeaseClaims:
         self._folder.close()
 
     def _read(self, nodes: Iterable[NodeKey]) -> list[tuple[NodeKey, NodeFacts]]:
-        """Read nodes that stand in order, the last ones first: what is known of one was known before of its parent."""
+        """Read ordered nodes, the last ones first: what is known of a node was known before of its parent."""
         return [(node, self._folder.read(node)) for node in reversed(list(nodes))][::-1]
 
     def _read_on(self, nodes: list[NodeKey], paths: set[tuple[PathStep, ...]]) -> list[tuple[NodeKey, NodeFacts]]:
-        """Read nodes and what leads to them and follows them, as far as anybody came."""
+        """Read nodes with their ancestors and descendants on the paths, as far as any study has trained."""
         found: dict[NodeKey, NodeFacts] = {}
         levels: list[list[NodeKey]] = []
         open_paths = dict.fromkeys(sorted(paths), 0)
@@ -101,5 +101,5 @@ class LeaseClaims:
 
 
 def _reach(facts: NodeFacts) -> int:
-    """Return how far anybody came in a node."""
+    """Return the resource up to which a node was trained by any study."""
     return max((*facts.checkpoints, *(at for at, _ in facts.reports[-1:])), default=0)

@@ -37,12 +37,12 @@ from asyncsearch.shared.lease_claims import FolderAnswer, LeaseClaims
 from asyncsearch.shared.publications import Publication, UnpublishedReports
 
 WorkerAction = Assign | StopTraining | SaveAt | CutWork
-"""What a worker is told about its work."""
+"""An action that a worker carries out."""
 
 _LOOK_S = 1.0
-"""How often nodes are looked at in which others train."""
+"""Seconds between looks at nodes in which others train."""
 _HOLD_S = 1.0
-"""How long what is needed may have changed before that is written."""
+"""How long after a change the study's hold is written."""
 _RENEWALS = 4
 """Signs of life within the lease of a claim."""
 
@@ -56,7 +56,7 @@ class FolderMembership(NamedTuple):
 
 
 class SharingSession:
-    """One driver's part. Its methods are called in the driver's thread; what reaches the folder is done in another."""
+    """One driver's part. Its methods are called in the driver's thread; another thread accesses the folder."""
 
     def __init__(
         self,
@@ -74,24 +74,24 @@ class SharingSession:
             folder: the folder.
             state: the study, which is only asked.
             loop: the driver's.
-            post: tells the engine of something.
-            send: hands a worker what was decided for it.
-            fail: called with what makes the folder useless.
+            post: sends the engine an event.
+            send: sends a worker an action.
+            fail: called with the error after which the folder cannot be used.
         """
         self._folder, self._state, self._loop = LeaseClaims(folder.plan, folder.study), state, loop
         self._post, self._send, self._fail = post, send, fail
         self._thread = ThreadPoolExecutor(1, "asyncsearch-shared")
         self._waiting: dict[int, list[WorkerAction]] = {}
-        """What was decided about leases that no worker has yet."""
+        """Actions for leases that no worker has yet."""
         self._claimed: dict[int, set[NodeKey]] = {}
         """The nodes in which each open attempt still trains."""
         self._notes: dict[int, UnpublishedReports] = {}
         self._due: list[Publication] = []
-        """What is to be published once the journal has it."""
+        """Reports to publish once the journal has them."""
         self._bad: set[CheckpointRef] = set()
         """Checkpoints that a worker could not read."""
         self._held: frozenset[CheckpointRef] | None = None
-        """What the folder was told that this study needs."""
+        """The checkpoints in the hold that was written last."""
         self._is_hold_outdated = False
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._is_looking = False
@@ -121,7 +121,7 @@ class SharingSession:
                 pass
 
     def durable(self) -> None:
-        """Publish what the journal has by now, and give back the nodes in which nothing is trained any more."""
+        """Publish the reports that the journal has by now, and release nodes in which no training goes on."""
         due, self._due = self._due, []
         for publication in due:
             self._do(self._folder.publish, publication)
@@ -132,12 +132,12 @@ class SharingSession:
             self._set_timer("look", _LOOK_S, self._look)
 
     def outdate_hold(self, is_outdated: bool = True) -> None:
-        """Know that the study needs other checkpoints than before."""
+        """Note that the study needs other checkpoints than before."""
         if is_outdated:
             self._set_timer("hold", _HOLD_S, self._hold)
 
     def admit(self, action: Assign) -> None:
-        """Hand work to a worker, or tell the engine why not."""
+        """Send work to a worker, or the engine the reason why not."""
         lease = action.work.lease
         attempt = self._state.attempt(lease)
         if attempt is None:
@@ -159,14 +159,14 @@ class SharingSession:
         self._do(ask, then=lambda answer: self._admitted(action, answer))
 
     def delay(self, number: int, action: WorkerAction) -> bool:
-        """Keep what was decided about a lease until its worker has it; False: it has."""
+        """Keep an action until the worker has its lease; False: it has it already."""
         waiting = self._waiting.get(number)
         if waiting is not None:
             waiting.append(action)
         return waiting is not None
 
     async def close(self) -> None:
-        """Publish and hold all that there is, and give every claim back."""
+        """Publish the remaining reports, write the hold, and release every claim."""
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
