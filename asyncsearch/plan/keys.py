@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from asyncsearch.ids import NodeKey, PathStep
-from asyncsearch.sequences import course
+from asyncsearch.sequences import segments
 
 _TAG = '"sequence":"'
 
@@ -61,7 +61,7 @@ def path(root: NodeKey, params: Mapping[str, Any], horizon: int, salt: str = "")
         return (PathStep(0, digest(root, "0", text, *salts)),)
     steps: list[PathStep] = []
     parent = root
-    for start, pieces in course(params, horizon):
+    for start, pieces in segments(params, horizon):
         parent = digest(parent, str(start), pieces, *salts)
         steps.append(PathStep(start, parent))
     return tuple(steps)

@@ -1,8 +1,8 @@
-"""Trials in the order of their scores, of which a million are told apart in microseconds. Pure.
+"""Trials in the order of their scores: a rank among a million of them takes microseconds. Pure.
 
 Rule 1: order is (score, trial id), so that equal scores are ordered too; scores are finite.
-Rule 2: 16 bytes a trial. Arrays of numbers are searched several times faster than lists of pairs, which lie all over
-the memory; ``sortedcontainers`` takes 5 us and some 110 bytes a pair at a million trials.
+Rule 2: 16 bytes a trial. Arrays of numbers are searched several times faster than lists of pairs, which are scattered
+over the memory; ``sortedcontainers`` takes 5 us and some 110 bytes a pair at a million trials.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from collections.abc import Iterable, Iterator
 from asyncsearch.ids import TrialId
 
 Entry = tuple[float, TrialId]
-"""A score, smaller is better, and the trial that has it."""
+"""A score, where smaller is better, and its trial."""
 
 _MOST = 1024
-"""Entries in a block; a fuller one is split. To find a block and to move its tail then cost about the same."""
+"""Entries in a block; a fuller one is split. Finding a block and moving its tail then cost about the same."""
 _GROUP = 32
-"""Blocks in a group, whose entries are counted together."""
+"""Blocks whose entries are counted together."""
 
 
 class Ranking:
@@ -39,7 +39,7 @@ class Ranking:
         self._groups = self._grouped()
         """How many entries are in each group of blocks."""
         self._highest = array("d", [chunk[-1][0] for chunk in chunks[:-1]])
-        """The last score of each block but the last one."""
+        """The last score of each block except the last one."""
 
     def __len__(self) -> int:
         return self._size

@@ -17,7 +17,7 @@ import numpy as np
 
 from asyncsearch.errors import SpaceError
 from asyncsearch.randomness import below, step_at
-from asyncsearch.sequences import Sequence as Course
+from asyncsearch.sequences import Sequence as ValueSequence
 from asyncsearch.sequences import Undecided
 from asyncsearch.sequences.custom_sequences import functions_in
 from asyncsearch.sequences.templates import sketch
@@ -180,9 +180,11 @@ class Choice(Domain):
         return self.identities.index(identity(value))
 
     @property
-    def templates(self) -> dict[int, Course]:
+    def templates(self) -> dict[int, ValueSequence]:
         """Index of a value -> the sequence with domains in it that it stands for."""
-        return {at: value for at, value in enumerate(self.given) if isinstance(value, Course) and value.is_template}
+        return {
+            at: value for at, value in enumerate(self.given) if isinstance(value, ValueSequence) and value.is_template
+        }
 
     def call(self) -> str:
         # choice([1, 2]) would mean two values.
@@ -273,7 +275,7 @@ def _choice_value(value: Any) -> Any:
             f"choice(..., {value!r}) has a domain among its values: make it a parameter of its own, "
             "with .when(...) for the choice that it belongs to."
         )
-    if isinstance(value, Course) and value.is_template:
+    if isinstance(value, ValueSequence) and value.is_template:
         return sketch(value)
     try:
         return plain(value)

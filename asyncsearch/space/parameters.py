@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from asyncsearch.errors import SpaceError
-from asyncsearch.sequences import Sequence as Course
+from asyncsearch.sequences import Sequence as ValueSequence
 from asyncsearch.sequences import from_json, is_sequence, templates
 from asyncsearch.space.conditions import Condition
 from asyncsearch.space.domains import Choice, Domain
@@ -93,7 +93,7 @@ class Filled(ParameterNode):
     """A sequence with domains in it."""
 
     path: str
-    template: Course
+    template: ValueSequence
     slots: Mapping[str, ParameterNode]
 
     def parameters(self) -> Iterator[tuple[str, Domain]]:
@@ -108,8 +108,8 @@ class Filled(ParameterNode):
 
     def apart(self, value: Any) -> dict[str, Any]:
         if is_sequence(value):
-            course = value if isinstance(value, Course) else from_json(value)
-            given = templates.match(self.template, course)
+            sequence = value if isinstance(value, ValueSequence) else from_json(value)
+            given = templates.match(self.template, sequence)
         elif isinstance(value, Mapping):
             given = dict(self._given("", value))
         else:
@@ -219,13 +219,13 @@ class Chosen(ParameterNode):
         return found if all(domains[name].contains(item) for name, item in found.items()) else None
 
 
-def node_of(path: str, value: Domain | Course) -> ParameterNode:
+def node_of(path: str, value: Domain | ValueSequence) -> ParameterNode:
     """Return the node of what was written at a place of the space.
 
     Raises:
         SpaceError: a domain inside a sequence has conditions.
     """
-    if isinstance(value, Course):
+    if isinstance(value, ValueSequence):
         return _filled(path, value)
     if isinstance(value, Choice) and value.templates:
         kinds = Counter(template.kind for template in value.templates.values())
@@ -240,7 +240,7 @@ def node_of(path: str, value: Domain | Course) -> ParameterNode:
     return Leaf(path, value)
 
 
-def _filled(path: str, template: Course) -> Filled:
+def _filled(path: str, template: ValueSequence) -> Filled:
     slots = {}
     for slot, domain in templates.slots(template):
         assert isinstance(domain, Domain)

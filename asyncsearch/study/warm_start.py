@@ -148,9 +148,9 @@ def _observed(state: StudyState, trial: Trial, own: tuple[Params, float], values
     if end < math.inf:
         own_values = {resource: score for resource, score in values.items() if resource <= end}
         return Observed(params, {}, own_values, TrialPosition.BRANCHED)
-    stand = _STANDS.get(trial.state, TrialPosition.STOPPED)
-    score = None if stand is TrialPosition.FAILED else state.score(trial.value)
-    return Observed(trial.params, {}, values, stand, trial.resource, score)
+    position = _STANDS.get(trial.state, TrialPosition.STOPPED)
+    score = None if position is TrialPosition.FAILED else state.score(trial.value)
+    return Observed(trial.params, {}, values, position, trial.resource, score)
 
 
 def _require_fitting(space: Space, source: Store, trials: Mapping[TrialId, Params]) -> None:
