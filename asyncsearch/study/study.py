@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import hashlib
-import time
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -12,59 +9,45 @@ from typing import Any, Never
 
 import msgspec
 
-from asyncsearch import errors
-from asyncsearch._version import __version__
-from asyncsearch.agent.config import WorkerConfig
-from asyncsearch.arguments import checked, enough, positive, refuse_ungrouped, seconds_of, text_of, yes_or_no
-from asyncsearch.driver.interrupts import Interrupts
+from asyncsearch.arguments import checked, positive, refuse_ungrouped, seconds_of, text_of, yes_or_no
 from asyncsearch.engine.config import EngineConfig, look_ahead
 from asyncsearch.engine.method_checks import require_proposal, require_target
-from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import (
     AsyncSearchError,
     SpaceError,
-    StudyExistsError,
     UsageError,
 )
-from asyncsearch.ids import TrialId, WorkerId
+from asyncsearch.ids import TrialId
 from asyncsearch.journal.opening import (
-    BUNDLE_FILE,
-    StudyFile,
     config_of,
     read_records,
     read_study_file,
     replay,
-    write_study_file,
 )
-from asyncsearch.launch import chosen
 from asyncsearch.launch.base_launcher import Launcher
 from asyncsearch.launch.bundle import pack
 from asyncsearch.plan.keys import canonical, digest, path
 from asyncsearch.report.live.display import Display, open_display
 from asyncsearch.report.what_if.expected import cost_of, expected
 from asyncsearch.report.what_if.preview import Preview, notes_of, preview, warnings_of
-from asyncsearch.rpc.messages import Endpoint
 from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.schedulers.fifo import FIFO
-from asyncsearch.schedulers.scheduler_options import options_of
 from asyncsearch.searchers.base_searcher import Searcher, SearcherState
 from asyncsearch.searchers.random import RandomSearch
 from asyncsearch.shared.folder import SharedFolder
-from asyncsearch.shared.names import compare_names
-from asyncsearch.shared.options import default_names, open_folder, read_defaults
-from asyncsearch.shared.quota import EVALUATIONS, keep_within
-from asyncsearch.shared.session import FolderMembership
+from asyncsearch.shared.options import open_folder, read_defaults
+from asyncsearch.shared.quota import EVALUATIONS
 from asyncsearch.space import Space
 from asyncsearch.space.parameter_values import plain
 from asyncsearch.store import open_store
 from asyncsearch.store.base_store import Store
-from asyncsearch.study.definition import StudyDefinition, pickled, read_plan, require_same, source_hash
+from asyncsearch.study.definition import StudyDefinition, read_plan, source_hash
 from asyncsearch.study.evaluate import Evaluation, KnownPath, SingleProposal, TrainUpTo, was_found
 from asyncsearch.study.options import Checkpoints, Sharing, WorkerOptions
 from asyncsearch.study.requirements import can_evaluate, can_share, require_pausable, require_sequences
 from asyncsearch.study.results import ReadState, Results
-from asyncsearch.study.run import Search, run_search
-from asyncsearch.study.warm_start import WarmStart, begin_searcher, keep, kept, warm_start_of
+from asyncsearch.study.runnable import RunnableStudy, require_bounded
+from asyncsearch.study.warm_start import WarmStart, begin_searcher, kept, warm_start_of
 from asyncsearch.trainable import Trainable, WithFunctions, as_function
 from asyncsearch.trial import Params
 
@@ -237,73 +220,11 @@ class Study(Results):
             AsyncSearchError: the search cannot start, or broke; what was acknowledged is in the store.
             KeyboardInterrupt: it was interrupted; the results are kept and ``run`` goes on where it stopped.
         """
-        self._require_runnable()
+        self._require_described("run")
         num_trials = None if num_trials is None else positive("num_trials", num_trials)
         parallelism = None if parallelism is None else positive("parallelism", parallelism)
         timeout_s = None if timeout is None else seconds_of("timeout", timeout)
-        return self._run(num_trials, parallelism, timeout_s, open_display(display, logs=logs))
-
-    def _run(
-        self,
-        num_trials: int | None,
-        parallelism: int | None,
-        timeout_s: float | None,
-        watcher: Display,
-        *,
-        presses: Interrupts | None = None,
-        cpu_threads: int | None = None,
-    ) -> Study:
-        proposals = self._begin_searcher().length()
-        self._require_bounded(num_trials, proposals, "run")
-        is_begun = read_study_file(self.store) is not None
-        watcher.warn(warnings_of(self.scheduler, num_trials, proposals, is_begun=is_begun))
-        bundle = self._packed(watcher)
-        with chosen(self._backend, study=self.name) as launcher:
-            preflight = launcher.check(enough(parallelism, num_trials))
-            watcher.warn(preflight.warnings)
-
-            def worker_config(worker: WorkerId, epoch: int, endpoint: Endpoint | None) -> WorkerConfig:
-                return WorkerConfig(
-                    study=self.name,
-                    metric=self.config.metric,
-                    bundle=bundle,
-                    store=self.shared or self.store,
-                    endpoint=endpoint,
-                    worker=worker,
-                    epoch=epoch,
-                    cpu_threads=cpu_threads or preflight.cpu_threads,
-                    **self._worker,
-                )
-
-            self.store.prepare()
-            with self.store.lock():
-                state, last = self._opened_for_writing(bundle, watcher)
-                folder = self._shared_folder(state, watcher)
-                search = Search(
-                    state=state,
-                    store=self.store,
-                    last_record=last,
-                    launcher=launcher,
-                    preflight=preflight,
-                    worker_config=worker_config,
-                    settings=self._settings,
-                    num_trials=num_trials,
-                    timeout_s=timeout_s,
-                    scheduler=self.scheduler.describe(),
-                    shared=folder,
-                )
-                try:
-                    end = run_search(search, watcher, presses)
-                    if folder is not None:
-                        self._keep_quota(folder.plan, watcher)
-                finally:
-                    # After a failure the state may be ahead of the journal, and the journal is what counts.
-                    self._seen = None
-                    watcher.close()
-                self._seen = ReadState(state, self.store.journal_size())
-            if end.error_kind:
-                raise _error_class(end.error_kind)(end.reason)
-            return self
+        return run_shown(self, num_trials, parallelism, timeout_s, open_display(display, logs=logs))
 
     def preview(
         self,
@@ -333,7 +254,7 @@ class Study(Results):
         """
         self._require_described("preview")
         proposals = self._begin_searcher().length()
-        self._require_bounded(num_trials, proposals, "preview")
+        require_bounded(self.searcher, num_trials, proposals, "preview")
         asked = positive("num_trials", proposals if num_trials is None else num_trials)
         parallelism = positive("parallelism", parallelism)
         total = asked if proposals is None else min(asked, proposals)
@@ -383,28 +304,23 @@ class Study(Results):
         way = KnownPath(given, steps, resource)
         known = self._known(way, home)
         if known is None:
-            self._require_runnable()
-            one = copy.copy(self)
-            one.searcher, one.scheduler, one.store = SingleProposal(given), TrainUpTo(resource, end or resource), home
-            one._resume, one._seen, one._warm = True, None, WarmStart()
+            self._require_described("run")
             display = open_display("none")
+            mine = self._runnable(display)
+            single = _single(mine, given, resource, end, home)
             if self.shared is None:
-                one.config = msgspec.structs.replace(self.config, share=True)  # its nodes follow from its values alone
                 home.prepare()
                 with home.lock():
-                    state, last = one._opened_for_writing(one._packed(display), display)
+                    state, last = single.open(display)
                     if not state.trials:
                         start = KnownPath(given, steps, resource)
                         start.read_journal(read_records(self.store))
                         start.begin(home, state, last, self.store)
-            else:
-                one._quota_bytes = None
-            one._run(1, 1, None, display)
-            if self.shared is not None:
-                self._keep_quota(SharedFolder(self.shared), display)
+            ended = single.run(1, 1, None, display).state
+            mine.keep_quota(display)
             known = self._known(way, home)
             if known is None:
-                raise AsyncSearchError(f"It could not be trained to {resource}: {one.trials[0].reason}")
+                raise AsyncSearchError(f"It could not be trained to {resource}: {ended.trials[0].reason}")
         return known
 
     def _plain(self, params: Mapping[str, Any]) -> Params:
@@ -432,10 +348,6 @@ class Study(Results):
         config = self.config
         return f"Study({self.name!r}, metric={config.metric!r}, mode={config.mode!r}, store={self.store.shown!r})"
 
-    def _fresh_state(self) -> StudyState:
-        scheduler = self.scheduler.begin(self.space, self.config.seed)
-        return StudyState(self.config, self._begin_searcher(), scheduler, self.scheduler.max_resource)
-
     def _begin_searcher(self) -> SearcherState:
         return begin_searcher(self.searcher, self.space, self.config, self._warm)
 
@@ -443,12 +355,9 @@ class Study(Results):
         words = super()._standing(trial)
         if words or self._is_read_only:
             return words
-        state = self._fresh_state()
+        state = self._runnable().fresh_state()
         replay(self.store, state)
         return state.scheduler.position(trial)
-
-    def _require_runnable(self) -> None:
-        self._require_described("run")
 
     def _require_described(self, method: str) -> None:
         if self._is_read_only:
@@ -457,112 +366,74 @@ class Study(Results):
                 f"Study.resume({self.store.shown!r}).{method}(...)."
             )
 
-    def _require_bounded(self, num_trials: int | None, proposals: int | None, method: str) -> None:
-        if num_trials is None and proposals is None:
-            raise UsageError(
-                f"{method}(num_trials=None) of {self.searcher.describe()}, whose number of proposals is not known: "
-                f"say how many trials, e.g. {method}(num_trials=64)."
-            )
-
-    def _packed(self, watcher: Any) -> bytes:
-        if self._bundle is None:
+    def _runnable(self, display: Display | None = None) -> RunnableStudy:
+        """Return the study as it is run; without a display its trainable is left out."""
+        if display is not None and self._bundle is None:
             assert self.trainable is not None
             functions = self.space.custom_functions
             self._bundle, warnings = pack(WithFunctions(self.trainable, functions) if functions else self.trainable)
-            watcher.warn(warnings)
-        return self._bundle
-
-    def _opened_for_writing(self, bundle: bytes, watcher: Any) -> tuple[StudyState, int]:
-        existing = read_study_file(self.store)
-        if existing is None:
-            self._create(bundle)
-        elif not self._resume:
-            raise StudyExistsError(
-                f"{self.store.shown} already holds the study {existing.name!r}. "
-                f"Go on with it by Study.resume({self.store.shown!r}) or Study(..., resume=True), "
-                "or choose another store=."
-            )
-        else:
-            watcher.warn(require_same(existing, self._file(existing)))
-        state = self._fresh_state()
-        found = replay(self.store, state)
-        watcher.warn(found.notes)
-        self.store.sweep()
-        self._delete_unknown(state)
-        self._resume = True
-        return state, found.last
-
-    def _shared_folder(self, state: StudyState, watcher: Any) -> FolderMembership | None:
-        """Take part in the folder that studies share, while the lock of the study's own store is held."""
-        if self.shared is None:
-            return None
-        plan = SharedFolder(self.shared)
-        plan.prepare()
-        plan.take_over(self.store.shown)
-        names = self.space.names | default_names(self.config.defaults)
-        watcher.warn(compare_names(plan.files, self.store.shown, state.root, names))
-        return FolderMembership(plan, self.store.shown)
-
-    def _keep_quota(self, plan: SharedFolder, watcher: Any) -> None:
-        if self._quota_bytes is not None:
-            watcher.warn(keep_within(plan, self._quota_bytes, self.store))
-
-    def _create(self, bundle: bytes) -> None:
-        self.store.write(BUNDLE_FILE, self._plan_bytes(bundle))
-        keep(self.store, self._warm)
-        write_study_file(self.store, self._file(None))
-
-    def _plan_bytes(self, bundle: bytes) -> bytes:
-        backend = self._backend if isinstance(self._backend, str) else "auto"
-        plan = StudyDefinition(
-            trainable=bundle,
+            display.warn(warnings)
+        definition = StudyDefinition(
+            trainable=self._bundle or b"",
             space=self.space,
             searcher=self.searcher,
             scheduler=self.scheduler,
             config=self.config,
             settings=self._settings,
             worker=self._worker,
-            backend=backend,
+            backend=self._backend if isinstance(self._backend, str) else "auto",
             shared=self.shared,
             quota_bytes=self._quota_bytes,
         )
-        return pickled(plan)
-
-    def _file(self, existing: StudyFile | None) -> StudyFile:
-        return StudyFile(
-            name=self.name,
-            metric=self.config.metric,
-            mode=self.config.mode,
-            seed=self.config.seed,
-            version=self.config.version,
-            space=self.space.describe(),
-            searcher=self.searcher.describe(),
-            scheduler=self.scheduler.describe(),
-            scheduler_options=options_of(self.scheduler),
-            max_resource=self.scheduler.max_resource,
+        return RunnableStudy(
+            store=self.store,
+            definition=definition,
             trainable=self._trainable_name,
-            can_evaluate=self.config.can_evaluate,
             fingerprint=self._fingerprint,
-            shared="" if self.shared is None else self.shared.url,
-            defaults=self.config.defaults,
-            keep_checkpoints=self.config.keep_checkpoints,
-            share=self.config.share,
-            bundle_sha256=existing.bundle_sha256
-            if existing is not None
-            else hashlib.sha256(self.store.read(BUNDLE_FILE) or b"").hexdigest(),
-            asyncsearch=__version__,
-            created_s=existing.created_s if existing is not None else time.time(),
+            backend=self._backend,
+            warm=self._warm,
+            resume=self._resume,
         )
 
-    def _delete_unknown(self, state: StudyState) -> None:
-        """Remove checkpoints that the journal does not know: of attempts that ended between a commit and its record."""
-        for checkpoint in self.store.checkpoints():
-            if checkpoint not in state.references:
-                self.store.delete(checkpoint)
+
+def _single(study: RunnableStudy, params: Params, resource: int, end: int | None, home: Store) -> RunnableStudy:
+    """Return the search of one configuration, with a store of its own inside that of the study."""
+    config = study.definition.config
+    definition = msgspec.structs.replace(
+        study.definition,
+        searcher=SingleProposal(params),
+        scheduler=TrainUpTo(resource, end or resource),
+        # Alone, so that its nodes follow from its values only; in a shared folder the study keeps the quota itself.
+        config=msgspec.structs.replace(config, share=True) if study.definition.shared is None else config,
+        quota_bytes=None,
+    )
+    return msgspec.structs.replace(study, store=home, definition=definition, warm=WarmStart(), resume=True)
 
 
-def _error_class(kind: str) -> type[AsyncSearchError]:
-    found = getattr(errors, kind, AsyncSearchError)
-    assert isinstance(found, type)
-    assert issubclass(found, AsyncSearchError)
-    return found
+def run_shown(
+    study: Study,
+    num_trials: int | None,
+    parallelism: int | None,
+    timeout_s: float | None,
+    display: Display,
+    **options: Any,
+) -> Study:
+    """Run a study with checked arguments; ``options`` are those of ``RunnableStudy.run``."""
+    # After a failure the state may be ahead of the journal, and the journal is what counts.
+    study._seen = None
+    runnable = study._runnable(display)
+    try:
+        study._seen = runnable.run(num_trials, parallelism, timeout_s, display, **options)
+    finally:
+        study._resume = runnable.resume
+    return study
+
+
+def backend_of(study: Study) -> str | Launcher:
+    """Return the backend of a study that can be run.
+
+    Raises:
+        UsageError: it was opened for looking only.
+    """
+    study._require_described("run")
+    return study._backend

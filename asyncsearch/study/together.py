@@ -16,7 +16,7 @@ from asyncsearch.report.live.display import Display, say
 from asyncsearch.report.live.status import StudyStatus
 from asyncsearch.report.live.table import short_line
 from asyncsearch.rpc.messages import LogLine
-from asyncsearch.study.study import Study
+from asyncsearch.study.study import Study, backend_of, run_shown
 
 DISPLAYS = ("auto", "plain", "none")
 _EVERY_S = 5.0
@@ -54,7 +54,7 @@ def run_together(
     num_trials = None if num_trials is None else positive("num_trials", num_trials)
     timeout_s = None if timeout is None else seconds_of("timeout", timeout)
     total = parallelism if parallelism is None else positive("parallelism", parallelism)
-    with chosen(studies[0]._backend, study=studies[0].name) as first:
+    with chosen(backend_of(studies[0]), study=studies[0].name) as first:
         preflight = _look(first, total, len(studies))
         workers, more = divmod(preflight.parallelism, len(studies))
         bell = Wakeup()
@@ -66,7 +66,7 @@ def run_together(
             say("\n".join(f"note: {sentence}" for sentence in preflight.warnings))
         _run_sides(first, sides, bell, num_trials, timeout_s, preflight.cpu_threads, is_shown=display != "none")
         bell.close()
-    if any(side.presses.count for side in sides):
+    if any(side.interrupts.count for side in sides):
         raise KeyboardInterrupt
     failed = [side for side in sides if side.error is not None]
     for side in failed:
@@ -109,7 +109,7 @@ def _run_sides(
 
     def press() -> None:
         for side in sides:
-            side.presses.press()
+            side.interrupts.press()
 
     with interrupts_to(press):
         try:
@@ -128,7 +128,7 @@ class _Side(Display):
     def __init__(self, study: Study, workers: int, bell: Wakeup, *, said: Sequence[str]) -> None:
         """Begin nothing yet; ``said`` are the notes that hold for all studies, and are not said for each again."""
         self.study = study
-        self.presses = Interrupts()
+        self.interrupts = Interrupts()
         self.error: BaseException | None = None
         self.is_running = False
         self._workers, self._bell, self._said = workers, bell, said
@@ -140,9 +140,8 @@ class _Side(Display):
 
         def run() -> None:
             try:
-                self.study._run(
-                    num_trials, self._workers, timeout_s, self, presses=self.presses, cpu_threads=cpu_threads
-                )
+                options = {"interrupts": self.interrupts, "cpu_threads": cpu_threads}
+                run_shown(self.study, num_trials, self._workers, timeout_s, self, **options)
             except BaseException as error:
                 self.error = error
             finally:
@@ -203,16 +202,16 @@ def _require_runnable(studies: Sequence[Study], display: str) -> None:
     twice = next((store for store in stores if stores.count(store) > 1), None)
     if twice is not None:
         raise UsageError(f"Two of the studies have the store {twice!r}: give each one of its own, store=...")
-    launchers = [study._backend for study in studies if isinstance(study._backend, Launcher)]
+    backends = [backend_of(study) for study in studies]
+    launchers = [backend for backend in backends if isinstance(backend, Launcher)]
     shared = next((one for one in launchers if sum(one is other for other in launchers) > 1), None)
     if shared is not None:
         raise UsageError(
             f"Two of the studies have the same {type(shared).__name__} as backend, which serves one run at a time: "
             f"give each one of its own, or backend={shared.name!r}."
         )
-    for study in studies:
-        study._require_runnable()
-        if study._backend == "inline" or (isinstance(study._backend, Launcher) and study._backend.name == "inline"):
+    for study, backend in zip(studies, backends, strict=True):
+        if backend == "inline" or (isinstance(backend, Launcher) and backend.name == "inline"):
             raise UsageError(
                 f"{study.name!r} has backend='inline', which trains in the calling thread, where only one study can: "
                 "use backend='processes'."

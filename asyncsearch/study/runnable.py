@@ -1,0 +1,210 @@
+"""A study as it is run: created in its store or opened from it, searched, and the quota of its checkpoints kept."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+
+import msgspec
+
+from asyncsearch import errors
+from asyncsearch._version import __version__
+from asyncsearch.agent.config import WorkerConfig
+from asyncsearch.arguments import enough
+from asyncsearch.driver.interrupts import Interrupts
+from asyncsearch.engine.state import StudyState
+from asyncsearch.errors import AsyncSearchError, StudyExistsError, UsageError
+from asyncsearch.ids import WorkerId
+from asyncsearch.journal.opening import BUNDLE_FILE, StudyFile, read_study_file, replay, write_study_file
+from asyncsearch.launch import chosen
+from asyncsearch.launch.base_launcher import Launcher
+from asyncsearch.report.live.display import Display
+from asyncsearch.report.what_if.preview import warnings_of
+from asyncsearch.rpc.messages import Endpoint
+from asyncsearch.schedulers.scheduler_options import options_of
+from asyncsearch.searchers.base_searcher import Searcher
+from asyncsearch.shared.folder import SharedFolder
+from asyncsearch.shared.names import compare_names
+from asyncsearch.shared.options import default_names
+from asyncsearch.shared.quota import keep_within
+from asyncsearch.shared.session import FolderMembership
+from asyncsearch.store.base_store import Store
+from asyncsearch.study.definition import StudyDefinition, pickled, require_same
+from asyncsearch.study.results import ReadState
+from asyncsearch.study.run import Search, run_search
+from asyncsearch.study.warm_start import WarmStart, begin_searcher, keep
+
+
+class RunnableStudy(msgspec.Struct, kw_only=True):
+    """All that a run of a study needs, except what differs from run to run."""
+
+    store: Store
+    definition: StudyDefinition
+    trainable: str
+    """Name of the trainable, for people."""
+    fingerprint: str
+    """Hash of the trainable's source."""
+    backend: str | Launcher
+    warm: WarmStart
+    resume: bool
+    """Whether a study that is in the store already goes on; so does one that was opened once."""
+
+    def fresh_state(self) -> StudyState:
+        """Return the state before the first record of the journal."""
+        what = self.definition
+        searcher = begin_searcher(what.searcher, what.space, what.config, self.warm)
+        scheduler = what.scheduler.begin(what.space, what.config.seed)
+        return StudyState(what.config, searcher, scheduler, what.scheduler.max_resource)
+
+    def run(
+        self,
+        num_trials: int | None,
+        parallelism: int | None,
+        timeout_s: float | None,
+        display: Display,
+        *,
+        interrupts: Interrupts | None = None,
+        cpu_threads: int | None = None,
+    ) -> ReadState:
+        """Search, and return the state in the end; see ``Study.run``."""
+        what, store = self.definition, self.store
+        proposals = begin_searcher(what.searcher, what.space, what.config, self.warm).length()
+        require_bounded(what.searcher, num_trials, proposals, "run")
+        is_begun = read_study_file(store) is not None
+        display.warn(warnings_of(what.scheduler, num_trials, proposals, is_begun=is_begun))
+        with chosen(self.backend, study=what.config.study) as launcher:
+            preflight = launcher.check(enough(parallelism, num_trials))
+            display.warn(preflight.warnings)
+
+            def worker_config(worker: WorkerId, epoch: int, endpoint: Endpoint | None) -> WorkerConfig:
+                return WorkerConfig(
+                    study=what.config.study,
+                    metric=what.config.metric,
+                    bundle=what.trainable,
+                    store=what.shared or store,
+                    endpoint=endpoint,
+                    worker=worker,
+                    epoch=epoch,
+                    cpu_threads=cpu_threads or preflight.cpu_threads,
+                    **what.worker,
+                )
+
+            store.prepare()
+            with store.lock():
+                state, last = self.open(display)
+                membership = self._join(state, display)
+                search = Search(
+                    state=state,
+                    store=store,
+                    last_record=last,
+                    launcher=launcher,
+                    preflight=preflight,
+                    worker_config=worker_config,
+                    settings=what.settings,
+                    num_trials=num_trials,
+                    timeout_s=timeout_s,
+                    scheduler=what.scheduler.describe(),
+                    shared=membership,
+                )
+                try:
+                    end = run_search(search, display, interrupts)
+                    if membership is not None:
+                        self.keep_quota(display)
+                finally:
+                    display.close()
+                result = ReadState(state, store.journal_size())
+        if end.error_kind:
+            raise _error_class(end.error_kind)(end.reason)
+        return result
+
+    def open(self, display: Display) -> tuple[StudyState, int]:
+        """Create the study, or open it if it may go on; return its state and the number of its last record.
+
+        The store is locked meanwhile.
+
+        Raises:
+            StudyExistsError: it exists and was not to be resumed.
+            UsageError: another study is in the store.
+        """
+        existing = read_study_file(self.store)
+        if existing is None:
+            bundle = pickled(self.definition)
+            self.store.write(BUNDLE_FILE, bundle)
+            keep(self.store, self.warm)
+            write_study_file(self.store, self._file(hashlib.sha256(bundle).hexdigest(), time.time()))
+        elif not self.resume:
+            raise StudyExistsError(
+                f"{self.store.shown} already holds the study {existing.name!r}. "
+                f"Go on with it by Study.resume({self.store.shown!r}) or Study(..., resume=True), "
+                "or choose another store=."
+            )
+        else:
+            display.warn(require_same(existing, self._file(existing.bundle_sha256, existing.created_s)))
+        state = self.fresh_state()
+        found = replay(self.store, state)
+        display.warn(found.notes)
+        self.store.sweep()
+        for checkpoint in self.store.checkpoints():
+            if checkpoint not in state.references:  # its attempt ended between the commit and the record of it
+                self.store.delete(checkpoint)
+        self.resume = True
+        return state, found.last
+
+    def keep_quota(self, display: Display) -> None:
+        """Remove from the shared folder what exceeds the quota."""
+        what = self.definition
+        if what.shared is not None and what.quota_bytes is not None:
+            display.warn(keep_within(SharedFolder(what.shared), what.quota_bytes, self.store))
+
+    def _join(self, state: StudyState, display: Display) -> FolderMembership | None:
+        """Become a member of the folder that studies share, while the lock of the study's own store is held."""
+        what = self.definition
+        if what.shared is None:
+            return None
+        folder = SharedFolder(what.shared)
+        folder.prepare()
+        folder.take_over(self.store.shown)
+        names = what.space.names | default_names(what.config.defaults)
+        display.warn(compare_names(folder.files, self.store.shown, state.root, names))
+        return FolderMembership(folder, self.store.shown)
+
+    def _file(self, bundle_sha256: str, created_s: float) -> StudyFile:
+        what, config = self.definition, self.definition.config
+        return StudyFile(
+            name=config.study,
+            metric=config.metric,
+            mode=config.mode,
+            seed=config.seed,
+            version=config.version,
+            space=what.space.describe(),
+            searcher=what.searcher.describe(),
+            scheduler=what.scheduler.describe(),
+            scheduler_options=options_of(what.scheduler),
+            max_resource=what.scheduler.max_resource,
+            trainable=self.trainable,
+            can_evaluate=config.can_evaluate,
+            fingerprint=self.fingerprint,
+            shared="" if what.shared is None else what.shared.url,
+            defaults=config.defaults,
+            keep_checkpoints=config.keep_checkpoints,
+            share=config.share,
+            bundle_sha256=bundle_sha256,
+            asyncsearch=__version__,
+            created_s=created_s,
+        )
+
+
+def require_bounded(searcher: Searcher, num_trials: int | None, proposals: int | None, method: str) -> None:
+    """Refuse a search that has no last trial."""
+    if num_trials is None and proposals is None:
+        raise UsageError(
+            f"{method}(num_trials=None) of {searcher.describe()}, whose number of proposals is not known: "
+            f"say how many trials, e.g. {method}(num_trials=64)."
+        )
+
+
+def _error_class(kind: str) -> type[AsyncSearchError]:
+    found = getattr(errors, kind, AsyncSearchError)
+    assert isinstance(found, type)
+    assert issubclass(found, AsyncSearchError)
+    return found
