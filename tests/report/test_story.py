@@ -133,10 +133,10 @@ def test_the_scheduler_has_the_last_word_on_where_an_unfinished_trial_stands() -
     trials = recorded.state.trials
     paused = next(trial for trial in trials if trial.state is TrialState.PAUSED)
     standing = recorded.state.scheduler.standing(paused.id)
-    story = explain(records_of(recorded), paused.id, metric="loss", mode="min", standing=standing)
-    assert story.endswith(f"Where it stands: {standing}.")
+    story = explain(records_of(recorded), paused.id, metric="loss", mode="min", position=standing)
+    assert story.endswith(f"Its position: {standing}.")
     done = next(trial for trial in trials if trial.state is TrialState.COMPLETED)
-    assert "Where it stands" not in explain(records_of(recorded), done.id, metric="loss", standing="rank 1 of 2")
+    assert "Its position" not in explain(records_of(recorded), done.id, metric="loss", position="rank 1 of 2")
 
 
 @pytest.mark.parametrize("scheduler", STOPPING, ids=["asha by stopping", "median"])

@@ -20,11 +20,11 @@ _BLUE, _ORANGE = "#2f7fd1", "#d9480f"
 _MOST_CURVES = 400
 
 Point = tuple[TrialId, int, float]
-"""Trial, resource, value of the metric; finite ones only, in the order of the journal."""
+"""Trial, resource, and finite value of the metric."""
 
 
 class PlottedStudy(Protocol):
-    """What a plot needs of a ``Study``."""
+    """The part of a ``Study`` that a plot needs."""
 
     @property
     def name(self) -> str: ...
@@ -40,7 +40,7 @@ def plot_history(study: PlottedStudy) -> Plot:
     """Return two panels: each trial's metric over its own training, and the best so far over all training.
 
     Raises:
-        UsageError: it is no study.
+        UsageError: it is not a study.
         NoTrialsError: no trial has reported a finite value yet.
     """
     points = _points(study)
@@ -49,10 +49,10 @@ def plot_history(study: PlottedStudy) -> Plot:
 
 
 def plot_rungs(study: PlottedStudy) -> Plot:
-    """Return the values of trials at each resource where trials paused or ended: filled if they went on from there.
+    """Return the values of trials at each resource where trials paused or ended: filled if they continued from there.
 
     Raises:
-        UsageError: it is no study.
+        UsageError: it is not a study.
         NoTrialsError: no trial has reported a finite value yet.
     """
     points = _points(study)
@@ -65,9 +65,9 @@ def plot_rungs(study: PlottedStudy) -> Plot:
         there = {trial: value for trial, resource, value in points if resource == level}
         for place, (trial, value) in enumerate(sorted(there.items())):
             shift = (place + 0.5) / len(there) - 0.5
-            goes_on = reached[trial] > level
+            continued = reached[trial] > level
             tip = f"{trial_name(trial)}: {number(value)} at {level:,}"
-            shapes.append(dot(x(index + 0.7 * shift), _clamp(y, value), _BLUE, tip, is_hollow=not goes_on))
+            shapes.append(dot(x(index + 0.7 * shift), _clamp(y, value), _BLUE, tip, is_hollow=not continued))
         shapes.append(text(x(index), 66, many(len(there), "trial"), at="middle", weight=600))
     ticks = [(float(index), f"{level:,}") for index, level in enumerate(levels)]
     axes = frame(x, y, "units of training; filled: trained further", study.config.metric, ticks)
@@ -76,7 +76,7 @@ def plot_rungs(study: PlottedStudy) -> Plot:
 
 def _points(study: PlottedStudy) -> list[Point]:
     if isinstance(study, type) or not hasattr(study, "store"):
-        raise UsageError(f"{study!r} is no study to plot: write e.g. plot_history(Study.open('studies/digits')).")
+        raise UsageError(f"{study!r} is not a study: write e.g. plot_history(Study.open('studies/digits')).")
     points = []
     for report in reports(read_records(study.store)):
         value = finite(report.metrics.get(study.config.metric))
@@ -88,7 +88,7 @@ def _points(study: PlottedStudy) -> list[Point]:
 
 
 def _value_axis(values: Sequence[float]) -> Axis:
-    """Make room for all values but far outliers: one diverged trial must not press all others into a line."""
+    """Make room for all values except far outliers: one diverged trial must not compress the others into a line."""
     ranked = sorted(values)
     low, high = ranked[0], ranked[-1]
     quarter, three_quarters = ranked[len(ranked) // 4], ranked[-1 - len(ranked) // 4]
@@ -130,7 +130,7 @@ def _curve(x: Axis, y: Axis, reported: Sequence[tuple[int, float]], colour: str,
 
 
 def _best_so_far(study: PlottedStudy, points: Sequence[Point]) -> str:
-    """The best value over units of training done by all trials together."""
+    """The best value over the units of training of all trials together."""
     better = min if study.config.mode == "min" else max
     spent, best, done = 0, points[0][2], dict.fromkeys((trial for trial, _, _ in points), 0)
     steps: list[tuple[int, float]] = []
@@ -156,7 +156,7 @@ def _best(trials: Sequence[Trial], mode: str) -> TrialId:
 
 
 def _levels(trials: Sequence[Trial], points: Sequence[Point]) -> list[int]:
-    """Where trials stand still; at most 12 of them, the most populated ones."""
+    """Return the resources at which most trials paused or ended; at most 12."""
     count: dict[int, int] = {}
     for trial in trials:
         if trial.resource:
