@@ -1,12 +1,13 @@
-"""Conformance suites: the laws of every scheduler and of every searcher, for those who write their own.
+"""Conformance suites: the laws of every scheduler and searcher, for those who write their own.
 
-schedulers   SchedulerConformance              searchers   SearcherConformance
-suite        laws as methods, with or without pytest
-asking       holds each answer and each fact to the interface; legal: each action; forecasts: each forecast
-worlds       agents that do whatever comes, in whatever order; batches: agents whose trainings have histories
-recording    states to begin with, journals in memory, replays
-effort       what a decision costs, in instructions of Python
-workloads    ties, NaN, infinities; histories: a workload as good as weights
+schedulers          SchedulerConformance               searchers   SearcherConformance
+base_suite          laws as methods, with or without pytest
+checked_methods     checks every answer and every fact of a method against the interface
+action_laws         checks every action; forecasts: every forecast
+agent_world         simulated agents in a random order of events; batch_world: their trainings have histories
+recording           states to begin with, journals in memory, replays
+instruction_count   the cost of a decision in instructions of Python
+workloads           ties, NaN, infinities; histories: values that depend on every unit that was trained
 
 Nothing here needs pytest; with it, derive a class named ``Test...`` from a suite.
 """
