@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -46,6 +47,15 @@ def table(heading: str) -> list[list[str]]:
     return [[cell.strip() for cell in row] for row in rows[2:]]
 
 
+def definitions(tree: ast.Module) -> Iterator[str]:
+    """Yield the public classes of a module, and its aliases of types."""
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef):
+            yield node.name
+        elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Subscript | ast.BinOp | ast.Name):
+            yield from (t.id for t in node.targets if isinstance(t, ast.Name) and re.fullmatch(r"[A-Z][a-zA-Z]+", t.id))
+
+
 def identifiers(tree: ast.Module) -> Iterator[str]:
     """Yield every name that a module gives: to classes, functions, arguments, variables and attributes."""
     for node in ast.walk(tree):
@@ -64,6 +74,15 @@ def identifiers(tree: ast.Module) -> Iterator[str]:
 
 
 IDENTIFIERS = {path: set(identifiers(tree)) for path, tree in SOURCES.items()}
+
+
+def test_no_two_public_classes_share_a_name() -> None:
+    places = defaultdict(list)
+    for path, tree in SOURCES.items():
+        for name in definitions(tree):
+            places[name].append(str(path))
+    shared = {name: paths for name, paths in places.items() if not name.startswith("_") and len(paths) > 1}
+    assert shared == {}
 
 
 def test_nothing_shadows_the_path_of_pathlib() -> None:

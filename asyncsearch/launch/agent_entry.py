@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from asyncsearch.agent.config import WorkerConfig
 
-Agent = Callable[[WorkerConfig], str]
+AgentFunction = Callable[[WorkerConfig], str]
 """Serves the driver until it lets the worker go, in the main thread of its process; returns why it ended."""
 
 

@@ -15,7 +15,7 @@ import msgspec
 from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.ids import WorkerId
 
-Ended = Callable[[WorkerId, int, str], None]
+OnWorkerEnded = Callable[[WorkerId, int, str], None]
 """Called from any thread with (worker, epoch, reason) when a worker has ended, cleanly or not."""
 ConfigFor = Callable[[WorkerId, int], WorkerConfig]
 """Gives the configuration of one launch of a worker."""
@@ -58,7 +58,7 @@ class Launcher(abc.ABC):
         """
 
     @abc.abstractmethod
-    def start(self, config_for: ConfigFor, ended: Ended) -> None:
+    def start(self, config_for: ConfigFor, ended: OnWorkerEnded) -> None:
         """Get ready to launch."""
 
     @abc.abstractmethod

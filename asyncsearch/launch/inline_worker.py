@@ -26,7 +26,7 @@ from asyncsearch.runner.failures import exception_text, kind_of
 from asyncsearch.runner.protocol import Cut, Ended, SavePoint, Train
 from asyncsearch.runner.sigterm import SigtermGuard
 from asyncsearch.runner.training import run_training
-from asyncsearch.trainable import Function, TrialContext, TrialStopped, as_function
+from asyncsearch.trainable import TrainFunction, TrialContext, TrialStopped, as_function
 from asyncsearch.work import Lane
 
 Post = Callable[[WorkerId, int, int, WorkerMessage], None]
@@ -50,7 +50,7 @@ class InlineWorker:
         self._interrupt: BaseException | None = None
         self._dismissal: str | None = None
         self._closed = threading.Event()
-        self._trainable: Function | Ended = _load(config.bundle)
+        self._trainable: TrainFunction | Ended = _load(config.bundle)
 
     def open(self) -> None:
         """Attach."""
@@ -138,7 +138,7 @@ class InlineWorker:
             train = Train(attempt.lane.stages, load)
             return run_training(function, train, link, _NoInterrupts(), self._config.metric)
 
-    def _guarded(self, function: Function, attempt: _Attempt) -> Function:
+    def _guarded(self, function: TrainFunction, attempt: _Attempt) -> TrainFunction:
         """Let the user's interrupt through as a stop of this training, and show an exception where it happened."""
 
         def train(trial: TrialContext) -> Any:
@@ -287,7 +287,7 @@ class _NoInterrupts(SigtermGuard):
         """Nothing to do."""
 
 
-def _load(bundle: bytes) -> Function | Ended:
+def _load(bundle: bytes) -> TrainFunction | Ended:
     try:
         # The bytes were pickled in this process.
         return as_function(pickle.loads(bundle))  # noqa: S301

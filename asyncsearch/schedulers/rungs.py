@@ -12,7 +12,7 @@ from typing import Any, SupportsFloat
 
 from asyncsearch.errors import InternalError, ResourceError
 from asyncsearch.ids import TrialId, trial_name
-from asyncsearch.schedulers.ranking import Entry, Ranking
+from asyncsearch.schedulers.ranking import RankedTrial, Ranking
 
 HIGHEST = 2**62 - 1
 """Resource beyond which no rung lies: plans count to there."""
@@ -93,7 +93,7 @@ class Rung:
         """How many of them, from the best, may go on. It never shrinks."""
         self.promoted = 0
         """How many went on."""
-        self.candidate: Entry | None = None
+        self.candidate: RankedTrial | None = None
         """The best waiting trial, if its rank among all, gone ones included, is within the quota."""
         self._waiting = Ranking()
         self._gone = Ranking()
@@ -129,7 +129,7 @@ class Rung:
         """Return whether the trial is here and may still go on."""
         return score is not None and (score, trial) in self._waiting
 
-    def best_waiting(self) -> Entry | None:
+    def best_waiting(self) -> RankedTrial | None:
         """Return the best trial that has not gone on, whatever its rank."""
         return self._waiting.first()
 
@@ -181,11 +181,11 @@ class Rung:
         return rung
 
 
-def _columns(entries: Iterable[Entry]) -> dict[str, list[Any]]:
+def _columns(entries: Iterable[RankedTrial]) -> dict[str, list[Any]]:
     """Write entries as two plain lists: half the text of a list of pairs."""
     rows = list(entries)
     return {"scores": [score for score, _ in rows], "trials": [trial for _, trial in rows]}
 
 
-def _rows(columns: dict[str, list[Any]]) -> list[Entry]:
+def _rows(columns: dict[str, list[Any]]) -> list[RankedTrial]:
     return list(zip(columns["scores"], columns["trials"], strict=True))

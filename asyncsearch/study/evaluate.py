@@ -23,6 +23,7 @@ from asyncsearch.ids import CheckpointRef, NodeKey, PathStep, WorkerId
 from asyncsearch.journal.format import Record
 from asyncsearch.journal.readers import Readers
 from asyncsearch.journal.writer import Journal
+from asyncsearch.plan.search_plan import PlanPath
 from asyncsearch.schedulers.base_scheduler import RungForecast, Scheduler, SchedulerState
 from asyncsearch.schedulers.fifo import FIFOState
 from asyncsearch.searchers.base_searcher import Searcher, SearcherState
@@ -33,7 +34,6 @@ from asyncsearch.store.disk import explained
 from asyncsearch.trial import Metrics, Params
 
 _log = logging.getLogger(__name__)
-PlanPath = tuple[PathStep, ...]
 
 
 class Evaluation(dict[str, float]):

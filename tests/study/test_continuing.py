@@ -106,7 +106,7 @@ def test_a_story_names_the_bracket_wherever_it_is_told(name: str, tmp_path: Path
     made = study(tmp_path / "s", SCHEDULERS[name]).run(27, display="none")
     paused = next(trial for trial in made.trials if trial.state is TrialState.PAUSED)
     told = made.explain(paused)
-    assert "Where it stands: bracket " in told
+    assert "Its position: bracket " in told
     assert Study.resume(tmp_path / "s").explain(paused) == told
     assert Study.open(tmp_path / "s").explain(paused) == told
 

@@ -19,7 +19,7 @@ from asyncsearch.trial import Trial, TrialState
 _BLUE, _ORANGE = "#2f7fd1", "#d9480f"
 _MOST_CURVES = 400
 
-Point = tuple[TrialId, int, float]
+PlottedPoint = tuple[TrialId, int, float]
 """Trial, resource, and finite value of the metric."""
 
 
@@ -74,7 +74,7 @@ def plot_rungs(study: PlottedStudy) -> Plot:
     return Plot(f"{study.name}: rungs", 900, 380, [axes, *shapes])
 
 
-def _points(study: PlottedStudy) -> list[Point]:
+def _points(study: PlottedStudy) -> list[PlottedPoint]:
     if isinstance(study, type) or not hasattr(study, "store"):
         raise UsageError(f"{study!r} is not a study: write e.g. plot_history(Study.open('studies/digits')).")
     points = []
@@ -103,7 +103,7 @@ def _clamp(y: Axis, value: float) -> float:
     return y(min(max(value, y.low), y.high))
 
 
-def _curves(study: PlottedStudy, points: Sequence[Point]) -> str:
+def _curves(study: PlottedStudy, points: Sequence[PlottedPoint]) -> str:
     y = _value_axis([value for _, _, value in points])
     curves: dict[TrialId, list[tuple[int, float]]] = {}
     for trial, resource, value in points:
@@ -129,7 +129,7 @@ def _curve(x: Axis, y: Axis, reported: Sequence[tuple[int, float]], colour: str,
     return line(pixels, colour, width=width, opacity=opacity)
 
 
-def _best_so_far(study: PlottedStudy, points: Sequence[Point]) -> str:
+def _best_so_far(study: PlottedStudy, points: Sequence[PlottedPoint]) -> str:
     """The best value over the units of training of all trials together."""
     better = min if study.config.mode == "min" else max
     spent, best, done = 0, points[0][2], dict.fromkeys((trial for trial, _, _ in points), 0)
@@ -155,7 +155,7 @@ def _best(trials: Sequence[Trial], mode: str) -> TrialId:
     return min(ranked)[1] if ranked else TrialId(-1)
 
 
-def _levels(trials: Sequence[Trial], points: Sequence[Point]) -> list[int]:
+def _levels(trials: Sequence[Trial], points: Sequence[PlottedPoint]) -> list[int]:
     """Return the resources at which most trials paused or ended; at most 12."""
     count: dict[int, int] = {}
     for trial in trials:
