@@ -24,9 +24,6 @@ def explain(
     """Return what happened to a trial, and why; times count from the study's first record.
 
     Args:
-        records: the whole journal, in order.
-        trial: its id.
-        metric: the study's metric.
         mode: ``"min"`` or ``"max"``: adds the rank of a trial that waits at a rung, except where trials branch, since
             these compete within populations, which the journal does not contain.
         position: of an unfinished trial in the words of its scheduler, which knows brackets and populations; empty:

@@ -20,11 +20,6 @@ def follow(store: Store, trial: TrialId, wait: Callable[[float], None] = time.sl
     """Yield the lines of a trial's log until the trial or the run has ended, or no driver has the study open.
 
     Polls twice a second while there are new lines, and ever less often, down to every 5 seconds, while there are none.
-
-    Args:
-        store: of the study; it is only read.
-        trial: its id.
-        wait: sleeps for a number of seconds.
     """
     progress = _Progress(store, trial)
     seen = 0

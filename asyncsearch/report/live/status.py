@@ -103,14 +103,7 @@ class StudyStatus(msgspec.Struct, frozen=True, kw_only=True):
 def status_of(
     state: StudyState, *, elapsed_s: float | None = None, store: str = "", scheduler: str = ""
 ) -> StudyStatus:
-    """Return the status of a study, in one pass over its trials; it holds no part of the state.
-
-    Args:
-        state: of the study; call this function in the thread that owns it.
-        elapsed_s: seconds since the run began; None between runs.
-        store: of the study, as people write it.
-        scheduler: one line that describes the scheduler.
-    """
+    """Return the status of a study, which holds no part of its state. Called in the thread that owns the state."""
     counts: dict[TrialState, int] = {}
     trained = failures = 0
     sign, worst = 1 if state.config.mode == "min" else -1, math.inf

@@ -44,11 +44,6 @@ def incumbents(records: Iterable[Record], *, metric: str, mode: str) -> list[Inc
     """Return every value that was the best one when it was reported, in that order; the last one is the incumbent.
 
     Of equal values that of the older trial is the better one.
-
-    Args:
-        records: the whole journal, in order.
-        metric: the study's metric.
-        mode: ``"min"`` or ``"max"``.
     """
     sign = 1.0 if mode == "min" else -1.0
     readers, found = Readers(), list[Incumbent]()
