@@ -82,8 +82,8 @@ class _WatchedTrial(SearchContext):
     def epochs(
         self,
         *,
-        save: Save | None = None,
-        load: Load | None = None,
+        save: SaveFunction | None = None,
+        load: LoadFunction | None = None,
         update: Update | None = None,
         evaluate: Evaluate | None = None,
     ) -> Iterator[int]:

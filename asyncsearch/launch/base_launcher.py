@@ -17,7 +17,7 @@ from asyncsearch.driver.transport import Transport
 from asyncsearch.ids import WorkerId
 from asyncsearch.rpc.messages import WorkerMessage
 
-Ended = Callable[[WorkerId, int, str], None]
+OnWorkerEnded = Callable[[WorkerId, int, str], None]
 """Called from any thread with (worker, epoch, reason) when a worker has ended, cleanly or not."""
 Agent = Callable[[WorkerConfig], str]
 """Serves the driver until it lets the worker go, in the main thread of its process; returns why it ended."""
@@ -74,7 +74,7 @@ class Launcher(abc.ABC):
         """
 
     @abc.abstractmethod
-    def start(self, config_for: ConfigFor, ended: Ended) -> None:
+    def start(self, config_for: ConfigFor, ended: OnWorkerEnded) -> None:
         """Get ready to launch."""
 
     @abc.abstractmethod

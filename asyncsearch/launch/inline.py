@@ -42,7 +42,7 @@ class InlineLauncher(Launcher):
         self._later: deque[_Item] = deque()
         self._worker: InlineWorker | None = None
         self._config_for: ConfigFor | None = None
-        self._ended: Ended | None = None
+        self._ended: OnWorkerEnded | None = None
         self._is_stopped = False
 
     def check(self, parallelism: int | None) -> Preflight:
@@ -51,7 +51,7 @@ class InlineLauncher(Launcher):
             parallelism=1, cpu_threads=cores(), warnings=(warning,) if parallelism not in (None, 1) else ()
         )
 
-    def start(self, config_for: ConfigFor, ended: Ended) -> None:
+    def start(self, config_for: ConfigFor, ended: OnWorkerEnded) -> None:
         self._config_for, self._ended = config_for, ended
         self._inbox, self._later = queue.SimpleQueue(), deque()  # what came after the end of a run before is for nobody
         self._is_stopped = False

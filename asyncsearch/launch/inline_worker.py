@@ -54,7 +54,7 @@ class InlineWorker:
         self._interrupt: BaseException | None = None
         self._dismissal: str | None = None
         self._closed = threading.Event()
-        self._trainable: Function | Ended = _load(config.bundle)
+        self._trainable: TrainFunction | Ended = _load(config.bundle)
 
     def open(self) -> None:
         """Attach."""
@@ -231,7 +231,7 @@ class _NoInterrupts(SigtermGuard):
         """Nothing to do."""
 
 
-def _load(bundle: bytes) -> Function | Ended:
+def _load(bundle: bytes) -> TrainFunction | Ended:
     try:
         return as_function(loads(bundle))
     except Exception as error:

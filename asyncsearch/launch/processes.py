@@ -36,11 +36,11 @@ class ProcessLauncher(Launcher):
 
     name = "processes"
 
-    def __init__(self, *, agent: Agent = run_agent) -> None:
+    def __init__(self, *, agent: AgentFunction = run_agent) -> None:
         """Make a launcher; ``agent`` is what each process runs."""
         self._agent = agent
         self._config_for: ConfigFor | None = None
-        self._ended: Ended | None = None
+        self._ended: OnWorkerEnded | None = None
         self._changed = threading.Condition()
         self._launches: dict[tuple[WorkerId, int], _Launch] = {}
         self._is_stopped = False
@@ -59,7 +59,7 @@ class ProcessLauncher(Launcher):
             parallelism=wanted, cpu_threads=max(1, count // wanted), warnings=(crowded,) if wanted > count else ()
         )
 
-    def start(self, config_for: ConfigFor, ended: Ended) -> None:
+    def start(self, config_for: ConfigFor, ended: OnWorkerEnded) -> None:
         self._config_for, self._ended = config_for, ended
         self._is_stopped = False
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from asyncsearch.ids import NodeKey, TrialId
 from asyncsearch.trial import UNBOUNDED
 
-Key = tuple[int, int, int]
+PointKey = tuple[int, int, int]
 """What is chosen first is smallest: minus the height, the total, the smallest trial of a stage and what follows it."""
 
 NO_TRIAL = 2**63
@@ -105,7 +105,7 @@ class Point:
         """Where its stage starts; None unless it is pending."""
         self.length = 0
         """Cost from its host to it."""
-        self.key: Key = (0, 0, 0)
+        self.key: PointKey = (0, 0, 0)
         """Its place among the stages of its host; a new object whenever it changes."""
         self.is_urgent = False
         self.count = 0
@@ -119,8 +119,8 @@ class Point:
         """How many trials ask for it and for what is trained from it, if it is pending."""
         self.after = 0
         """How many of them ask for what is trained from it."""
-        self._best: list[tuple[Key, Point]] = []
-        self._urgent: list[tuple[Key, Point]] | None = None
+        self._best: list[tuple[PointKey, Point]] = []
+        self._urgent: list[tuple[PointKey, Point]] | None = None
         self._first: list[tuple[int, Point]] = []
 
     def __lt__(self, other: Point) -> bool:
@@ -231,14 +231,14 @@ class Point:
                 open_point(stage)
         return found
 
-    def _merit(self) -> tuple[Key, bool]:
+    def _merit(self) -> tuple[PointKey, bool]:
         best = self.best()
         after = 0 if best is None else -best.key[0]
         trial = min(self.trials[0] if self.trials else NO_TRIAL, self._first_trial())
         is_urgent = self.urgent_trials > 0 or self.urgent_count > 0
         return (-self.length - after, self.length + self.total, trial), is_urgent
 
-    def _top(self, heap: list[tuple[Key, Point]]) -> Point:
+    def _top(self, heap: list[tuple[PointKey, Point]]) -> Point:
         while True:
             key, point = heap[0]
             if point.host is self and point.key is key:

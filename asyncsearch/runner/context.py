@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from asyncsearch.errors import CannotPauseError, UsageError
 from asyncsearch.ids import trial_name
-from asyncsearch.runner.current_values import Values, changed
+from asyncsearch.runner.current_values import CurrentValues, changed
 from asyncsearch.runner.hooks import HOW_TO_PAUSE, check_hooks
 from asyncsearch.runner.link import Link
 from asyncsearch.runner.metrics import as_metrics
@@ -44,7 +44,7 @@ class SearchContext(TrialContext):
         self.uses_epochs = False
         """Whether the function called ``epochs``."""
         self._batch = LaneTimeline(stages)
-        self._values = Values(self._batch)
+        self._values = CurrentValues(self._batch)
         self._link = link
         self._load = load
         self._name = name if name is not None else trial_name(first.trials[0])
@@ -123,8 +123,8 @@ class SearchContext(TrialContext):
     def epochs(
         self,
         *,
-        save: Save | None = None,
-        load: Load | None = None,
+        save: SaveFunction | None = None,
+        load: LoadFunction | None = None,
         update: Update | None = None,
         evaluate: Evaluate | None = None,
     ) -> Iterator[int]:
@@ -157,7 +157,7 @@ class SearchContext(TrialContext):
             self._pause()
         return iter(())
 
-    def _units(self, save: Save | None, update: Update | None) -> Iterator[int]:
+    def _units(self, save: SaveFunction | None, update: Update | None) -> Iterator[int]:
         known = self.saved_params
         try:
             while self._has_next_unit(save):
@@ -176,7 +176,7 @@ class SearchContext(TrialContext):
             update(values)
         return now
 
-    def _has_next_unit(self, save: Save | None) -> bool:
+    def _has_next_unit(self, save: SaveFunction | None) -> bool:
         """Do all that is due at the present resource: save, pause."""
         batch, done = self._batch, self._done
         reason = self._save(save) if save is not None and batch.is_save_due(done) else None
@@ -188,7 +188,7 @@ class SearchContext(TrialContext):
             self._pause()
         return False
 
-    def _save(self, save: Save) -> str | None:
+    def _save(self, save: SaveFunction) -> str | None:
         """Save, and return what ``_look`` does."""
         batch, done = self._batch, self._done
         index = batch.index_at(done)
@@ -205,7 +205,7 @@ class SearchContext(TrialContext):
         self._link.saved(index, done, is_last=batch.is_over(done))
         return reason
 
-    def _write(self, save: Save, path: Path) -> None:
+    def _write(self, save: SaveFunction, path: Path) -> None:
         save(path)
         if not path.exists() or (path.is_dir() and not any(path.iterdir())):
             raise UsageError(

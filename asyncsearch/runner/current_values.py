@@ -10,7 +10,7 @@ from asyncsearch.runner.timeline import LaneTimeline
 from asyncsearch.trial import Params
 
 
-class Values:
+class CurrentValues:
     """The parameters of a lane's stages as functions of logical time: unit t is trained from t to t + 1."""
 
     def __init__(self, batch: LaneTimeline) -> None:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from asyncsearch.errors import CannotPauseError
 from asyncsearch.runner.timeline import LaneTimeline
-from asyncsearch.trainable import Load, Save
+from asyncsearch.trainable import LoadFunction, SaveFunction
 
 HOW_TO_PAUSE = (
     "write the training as `for epoch in trial.epochs(save=..., load=...):`, or use a scheduler that does not pause"
 )
 
 
-def check_hooks(name: str, batch: LaneTimeline, is_loaded: bool, save: Save | None, load: Load | None) -> None:
+def check_hooks(
+    name: str, batch: LaneTimeline, is_loaded: bool, save: SaveFunction | None, load: LoadFunction | None
+) -> None:
     """Hold what ``epochs`` was given against what a lane needs.
 
     Args:

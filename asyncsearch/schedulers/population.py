@@ -17,7 +17,7 @@ import numpy as np
 from asyncsearch.errors import InternalError
 from asyncsearch.ids import TrialId, trial_name
 from asyncsearch.randomness import below
-from asyncsearch.schedulers.ranking import Entry
+from asyncsearch.schedulers.ranking import RankedTrial
 
 
 class Rules(NamedTuple):
@@ -51,8 +51,8 @@ class Boundary:
 
     def __init__(self) -> None:
         self._scores: dict[TrialId, float] = {}
-        self._order: list[Entry] = []
-        self._living: list[Entry] = []  # those of them that have a score and have not ended
+        self._order: list[RankedTrial] = []
+        self._living: list[RankedTrial] = []  # those of them that have a score and have not ended
 
     @property
     def size(self) -> int:

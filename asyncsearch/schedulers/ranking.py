@@ -27,7 +27,7 @@ class Ranking:
 
     __slots__ = ("_groups", "_highest", "_scores", "_size", "_sizes", "_trials")
 
-    def __init__(self, entries: Iterable[Entry] = ()) -> None:
+    def __init__(self, entries: Iterable[RankedTrial] = ()) -> None:
         """Take entries in any order."""
         ordered = sorted(entries)
         self._size = len(ordered)
@@ -44,16 +44,16 @@ class Ranking:
     def __len__(self) -> int:
         return self._size
 
-    def __iter__(self) -> Iterator[Entry]:
+    def __iter__(self) -> Iterator[RankedTrial]:
         for scores, trials in zip(self._scores, self._trials, strict=True):
             yield from zip(scores, map(TrialId, trials), strict=True)
 
-    def __contains__(self, entry: Entry) -> bool:
+    def __contains__(self, entry: RankedTrial) -> bool:
         block, at = self._find(*entry)
         scores = self._scores[block]
         return at < len(scores) and scores[at] == entry[0] and self._trials[block][at] == entry[1]
 
-    def first(self) -> Entry | None:
+    def first(self) -> RankedTrial | None:
         """Return the best entry, or None."""
         return (self._scores[0][0], TrialId(self._trials[0][0])) if self._scores[0] else None
 

@@ -202,11 +202,11 @@ class Rung:
         return rung
 
 
-def _columns(entries: Iterable[Entry]) -> dict[str, list[Any]]:
+def _columns(entries: Iterable[RankedTrial]) -> dict[str, list[Any]]:
     """Write entries as two plain lists: half the text of a list of pairs."""
     rows = list(entries)
     return {"scores": [score for score, _ in rows], "trials": [trial for _, trial in rows]}
 
 
-def _rows(columns: dict[str, list[Any]]) -> list[Entry]:
+def _rows(columns: dict[str, list[Any]]) -> list[RankedTrial]:
     return list(zip(columns["scores"], columns["trials"], strict=True))

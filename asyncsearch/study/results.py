@@ -122,7 +122,7 @@ class Results:
             number,
             metric=self.config.metric,
             mode=self.config.mode,
-            standing="" if is_finished else self._standing(number),
+            position="" if is_finished else self._standing(number),
         )
 
     def tree(self) -> Tree:

@@ -17,7 +17,7 @@ from asyncsearch.ids import WorkerId, worker_name
 from asyncsearch.launch.base_launcher import TOO_LATE, Agent, Ended
 from asyncsearch.launch.spark.failure_reasons import reason_of
 from asyncsearch.launch.spark.session import WAIT_SAID_AFTER_S, Spark
-from asyncsearch.launch.spark.task import Mode, task
+from asyncsearch.launch.spark.task import TaskMode, task
 
 _log = logging.getLogger(__name__)
 
@@ -26,14 +26,14 @@ _CANCEL_AGAIN_S = 2.0
 _CANCELLED_WITHIN_S = 30.0
 """How long ``stop`` waits for jobs that it cancelled."""
 
-Key = tuple[WorkerId, int]
+LaunchKey = tuple[WorkerId, int]
 """One launch: a worker and an epoch."""
 
 
 class _Job:
     """One launch, as the supervisor knows it. Times are monotonic seconds."""
 
-    def __init__(self, key: Key, tag: str) -> None:
+    def __init__(self, key: LaunchKey, tag: str) -> None:
         self.key = key
         self.name = f"{worker_name(key[0])} epoch {key[1]}"
         self.tag = tag
@@ -50,7 +50,15 @@ class Supervisor:
     """Public methods may be called from any thread."""
 
     def __init__(
-        self, spark: Spark, *, agent: Agent, mode: Mode, study: str, tag: str, start_timeout_s: float, ended: Ended
+        self,
+        spark: Spark,
+        *,
+        agent: AgentFunction,
+        mode: TaskMode,
+        study: str,
+        tag: str,
+        start_timeout_s: float,
+        ended: OnWorkerEnded,
     ) -> None:
         """Prepare; see ``SparkLauncher``."""
         self._spark = spark
@@ -63,7 +71,7 @@ class Supervisor:
         self._inbox: queue.SimpleQueue[Callable[[], object]] = queue.SimpleQueue()
         """What the supervisor's thread is to do."""
         self._stopped = threading.Event()
-        self._jobs: dict[Key, _Job] = {}
+        self._jobs: dict[LaunchKey, _Job] = {}
         self._stop_at: float | None = None
         """When to cancel what has not ended; None: not."""
         self._give_up_at: float | None = None
@@ -73,11 +81,11 @@ class Supervisor:
         """Begin. The jobs have the scheduler pool and the job group of the thread that joined the session."""
         self._spark.thread(self._supervise, "asyncsearch-spark").start()
 
-    def launch(self, key: Key, config: WorkerConfig) -> None:
+    def launch(self, key: LaunchKey, config: WorkerConfig) -> None:
         """Start a worker's job."""
         self._inbox.put(lambda: self._start_job(key, config))
 
-    def kill(self, key: Key) -> None:
+    def kill(self, key: LaunchKey) -> None:
         """Make sure that a job ends."""
         self._inbox.put(lambda: self._kill(key))
 
@@ -172,7 +180,7 @@ class Supervisor:
                 1,
                 tags=(self._tag, job.tag),
                 description=f"asyncsearch: {self._study} {job.name}",
-                is_barrier=self._mode is Mode.INDEPENDENT,
+                is_barrier=self._mode is TaskMode.INDEPENDENT,
             )[0]
         except Exception as error:
             reason = job.reason or reason_of(error)

@@ -119,13 +119,7 @@ def preview(
 ) -> Preview:
     """Return what a search of ``num_trials`` trials would train if every rung promoted exactly its share.
 
-    Args:
-        scheduler: of the search.
-        num_trials: in all.
-        parallelism: how many workers.
-        cost: of a unit of training, if it is known.
-        expected: the result of a simulation.
-        warnings: sentences to show; None: the warnings of the scheduler.
+    ``warnings``: sentences to show; None: the warnings of the scheduler.
 
     Raises:
         ResourceError: the search cannot work at all.
