@@ -19,7 +19,7 @@ from asyncsearch.rpc.messages import WorkerMessage
 
 OnWorkerEnded = Callable[[WorkerId, int, str], None]
 """Called from any thread with (worker, epoch, reason) when a worker has ended, cleanly or not."""
-Agent = Callable[[WorkerConfig], str]
+AgentFunction = Callable[[WorkerConfig], str]
 """Serves the driver until it lets the worker go, in the main thread of its process; returns why it ended."""
 ConfigFor = Callable[[WorkerId, int], WorkerConfig]
 """Gives the configuration of one launch of a worker."""

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.errors import InternalError
 from asyncsearch.ids import WorkerId
-from asyncsearch.launch.base_launcher import TOO_LATE, ConfigFor, Ended, Launcher, Post, Preflight
+from asyncsearch.launch.base_launcher import TOO_LATE, ConfigFor, Launcher, OnWorkerEnded, Post, Preflight
 from asyncsearch.launch.cores import cores
 from asyncsearch.launch.inline_worker import InlineWorker
 from asyncsearch.rpc.messages import DriverMessage

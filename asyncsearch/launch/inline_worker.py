@@ -30,7 +30,7 @@ from asyncsearch.runner.link import shown_failure
 from asyncsearch.runner.protocol import Amendment, Ended, Folder, FolderWanted, Saved, Train
 from asyncsearch.runner.sigterm import SigtermGuard
 from asyncsearch.runner.training import run_training
-from asyncsearch.trainable import Function, TrialContext, TrialStopped, as_function
+from asyncsearch.trainable import TrainFunction, TrialContext, TrialStopped, as_function
 
 
 class InlineWorker:
@@ -142,7 +142,7 @@ class InlineWorker:
         function, link = self._guarded(self._trainable, run), _DirectLink(run, self, look_up)
         return run_training(function, train, link, _NoInterrupts(), self._config.metric)
 
-    def _guarded(self, function: Function, run: LaneRun) -> Function:
+    def _guarded(self, function: TrainFunction, run: LaneRun) -> TrainFunction:
         """Let the user's interrupt through as a stop of this training, and show an exception where it happened."""
 
         def train(trial: TrialContext) -> Any:

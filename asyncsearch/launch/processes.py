@@ -21,7 +21,15 @@ import cloudpickle
 
 from asyncsearch.errors import ClusterError, InternalError, UsageError
 from asyncsearch.ids import WorkerId, worker_name
-from asyncsearch.launch.base_launcher import TOO_LATE, Agent, ConfigFor, Ended, Launcher, Preflight, run_agent
+from asyncsearch.launch.base_launcher import (
+    TOO_LATE,
+    AgentFunction,
+    ConfigFor,
+    Launcher,
+    OnWorkerEnded,
+    Preflight,
+    run_agent,
+)
 from asyncsearch.launch.child_process import LENGTH
 from asyncsearch.launch.cores import cores
 

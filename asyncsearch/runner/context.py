@@ -19,7 +19,16 @@ from asyncsearch.runner.link import Link
 from asyncsearch.runner.metrics import as_metrics
 from asyncsearch.runner.once_cache import once
 from asyncsearch.runner.timeline import LaneTimeline
-from asyncsearch.trainable import Evaluate, Load, ReportError, Save, TrialContext, TrialPaused, TrialStopped, Update
+from asyncsearch.trainable import (
+    Evaluate,
+    LoadFunction,
+    ReportError,
+    SaveFunction,
+    TrialContext,
+    TrialPaused,
+    TrialStopped,
+    Update,
+)
 from asyncsearch.trial import Params
 from asyncsearch.work import Stage
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 
 from asyncsearch.ids import TrialId
 
-Entry = tuple[float, TrialId]
+RankedTrial = tuple[float, TrialId]
 """A score, where smaller is better, and its trial."""
 
 _MOST = 1024

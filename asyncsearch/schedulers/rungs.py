@@ -13,7 +13,7 @@ from typing import Any, SupportsFloat
 from asyncsearch.errors import InternalError, ResourceError
 from asyncsearch.ids import TrialId, trial_name
 from asyncsearch.schedulers.base_scheduler import RungForecast
-from asyncsearch.schedulers.ranking import Entry, Ranking
+from asyncsearch.schedulers.ranking import RankedTrial, Ranking
 
 HIGHEST = 2**62 - 1
 """Resource beyond which no rung lies: plans count to there."""
@@ -114,7 +114,7 @@ class Rung:
         """How many of them, from the best, may be promoted. It never shrinks."""
         self.promoted = 0
         """How many were promoted."""
-        self.candidate: Entry | None = None
+        self.candidate: RankedTrial | None = None
         """The best waiting trial, if its rank among all trials, including gone ones, is within the quota."""
         self._waiting = Ranking()
         self._gone = Ranking()
@@ -150,7 +150,7 @@ class Rung:
         """Return whether the trial is here and may still be promoted."""
         return score is not None and (score, trial) in self._waiting
 
-    def best_waiting(self) -> Entry | None:
+    def best_waiting(self) -> RankedTrial | None:
         """Return the best waiting trial, whatever its rank."""
         return self._waiting.first()
 

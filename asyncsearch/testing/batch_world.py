@@ -51,7 +51,7 @@ class BatchTraining:
         self.uploads: list[CheckpointRef] = []
         self.amendments: list[SaveAt | CutWork] = []
         """Sent to it, and not read yet."""
-        self.is_ended = self.is_told_to_stop = False
+        self.is_ended = self.is_stop_requested = False
 
     @property
     def is_at_own_end(self) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from asyncsearch.ids import WorkerId
-from asyncsearch.launch.base_launcher import ConfigFor, Ended, Launcher
+from asyncsearch.launch.base_launcher import ConfigFor, Launcher, OnWorkerEnded
 from asyncsearch.launch.inline import InlineLauncher
 from asyncsearch.launch.processes import ProcessLauncher
 from asyncsearch.testing import LauncherTests
@@ -27,7 +27,7 @@ class TestInlineLauncher(LauncherTests):
 
 
 class AlwaysTheFirstEpoch(ProcessLauncher):
-    def start(self, config_for: ConfigFor, ended: Ended) -> None:
+    def start(self, config_for: ConfigFor, ended: OnWorkerEnded) -> None:
         super().start(lambda worker, epoch: config_for(worker, 1), ended)
 
 
@@ -43,7 +43,7 @@ class KillsWhoeverHasTheSlot(ProcessLauncher):
 
 
 class TellsTwice(ProcessLauncher):
-    def start(self, config_for: ConfigFor, ended: Ended) -> None:
+    def start(self, config_for: ConfigFor, ended: OnWorkerEnded) -> None:
         def twice(worker: WorkerId, epoch: int, reason: str) -> None:
             ended(worker, epoch, reason)
             ended(worker, epoch, reason)
@@ -52,7 +52,7 @@ class TellsTwice(ProcessLauncher):
 
 
 class TellsNoReason(ProcessLauncher):
-    def start(self, config_for: ConfigFor, ended: Ended) -> None:
+    def start(self, config_for: ConfigFor, ended: OnWorkerEnded) -> None:
         super().start(config_for, lambda worker, epoch, reason: ended(worker, epoch, ""))
 
 

@@ -132,9 +132,9 @@ def test_the_scheduler_has_the_last_word_on_where_an_unfinished_trial_stands() -
     recorded = simulated()
     trials = recorded.state.trials
     paused = next(trial for trial in trials if trial.state is TrialState.PAUSED)
-    standing = recorded.state.scheduler.position(paused.id)
-    story = explain(records_of(recorded), paused.id, metric="loss", mode="min", standing=standing)
-    assert story.endswith(f"Where it stands: {standing}.")
+    position = recorded.state.scheduler.position(paused.id)
+    story = explain(records_of(recorded), paused.id, metric="loss", mode="min", position=position)
+    assert story.endswith(f"Its position: {position}.")
     done = next(trial for trial in trials if trial.state is TrialState.COMPLETED)
     assert "Its position" not in explain(records_of(recorded), done.id, metric="loss", position="rank 1 of 2")
 

@@ -13,7 +13,7 @@ import pytest
 from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.ids import WorkerId
 from asyncsearch.launch import choose
-from asyncsearch.launch.base_launcher import Agent
+from asyncsearch.launch.base_launcher import AgentFunction
 from asyncsearch.launch.spark.launcher import SparkLauncher
 from asyncsearch.launch.spark.task import RUN_AGAIN, TaskMode
 from tests.launch.tools import TOKEN, Ends, Line, config_for

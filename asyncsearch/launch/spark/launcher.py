@@ -8,7 +8,7 @@ from typing import Any
 
 from asyncsearch.errors import InternalError, UnsupportedSparkError, UsageError
 from asyncsearch.ids import WorkerId
-from asyncsearch.launch.base_launcher import Agent, ConfigFor, Ended, Launcher, Preflight, run_agent
+from asyncsearch.launch.base_launcher import AgentFunction, ConfigFor, Launcher, OnWorkerEnded, Preflight, run_agent
 from asyncsearch.launch.spark.preflight import examine
 from asyncsearch.launch.spark.session import Spark, join, new_tag
 from asyncsearch.launch.spark.supervisor import Supervisor

@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.ids import WorkerId, worker_name
-from asyncsearch.launch.base_launcher import TOO_LATE, Agent, Ended
+from asyncsearch.launch.base_launcher import TOO_LATE, AgentFunction, OnWorkerEnded
 from asyncsearch.launch.spark.failure_reasons import reason_of
 from asyncsearch.launch.spark.session import WAIT_SAID_AFTER_S, Spark
 from asyncsearch.launch.spark.task import TaskMode, task
@@ -123,7 +123,7 @@ class Supervisor:
         except queue.Empty:
             return self._do_what_is_due
 
-    def _kill(self, key: Key) -> None:
+    def _kill(self, key: LaunchKey) -> None:
         if key in self._jobs:
             self._cancel(self._jobs[key], "it was ended by the driver")
 
@@ -161,7 +161,7 @@ class Supervisor:
         job.due = time.monotonic() + _CANCEL_AGAIN_S
         self._spark.cancel(job.tag)
 
-    def _start_job(self, key: Key, config: WorkerConfig) -> None:
+    def _start_job(self, key: LaunchKey, config: WorkerConfig) -> None:
         if self._give_up_at is not None:
             self._ended(*key, TOO_LATE)
             return

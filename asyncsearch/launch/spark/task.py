@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from asyncsearch.agent.config import WorkerConfig
-from asyncsearch.launch.base_launcher import Agent
+from asyncsearch.launch.base_launcher import AgentFunction
 
 
 class TaskMode(enum.Enum):
