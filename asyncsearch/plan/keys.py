@@ -1,4 +1,4 @@
-"""Keys: the name under which a checkpoint stands is the hash of everything that determines it.
+"""Keys: the name of a checkpoint in the store is the hash of everything that determines it.
 
 A node's key is the hash of its parent's key, the resource at which it begins and the canonical form of the
 hyper-parameters in it. The root's parent is the study's root key: code, data, seed, constants.
@@ -68,7 +68,7 @@ def path(root: NodeKey, params: Mapping[str, Any], horizon: int, salt: str = "")
 
 
 def joined(steps: Sequence[PathStep], other: Sequence[PathStep]) -> tuple[PathStep, ...]:
-    """Return equal steps, of which those that two ways have in common are the other one's: they are kept once."""
+    """Return equal steps; the objects of those that two paths have in common are the other path's, kept once."""
     common = 0
     while common < min(len(steps), len(other)) and steps[common] == other[common]:
         common += 1

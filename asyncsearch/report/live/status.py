@@ -154,11 +154,11 @@ def status_of(
 
 
 def _beyond_quota(state: StudyState) -> str:
-    if not state.stock.is_over:
+    if not state.usage.is_over:
         return ""
     return (
-        f"{many(len(state.stock.sizes), 'checkpoint')} take {state.stock.total_bytes:,} bytes, more than "
-        f"quota_bytes={state.stock.quota_bytes:,}: all are of trials that may go on, or of the best one, and stay. "
+        f"{many(len(state.usage.sizes), 'checkpoint')} take {state.usage.total_bytes:,} bytes, more than "
+        f"quota_bytes={state.usage.quota_bytes:,}: all are of trials that may go on, or of the best one, and stay. "
         "Raise Sharing(quota_bytes=...), or save less."
     )
 
