@@ -60,7 +60,7 @@ def differences(space: Space, params: Params) -> Iterator[tuple[str, str]]:
     try:
         given = space.flatten(nest(known))
     except SpaceError as error:
-        yield str(error).partition(":")[0], f"is no sequence of this space ({error})"
+        yield str(error).partition(":")[0], f"is not a sequence of this space ({error})"
         return
     flat: dict[str, Any] = {}
     for name in space.order:

@@ -122,7 +122,7 @@ class OptunaSearch(Searcher):
             raise UsageError(f"{self.describe()}: the sampler cannot be made: {error}. {self._remedy}") from error
         if not isinstance(sampler, optuna.samplers.BaseSampler):
             raise UsageError(
-                f"{self.describe()}: the function returned {sampler!r}, which is no sampler of Optuna. {self._remedy}"
+                f"{self.describe()}: the function returned {sampler!r}, not a sampler of Optuna. {self._remedy}"
             )
         return sampler
 

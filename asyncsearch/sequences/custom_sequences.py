@@ -1,6 +1,6 @@
 """Sequences of the user's own: a pure function of time, known by its name in params and by its code on each machine.
 
-The functions that a process knows are filled in where a space is built and where a worker begins.
+A process knows the functions of the spaces that it has built or, in a worker, received.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Custom(Sequence):
     name: Any
     parameters: Any = field(default_factory=Named)
     function: ValueFunction | None = field(default=None, compare=False)
-    """What it computes; None: what is registered under its name."""
+    """The function; None: the one that is registered under its name."""
 
     def pieces_from(self, origin: int) -> Iterator[Piece]:
         parameters = to_json(self.parameters)
@@ -79,13 +79,13 @@ def custom(function: ValueFunction, /, *, name: str | None = None, **parameters:
 
     Args:
         function: ``function(time, **parameters)`` returns the value, a finite number, text, bool or None. ``time`` is
-            in units since the sequence began, fractions inside a unit. It must be pure: nothing but its arguments
-            may decide the value, since trials share what they train by name and parameters.
+            in units since the sequence began, fractions inside a unit. It must be pure: its value depends
+            on its arguments only, since trials share training by name and parameters.
         name: What it is called in params; the function's own name if None.
         parameters: JSON values, or domains of the space.
 
     Raises:
-        SpaceError: it is no function of these, or returns something else at time 0.
+        SpaceError: it cannot be called with these, or returns another type at time 0.
     """
     if not callable(function):
         raise SpaceError(f"custom({show(function)}) is given {a_type(function)}: write a function of time.")
@@ -117,10 +117,10 @@ def sequence(function: ValueFunction) -> Callable[..., Custom]:
 def register(functions: Mapping[str, ValueFunction]) -> None:
     """Make functions known under their names, for sequences that come as JSON.
 
-    One that was defined again, in a notebook's cell say, takes the place of the former.
+    A function that is defined again, e.g. in a notebook's cell, replaces the former one.
 
     Raises:
-        SpaceError: a name stands for another function already.
+        SpaceError: a name belongs to another function already.
     """
     for name, function in functions.items():
         known = _known.get(name)
@@ -141,7 +141,7 @@ def merge(functions: dict[str, ValueFunction], more: Mapping[str, ValueFunction]
 
 
 def functions_in(value: Any) -> dict[str, ValueFunction]:
-    """Return the functions of all sequences of the user's own in a value, whatever it is: name -> function.
+    """Return the functions of all of the user's own sequences in any value: name -> function.
 
     Raises:
         SpaceError: two different ones have one name.
@@ -168,7 +168,7 @@ def custom_functions(space: _HasFunctions) -> dict[str, ValueFunction]:
 
 
 def is_same(first: ValueFunction, second: ValueFunction) -> bool:
-    """Return whether two functions do the same, as far as their code, defaults and captured values tell."""
+    """Return whether two functions are equal in code, defaults and captured values."""
     return first is second or (_essence(first) is not None and _essence(first) == _essence(second))
 
 
@@ -213,7 +213,7 @@ def _check_signature(function: ValueFunction, parameters: Mapping[str, Any]) -> 
 
 
 def _checked(name: str, time: float, value: Any) -> Any:
-    """Return what a function returned as a plain scalar."""
+    """Return the result of a function as a plain scalar."""
     if isinstance(value, np.generic):
         value = value.item()
     if value is None or isinstance(value, bool | str):

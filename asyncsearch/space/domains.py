@@ -1,4 +1,4 @@
-"""What a domain is, and the two without numbers: ``choice`` and ``constant``.
+"""The interface of domains, and the two without numbers: ``choice`` and ``constant``.
 
 Rule 1: pure; all randomness comes from the generator that ``sample`` is given.
 Rule 2: frozen and comparable; ``repr`` is the call that makes the domain.
@@ -90,7 +90,7 @@ class Domain(Undecided):
         Raises:
             SpaceError: conditions exclude each other.
         """
-        # Not dataclasses.replace: it would parse values again that are plain by now, and lose what they stand for.
+        # Not dataclasses.replace: it would parse values that are plain by now again, and lose the given ones.
         copied = copy.copy(self)
         object.__setattr__(copied, "conditions", merge_conditions(self.conditions, conditions))
         return copied
@@ -160,7 +160,7 @@ class Choice(Domain):
         try:
             return copy_plain(self.values[self.identities.index(identity(plain(value)))])
         except ValueError:
-            # SpaceError is a ValueError too: what is no JSON value is none of the choices either.
+            # SpaceError is a ValueError too: what is not a JSON value is none of the choices either.
             raise SpaceError(f"{show(value)} is none of {self._shown()}{_similar(value, self.values)}") from None
 
     def grid(self, points: int | None) -> Sequence[Any]:

@@ -65,7 +65,7 @@ def put(params: Params, path: str, value: Any) -> None:
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:
-    """Return the end of a message on a name that does not exist: the nearest one, else all of them."""
+    """Return the end of a message on an unknown name: the nearest name, else all of them."""
     known = list(names)
     same_end = [other for other in known if other.rpartition(".")[2] == name]
     close = same_end or difflib.get_close_matches(name, known, 1)
@@ -130,7 +130,7 @@ def _sequence(path: str, value: Any) -> Domain | ValueSequence:
 
 
 def _meant(value: Any) -> str:
-    """Return what a bare collection probably stood for."""
+    """Return the domain that a bare collection was probably meant to be."""
     if isinstance(value, range):
         both = f"randint({value.start}, {value.stop - 1}) or " if value.step == 1 and len(value) > 1 else ""
         return f"{both}choice(*{value})"

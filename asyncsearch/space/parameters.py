@@ -1,11 +1,11 @@
-"""Parameters that are sequences with domains in them: from one value to several flat parameters and back.
+"""Parameters that are templates, sequences that contain domains: from one value to flat parameters and back.
 
     Leaf      one domain, one parameter
     Filled    a sequence with domains in it: a parameter for each of them, ``lr.gamma``
     Chosen    a choice with such sequences among its values: a parameter for the choice itself, ``lr``, and those of
               each sequence, ``lr.cosine.total``, which exist only where it is chosen
 
-Rule 1: pure. Rule 2: a node *assembles* a value of flat parameters, *takes* it *apart*, and shows what is there of it.
+Rule 1: pure. Rule 2: a node *assembles* a value from flat parameters, takes it *apart*, and returns the known *part*.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from asyncsearch.space.parameter_values import show
 
 
 class ParameterNode(abc.ABC):
-    """What stands at one place of a space."""
+    """The value at one place of a space, and its flat parameters."""
 
     path: str
 
@@ -35,7 +35,7 @@ class ParameterNode(abc.ABC):
 
     @abc.abstractmethod
     def is_whole(self, flat: Mapping[str, Any]) -> bool:
-        """Return whether every parameter that it needs is there."""
+        """Return whether all parameters that it needs are known."""
 
     @abc.abstractmethod
     def assemble(self, flat: Mapping[str, Any]) -> Any:
@@ -55,7 +55,7 @@ class ParameterNode(abc.ABC):
 
     @abc.abstractmethod
     def part(self, flat: Mapping[str, Any]) -> Any:
-        """Return what ``apart`` takes, of a value of which parameters are missing; None: all are."""
+        """Return the known part of a value, as ``apart`` accepts it; None: no parameter is known."""
 
     @abc.abstractmethod
     def call(self) -> str:
@@ -90,7 +90,7 @@ class Leaf(ParameterNode):
 
 @dataclass(frozen=True)
 class Filled(ParameterNode):
-    """A sequence with domains in it."""
+    """A sequence that contains domains."""
 
     path: str
     template: ValueSequence
@@ -114,7 +114,7 @@ class Filled(ParameterNode):
             given = dict(self._given("", value))
         else:
             raise SpaceError(
-                f"{show(value)} is no sequence: write what {self.template!r} can be, or a mapping of "
+                f"{show(value)} is not a sequence: write what {self.template!r} can be, or a mapping of "
                 f"its parameters, {{{next(iter(self.slots))!r}: ...}}."
             )
         found: dict[str, Any] = {}
@@ -220,7 +220,7 @@ class Chosen(ParameterNode):
 
 
 def node_of(path: str, value: Domain | ValueSequence) -> ParameterNode:
-    """Return the node of what was written at a place of the space.
+    """Return the node of a value at a place of the space.
 
     Raises:
         SpaceError: a domain inside a sequence has conditions.

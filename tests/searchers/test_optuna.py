@@ -459,7 +459,7 @@ class TestBadInput:
 
     def test_function_that_returns_no_sampler_is_refused(self) -> None:
         with pytest.raises(
-            UsageError, match=r"the function returned 5, which is no sampler of Optuna\. Write a function of a"
+            UsageError, match=r"the function returned 5, not a sampler of Optuna\. Write a function of a"
         ):
             OptunaSearch(lambda seed: 5).begin(LINE, 0)
 
