@@ -14,7 +14,7 @@ from asyncsearch.store.base_store import Store
 
 
 class Checkpoints:
-    """Stands between the runner, which only knows local folders, and the store."""
+    """Connects the runner, which knows local folders only, with the store."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class Checkpoints:
 
     @property
     def pending(self) -> int:
-        """Commits that the driver was not told of."""
+        """Commits of which the driver has not been told."""
         return self._transfers.pending
 
     def fetch(self, run: LaneRun) -> None:
@@ -106,7 +106,7 @@ class Checkpoints:
             return
         failed = CheckpointFailed(run.lease, checkpoint, error, run.number)
         if checkpoint.resource == run.last_save and not run.is_over:
-            run.untold.append(failed)
+            run.held_back.append(failed)
             return
         if checkpoint.resource in run.saved:
             run.saved.remove(checkpoint.resource)

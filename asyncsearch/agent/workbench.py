@@ -92,7 +92,7 @@ class Workbench:
         """Whether nothing is being trained or committed."""
         return not self._living() and self._checkpoints.pending == 0
 
-    # What the driver wishes
+    # What the driver asks for
 
     def take(self, work: Work) -> None:
         """Train this as soon as what came before it is done. Work that is known already is ignored."""
@@ -140,7 +140,7 @@ class Workbench:
         for run in self._living():
             self._stop(run, reason)
 
-    # What happens on this machine
+    # Events of this machine
 
     def on_fetched(self, fetched: Fetched) -> None:
         """Start the run that waited for its checkpoint, unless it was stopped meanwhile."""
@@ -260,7 +260,7 @@ class Workbench:
             self._finish(run, Outcome.FAILED, text, kind)
 
     def _finish(self, run: LaneRun, outcome: Outcome, error: str = "", error_kind: str = "") -> None:
-        """Tell all that is left to tell of a run, its end last."""
+        """Send everything that is left to send of a run, its end last."""
         if run is self._current:
             self._current = None
             self._checkpoints.give_up()
@@ -274,7 +274,7 @@ class Workbench:
     def _living(self) -> list[LaneRun]:
         return [*self._waiting] if self._current is None else [self._current, *self._waiting]
 
-    # What the runner says
+    # Messages of the runner
 
     def _on_channel(self, mask: int) -> None:
         runner = self._runner

@@ -1,4 +1,4 @@
-"""What a backend is: it starts workers, says when they end, and decides nothing.
+"""The interface of a backend, which starts workers, tells when they end, and decides nothing.
 
 The engine asks for each launch (``LaunchWorker``) under an epoch of its own; a worker that ends for whatever reason is
 reported once by ``ended``, and the engine says whether it is launched again.
@@ -38,7 +38,7 @@ def run_agent(config: WorkerConfig) -> str:
 
 
 class Preflight(msgspec.Struct, frozen=True):
-    """What a backend found out before anything was started."""
+    """Findings of a backend before anything is started."""
 
     parallelism: int
     """How many workers will be started, from 1."""
@@ -81,7 +81,7 @@ class Launcher(abc.ABC):
     def launch(self, worker: WorkerId, epoch: int) -> None:
         """Start a worker and return at once; what goes wrong is told through ``ended``.
 
-        After ``stop`` none is started.
+        After ``stop`` none is started, and that too is told.
         """
 
     @abc.abstractmethod

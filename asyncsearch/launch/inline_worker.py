@@ -49,8 +49,8 @@ class InlineWorker:
         self._fetch_error = ""
         self._waiting: deque[LaneRun] = deque()
         self._current: LaneRun | None = None
-        self._unsaid: list[WorkerMessage] = []
-        """The end of a training that was interrupted; said after the driver has heard of the interrupt."""
+        self._unsent: list[WorkerMessage] = []
+        """The end of a training that was interrupted; sent after the driver has been told of the interrupt."""
         self._interrupt: BaseException | None = None
         self._dismissal: str | None = None
         self._closed = threading.Event()
@@ -68,7 +68,7 @@ class InlineWorker:
         self.checkpoints.close()
 
     def take(self, message: DriverMessage) -> None:
-        """Do what the driver wishes; what it wishes to be trained, later."""
+        """Carry out an action of the driver; work that it assigns is trained later."""
         match message:
             case Assign(work=work):
                 limits = self._config.log
@@ -102,8 +102,8 @@ class InlineWorker:
         Raises:
             KeyboardInterrupt: the user interrupted the training.
         """
-        if self._unsaid:
-            self._say_rest()
+        if self._unsent:
+            self._send_rest()
             return True
         if self.end is not None or not self._waiting:
             return False
@@ -162,18 +162,18 @@ class InlineWorker:
         self._current = None
         self.checkpoints.forget(run)
         run.resource = max(run.resource, ended.resource)
-        self._unsaid += run.end(ended.outcome, ended.error, ended.error_kind)
-        if not (is_interrupted and self._unsaid):
-            self._say_rest()
+        self._unsent += run.end(ended.outcome, ended.error, ended.error_kind)
+        if not (is_interrupted and self._unsent):
+            self._send_rest()
 
-    def _say_rest(self) -> None:
-        unsaid, self._unsaid = self._unsaid, []
-        for message in unsaid:
+    def _send_rest(self) -> None:
+        unsent, self._unsent = self._unsent, []
+        for message in unsent:
             self.send(message)
         self._end_if_done()
 
     def _end_if_done(self) -> None:
-        if self._dismissal is not None and self._current is None and not self._waiting and not self._unsaid:
+        if self._dismissal is not None and self._current is None and not self._waiting and not self._unsent:
             self.end = self.end or f"dismissed: {self._dismissal}"
 
     def send(self, message: WorkerMessage) -> None:
@@ -182,7 +182,7 @@ class InlineWorker:
         self._post(*self.key, self._number, message)
 
     def _beat(self) -> None:
-        """Say that the worker lives, also while its trial stands at a breakpoint."""
+        """Send heartbeats, also while the trial stands at a breakpoint."""
         while not self._closed.wait(self._config.heartbeat_s):
             self._post(*self.key, 0, Heartbeat())
 

@@ -12,13 +12,13 @@ HOW_TO_PAUSE = (
 
 
 def check_hooks(
-    name: str, batch: LaneTimeline, is_loaded: bool, save: SaveFunction | None, load: LoadFunction | None
+    name: str, timeline: LaneTimeline, is_loaded: bool, save: SaveFunction | None, load: LoadFunction | None
 ) -> None:
     """Hold what ``epochs`` was given against what a lane needs.
 
     Args:
         name: of the trial.
-        batch: the lane.
+        timeline: the lane.
         is_loaded: whether it goes on from a checkpoint.
         save: as given to ``epochs``.
         load: likewise.
@@ -28,11 +28,11 @@ def check_hooks(
     """
     if is_loaded and load is None:
         raise CannotPauseError(
-            f"{name} is to go on from its checkpoint at {batch.start} and epochs() was called without load=: "
+            f"{name} is to go on from its checkpoint at {timeline.start} and epochs() was called without load=: "
             f"{HOW_TO_PAUSE}."
         )
     missing = [hook for hook, given in (("save=", save), ("load=", load)) if given is None]
-    pauses = batch.pauses()
+    pauses = timeline.pauses()
     if pauses and missing:
         raise CannotPauseError(
             f"{name} is to be paused at {pauses[0]} and epochs() was called without {' and '.join(missing)}: "

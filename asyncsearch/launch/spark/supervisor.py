@@ -83,6 +83,9 @@ class Supervisor:
 
     def launch(self, key: LaunchKey, config: WorkerConfig) -> None:
         """Start a worker's job."""
+        if self._stopped.is_set():
+            self._ended(*key, TOO_LATE)
+            return
         self._inbox.put(lambda: self._start_job(key, config))
 
     def kill(self, key: LaunchKey) -> None:
