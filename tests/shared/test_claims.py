@@ -17,7 +17,7 @@ from asyncsearch.ids import NodeKey
 from asyncsearch.shared.claims import CLAIM, DRIVER, ClaimHolder
 from asyncsearch.shared.folder import SharedFolder
 from asyncsearch.store.lease_lock import machine
-from asyncsearch.testing.stores import together
+from asyncsearch.testing.store_checkpoints import together
 from tests.shared.tools import NODE, NODES, Rival, interrupted, plan_at
 
 LEASE_S = 60.0

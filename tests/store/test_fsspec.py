@@ -27,7 +27,8 @@ from asyncsearch.store.base_store import FileInfo
 from asyncsearch.store.fsspec_store import FsspecStore
 from asyncsearch.store.lease_lock import LockRecord, machine
 from asyncsearch.store.remote import Remote
-from asyncsearch.testing.stores import REF, StoreTests, load, save
+from asyncsearch.testing.store_checkpoints import REF, load, save
+from asyncsearch.testing.stores import StoreTests
 
 
 def files_of(store: FsspecStore) -> list[str]:
