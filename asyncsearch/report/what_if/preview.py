@@ -146,7 +146,6 @@ def warnings_of(
     """Return a scheduler's warnings about a search with the number of trials that it will really have.
 
     Args:
-        scheduler: of the search.
         num_trials: as requested; None: as many as the searcher proposes.
         proposals: how many the searcher has; None: no limit, or unknown.
         is_begun: whether the search has begun; then it continues however few proposals there are.
@@ -172,7 +171,6 @@ def notes_of(requested: int, num_trials: int, already: int, scheduler: Scheduler
         requested: by the user.
         num_trials: of the preview, at most the number of proposals.
         already: how many the study has.
-        scheduler: of the study, fresh.
     """
     notes = []
     if num_trials < requested:
