@@ -13,7 +13,7 @@ from asyncsearch.runner.protocol import Folder, FolderWanted, Saved, SaveFailed
 from asyncsearch.store.base_store import Store
 
 
-class Checkpoints:
+class WorkerCheckpoints:
     """Connects the runner, which knows local folders only, with the store."""
 
     def __init__(

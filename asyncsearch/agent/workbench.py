@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 from asyncsearch import events
 from asyncsearch.actions import StopTraining
-from asyncsearch.agent.checkpoints import Checkpoints
+from asyncsearch.agent.checkpoints import WorkerCheckpoints
 from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.agent.driver_stream import DriverStream
 from asyncsearch.agent.lane_run import LaneRun
@@ -68,7 +68,7 @@ class Workbench:
         self._stream = stream
         self._post = post
         self._outputs = Outputs(watch, stream, config.log)
-        self._checkpoints = Checkpoints(config.store, stream.send, post, self._tell_runner)
+        self._checkpoints = WorkerCheckpoints(config.store, stream.send, post, self._tell_runner)
         self._runner: RunnerProcess | None = None
         self._current: LaneRun | None = None
         self._waiting: deque[LaneRun] = deque()

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from asyncsearch.actions import Assign, CutWork, DismissWorker, SaveAt, StopTraining
-from asyncsearch.agent.checkpoints import Checkpoints
+from asyncsearch.agent.checkpoints import WorkerCheckpoints
 from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.agent.lane_run import LaneRun
 from asyncsearch.agent.transfers import Fetched, Uploaded
@@ -43,7 +43,9 @@ class InlineWorker:
         self._config = config
         self._post = post
         self._number = 0
-        self.checkpoints = Checkpoints(config.store, self.send, self._on_transfer, self._on_folder, in_threads=False)
+        self.checkpoints = WorkerCheckpoints(
+            config.store, self.send, self._on_transfer, self._on_folder, in_threads=False
+        )
         self.folder = Folder("")
         """The one that the checkpoints gave last."""
         self._fetch_error = ""
