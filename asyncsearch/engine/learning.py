@@ -104,7 +104,8 @@ def _learn_report(state: StudyState, event: Reported, now: float) -> list[Trial]
     attempt = state.attempts[event.lease.number]
     if event.resource <= attempt.resource:
         return []
-    _measure(state, attempt, event.resource, now)
+    if state.plan.uses_costs:
+        _measure(state, attempt, event.resource, now)
     subscribers = state.subscribers(attempt, event.resource)
     _progress(attempt, event.resource, subscribers)
     state.metric_names.update(event.metrics)
