@@ -39,7 +39,7 @@ class Request(NamedTuple):
 class SearchPlan(BasePlan):
     """Requests, durable checkpoints and running batches; the next batch follows from them."""
 
-    uses_costs = True
+    is_shared = True
 
     def __init__(self) -> None:
         self.reports = KnownReports()
