@@ -105,7 +105,8 @@ def _learn_report(state: StudyState, event: Reported, now: float) -> list[Trial]
     attempt = state.attempts[event.lease.number]
     if event.resource <= attempt.resource:
         return []
-    _measure(state, attempt, event.resource, now)
+    if state.plan.is_shared:
+        _measure(state, attempt, event.resource, now)
     subscribers = state.subscribers(attempt, event.resource)
     _progress(attempt, event.resource, subscribers)
     state.metric_names.update(event.metrics)
@@ -113,7 +114,8 @@ def _learn_report(state: StudyState, event: Reported, now: float) -> list[Trial]
     value = event.metrics.get(state.config.metric)
     if is_value:
         node = attempt.node_at(event.resource)
-        state.plan.reports.report(node, event.resource, finite(value))
+        if state.plan.is_shared:
+            state.plan.reports.report(node, event.resource, finite(value))
         if state.config.can_evaluate:
             state.plan.add_metric(CheckpointRef(node, event.resource))
     for trial in subscribers:

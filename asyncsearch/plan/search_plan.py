@@ -39,6 +39,8 @@ class Request(NamedTuple):
 class SearchPlan(BasePlan):
     """Requests, durable checkpoints and running batches; the next batch follows from them."""
 
+    is_shared = True
+
     def __init__(self) -> None:
         self.reports = KnownReports()
         self._tree = StageTree()
