@@ -173,6 +173,8 @@ class RecordingDriver:
         for worker, epoch in self.attachments:
             self.launcher.kill(worker, epoch)
         self.launcher.wake()
+        if self.is_local:  # as a study does: ``stop`` comes after ``train_here`` has returned
+            self._threads[-1].join(self._patience_s)
         with ExitStack() as ends:
             ends.callback(self._loop.call_soon_threadsafe, self._loop.stop)
             if not self.is_local:
