@@ -1,6 +1,6 @@
-"""Wishes, imperative: all that ``StudyState`` ever decides. Each is part of a journal record.
+"""Decisions, imperative: all output of ``engine.handling.handle``. Each is part of a journal record.
 
-An action is applied to the state by ``StudyState`` itself, in the run that decides it and in every replay.
+An action is applied to the state by ``engine.applying``, in the run that decides it and in every replay.
 The driver carries out those that reach outside: Assign, StopTraining, SaveAt, CutWork, LaunchWorker, DismissWorker,
 DeleteCheckpoint, EndRun. The others are decisions about trials.
 
@@ -33,13 +33,13 @@ class CreateTrial(Action, frozen=True, tag="create_trial"):
     proposal: int = 0
     """Number of the searcher's proposal that this is."""
     path: tuple[PathStep, ...] = ()
-    """The plan nodes on its way; empty: ``node`` alone."""
+    """The plan nodes on its path; empty: ``node`` alone."""
     notes: dict[str, Any] = {}
-    """What the searcher wants to be told of its proposal again; empty for most searchers."""
+    """The searcher's notes on its proposal, which it gets back; empty for most searchers."""
 
 
 class Inherit(Action, frozen=True, tag="inherit"):
-    """Let a trial read what was reported on its way, up to a resource, before it came to it."""
+    """Let a trial read the earlier reports on its path, up to a resource."""
 
     trial: TrialId
     resource: int
@@ -61,14 +61,14 @@ class Branch(Action, frozen=True, tag="branch"):
     donor: TrialId
     """Whose checkpoint it takes over."""
     resource: int
-    """Where that stands: the trial goes on as if it had been trained so far, as the donor was."""
+    """The resource of that checkpoint: the trial goes on as if it had been trained up to there, as the donor was."""
     to_resource: int
     params: Params
     """Its new configuration: the donor's up to ``resource``."""
     node: NodeKey
     reason: str
     path: tuple[PathStep, ...] = ()
-    """The plan nodes on its new way; empty: ``node`` alone."""
+    """The plan nodes on its new path; empty: ``node`` alone."""
 
 
 class MoveTrial(Action, frozen=True, tag="move_trial"):
@@ -96,18 +96,18 @@ class StopTraining(Action, frozen=True, tag="stop_training"):
 
 
 class SaveAt(Action, frozen=True, tag="save_at"):
-    """Tell a worker to save a checkpoint on its way, if the lane has not passed there. Its commit is the answer."""
+    """Tell a worker to save a checkpoint, if the lane has not passed there. ``CheckpointCommitted`` follows."""
 
     lease: Lease
     node: NodeKey
-    """The node under which the checkpoint stands."""
+    """The node of the checkpoint."""
     resource: int
     """Units of training done, from 0, at which it is to be saved."""
     lane: int = 0
 
 
 class CutWork(Action, frozen=True, tag="cut_work"):
-    """Tell a worker that nothing beyond ``stop`` is wanted of a lane any more. Its end is the answer, and says where.
+    """Tell a worker that nothing beyond ``stop`` is wanted of a lane any more. ``TrainingEnded`` says where it ended.
 
     The lane saves at its end. It ends at ``stop``, or as soon after as its present unit is done.
     """
@@ -154,13 +154,13 @@ class StopRun(Action, frozen=True, tag="stop_run"):
 
 
 class EndRun(Action, frozen=True, tag="end_run"):
-    """The run is over: nothing runs and nothing is left to do, or it was asked to stop."""
+    """The run is over: nothing runs and nothing is left to do, or a stop was requested."""
 
     reason: str
     error_kind: str = ""
     """Name of the error class to raise from ``run``; empty: none."""
     is_complete: bool = True
-    """Whether all that was asked for is done; False: ``resume`` has something left to do."""
+    """Whether all that was requested is done; False: ``resume`` has something left to do."""
 
 
 AnyAction = (

@@ -1,4 +1,4 @@
-"""Facts, past tense: all that ``StudyState`` is ever told. Each is one half of a journal record.
+"""Facts, past tense: all input of ``engine.handling.handle``. Each is one half of a journal record.
 
 Rule 1: an event carries what happened, never what to do about it.
 Rule 2: fields are only ever added, with a default; released journals are read for ever.
@@ -18,7 +18,7 @@ class Outcome(enum.Enum):
     """How the training of a lane ended, as its runner saw it."""
 
     REACHED = "REACHED"
-    """It arrived at the stop of its last stage and was unwound there, to be paused."""
+    """It reached the stop of its last stage and was unwound there, to be paused."""
     RETURNED = "RETURNED"
     """The user's code came to its own end."""
     STOPPED = "STOPPED"
@@ -32,7 +32,7 @@ class Event(msgspec.Struct, frozen=True, tag_field="kind"):
 
 
 class LeaseEvent(Event, frozen=True):
-    """Base of those that come under a lease, and mean nothing once it is over."""
+    """Base of the events under a lease, which mean nothing once the lease is over."""
 
     lease: Lease
 
@@ -126,7 +126,7 @@ class Learned(Event, frozen=True, tag="learned"):
 
     node: NodeKey
     reports: tuple[tuple[int, Metrics], ...] = ()
-    """Resource -> metrics, resources ascending; without metrics: training came so far and nothing was reported."""
+    """Resource -> metrics, resources ascending; empty metrics: it was trained up to there, and nothing was reported."""
     ended: int | None = None
     """Resource at which the user's function returned by itself in this node; None: it did not."""
     checkpoints: tuple[int, ...] = ()

@@ -38,7 +38,7 @@ class Lease(msgspec.Struct, frozen=True):
 
 
 class CheckpointRef(msgspec.Struct, frozen=True):
-    """Where a checkpoint stands in the plan: a node and the resource at which it was saved."""
+    """The position of a checkpoint in the plan: a node, and the resource at which it was saved."""
 
     node: NodeKey
     resource: int
@@ -48,7 +48,7 @@ class CheckpointRef(msgspec.Struct, frozen=True):
 
 
 class PathStep(NamedTuple):
-    """One node on the way of a configuration."""
+    """One node on the path of a configuration."""
 
     start: int
     """Resource at which the node begins, from 0."""

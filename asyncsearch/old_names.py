@@ -16,7 +16,7 @@ MODULES = {
     "definition": "study.definition",
     "evaluating": "study.evaluate",
     "report.plots": "report.plots.plots",
-    "report.what_if": "report.what_if.what_if",
+    "report.what_if": "report.what_if.worker_counts",
     "results": "study.results",
     "schedulers.base": "schedulers.base_scheduler",
     "searchers.base": "searchers.base_searcher",

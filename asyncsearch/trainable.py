@@ -16,10 +16,10 @@ from asyncsearch.trial import Params
 
 T = TypeVar("T")
 
-Save = Callable[[Path], None]
+SaveFunction = Callable[[Path], None]
 """Writes a checkpoint at the path that it is given: a file there, or a folder that it makes there."""
-Load = Callable[[Path], None]
-"""Reads what ``Save`` wrote at the path that it is given."""
+LoadFunction = Callable[[Path], None]
+"""Reads what ``SaveFunction`` wrote at the path that it is given."""
 Update = Callable[[Params], None]
 """Takes over the hyper-parameters that have changed, and those only."""
 Evaluate = Callable[[], Mapping[str, Any]]
@@ -113,8 +113,8 @@ class TrialContext(abc.ABC):
     def epochs(
         self,
         *,
-        save: Save | None = None,
-        load: Load | None = None,
+        save: SaveFunction | None = None,
+        load: LoadFunction | None = None,
         update: Update | None = None,
         evaluate: Evaluate | None = None,
     ) -> Iterator[int]:
@@ -210,13 +210,13 @@ class Trainer:
         return cls.update is not Trainer.update
 
 
-Function = Callable[[TrialContext], Any]
+TrainFunction = Callable[[TrialContext], Any]
 """A function of a trial. It may return its last metrics: a mapping, or a number, which counts as the study's metric."""
 
-Trainable = Function | type[Trainer]
+Trainable = TrainFunction | type[Trainer]
 
 
-def as_function(trainable: object) -> Function:
+def as_function(trainable: object) -> TrainFunction:
     """Return the function of a trial that a trainable is.
 
     Raises:
@@ -252,7 +252,7 @@ def _restored(trainable: Trainable, functions: dict[str, Callable[..., Any]]) ->
     return trainable
 
 
-def _trainer_function(trainer_class: type[Trainer]) -> Function:
+def _trainer_function(trainer_class: type[Trainer]) -> TrainFunction:
     def train(trial: TrialContext) -> None:
         if trial.has_sequences and not trainer_class.can_update():
             raise UsageError(_no_update(trainer_class, "a hyper-parameter is a sequence"))

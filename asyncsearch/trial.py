@@ -33,7 +33,7 @@ def is_end(resource: int | None, max_resource: int | None) -> bool:
 
 
 class TrialState(enum.Enum):
-    """Where a trial stands. The legal moves between states are in ``asyncsearch.engine.transitions``."""
+    """The state of a trial. The moves between states are in ``asyncsearch.engine.transitions``."""
 
     WAITING = "WAITING"
     """Has something to train and no worker: new, promoted, or its worker was lost."""
@@ -62,7 +62,7 @@ _DECODER = msgspec.msgpack.Decoder(Params)
 
 
 class CompactParams:
-    """Params as bytes, which whoever writes JSON of them must unpack: ``msgspec`` refuses them, so nobody forgets."""
+    """Params as bytes; to write JSON they must be unpacked, and ``msgspec`` refuses them otherwise."""
 
     __slots__ = ("_data",)
 
@@ -87,24 +87,24 @@ else:
 
 
 class Trial(msgspec.Struct, gc=False):
-    """What the engine knows of one trial. Only ``StudyState`` changes it; everybody else reads."""
+    """What the engine knows of one trial. Only the engine changes it."""
 
     id: TrialId
     kept: _Kept = msgspec.field(name="params")
     """Its params as they are kept, ``CompactParams`` once it is finished, if they can be. Read ``params``."""
     node: NodeKey
-    """The last plan node on its way; one without sequences has no other."""
+    """The last plan node on its path; one without sequences has no other."""
     state: TrialState = TrialState.WAITING
     target: int | None = None
     """Resource up to which it should train now; None: until its function returns."""
     resource: int = 0
-    """Highest resource reported so far, in units of training done."""
+    """Highest resource reported, in units of training done."""
     value: float | None = None
     """The metric as last reported, in the user's own sign; None while nothing finite was reported."""
     value_resource: int = 0
     """Resource at which ``value`` was reported."""
     best: float | None = None
-    """The best finite value of the metric reported so far, in the user's own sign."""
+    """The best finite value of the metric reported, in the user's own sign."""
     best_resource: int = 0
     """Resource at which ``best`` was reported."""
     checkpoint: CheckpointRef | None = None
@@ -116,13 +116,13 @@ class Trial(msgspec.Struct, gc=False):
     reason: str = ""
     """Why it is in its state, in words."""
     trained: int = 0
-    """Units of training done on its account, repeated ones included. What trials share is on the account of one."""
+    """Units of training that count as its own, including repeated ones. Shared units count for one trial."""
     started_s: float | None = None
     """Driver's clock when it first got a worker, in seconds since 1970."""
     ended_s: float | None = None
     """Driver's clock when it finished, in seconds since 1970."""
     path: tuple[PathStep, ...] = ()
-    """The nodes on its way in the order of their starts; empty: ``node`` alone, from 0."""
+    """The nodes on its path in the order of their starts; empty: ``node`` alone, from 0."""
 
     is_begun: bool = False
     """Whether it had a worker, or was promoted: such trials come before new ones."""
@@ -141,7 +141,7 @@ class Trial(msgspec.Struct, gc=False):
         self.kept = params
 
     def pack(self) -> None:
-        """Keep the params in a fifth of the memory: few will ask for them from now on."""
+        """Keep the params in a fifth of the memory: they are rarely read from now on."""
         if not isinstance(self.kept, CompactParams):
             # A searcher of the user's own may propose integers beyond 64 bits, for which there are no such bytes.
             with contextlib.suppress(OverflowError):
@@ -154,7 +154,7 @@ class Trial(msgspec.Struct, gc=False):
 
     @property
     def steps(self) -> tuple[PathStep, ...]:
-        """The nodes on its way, at least one."""
+        """The nodes on its path, at least one."""
         return self.path or (PathStep(0, self.node),)
 
     def node_at(self, resource: int) -> NodeKey:

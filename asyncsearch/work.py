@@ -35,9 +35,9 @@ class Stage(msgspec.Struct, frozen=True):
     save: bool = False
     """Whether a checkpoint is wanted at ``stop``."""
     save_every: int | None = None
-    """Interval in units of resource at which checkpoints are wanted on the way."""
+    """Interval in units of resource at which checkpoints are wanted before ``stop``."""
     more: int = 0
-    """How many trials read from it besides those; workers are not told."""
+    """How many trials read from it besides those; not sent to workers."""
 
 
 class Lane(msgspec.Struct, frozen=True):

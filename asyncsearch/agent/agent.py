@@ -1,7 +1,7 @@
 """The agent: the half of a worker that never runs the user's code. It serves the driver over one stream.
 
-Rule: one thread does everything and never waits but in ``_turn``. Other threads (the stream's, the transfers', the one
-that waits for the runner's end) only put into the inbox.
+Rule: one thread does everything and waits nowhere except in ``_turn``. Other threads (the stream's, the transfers', the
+one that waits for the runner's end) only put into the mailbox.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import msgspec
 from asyncsearch.actions import Assign, CutWork, DismissWorker, SaveAt, StopTraining
 from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.agent.driver_stream import Connect, DriverStream
-from asyncsearch.agent.inbox import Mailbox
+from asyncsearch.agent.mailbox import Mailbox
 from asyncsearch.agent.runner_process import RunnerProcess
 from asyncsearch.agent.selector import READ, DescriptorSelector
 from asyncsearch.agent.transfers import Fetched, Uploaded
@@ -51,7 +51,7 @@ def run_agent(config: WorkerConfig, *, connect: Connect | None = None) -> str:
 
 
 class Agent:
-    """One worker: passes on what the driver says to the workbench, and what the workbench says to the driver."""
+    """One worker: passes messages of the driver to the workbench, and those of the workbench to the driver."""
 
     def __init__(self, config: WorkerConfig, connect: Connect) -> None:
         self._config = config

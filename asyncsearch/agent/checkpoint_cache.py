@@ -1,7 +1,7 @@
 """The checkpoints that this worker saved or loaded last, kept on its disk, so that going on from them fetches nothing.
 
 The driver counts what each worker keeps (``engine.pool``) and prefers it for what goes on from there. It may be wrong:
-what is not here any more is fetched.
+a copy that is gone is fetched again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from asyncsearch.store.scratch import remove_folder
 from asyncsearch.work import KEPT_CHECKPOINTS
 
 KEPT_BYTES = 2**30
-"""What is kept on a worker's disk at most, what is in use apart."""
+"""Limit of what is kept on a worker's disk; copies in use are not counted."""
 
 
 class _Copy:

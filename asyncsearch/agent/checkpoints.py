@@ -1,4 +1,4 @@
-"""The checkpoints of a worker's attempts: fetched before, given a folder, committed after."""
+"""The checkpoints of a worker's runs: fetched before, given a folder, committed after."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from collections.abc import Callable
 
 from asyncsearch.agent.checkpoint_cache import CheckpointCache
 from asyncsearch.agent.lane_run import LaneRun
-from asyncsearch.agent.transfers import Fetched, Fetches, Uploaded, Uploads
+from asyncsearch.agent.transfers import Fetched, Transfers, Uploaded
 from asyncsearch.events import CheckpointCommitted, CheckpointFailed
 from asyncsearch.ids import CheckpointRef
 from asyncsearch.runner.protocol import Folder, FolderWanted, Saved, SaveFailed
 from asyncsearch.store.base_store import Store
 
 
-class Checkpoints:
-    """Stands between the runner, which only knows local folders, and the store."""
+class WorkerCheckpoints:
+    """Connects the runner, which knows local folders only, with the store."""
 
     def __init__(
         self,
@@ -37,91 +37,89 @@ class Checkpoints:
         self._store = store
         self._send = send
         self._answer = answer
-        self._shelf = CheckpointCache(store)
-        self._uploads = Uploads(self._shelf, post, in_thread=in_threads)
-        self._fetches = Fetches(self._shelf, post, in_thread=in_threads)
+        self._cache = CheckpointCache(store)
+        self._transfers = Transfers(self._cache, post, in_threads=in_threads)
         self._wanted: tuple[LaneRun, FolderWanted] | None = None
         """A checkpoint that is not saved before an upload is done; so the local disk holds few of them."""
 
     @property
     def pending(self) -> int:
-        """Commits that the driver was not told of."""
-        return self._uploads.pending
+        """Commits of which the driver has not been told."""
+        return self._transfers.pending
 
-    def fetch(self, attempt: LaneRun) -> None:
-        """Bring here what the attempt starts from."""
-        if attempt.lane.load is not None:
-            self._fetches.submit(attempt, attempt.lane.load)
+    def fetch(self, run: LaneRun) -> None:
+        """Bring here what the run starts from."""
+        if run.lane.load is not None:
+            self._transfers.fetch(run, run.lane.load)
 
-    def want(self, attempt: LaneRun, wanted: FolderWanted) -> None:
+    def want(self, run: LaneRun, wanted: FolderWanted) -> None:
         """Give the runner a folder for a checkpoint, now or when there is room."""
-        self._wanted = (attempt, wanted)
+        self._wanted = (run, wanted)
         self._give()
 
     def give_up(self) -> None:
-        """Save no more: the attempt was told to stop, or is over."""
+        """Save no more: the run was told to stop, or is over."""
         self._wanted = None
 
-    def saved(self, attempt: LaneRun, saved: Saved) -> None:
+    def saved(self, run: LaneRun, saved: Saved) -> None:
         """Commit what the runner has written."""
-        attempt.resource = max(attempt.resource, saved.resource)
-        attempt.saved.append(saved.resource)
+        run.resource = max(run.resource, saved.resource)
+        run.saved.append(saved.resource)
         if saved.is_last:
-            attempt.last_save = saved.resource
-        staged = attempt.staged.pop((saved.stage, saved.resource))
-        self._uploads.submit(attempt, attempt.checkpoint(saved.stage, saved.resource), staged)
+            run.last_save = saved.resource
+        staged = run.staged.pop((saved.stage, saved.resource))
+        self._transfers.commit(run, run.checkpoint(saved.stage, saved.resource), staged)
 
-    def save_failed(self, attempt: LaneRun, failed: SaveFailed) -> None:
+    def save_failed(self, run: LaneRun, failed: SaveFailed) -> None:
         """Tell the driver that the runner could not save on its way."""
-        attempt.resource = max(attempt.resource, failed.resource)
-        staged = attempt.staged.pop((failed.stage, failed.resource), None)
+        run.resource = max(run.resource, failed.resource)
+        staged = run.staged.pop((failed.stage, failed.resource), None)
         if staged is not None:
-            self._uploads.discard(staged)
-        self._tell_failure(attempt, attempt.checkpoint(failed.stage, failed.resource), failed.error)
+            self._transfers.discard(staged)
+        self._tell_failure(run, run.checkpoint(failed.stage, failed.resource), failed.error)
 
     def uploaded(self, uploaded: Uploaded) -> None:
         """Tell the driver of a commit, and make use of the room."""
-        self._uploads.settle()
-        attempt, checkpoint = uploaded.attempt, uploaded.checkpoint
+        self._transfers.settle()
+        run, checkpoint = uploaded.run, uploaded.checkpoint
         if uploaded.error:
-            self._tell_failure(attempt, checkpoint, uploaded.error)
-        elif not attempt.is_refused:
-            self._send(CheckpointCommitted(attempt.lease, checkpoint, uploaded.size_bytes, attempt.number))
+            self._tell_failure(run, checkpoint, uploaded.error)
+        elif not run.is_refused:
+            self._send(CheckpointCommitted(run.lease, checkpoint, uploaded.size_bytes, run.number))
         self._give()
 
-    def forget(self, attempt: LaneRun) -> None:
-        """Let go what an attempt still holds."""
-        for staged in attempt.staged.values():
-            self._uploads.discard(staged)
-        attempt.staged.clear()
-        if attempt.lane.load is not None:
-            self._fetches.release(attempt)
+    def forget(self, run: LaneRun) -> None:
+        """Let go what a run still holds."""
+        for staged in run.staged.values():
+            self._transfers.discard(staged)
+        run.staged.clear()
+        if run.lane.load is not None:
+            self._transfers.release(run)
 
     def close(self) -> None:
         """End the threads after what they have to do."""
-        self._uploads.close()
-        self._fetches.close()
-        self._shelf.close()
+        self._transfers.close()
+        self._cache.close()
 
-    def _tell_failure(self, attempt: LaneRun, checkpoint: CheckpointRef, error: str) -> None:
-        if attempt.is_refused:
+    def _tell_failure(self, run: LaneRun, checkpoint: CheckpointRef, error: str) -> None:
+        if run.is_refused:
             return
-        failed = CheckpointFailed(attempt.lease, checkpoint, error, attempt.number)
-        if checkpoint.resource == attempt.last_save and not attempt.is_over:
-            attempt.untold.append(failed)
+        failed = CheckpointFailed(run.lease, checkpoint, error, run.number)
+        if checkpoint.resource == run.last_save and not run.is_over:
+            run.held_back.append(failed)
             return
-        if checkpoint.resource in attempt.saved:
-            attempt.saved.remove(checkpoint.resource)
+        if checkpoint.resource in run.saved:
+            run.saved.remove(checkpoint.resource)
         self._send(failed)
 
     def _give(self) -> None:
-        if self._wanted is None or self._uploads.is_full:
+        if self._wanted is None or self._transfers.is_full:
             return
-        (attempt, wanted), self._wanted = self._wanted, None
+        (run, wanted), self._wanted = self._wanted, None
         try:
-            staged = self._store.stage(attempt.checkpoint(wanted.stage, wanted.resource))
+            staged = self._store.stage(run.checkpoint(wanted.stage, wanted.resource))
         except Exception as error:
             self._answer(Folder("", f"There is no place for a checkpoint on this worker: {error}"))
         else:
-            attempt.staged[wanted.stage, wanted.resource] = staged
+            run.staged[wanted.stage, wanted.resource] = staged
             self._answer(Folder(str(staged)))

@@ -29,8 +29,8 @@ class LaneRun:
         """Resources of the checkpoints that it saved, in order, without those whose commit failed."""
         self.last_save: int | None = None
         """Resource of the checkpoint at its end, once that is saved."""
-        self.untold: list[CheckpointFailed] = []
-        """What is to be told after its end: its last checkpoint is part of that until then."""
+        self.held_back: list[CheckpointFailed] = []
+        """Failures to be sent after its end, which names its last checkpoint."""
         self.amendments: list[Amendment] = []
         """Those that came before the runner had it."""
         self.staged: dict[tuple[int, int], Path] = {}
@@ -72,4 +72,4 @@ class LaneRun:
             error = with_last_lines(error, self.log.tail())
         saved = self.saved[-1] if self.saved else None
         ended = TrainingEnded(self.lease, outcome, self.resource, saved, error, error_kind, self.number)
-        return [ended, *self.untold]
+        return [ended, *self.held_back]

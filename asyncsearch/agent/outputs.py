@@ -1,4 +1,4 @@
-"""What the runner prints: read from its pipes, given to the right attempt, sent to the driver in batches."""
+"""What the runner prints: read from its pipes, given to the right run, sent to the driver in batches."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class Outputs:
         self._watch = watch
         self._stream = stream
         self._limits = limits
-        self._attempt: LaneRun | None = None
+        self._run: LaneRun | None = None
         self._early: deque[tuple[float, bool, bytes]] = deque(maxlen=limits.lines_per_s)
-        """Lines that were printed between two attempts; they are shown with the next one."""
+        """Lines that were printed between two runs; they are shown with the next one."""
         self.due: float | None = None
         """When lines are to be sent, monotonic seconds; None: there are none."""
 
@@ -35,15 +35,15 @@ class Outputs:
         for output in runner.outputs:
             self._watch.set(output, READ, functools.partial(self._on_output, output))
 
-    def begin(self, attempt: LaneRun, runner: RunnerProcess) -> None:
-        """Let what is printed from here on be the attempt's."""
+    def begin(self, run: LaneRun, runner: RunnerProcess) -> None:
+        """Let what is printed from here on be the run's."""
         for output in runner.outputs:
             output.is_at_end = False
         for time_s, is_stderr, line in self._early:
-            attempt.log.add([line], is_stderr, time_s)
+            run.log.add([line], is_stderr, time_s)
         self._early.clear()
-        self._attempt = attempt
-        if not attempt.log.is_empty:
+        self._run = run
+        if not run.log.is_empty:
             self.due = time.monotonic() + self._limits.flush_s
 
     def read_to_marker(self, runner: RunnerProcess) -> None:
@@ -61,22 +61,22 @@ class Outputs:
             self._watch.forget(output)
 
     def end(self) -> None:
-        """Send what the attempt printed last; what is printed from here on is not the attempt's."""
+        """Send what the run printed last; what is printed from here on is not the run's."""
         self.send(time.monotonic(), is_last=True)
-        self._attempt = None
+        self._run = None
         self.due = None
 
     def send(self, now: float, *, is_last: bool = False) -> None:
         """Send what may be sent at ``now``, monotonic seconds."""
-        attempt = self._attempt
+        run = self._run
         self.due = None
-        if attempt is None or attempt.is_refused or attempt.log.is_empty:
+        if run is None or run.is_refused or run.log.is_empty:
             return
         if self._stream.backlog > MAX_BACKLOG and not is_last:
             self.due = now + self._limits.flush_s
             return
-        lines, left_out = attempt.log.take(now)
-        self._stream.send(LogLines(attempt.lease, lines, left_out, attempt.number))
+        lines, left_out = run.log.take(now)
+        self._stream.send(LogLines(run.lease, lines, left_out, run.number))
 
     def _on_output(self, output: OutputPipe, mask: int) -> None:
         del mask
@@ -100,9 +100,9 @@ class Outputs:
         if not lines:
             return
         time_s = time.time()
-        if self._attempt is None or output.is_at_end:
+        if self._run is None or output.is_at_end:
             self._early.extend((time_s, output.is_stderr, line) for line in lines)
             return
-        self._attempt.log.add(lines, output.is_stderr, time_s)
+        self._run.log.add(lines, output.is_stderr, time_s)
         if self.due is None:
             self.due = time.monotonic() + self._limits.flush_s

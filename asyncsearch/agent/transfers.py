@@ -22,7 +22,7 @@ MAX_PENDING = 2
 class Uploaded(msgspec.Struct, frozen=True):
     """A commit is done, or has failed."""
 
-    attempt: LaneRun
+    run: LaneRun
     checkpoint: CheckpointRef
     size_bytes: int = 0
     error: str = ""
@@ -31,7 +31,7 @@ class Uploaded(msgspec.Struct, frozen=True):
 class Fetched(msgspec.Struct, frozen=True):
     """A checkpoint is here, or could not be had."""
 
-    attempt: LaneRun
+    run: LaneRun
     path: Path | None
     error: str = ""
 
@@ -66,89 +66,75 @@ class _Thread:
             task()
 
 
-class Uploads:
-    """Makes saved checkpoints durable, one after the other."""
+class Transfers:
+    """Makes saved checkpoints durable, and brings others to this machine: in two threads, each one after the other."""
 
-    def __init__(self, shelf: CheckpointCache, done: Callable[[Uploaded], None], *, in_thread: bool) -> None:
-        self._shelf = shelf
-        self._done = done
-        self._thread = _Thread("uploads" if in_thread else None)
-        self._pending = 0
-
-    @property
-    def pending(self) -> int:
+    def __init__(self, cache: CheckpointCache, post: Callable[[Uploaded | Fetched], None], *, in_threads: bool) -> None:
+        """Prepare; ``post`` takes the end of each transfer, in its thread."""
+        self._cache = cache
+        self._post = post
+        self._uploads = _Thread("uploads" if in_threads else None)
+        self._fetches = _Thread("fetches" if in_threads else None)
+        self.pending = 0
         """Commits that ``settle`` was not called for."""
-        return self._pending
 
     @property
     def is_full(self) -> bool:
         """Whether a further checkpoint has to wait."""
-        return self._pending >= MAX_PENDING
+        return self.pending >= MAX_PENDING
 
-    def submit(self, attempt: LaneRun, checkpoint: CheckpointRef, staged: Path) -> None:
-        """Commit a staged folder; ``done`` is called in the thread."""
-        self._pending += 1
-        self._thread.submit(lambda: self._commit(attempt, checkpoint, staged))
+    def commit(self, run: LaneRun, checkpoint: CheckpointRef, staged: Path) -> None:
+        """Commit a staged folder."""
+        self.pending += 1
+        self._uploads.submit(lambda: self._commit(run, checkpoint, staged))
 
     def settle(self) -> None:
         """Count one commit as done."""
-        self._pending -= 1
+        self.pending -= 1
 
     def discard(self, staged: Path) -> None:
         """Remove a staged folder that will not be committed."""
-        self._thread.submit(lambda: self._shelf.discard(staged))
+        self._uploads.submit(lambda: self._cache.discard(staged))
+
+    def fetch(self, run: LaneRun, checkpoint: CheckpointRef) -> None:
+        """Fetch a checkpoint; it stays until ``release``."""
+        self._fetches.submit(lambda: self._post(self._fetch(run, checkpoint)))
+
+    def release(self, run: LaneRun) -> None:
+        """Let go of the checkpoint that a run started from."""
+        self._fetches.submit(run.fetched.close)
 
     def close(self) -> None:
-        """End after what was submitted before."""
-        self._thread.close()
+        """End after the transfers that were submitted before."""
+        self._uploads.close()
+        self._fetches.close()
 
-    def _commit(self, attempt: LaneRun, checkpoint: CheckpointRef, staged: Path) -> None:
-        size_bytes, reason = 0, "its lease was refused"
+    def _commit(self, run: LaneRun, checkpoint: CheckpointRef, staged: Path) -> None:
+        size_bytes, error = 0, "its lease was refused"
         try:
-            if not attempt.is_refused:
-                size_bytes, reason = self._shelf.commit(checkpoint, staged), ""
-        except Exception as error:
-            reason = _in_words(error)
+            if not run.is_refused:
+                size_bytes, error = self._cache.commit(checkpoint, staged), ""
+        except Exception as raised:
+            error = _in_words(raised)
         except KeyboardInterrupt:  # only where the user's own thread commits
-            reason = "it was interrupted"
+            error = "it was interrupted"
             raise
         finally:
-            if reason:
-                self._shelf.discard(staged)
-            self._done(Uploaded(attempt, checkpoint, size_bytes, reason))
+            if error:
+                self._cache.discard(staged)
+            self._post(Uploaded(run, checkpoint, size_bytes, error))
 
-
-class Fetches:
-    """Brings checkpoints to this machine and lets them go."""
-
-    def __init__(self, shelf: CheckpointCache, done: Callable[[Fetched], None], *, in_thread: bool) -> None:
-        self._shelf = shelf
-        self._done = done
-        self._thread = _Thread("fetches" if in_thread else None)
-
-    def submit(self, attempt: LaneRun, checkpoint: CheckpointRef) -> None:
-        """Fetch a checkpoint; ``done`` is called in the thread. It stays until ``release``."""
-        self._thread.submit(lambda: self._done(self._fetch(attempt, checkpoint)))
-
-    def release(self, attempt: LaneRun) -> None:
-        """Let the attempt's checkpoint go."""
-        self._thread.submit(attempt.fetched.close)
-
-    def close(self) -> None:
-        """End after what was submitted before."""
-        self._thread.close()
-
-    def _fetch(self, attempt: LaneRun, checkpoint: CheckpointRef) -> Fetched:
+    def _fetch(self, run: LaneRun, checkpoint: CheckpointRef) -> Fetched:
         try:
-            folder = attempt.fetched.enter_context(self._shelf.fetch(checkpoint))
+            folder = run.fetched.enter_context(self._cache.fetch(checkpoint))
             path = folder / "checkpoint"
             if not path.exists():
                 raise StoreError(f"Checkpoint {checkpoint} holds no file or folder named 'checkpoint'.")
-            return Fetched(attempt, path)
+            return Fetched(run, path)
         except Exception as error:
             with contextlib.suppress(Exception):
-                attempt.fetched.close()
-            return Fetched(attempt, None, _in_words(error))
+                run.fetched.close()
+            return Fetched(run, None, _in_words(error))
 
 
 def _in_words(error: Exception) -> str:

@@ -1,6 +1,6 @@
 """Where a worker's work is done: one runner, one training at a time, and how a training is stopped.
 
-Pseudocode of an attempt's life::
+Pseudocode of a run's life::
 
     waiting -> current -> its checkpoint is here -> sent -> reports, saves ... -> ended, or its runner died -> told
                                                         told to stop: flag, SIGTERM, SIGKILL ---^
@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 from asyncsearch import events
 from asyncsearch.actions import StopTraining
-from asyncsearch.agent.checkpoints import Checkpoints
+from asyncsearch.agent.checkpoints import WorkerCheckpoints
 from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.agent.driver_stream import DriverStream
 from asyncsearch.agent.lane_run import LaneRun
@@ -49,7 +49,7 @@ _CHOKED_S = 0.02
 _CUT_OFF_S = 1.0
 """How long a runner may live without its channel: one that is dying must still get its own exit code."""
 _REMEMBERED = 16
-"""Attempts that are remembered after their end, for a refusal or a repeated assignment."""
+"""Runs that are remembered after their end, for a refusal or a repeated assignment."""
 
 
 class Workbench:
@@ -68,7 +68,7 @@ class Workbench:
         self._stream = stream
         self._post = post
         self._outputs = Outputs(watch, stream, config.log)
-        self._checkpoints = Checkpoints(config.store, stream.send, post, self._tell_runner)
+        self._checkpoints = WorkerCheckpoints(config.store, stream.send, post, self._tell_runner)
         self._runner: RunnerProcess | None = None
         self._current: LaneRun | None = None
         self._waiting: deque[LaneRun] = deque()
@@ -92,63 +92,63 @@ class Workbench:
         """Whether nothing is being trained or committed."""
         return not self._living() and self._checkpoints.pending == 0
 
-    # What the driver wishes
+    # What the driver asks for
 
     def take(self, work: Work) -> None:
         """Train this as soon as what came before it is done. Work that is known already is ignored."""
-        if self._is_dismissed or any(attempt.lease == work.lease for attempt in self._known):
+        if self._is_dismissed or any(run.lease == work.lease for run in self._known):
             return
         for number, lane in enumerate(work.lanes):
-            attempt = LaneRun(work.lease, number, lane, self._config.log)
-            self._known.append(attempt)
-            self._waiting.append(attempt)
+            run = LaneRun(work.lease, number, lane, self._config.log)
+            self._known.append(run)
+            self._waiting.append(run)
         self._go_on()
 
     def stop(self, stop: StopTraining) -> None:
         """Stop a lane, if it is still to be trained."""
-        for attempt in self._living():
-            if (attempt.lease, attempt.number) == (stop.lease, stop.lane):
-                self._stop(attempt, stop.reason)
+        for run in self._living():
+            if (run.lease, run.number) == (stop.lease, stop.lane):
+                self._stop(run, stop.reason)
         self._go_on()
 
     def amend(self, amendment: Amendment) -> None:
         """Change the work of a lane, if it is still to be trained."""
-        for attempt in self._living():
-            if (attempt.lease, attempt.number) != (amendment.lease, amendment.lane) or attempt.stop_reason is not None:
+        for run in self._living():
+            if (run.lease, run.number) != (amendment.lease, amendment.lane) or run.stop_reason is not None:
                 continue
-            if attempt.is_sent:
+            if run.is_sent:
                 self._tell_runner(amendment)
             else:
-                attempt.amendments.append(amendment)
+                run.amendments.append(amendment)
 
     def refuse(self, lease: Lease) -> None:
         """Drop all work under a lease, and tell nothing more of it."""
-        for attempt in {*self._known, *self._living()}:
-            attempt.is_refused |= attempt.lease == lease
-        for attempt in self._living():
-            if not attempt.is_refused:
+        for run in {*self._known, *self._living()}:
+            run.is_refused |= run.lease == lease
+        for run in self._living():
+            if not run.is_refused:
                 continue
-            if attempt.is_sent and self._runner is not None:
+            if run.is_sent and self._runner is not None:
                 self._runner.kill()
             else:
-                self._finish(attempt, Outcome.STOPPED)
+                self._finish(run, Outcome.STOPPED)
         self._go_on()
 
     def dismiss(self, reason: str) -> None:
         """Stop everything, and take nothing more."""
         self._is_dismissed = True
-        for attempt in self._living():
-            self._stop(attempt, reason)
+        for run in self._living():
+            self._stop(run, reason)
 
-    # What happens on this machine
+    # Events of this machine
 
     def on_fetched(self, fetched: Fetched) -> None:
-        """Start the attempt that waited for its checkpoint, unless it was stopped meanwhile."""
-        if fetched.attempt is not self._current:
+        """Start the run that waited for its checkpoint, unless it was stopped meanwhile."""
+        if fetched.run is not self._current:
             return
         if fetched.path is None:
-            self._finish(fetched.attempt, Outcome.FAILED, fetched.error, "checkpoint")
-        fetched.attempt.load = fetched.path
+            self._finish(fetched.run, Outcome.FAILED, fetched.error, "checkpoint")
+        fetched.run.load = fetched.path
         self._go_on()
 
     def on_uploaded(self, uploaded: Uploaded) -> None:
@@ -186,11 +186,11 @@ class Workbench:
 
     def tick(self, now: float) -> None:
         """Do what is due."""
-        attempt, runner = self._current, self._runner
+        run, runner = self._current, self._runner
         if self._outputs.due is not None and now >= self._outputs.due:
             self._outputs.send(now)
-        if attempt is not None and attempt.escalate_at is not None and now >= attempt.escalate_at:
-            self._escalate(attempt, now)
+        if run is not None and run.escalate_at is not None and now >= run.escalate_at:
+            self._escalate(run, now)
         if runner is not None and runner.kill_at is not None and now >= runner.kill_at:
             runner.kill_at = None
             runner.is_overdue = True
@@ -199,7 +199,7 @@ class Workbench:
             self._is_choked = not self._is_choked
             self._watch_channel(runner)
 
-    # The life of an attempt
+    # The life of a run
 
     def _go_on(self) -> None:
         """Start what can be started."""
@@ -213,68 +213,68 @@ class Workbench:
         if self._runner is not None and not self._runner.is_retired:
             self._begin(self._current, self._runner)
 
-    def _begin(self, attempt: LaneRun, runner: RunnerProcess) -> None:
-        attempt.is_sent = True
+    def _begin(self, run: LaneRun, runner: RunnerProcess) -> None:
+        run.is_sent = True
         runner.trainings += 1
-        self._outputs.begin(attempt, runner)
-        load = None if attempt.load is None else str(attempt.load)
-        self._tell_runner(Train(attempt.lane.stages, load, tuple(attempt.amendments)))
+        self._outputs.begin(run, runner)
+        load = None if run.load is None else str(run.load)
+        self._tell_runner(Train(run.lane.stages, load, tuple(run.amendments)))
 
-    def _stop(self, attempt: LaneRun, reason: str) -> None:
-        if attempt.stop_reason is not None:
+    def _stop(self, run: LaneRun, reason: str) -> None:
+        if run.stop_reason is not None:
             return
-        attempt.stop_reason = reason
-        if not attempt.is_sent:
-            self._finish(attempt, Outcome.STOPPED)
+        run.stop_reason = reason
+        if not run.is_sent:
+            self._finish(run, Outcome.STOPPED)
             return
         self._checkpoints.give_up()
-        attempt.escalate_at = time.monotonic() + self._config.stop_grace_s
-        self._tell_runner(StopTraining(attempt.lease, reason, attempt.number))
+        run.escalate_at = time.monotonic() + self._config.stop_grace_s
+        self._tell_runner(StopTraining(run.lease, reason, run.number))
 
-    def _escalate(self, attempt: LaneRun, now: float) -> None:
+    def _escalate(self, run: LaneRun, now: float) -> None:
         if self._runner is None:
             return
-        if attempt.is_terminated:
-            attempt.escalate_at = None
-            attempt.is_killed = True
+        if run.is_terminated:
+            run.escalate_at = None
+            run.is_killed = True
             self._runner.kill()
         else:
-            attempt.escalate_at = now + self._config.kill_grace_s
-            attempt.is_terminated = True
+            run.escalate_at = now + self._config.kill_grace_s
+            run.is_terminated = True
             self._runner.terminate()
 
-    def _finish_by_death(self, attempt: LaneRun, runner: RunnerProcess, returncode: int) -> None:
-        if attempt.is_killed:
+    def _finish_by_death(self, run: LaneRun, runner: RunnerProcess, returncode: int) -> None:
+        if run.is_killed:
             text = (
-                f"It did not heed its stop ({attempt.stop_reason}) within {self._config.stop_grace_s:g} s, nor SIGTERM "
+                f"It did not heed its stop ({run.stop_reason}) within {self._config.stop_grace_s:g} s, nor SIGTERM "
                 f"within {self._config.kill_grace_s:g} s more, and was killed."
             )
-            self._finish(attempt, Outcome.STOPPED, text, "unheeded_stop")
-        elif attempt.stop_reason is not None:
-            self._finish(attempt, Outcome.STOPPED)
+            self._finish(run, Outcome.STOPPED, text, "unheeded_stop")
+        elif run.stop_reason is not None:
+            self._finish(run, Outcome.STOPPED)
         elif runner.is_overdue:
             text = "The trial's process cut itself off: does it close, or write to, descriptors that it did not open?"
-            self._finish(attempt, Outcome.FAILED, text, "exit")
+            self._finish(run, Outcome.FAILED, text, "exit")
         else:
             kind, text = death_text(returncode, runner.memory_bytes)
-            self._finish(attempt, Outcome.FAILED, text, kind)
+            self._finish(run, Outcome.FAILED, text, kind)
 
-    def _finish(self, attempt: LaneRun, outcome: Outcome, error: str = "", error_kind: str = "") -> None:
-        """Tell all that is left to tell of an attempt, its end last."""
-        if attempt is self._current:
+    def _finish(self, run: LaneRun, outcome: Outcome, error: str = "", error_kind: str = "") -> None:
+        """Send everything that is left to send of a run, its end last."""
+        if run is self._current:
             self._current = None
             self._checkpoints.give_up()
             self._outputs.end()
         else:
-            self._waiting.remove(attempt)
-        self._checkpoints.forget(attempt)
-        for event in attempt.end(outcome, error, error_kind):
+            self._waiting.remove(run)
+        self._checkpoints.forget(run)
+        for event in run.end(outcome, error, error_kind):
             self._stream.send(event)
 
     def _living(self) -> list[LaneRun]:
         return [*self._waiting] if self._current is None else [self._current, *self._waiting]
 
-    # What the runner says
+    # Messages of the runner
 
     def _on_channel(self, mask: int) -> None:
         runner = self._runner
@@ -289,50 +289,50 @@ class Workbench:
         self._watch_channel(runner)
 
     def _on_message(self, runner: RunnerProcess, message: FromRunner) -> None:
-        attempt = self._current
+        run = self._current
         if isinstance(message, RunnerReady):
             runner.is_ready = True
-        elif attempt is None or not attempt.is_sent:
+        elif run is None or not run.is_sent:
             return  # it was given up
         elif isinstance(message, LaneReported):
-            self._on_reported(attempt, runner, message)
+            self._on_reported(run, runner, message)
         elif isinstance(message, FolderWanted):
-            if attempt.stop_reason is None:
-                self._checkpoints.want(attempt, message)
+            if run.stop_reason is None:
+                self._checkpoints.want(run, message)
         elif isinstance(message, Saved):
-            self._checkpoints.saved(attempt, message)
+            self._checkpoints.saved(run, message)
         elif isinstance(message, SaveFailed):
-            self._checkpoints.save_failed(attempt, message)
+            self._checkpoints.save_failed(run, message)
         else:
-            self._on_ended(attempt, runner, message)
+            self._on_ended(run, runner, message)
 
-    def _on_reported(self, attempt: LaneRun, runner: RunnerProcess, reported: LaneReported) -> None:
-        if attempt.is_refused:
+    def _on_reported(self, run: LaneRun, runner: RunnerProcess, reported: LaneReported) -> None:
+        if run.is_refused:
             return
         metrics = spell_all(reported.metrics)
         try:
-            self._stream.send(events.Reported(attempt.lease, reported.resource, metrics, attempt.number))
+            self._stream.send(events.Reported(run.lease, reported.resource, metrics, run.number))
         except ProtocolError as error:
             runner.is_retired = True
             runner.kill()
-            self._finish(attempt, Outcome.FAILED, f"A report cannot be sent: {error}", "bad_report")
+            self._finish(run, Outcome.FAILED, f"A report cannot be sent: {error}", "bad_report")
         else:
-            attempt.resource = max(attempt.resource, reported.resource)
+            run.resource = max(run.resource, reported.resource)
 
-    def _on_ended(self, attempt: LaneRun, runner: RunnerProcess, ended: Ended) -> None:
+    def _on_ended(self, run: LaneRun, runner: RunnerProcess, ended: Ended) -> None:
         self._outputs.read_to_marker(runner)
-        attempt.resource = max(attempt.resource, ended.resource)
-        self._finish(attempt, ended.outcome, ended.error, ended.error_kind)
-        if self._is_worn(runner, attempt, ended):
+        run.resource = max(run.resource, ended.resource)
+        self._finish(run, ended.outcome, ended.error, ended.error_kind)
+        if self._is_worn(runner, run, ended):
             runner.retire(time.monotonic() + self._config.kill_grace_s)
         self._go_on()
 
-    def _is_worn(self, runner: RunnerProcess, attempt: LaneRun, ended: Ended) -> bool:
+    def _is_worn(self, runner: RunnerProcess, run: LaneRun, ended: Ended) -> bool:
         config = self._config
         if config.fresh_process or runner.trainings >= config.recycle_after or runner.is_retired:
             return True
         # SIGTERM may have unwound it anywhere, in the middle of an import or with a lock held.
-        if attempt.is_terminated or ended.error_kind == "MemoryError":
+        if run.is_terminated or ended.error_kind == "MemoryError":
             return True
         runner.look_at_memory()
         if runner.first_memory_bytes is None:

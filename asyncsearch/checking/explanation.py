@@ -10,9 +10,9 @@ from asyncsearch.checking import random_generators
 from asyncsearch.checking.trainable_state import TrainableState
 from asyncsearch.checking.training_runs import Reports, Task, Watching, content, run
 
-Found = list[tuple[str, list[str], bool]]
+FoundParts = list[tuple[str, list[str], bool]]
 """Kind, places, whether it is proved."""
-Outcome = tuple[Reports, dict[str, str]]
+RunOutcome = tuple[Reports, dict[str, str]]
 """What was reported, and what a fresh object holds that loads the last checkpoint."""
 
 _UNNAMED = "something that is none of its generators: threads, the clock, the order of a set, the device's kernels"
@@ -23,10 +23,10 @@ _MOST_PLACES = 12
 _UNKNOWN = "something that cannot be seen: a file, a module's variable, a state inside of a library"
 
 
-def randomness(task: Task) -> Found:
+def randomness(task: Task) -> FoundParts:
     """Return on which generators two runs depend, as they stand before."""
 
-    def outcome(stirred: Mapping[str, int]) -> Outcome:
+    def outcome(stirred: Mapping[str, int]) -> RunOutcome:
         shared = random_generators.shared()
         random_generators.stir(1)
         for name, seed in stirred.items():
@@ -42,11 +42,11 @@ def randomness(task: Task) -> Found:
     return [(name, ["seed it in setup, from trial.seed"], True) for name in guilty] or [(_UNNAMED, [], True)]
 
 
-def _is_same(one: Outcome, other: Outcome) -> bool:
+def _is_same(one: RunOutcome, other: RunOutcome) -> bool:
     return one == other
 
 
-def evaluation(task: Task) -> Found:
+def evaluation(task: Task) -> FoundParts:
     """Return what ``evaluate`` changes."""
 
     class Evaluating(_Comparing):
@@ -58,7 +58,7 @@ def evaluation(task: Task) -> Found:
     return watching.found()
 
 
-def saving(task: Task) -> Found:
+def saving(task: Task) -> FoundParts:
     """Return what ``save`` changes."""
 
     class Saving(_Comparing):
@@ -86,7 +86,7 @@ class _Comparing(Watching):
             if now.get(name) != digest:
                 self._changed.setdefault(name, [])
 
-    def found(self) -> Found:
+    def found(self) -> FoundParts:
         known = {kind: places for kind, places in self._changed.items() if kind != "value"} or self._changed
         return [(kind, list(dict.fromkeys(places)), True) for kind, places in known.items()] or [(_UNKNOWN, [], True)]
 
@@ -129,7 +129,7 @@ class _Giving(Watching):
         random_generators.restore({name: self._source.shared[name] for name in others if name in self._kinds})
 
 
-def resuming(task: Task) -> Found:
+def resuming(task: Task) -> FoundParts:
     """Return what a resumed training lacks.
 
     Everything that differs after ``load`` is given back, which must make it the training at one go. Then each kind is
@@ -137,13 +137,13 @@ def resuming(task: Task) -> Found:
     """
     parts = task.folder / "parts" / str(task.cut)
     whole = _outcome(task, "whole", [task.units])
-    wanted: Outcome = [report for report in whole[0] if report[0] > task.cut], whole[1]
+    wanted: RunOutcome = [report for report in whole[0] if report[0] > task.cut], whole[1]
     source = _Holding(task.cut)
     run(task, "held", [task.cut], save=False, watching=source, stirred=7)
     if source.state is None:
         return [(_UNKNOWN, [], True)]
 
-    def given(kinds: Collection[str], but: str = "") -> tuple[Outcome, _Giving]:
+    def given(kinds: Collection[str], but: str = "") -> tuple[RunOutcome, _Giving]:
         watching = _Giving(source, kinds, but)
         return _outcome(task, "given", [task.units], task.cut, parts, watching), watching
 
@@ -160,7 +160,7 @@ def resuming(task: Task) -> Found:
                 differing[kind] = [place for place in places if not _is_same(given(kinds, place)[0], wanted)] or places
         return [(kind, differing[kind], True) for kind in needed or differing]
     guilty = [kind for kind in differing if not _is_same(given({kind})[0], plain)]
-    found: Found = [(kind, differing[kind], True) for kind in guilty]
+    found: FoundParts = [(kind, differing[kind], True) for kind in guilty]
     if seen.opaque:
         found.append(
             ("order", [f"{place} (an iterator: where it stands cannot be seen)" for place in seen.opaque], False)
@@ -170,6 +170,6 @@ def resuming(task: Task) -> Found:
 
 def _outcome(
     task: Task, name: str, stops: list[int], start: int = 0, load: Path | None = None, watching: Watching | None = None
-) -> Outcome:
+) -> RunOutcome:
     reports = run(task, name, stops, start=start, load=load, watching=watching, stirred=8)
     return reports, content(task, task.folder / name / str(task.units), 9)

@@ -19,7 +19,16 @@ from asyncsearch.ids import NodeKey
 from asyncsearch.runner.context import SearchContext
 from asyncsearch.runner.metrics import as_metrics
 from asyncsearch.runner.protocol import Amendment
-from asyncsearch.trainable import Evaluate, Load, Save, Trainable, Trainer, TrialPaused, Update, as_function
+from asyncsearch.trainable import (
+    Evaluate,
+    LoadFunction,
+    SaveFunction,
+    Trainable,
+    Trainer,
+    TrialPaused,
+    Update,
+    as_function,
+)
 from asyncsearch.trial import Params
 from asyncsearch.work import Stage
 
@@ -60,7 +69,7 @@ class Watching:
         """See what there is after ``load``."""
 
     def saving(self, root: Any, save: Callable[[], None]) -> None:
-        """Save."""
+        """SaveFunction."""
         save()
 
     def trained(self, resource: int, root: Any) -> None:
@@ -82,8 +91,8 @@ class _WatchedTrial(SearchContext):
     def epochs(
         self,
         *,
-        save: Save | None = None,
-        load: Load | None = None,
+        save: SaveFunction | None = None,
+        load: LoadFunction | None = None,
         update: Update | None = None,
         evaluate: Evaluate | None = None,
     ) -> Iterator[int]:

@@ -1,4 +1,4 @@
-"""Decisions change the state here, in the run that takes them and in every replay. Pure; see ``engine.state``."""
+"""Decisions change the state here, in the run that takes them and in every replay. Pure; see ``engine.handling``."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ def _forget_reports(state: StudyState) -> None:
 def _apply_delete(state: StudyState, action: DeleteCheckpoint, _now: float) -> None:
     checkpoint = action.checkpoint
     if checkpoint in state.references:  # it was kept for finished trials only, and was too large for the quota
-        given = {number for number in state.podium.trials() if state.trials[number].checkpoint == checkpoint}
-        state.podium.remove(given)
+        given = {number for number in state.best_trials.trials() if state.trials[number].checkpoint == checkpoint}
+        state.best_trials.remove(given)
         for number in given:
             state.repoint(state.trials[number], None)
     state.unreachable.pop(checkpoint, None)
     state.pool.give_up(checkpoint)
     state.plan.remove_checkpoint(checkpoint)
-    state.stock.take(checkpoint)
+    state.usage.take(checkpoint)
 
 
 def _apply_create(state: StudyState, action: CreateTrial, _now: float) -> None:
@@ -89,7 +89,7 @@ def _apply_branch(state: StudyState, action: Branch, now: float) -> None:
     trial.resource, trial.target = action.resource, action.to_resource
     _move(state, trial, TrialState.WAITING, action.reason, now)
     trial.is_begun = True
-    # Its own checkpoint is not on its new way; the donor's is, and the plan finds it there.
+    # Its own checkpoint is not on its new path; the donor's is, and the plan finds it there.
     state.repoint(trial, None)
     _request(state, trial)
     for listener in state.listeners:
@@ -137,13 +137,13 @@ def _apply_assign(state: StudyState, action: Assign, now: float) -> None:
 def _apply_stop(state: StudyState, action: StopTraining, _now: float) -> None:
     attempt = state.attempts.get(action.lease.number)
     if attempt is not None:
-        attempt.is_told = True
+        attempt.is_stop_sent = True
         _close_if_empty(state, attempt)
 
 
 def _close_if_empty(state: StudyState, attempt: Attempt) -> None:
-    """Count no more what an attempt says that was told to stop in its training and has no trial left."""
-    if attempt.is_told and not attempt.trials and attempt.end is None:
+    """Close an attempt that was told to stop in its training and has no trial left: its messages count no more."""
+    if attempt.is_stop_sent and not attempt.trials and attempt.end is None:
         attempt.is_closed = True
         state.leave_plan(attempt)
 
@@ -156,6 +156,7 @@ def _apply_cut(state: StudyState, action: CutWork, _now: float) -> None:
 def _apply_move(state: StudyState, action: MoveTrial, now: float) -> None:
     trial = state.trials[action.trial]
     attempt = state.open_attempt_of(trial.id)
+    ended = None if attempt is None or attempt.end is None else attempt.lease.number
     touched = [] if action.to is TrialState.WAITING else state.plan.leases_on(trial.steps)
     _move(state, trial, action.to, action.reason, now)
     if attempt is not None:
@@ -172,7 +173,8 @@ def _apply_move(state: StudyState, action: MoveTrial, now: float) -> None:
         _request(state, trial)
     if action.to is not TrialState.WAITING:
         for lease in touched:
-            state.touched[lease] = action.reason
+            if lease != ended:
+                state.touched[lease] = action.reason
         state.plan.withdraw(trial.id)
     if action.to.is_finished:
         trial.pack()
@@ -197,7 +199,7 @@ def _notify_of_move(listener: StudyListener, trial: Trial, score: float | None) 
 def _retire_checkpoint(state: StudyState, trial: Trial, score: float | None) -> None:
     if trial.checkpoint is None:
         return
-    evicted = state.podium.offer(trial.id, score)
+    evicted = state.best_trials.offer(trial.id, score)
     if evicted is not None:
         state.repoint(state.trials[evicted], None)
 

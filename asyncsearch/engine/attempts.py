@@ -1,4 +1,4 @@
-"""An attempt is the life of one lease; here stands what its end means for the trials that it trains. Pure."""
+"""An attempt is the life of one lease: what is known of it, and what its end means for its trials. Pure."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ class Attempt(msgspec.Struct):
     """Resource of the newest checkpoint that is durable or could not be made so."""
     end: TrainingEnded | None = None
     """How its training ended; None while it trains."""
-    is_told: bool = False
+    is_stop_sent: bool = msgspec.field(name="is_told", default=False)
     """It was told to stop."""
     is_closed: bool = False
-    """It was told to stop, with no trial left; what it still says of itself counts no more."""
+    """It was told to stop and has no trial left; its further messages count no more."""
     is_lost: bool = False
     """Its worker is gone."""
     cut: int | None = None
     """Resource beyond which nothing is wanted any more; its worker may have passed there."""
     is_planned: bool = True
-    """Whether its stages stand in the plan as being trained."""
+    """Whether the plan counts its stages as being trained."""
 
     @property
     def trial(self) -> TrialId:
@@ -66,7 +66,7 @@ class Attempt(msgspec.Struct):
         return end if self.cut is None else min(end, self.cut)
 
     @property
-    def is_own_end(self) -> bool:
+    def has_returned_early(self) -> bool:
         """Whether the user's function returned before the end of what was given to it."""
         end = self.end
         return end is not None and end.outcome is Outcome.RETURNED and end.resource < self.batch.stages[-1].stop
@@ -163,7 +163,7 @@ def verdict_on_end(end: TrainingEnded, trial: Trial, max_resource: int | None, m
     return Verdict(TrialState.COMPLETED, _at(f"{words},", trial.resource))
 
 
-def verdict_on_arrival(trial: Trial, max_resource: int | None, metric: str, names: Set[str], how: str) -> Verdict:
+def verdict_at_target(trial: Trial, max_resource: int | None, metric: str, names: Set[str], how: str) -> Verdict:
     """Say what it means for a trial that all up to its target is trained, with ``how`` in words."""
     missing = missing_metric(trial, metric, names)
     if missing is not None:

@@ -1,8 +1,8 @@
 """A trial that goes on with the weights of another one, and with values of its own from there: how it is decided. Pure.
 
-Nothing is copied. Its new params are the donor's up to where the donor's checkpoint stands, so that its new path leads
-through the nodes in which the donor was trained, and the plan finds the checkpoint there as it would for anybody. Where
-trials share nothing, it leads through them all the same, and ends in a new node of the trial's own.
+Nothing is copied. Its new params are the donor's up to the resource of the donor's checkpoint, so that its new path
+leads through the nodes in which the donor was trained, and the plan finds the checkpoint there as it would for anybody.
+Where trials share nothing, it leads through them all the same, and ends in a new node of the trial's own.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from asyncsearch.trial import Trial
 def branch(state: StudyState, promotion: Promotion) -> Branch | None:
     """Return how a promoted trial takes over its donor's newest durable checkpoint.
 
-    None: it goes on from its own, since it was not promised another one, or the donor has none that is as far, or the
-    scheduler does not want that one.
+    None: it goes on from its own checkpoint, since the promotion names no donor, the donor has no checkpoint that is as
+    far, or the scheduler does not want that checkpoint.
 
     Raises:
         InternalError: the scheduler's answer does not lead through the donor's checkpoint.

@@ -44,7 +44,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     can_evaluate: bool = False
     """Whether the trainable can evaluate a checkpoint without training; else the last report before it counts."""
     look_ahead: int = 0
-    """How many trials may wait before workers are free for them, so that the plan sees where their ways part."""
+    """How many trials may wait before workers are free for them, so that the plan sees where their paths part."""
 
     shared_as: str = ""
     """Name under which studies of one version share what they train; empty: this study shares with no other."""

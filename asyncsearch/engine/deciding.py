@@ -1,27 +1,24 @@
-"""What facts mean is decided here. Pure; see ``engine.state`` for the rules.
+"""What facts mean is decided here. Pure; see ``engine.handling`` for the rules.
 
 Every function asks the state and emits actions; ``emit`` applies each at once, so the next question sees its effect.
 """
 
 from __future__ import annotations
 
-from asyncsearch.actions import (
-    LaunchWorker,
-    MoveTrial,
-)
+from asyncsearch.actions import LaunchWorker, MoveTrial
 from asyncsearch.engine.attempts import Attempt, Verdict, missing_metric, verdict_on_end, verdict_on_failure
 from asyncsearch.engine.filling import is_anything_left
 from asyncsearch.engine.moving import (
     Emit,
-    arrive,
-    catch_up,
     fail_or_retry,
-    hand_back,
-    hand_back_unsaved,
-    hear,
+    inherit_known,
+    inherit_news,
     judge,
-    lose,
     move_by,
+    requeue,
+    requeue_lost,
+    requeue_unsaved,
+    settle_at_target,
     stop_all,
     stop_run,
     stop_training,
@@ -62,8 +59,6 @@ def respond(state: StudyState, event: AnyEvent, subscribers: list[Trial], emit: 
             attempt_or_none = state.attempts.get(event.lease.number)
             if attempt_or_none is not None:
                 _respond_to_end(state, attempt_or_none, event, emit)
-        case WorkerAttached():
-            pass
         case DriverStarted():
             for number in list(state.open_attempts):
                 wait(state, state.trials[number], "its driver ended", emit)
@@ -77,22 +72,22 @@ def respond(state: StudyState, event: AnyEvent, subscribers: list[Trial], emit: 
         case TrialTimedOut():
             attempt = state.attempts[event.lease.number]
             if attempt.is_training:
-                for trial in state.readers(attempt, attempt.next_unit):
+                for trial in state.dependents(attempt, attempt.next_unit):
                     fail_or_retry(state, trial, Verdict(TrialState.FAILED, "it ran longer than trial_timeout"), emit)
-                hand_back(state, attempt, emit)
+                requeue(state, attempt, emit)
                 stop_training(attempt, "it ran longer than trial_timeout", emit)
         case StopRequested():
             stop_all(state, event.reason, emit)
         case Learned():
             for number in state.plan.subscribers_at(event.node, 0):
                 if state.trials[number].state is TrialState.WAITING:
-                    hear(state, state.trials[number], emit)
+                    inherit_news(state, state.trials[number], emit)
         case WorkRefused():
             refused = state.attempts.get(event.lease.number)
             for number in [] if refused is None else list(refused.trials):
                 emit(MoveTrial(number, TrialState.WAITING, event.reason))
-                hear(state, state.trials[number], emit)
-        case NodeFreed():
+                inherit_news(state, state.trials[number], emit)
+        case WorkerAttached() | NodeFreed():
             pass
 
 
@@ -107,7 +102,7 @@ def _respond_to_loss(state: StudyState, event: WorkerLost, emit: Emit) -> None:
     lost = f"{worker_name(event.worker)} was lost: {event.reason}"
     for attempt in state.attempts_of(event.worker):
         for number in list(attempt.trials):
-            lose(state, state.trials[number], lost, emit)
+            requeue_lost(state, state.trials[number], lost, emit)
     if state.run is None or state.stopping:
         return
     slot = state.pool.slots[event.worker]
@@ -133,7 +128,7 @@ def _respond_to_report(state: StudyState, event: Reported, subscribers: list[Tri
         for number in state.plan.requesters_at(state.attempts[event.lease.number].node_at(resource), resource):
             trial = state.trials[number]
             if trial.state is TrialState.WAITING and state.is_at_target(trial):
-                arrive(state, trial, "", emit)
+                settle_at_target(state, trial, "", emit)
 
 
 def _respond_to_commit(state: StudyState, event: CheckpointCommitted, emit: Emit) -> None:
@@ -142,13 +137,13 @@ def _respond_to_commit(state: StudyState, event: CheckpointCommitted, emit: Emit
     if attempt is not None and attempt.has_ended_well and attempt.is_durable and attempt.end is not None:
         _settle(state, attempt, attempt.end, emit)
         return
-    # Those whom the attempt is to bring there learn from its end how it came there; nobody else will ask it.
+    # The attempt's own trials are settled at its end, which says how it got there.
     is_end = attempt is not None and attempt.is_training and checkpoint.resource >= attempt.stop
     for number in state.plan.requesters_at(checkpoint.node, checkpoint.resource):
         if not (is_end and state.open_attempts.get(number) == event.lease.number):
-            arrive(state, state.trials[number], "", emit)
+            settle_at_target(state, state.trials[number], "", emit)
     if attempt is not None and attempt.is_over:
-        hand_back(state, attempt, emit)
+        requeue(state, attempt, emit)
 
 
 def _respond_to_failed_commit(state: StudyState, event: CheckpointFailed, emit: Emit) -> None:
@@ -159,7 +154,7 @@ def _respond_to_failed_commit(state: StudyState, event: CheckpointFailed, emit: 
     for trial in state.awaiting(attempt, event.checkpoint):
         fail_or_retry(state, trial, Verdict(TrialState.FAILED, reason, event.error), emit)
     if attempt.is_over:
-        hand_back(state, attempt, emit)
+        requeue(state, attempt, emit)
 
 
 def _respond_to_end(state: StudyState, attempt: Attempt, end: TrainingEnded, emit: Emit) -> None:
@@ -169,7 +164,7 @@ def _respond_to_end(state: StudyState, attempt: Attempt, end: TrainingEnded, emi
         case Outcome.FAILED:
             _respond_to_failure(state, attempt, end, emit)
         case Outcome.STOPPED:
-            hand_back_unsaved(state, attempt, end, state.stopping or "it was interrupted", emit)
+            requeue_unsaved(state, attempt, end, state.stopping or "it was interrupted", emit)
         case Outcome.REACHED | Outcome.RETURNED:
             _settle(state, attempt, end, emit)
 
@@ -178,52 +173,52 @@ def _respond_to_failure(state: StudyState, attempt: Attempt, end: TrainingEnded,
     verdict = verdict_on_failure(end)
     if end.error_kind == "checkpoint":
         for number in list(attempt.trials):
-            lose(state, state.trials[number], verdict.reason, emit)
+            requeue_lost(state, state.trials[number], verdict.reason, emit)
     elif verdict.stops_run:
-        for trial in state.readers(attempt, attempt.next_unit):
+        for trial in state.dependents(attempt, attempt.next_unit):
             emit(MoveTrial(trial.id, TrialState.FAILED, verdict.reason, verdict.detail))
         stop_run(state, verdict.reason, verdict.stops_run, emit)
     else:
-        for trial in state.readers(attempt, attempt.next_unit):
+        for trial in state.dependents(attempt, attempt.next_unit):
             fail_or_retry(state, trial, verdict, emit)
-        hand_back_unsaved(state, attempt, end, verdict.reason, emit)
+        requeue_unsaved(state, attempt, end, verdict.reason, emit)
 
 
 def _settle(state: StudyState, attempt: Attempt, end: TrainingEnded, emit: Emit) -> None:
     """Move those on whose target a training ended, or whose end it was; the others of its trials wait again."""
     if not attempt.is_durable:
         if attempt.is_over:
-            hand_back(state, attempt, emit)
+            requeue(state, attempt, emit)
         return
     node = attempt.node_at(end.resource)
     if attempt.is_evaluation:
         _settle_evaluation(state, attempt, emit)
         return
-    if attempt.is_own_end:
+    if attempt.has_returned_early:
         numbers = state.plan.subscribers_at(node, end.resource)  # those that were saved just there included
     else:
         numbers = state.plan.requesters_at(node, end.resource)
     for trial in [state.trials[number] for number in numbers]:
-        if catch_up(state, trial, emit):
+        if inherit_known(state, trial, emit):
             continue
-        if state.is_to_be_evaluated(trial) and not attempt.is_own_end:
-            arrive(state, trial, "", emit)
+        if state.is_to_be_evaluated(trial) and not attempt.has_returned_early:
+            settle_at_target(state, trial, "", emit)
             continue
         verdict = verdict_on_end(end, trial, state.max_resource, state.config.metric, state.metric_names)
         move_by(state, trial, verdict, emit)
-    hand_back(state, attempt, emit)
+    requeue(state, attempt, emit)
 
 
 def _settle_evaluation(state: StudyState, attempt: Attempt, emit: Emit) -> None:
     """Move those on whose target was evaluated, or let them fail if nothing was said of the metric."""
     metric = state.config.metric
     reason = f"it was evaluated at {attempt.stop} and {metric!r} was not reported"
-    for trial in state.readers(attempt, attempt.stop):
+    for trial in state.dependents(attempt, attempt.stop):
         never = missing_metric(trial, metric, state.metric_names)
         if never is not None:
             move_by(state, trial, never, emit)
         else:
             fail_or_retry(state, trial, Verdict(TrialState.FAILED, reason), emit)
     for number in state.plan.requesters_at(attempt.node_at(attempt.stop), attempt.stop):
-        arrive(state, state.trials[number], "", emit)
-    hand_back(state, attempt, emit)
+        settle_at_target(state, state.trials[number], "", emit)
+    requeue(state, attempt, emit)

@@ -5,18 +5,9 @@ Every function asks the state and emits actions; ``emit`` applies each at once, 
 
 from __future__ import annotations
 
-from asyncsearch.actions import (
-    Assign,
-    CreateTrial,
-    CutWork,
-    DismissWorker,
-    EndProposals,
-    EndRun,
-    Promote,
-    SaveAt,
-)
+from asyncsearch.actions import Assign, CreateTrial, CutWork, DismissWorker, EndProposals, EndRun, Promote, SaveAt
 from asyncsearch.engine.branching import branch
-from asyncsearch.engine.moving import Emit, answer, stop_run, stop_training
+from asyncsearch.engine.moving import Emit, settle_from_known, stop_run, stop_training
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import InternalError, SpaceError
 from asyncsearch.ids import Lease, TrialId, WorkerId
@@ -26,7 +17,7 @@ from asyncsearch.trial import UNBOUNDED
 from asyncsearch.work import Lane, Stage, Work
 
 _REPEATS = 1_000
-"""After so many new trials in a row that ask for nothing new, a search ends that has no end of its own."""
+"""After so many new trials in a row that request nothing new, a search without an end of its own ends."""
 
 
 def adjust(state: StudyState, emit: Emit) -> None:
@@ -79,13 +70,13 @@ def _next_batch(state: StudyState, worker: WorkerId, emit: Emit) -> Batch | None
         if not _may_create(state):
             return None
         _create(state, emit)
-        repeats += 1  # what it asks for is known, or another worker trains it: else there would be a batch
+        repeats += 1  # its request is known or being trained, else there would be a batch
         _end_repeats(state, repeats, emit)
     return None
 
 
 def _look_ahead(state: StudyState, emit: Emit) -> None:
-    """Create trials before a worker is free for them, so that the plan knows where their ways part."""
+    """Create trials before a worker is free for them, so that the plan knows where their paths part."""
     repeats = 0
     while len(state.waiting) < state.config.look_ahead and _may_create(state) and not state.stopping:
         repeats = 0 if _create(state, emit) else repeats + 1
@@ -104,7 +95,7 @@ def _promote_next(state: StudyState, emit: Emit) -> bool:
 def _promote(state: StudyState, promotion: Promotion, emit: Emit) -> None:
     plain = Promote(promotion.trial, promotion.from_resource, promotion.to_resource, promotion.reason)
     emit(branch(state, promotion) or plain)
-    answer(state, state.trials[promotion.trial], emit)
+    settle_from_known(state, state.trials[promotion.trial], emit)
 
 
 def _may_create(state: StudyState) -> bool:
@@ -131,12 +122,12 @@ def _create(state: StudyState, emit: Emit) -> bool:
     branching = steps if len(steps) > 1 else ()
     notes = state.searcher.notes(state.proposals)
     emit(CreateTrial(trial, params, steps[-1].node, target, state.proposals, branching, notes))
-    answer(state, state.trials[trial], emit)
+    settle_from_known(state, state.trials[trial], emit)
     return not state.trials[trial].state.is_finished
 
 
 def _end_repeats(state: StudyState, repeats: int, emit: Emit) -> None:
-    """End the proposals of a searcher without an end that repeats itself: nobody would be heard meanwhile."""
+    """End the proposals of an endless searcher that repeats itself: the driver would hang in this loop."""
     if repeats < _REPEATS or state.run is None or state.run.num_trials is not None:
         return
     if state.searcher.length() is None:
@@ -171,7 +162,7 @@ def is_anything_left(state: StudyState) -> bool:
 
 
 def _require_progress(state: StudyState) -> None:
-    """Hold that somebody is on the way to what trials wait for: else the run would never end, and nobody be told."""
+    """Require that a worker trains what the trials wait for: else the run would never end, without a word."""
     if state.waiting and not state.busy and state.pool.first_idle() is not None:
         waiting = ", ".join(state.trials[number].name for number in list(state.waiting)[:3])
         raise InternalError(

@@ -50,7 +50,7 @@ def handle(state: StudyState, event: AnyEvent, now: float) -> list[AnyAction]:
     while state.unreachable:
         emit(DeleteCheckpoint(next(iter(state.unreachable))))
     if actions or isinstance(event, CheckpointCommitted):
-        while state.stock.is_over and (spared := state.spare()) is not None:
+        while state.usage.is_over and (spared := state.spare()) is not None:
             emit(DeleteCheckpoint(spared))
     return actions
 

@@ -1,4 +1,4 @@
-"""Facts change the state here, and nothing is decided. Pure; see ``asyncsearch.engine.state`` for the rules."""
+"""Facts change the state here, and nothing is decided. Pure; see ``engine.handling`` for the rules."""
 
 from __future__ import annotations
 
@@ -105,7 +105,8 @@ def _learn_report(state: StudyState, event: Reported, now: float) -> list[Trial]
     attempt = state.attempts[event.lease.number]
     if event.resource <= attempt.resource:
         return []
-    _measure(state, attempt, event.resource, now)
+    if state.plan.is_shared:
+        _measure(state, attempt, event.resource, now)
     subscribers = state.subscribers(attempt, event.resource)
     _progress(attempt, event.resource, subscribers)
     state.metric_names.update(event.metrics)
@@ -113,7 +114,8 @@ def _learn_report(state: StudyState, event: Reported, now: float) -> list[Trial]
     value = event.metrics.get(state.config.metric)
     if is_value:
         node = attempt.node_at(event.resource)
-        state.plan.reports.report(node, event.resource, finite(value))
+        if state.plan.is_shared:
+            state.plan.reports.report(node, event.resource, finite(value))
         if state.config.can_evaluate:
             state.plan.add_metric(CheckpointRef(node, event.resource))
     for trial in subscribers:
@@ -136,7 +138,7 @@ def _progress(attempt: Attempt, resource: int, subscribers: list[Trial]) -> None
 
 def _blame(state: StudyState, attempt: Attempt) -> None:
     """Count the failure of what an attempt did last as one of each trial that needs it."""
-    for trial in state.readers(attempt, attempt.next_unit):
+    for trial in state.dependents(attempt, attempt.next_unit):
         trial.failures += 1
 
 
@@ -156,10 +158,10 @@ def _learn_commit(state: StudyState, event: CheckpointCommitted) -> None:
         attempt.settled = resource
     state.add_checkpoint(checkpoint, event.lease.number)
     state.pool.hold(event.lease.worker, checkpoint)
-    state.stock.put(checkpoint, event.size_bytes)
+    state.usage.put(checkpoint, event.size_bytes)
     if checkpoint not in state.references:
         state.unreachable[checkpoint] = None
-    for trial in state.readers(attempt, resource):
+    for trial in state.dependents(attempt, resource):
         if trial.checkpoint is None or trial.checkpoint.resource <= resource:
             state.repoint(trial, checkpoint)
     _end_if_over(state, attempt)
@@ -187,7 +189,7 @@ def _learn_end(state: StudyState, event: TrainingEnded) -> None:
             _blame(state, attempt)
     elif attempt.is_evaluation and attempt.has_ended_well:
         _blame(state, attempt)  # it said nothing of the metric, and would say nothing the next time
-    if attempt.is_own_end and not attempt.is_closed:
+    if attempt.has_returned_early and not attempt.is_closed:
         state.plan.reports.end(attempt.node_at(event.resource), event.resource)
     slot = state.pool.slots[event.lease.worker]
     slot.fruitless = 0
@@ -204,7 +206,7 @@ def _end_if_over(state: StudyState, attempt: Attempt) -> None:
 
 
 def _learn_of_others(state: StudyState, event: Learned) -> None:
-    """Know what others have trained; their reports are read when the state is asked what follows from this."""
+    """Take in what others have trained; ``deciding`` lets the waiting trials read their reports."""
     metric = state.config.metric
     for resource, metrics in event.reports:
         state.metric_names.update(metrics)

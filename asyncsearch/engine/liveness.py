@@ -1,4 +1,4 @@
-"""Who has been silent too long, and what is out of time. Pure: time is an argument.
+"""Which workers have been silent too long, and which deadlines have passed. Pure: time is an argument.
 
 The driver asks ``next_deadline`` when to look again, so nothing polls.
 """
@@ -13,7 +13,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 class Liveness(Generic[K]):
-    """Remembers when each worker was last heard; a worker silent for ``timeout_s`` is overdue."""
+    """Remembers the last sign of life of each worker; a worker silent for ``timeout_s`` is overdue."""
 
     def __init__(self, timeout_s: float) -> None:
         self.timeout_s = timeout_s
@@ -25,11 +25,11 @@ class Liveness(Generic[K]):
         self._heard[key] = now
 
     def forget(self, key: K) -> None:
-        """Watch it no longer."""
+        """Stop watching ``key``."""
         self._heard.pop(key, None)
 
     def overdue(self, now: float) -> list[tuple[K, float]]:
-        """Return who is overdue, with the seconds of silence."""
+        """Return the overdue keys, each with its seconds of silence."""
         late = []
         for key, last in self._heard.items():
             if now - last < self.timeout_s:
@@ -38,13 +38,13 @@ class Liveness(Generic[K]):
         return late
 
     def next_deadline(self) -> float | None:
-        """Return when somebody may become overdue at the earliest, or None."""
+        """Return the earliest time at which a key may become overdue, or None."""
         first = next(iter(self._heard.values()), None)
         return None if first is None else first + self.timeout_s
 
 
 class Deadlines(Generic[K]):
-    """Points in time by which something should have happened; those that were called off are forgotten."""
+    """Deadlines by key, which may be moved or called off."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, K]] = []

@@ -1,7 +1,7 @@
-"""What a study asks its searcher and its scheduler at once: one that answers what cannot be is no search.
+"""Checks of the first answers of a study's searcher and scheduler, before anything is launched.
 
-Those of asyncsearch never do. One that somebody is writing may, and that should not come out on a cluster. The suites
-of ``asyncsearch.testing`` say all else about it.
+They are for methods that users write: an impossible answer should not show on a cluster first. The suites of
+``asyncsearch.testing`` check everything else.
 """
 
 from __future__ import annotations

@@ -4,39 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from asyncsearch.actions import (
-    AnyAction,
-    Inherit,
-    MoveTrial,
-    StopRun,
-    StopTraining,
-)
-from asyncsearch.engine.attempts import Attempt, Verdict, verdict_on_arrival
+from asyncsearch.actions import AnyAction, Inherit, MoveTrial, StopRun, StopTraining
+from asyncsearch.engine.attempts import Attempt, Verdict, verdict_at_target
 from asyncsearch.engine.state import StudyState
-from asyncsearch.events import (
-    TrainingEnded,
-)
+from asyncsearch.events import TrainingEnded
 from asyncsearch.trial import Trial, TrialState
 
 Emit = Callable[[AnyAction], None]
 
 
-def lose(state: StudyState, trial: Trial, reason: str, emit: Emit) -> None:
-    """Put a trial back whose attempt was lost; one under which too many are lost is to blame itself."""
+def requeue_lost(state: StudyState, trial: Trial, reason: str, emit: Emit) -> None:
+    """Let a trial whose attempt was lost wait again; a trial that lost too many attempts is itself to blame."""
     if trial.losses > state.config.max_losses:
         emit(MoveTrial(trial.id, TrialState.FAILED, f"{trial.losses} attempts were lost; the last one: {reason}"))
     else:
         wait(state, trial, reason, emit)
 
 
-def hand_back(state: StudyState, attempt: Attempt, emit: Emit) -> None:
-    """Let the trials wait that an attempt will not bring to their targets."""
+def requeue(state: StudyState, attempt: Attempt, emit: Emit) -> None:
+    """Let the trials that an attempt will not bring to their targets wait again."""
     for number in list(attempt.trials):
         wait(state, state.trials[number], state.stopping or "its work was handed back", emit)
 
 
-def hand_back_unsaved(state: StudyState, attempt: Attempt, end: TrainingEnded, reason: str, emit: Emit) -> None:
-    """Let the trials wait of an attempt that ended early, but for those whose checkpoint is still on its way."""
+def requeue_unsaved(state: StudyState, attempt: Attempt, end: TrainingEnded, reason: str, emit: Emit) -> None:
+    """Let the trials of an attempt that ended early wait, except those whose checkpoint is still on its way."""
     for number in list(attempt.trials):
         trial = state.trials[number]
         if attempt.is_over or trial.target is None or trial.target != end.checkpoint_resource:
@@ -47,26 +39,26 @@ def wait(state: StudyState, trial: Trial, reason: str, emit: Emit, detail: str =
     """Let a trial wait again, unless all that it waits for is trained and durable."""
     emit(MoveTrial(trial.id, TrialState.WAITING, reason, detail))
     before = trial.resource
-    if catch_up(state, trial, emit):
+    if inherit_known(state, trial, emit):
         return
     if trial.resource > before:
-        answer(state, trial, emit)
+        settle_from_known(state, trial, emit)
     elif state.is_at_target(trial):
-        arrive(state, trial, "", emit)
+        settle_at_target(state, trial, "", emit)
 
 
-def arrive(state: StudyState, trial: Trial, words: str, emit: Emit) -> None:
-    """Move a trial that stands at its target, with all up to there trained; ``words`` say how it came there.
+def settle_at_target(state: StudyState, trial: Trial, words: str, emit: Emit) -> None:
+    """Move a trial that is at its target, with all up to there trained; ``words`` say how it got there.
 
-    Where the metric is still to be found out, it waits for that.
+    Where the metric is still missing, the trial waits for its evaluation.
     """
-    if catch_up(state, trial, emit):
+    if inherit_known(state, trial, emit):
         return
     if state.is_to_be_evaluated(trial):
         if trial.state is TrialState.RUNNING:
             emit(MoveTrial(trial.id, TrialState.WAITING, f"nothing was reported at {trial.target}: to be evaluated"))
         return
-    verdict = verdict_on_arrival(trial, state.max_resource, state.config.metric, state.metric_names, words)
+    verdict = verdict_at_target(trial, state.max_resource, state.config.metric, state.metric_names, words)
     move_by(state, trial, verdict, emit)
 
 
@@ -78,7 +70,7 @@ def move_by(state: StudyState, trial: Trial, verdict: Verdict, emit: Emit) -> No
 
 
 def fail_or_retry(state: StudyState, trial: Trial, verdict: Verdict, emit: Emit) -> None:
-    """Let a trial fail that has no tries left, else let it wait."""
+    """Fail a trial that has no tries left, else let it wait."""
     tries = state.config.max_failures + 1
     if trial.failures >= tries:
         emit(MoveTrial(trial.id, TrialState.FAILED, verdict.reason, verdict.detail))
@@ -95,20 +87,22 @@ def judge(state: StudyState, trial: Trial, emit: Emit) -> bool:
     return reason is not None
 
 
-def answer(state: StudyState, trial: Trial, emit: Emit) -> None:
-    """Let a trial read what is known already; it may arrive at its target by that."""
-    if catch_up(state, trial, emit):
+def settle_from_known(state: StudyState, trial: Trial, emit: Emit) -> None:
+    """Let a trial read the reports that are known already, and settle it if they bring it to its target."""
+    if inherit_known(state, trial, emit):
         return
     ended = state.plan.reports.ended(trial.steps)
-    is_own_end = ended is not None and trial.resource >= ended
-    if (trial.resource and (is_own_end or trial.resource >= trial.horizon)) or state.is_at_target(trial):
+    has_returned_early = ended is not None and trial.resource >= ended
+    if (trial.resource and (has_returned_early or trial.resource >= trial.horizon)) or state.is_at_target(trial):
         words = ", as is known already"
-        verdict = verdict_on_arrival(trial, state.max_resource, state.config.metric, state.metric_names, words)
-        move_by(state, trial, _at_own_end(trial, verdict, words) if is_own_end else verdict, emit)
+        verdict = verdict_at_target(trial, state.max_resource, state.config.metric, state.metric_names, words)
+        move_by(state, trial, _at_return(trial, verdict, words) if has_returned_early else verdict, emit)
 
 
-def catch_up(state: StudyState, trial: Trial, emit: Emit) -> bool:
-    """Let a trial read what is known up to its target; return whether it was stopped by that."""
+def inherit_known(state: StudyState, trial: Trial, emit: Emit) -> bool:
+    """Let a trial read the reports known up to its target; return whether that stopped it."""
+    if not state.plan.reports.nodes:
+        return False
     for resource, _ in list(state.plan.reports.between(trial.steps, trial.resource, trial.horizon)):
         emit(Inherit(trial.id, resource))
         if judge(state, trial, emit):
@@ -116,16 +110,16 @@ def catch_up(state: StudyState, trial: Trial, emit: Emit) -> bool:
     return False
 
 
-def hear(state: StudyState, trial: Trial, emit: Emit) -> None:
-    """Let a waiting trial read what others have trained, if that is news to it."""
+def inherit_news(state: StudyState, trial: Trial, emit: Emit) -> None:
+    """Let a waiting trial read the reports of others, if they are news to it."""
     before = trial.resource
-    if catch_up(state, trial, emit):
+    if inherit_known(state, trial, emit):
         return
     if trial.resource > before or state.is_at_target(trial) or state.plan.reports.ended(trial.steps) is not None:
-        answer(state, trial, emit)
+        settle_from_known(state, trial, emit)
 
 
-def _at_own_end(trial: Trial, verdict: Verdict, words: str) -> Verdict:
+def _at_return(trial: Trial, verdict: Verdict, words: str) -> Verdict:
     if verdict.to is TrialState.FAILED:
         return verdict
     return Verdict(TrialState.COMPLETED, f"its function returned, at {trial.resource}{words}")
@@ -145,5 +139,5 @@ def stop_all(state: StudyState, reason: str, emit: Emit) -> None:
 
 def stop_training(attempt: Attempt, reason: str, emit: Emit) -> None:
     """Tell an attempt to stop, once."""
-    if attempt.is_training and not attempt.is_told:
+    if attempt.is_training and not attempt.is_stop_sent:
         emit(StopTraining(attempt.lease, reason))

@@ -1,4 +1,4 @@
-"""Who computes: the slots of the cluster, what fills them, and which are free. Pure."""
+"""The slots of the cluster, the workers that fill them, and which are free. Pure."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from asyncsearch.work import KEPT_CHECKPOINTS
 
 
 class SlotState(enum.Enum):
-    """Where a worker slot stands."""
+    """The state of a worker slot."""
 
     LAUNCHING = "LAUNCHING"
-    """A launch was asked for; its worker has not attached yet."""
+    """A launch was requested; its worker has not attached yet."""
     IDLE = "IDLE"
     BUSY = "BUSY"
     GONE = "GONE"
@@ -35,7 +35,7 @@ class Slot(msgspec.Struct):
     """How many times in a row it was lost without having finished any training."""
     host: str = ""
     held: list[CheckpointRef] = []
-    """What it committed or loaded last under this epoch, the newest last: what it need not fetch."""
+    """The checkpoints that it committed or loaded last under this epoch, the newest last: it need not fetch these."""
 
 
 class Pool:
@@ -49,7 +49,7 @@ class Pool:
         self._holders: dict[CheckpointRef, set[WorkerId]] = {}
 
     def slot(self, worker: WorkerId) -> Slot:
-        """Return a slot, making it if it was never heard of."""
+        """Return a slot, making it if there is none."""
         slot = self.slots.get(worker)
         if slot is None:
             slot = self.slots[worker] = Slot(worker)
@@ -61,7 +61,7 @@ class Pool:
         return slot is not None and slot.epoch == epoch and slot.state is not SlotState.GONE
 
     def launch(self, worker: WorkerId, epoch: int) -> None:
-        """A launch was asked for."""
+        """A launch was requested."""
         slot = self.slot(worker)
         self._empty(slot)
         slot.epoch, slot.state, slot.lease = epoch, SlotState.LAUNCHING, None
@@ -101,7 +101,7 @@ class Pool:
             self._drop(slot.held.pop(0), worker)
 
     def give_up(self, checkpoint: CheckpointRef) -> None:
-        """Nobody is to load a checkpoint any more: it is gone, or damaged."""
+        """Forget a checkpoint that is gone or damaged: no worker is to load it."""
         for worker in self._holders.pop(checkpoint, ()):
             self.slots[worker].held.remove(checkpoint)
 

@@ -41,7 +41,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     searcher: dict[str, Any]
     busy: list[NodeKey] = []
     costs: KnownCosts | None = None
-    """What units of training took; None: nobody asks."""
+    """Costs of units of training; None: they decide nothing."""
     sizes: list[tuple[CheckpointRef, int]] | None = None
     """Bytes of each durable checkpoint; None: no quota counted them."""
     imported: list[CheckpointRef] = []
@@ -75,13 +75,13 @@ def encode(state: StudyState, record: int) -> bytes:
             proposals=state.proposals,
             is_exhausted=state.is_exhausted,
             metric_names=sorted(state.metric_names),
-            podium=state.podium.snapshot(),
+            podium=state.best_trials.snapshot(),
             known=cast(dict[NodeKey, NodeReports], state.plan.reports.nodes),
             scheduler=state.scheduler.snapshot(),
             searcher=state.searcher.snapshot(),
             busy=list(state.busy),
             costs=state.plan.costs(),
-            sizes=None if state.config.quota_bytes is None else state.stock.snapshot(),
+            sizes=None if state.config.quota_bytes is None else state.usage.snapshot(),
             imported=list(state.imported),
         ),
         enc_hook=to_json,
@@ -112,8 +112,8 @@ def restore(state: StudyState, snapshot: Snapshot) -> None:
     state.proposals = snapshot.proposals
     state.is_exhausted = snapshot.is_exhausted
     state.metric_names = set(snapshot.metric_names)
-    state.podium.restore(snapshot.podium)
-    state.stock.restore(dict(snapshot.sizes or ()))
+    state.best_trials.restore(snapshot.podium)
+    state.usage.restore(dict(snapshot.sizes or ()))
     state.imported = dict.fromkeys(snapshot.imported)
     _restore_plan(state, snapshot)
     state.scheduler.restore(snapshot.scheduler)
@@ -134,7 +134,7 @@ def _compact(state: StudyState) -> None:
 
 
 def _restore_plan(state: StudyState, snapshot: Snapshot) -> None:
-    """Ask again for what is asked for; what is durable and what is trained are known from those who hold it."""
+    """Repeat the requests; what is durable and what is trained follow from the references and the attempts."""
     trials, attempts = (trial.checkpoint for trial in state.trials), (a.batch.load for a in snapshot.attempts)
     for holder in (*trials, *attempts, *snapshot.imported):
         state.hold(holder)
@@ -143,7 +143,7 @@ def _restore_plan(state: StudyState, snapshot: Snapshot) -> None:
             state.plan.request(trial.id, trial.steps, trial.horizon, is_urgent=trial.is_begun)
     for attempt in snapshot.attempts:
         if attempt.is_planned:
-            state.plan.resume(attempt.lease.number, attempt.batch, _way_of(state, attempt))
+            state.plan.resume(attempt.lease.number, attempt.batch, _path_of(state, attempt))
             if attempt.cut is not None:
                 state.plan.cut(attempt.lease.number, attempt.cut)
             for point in attempt.save_points:
@@ -159,8 +159,8 @@ def _restore_plan(state: StudyState, snapshot: Snapshot) -> None:
         state.plan.restore_costs(snapshot.costs)
 
 
-def _way_of(state: StudyState, attempt: Attempt) -> tuple[PathStep, ...]:
-    """Return the way of a trial for which an attempt was begun; empty if each of them goes another way by now."""
+def _path_of(state: StudyState, attempt: Attempt) -> tuple[PathStep, ...]:
+    """Return the path of a trial for which an attempt was begun; empty if each of them has another path by now."""
     last = attempt.batch.stages[-1]
-    ways = (state.trials[number].steps for number in last.trials)
-    return next((steps for steps in ways if any(step.node == last.node for step in steps)), ())
+    paths = (state.trials[number].steps for number in last.trials)
+    return next((steps for steps in paths if any(step.node == last.node for step in steps)), ())

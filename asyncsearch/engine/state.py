@@ -62,7 +62,7 @@ class StudyState:
         self.busy: dict[NodeKey, None] = {}
         """Nodes in which other drivers train: what is left in them waits."""
         self.touched: dict[int, str] = {}
-        """Leases whose work may be wanted otherwise than before the present event, with the reason in words."""
+        """Leases of whose work more or less may be wanted since the present event, with the reason in words."""
         self.references: dict[CheckpointRef, int] = {}
         """How many trials and attempts would go on from each checkpoint; an import counts as one."""
         self.imported: dict[CheckpointRef, None] = {}
@@ -79,8 +79,8 @@ class StudyState:
         self.is_exhausted = False
         self.metric_names: set[str] = set()
         """Every name under which anything was ever reported."""
-        self.podium = BestTrials(config.keep_checkpoints)
-        self.stock = CheckpointSizes(config.quota_bytes)
+        self.best_trials = BestTrials(config.keep_checkpoints)
+        self.usage = CheckpointSizes(config.quota_bytes)
         self.unreachable: dict[CheckpointRef, None] = {}
         """Checkpoints that nothing can reach any more and that are still to be deleted."""
 
@@ -125,25 +125,22 @@ class StudyState:
         return self.trials[min(ranked)[1]] if ranked else None
 
     def subscribers(self, attempt: Attempt, resource: int) -> list[Trial]:
-        """Return the trials on whose way lies what an attempt reports at ``resource``, by id."""
-        trials, readers = self.trials, self.plan.subscribers_at(attempt.node_at(resource), resource)
+        """Return the trials whose path leads through the unit that an attempt reports at ``resource``, by id."""
+        trials, found = self.trials, self.plan.subscribers_at(attempt.node_at(resource), resource)
         if attempt.is_evaluation:
-            return [trials[number] for number in readers]
+            return [trials[number] for number in found]
         return [
             trials[number]
-            for number in readers
+            for number in found
             if (checkpoint := trials[number].checkpoint) is None or checkpoint.resource <= resource
         ]
 
-    def readers(self, attempt: Attempt, resource: int) -> list[Trial]:
-        """Return the trials that need what an attempt does at ``resource``, by id.
-
-        That is the unit of training that ends there, or an evaluation.
-        """
+    def dependents(self, attempt: Attempt, resource: int) -> list[Trial]:
+        """Return the trials that need what an attempt trains or evaluates at ``resource``, by id."""
         if attempt.is_evaluation:
             here = CheckpointRef(attempt.node_at(resource), resource)
-            asking = self.plan.requesters_at(here.node, here.resource) if self.plan.lacks_metric(here) else ()
-            return [self.trials[number] for number in asking]
+            requesters = self.plan.requesters_at(here.node, here.resource) if self.plan.lacks_metric(here) else ()
+            return [self.trials[number] for number in requesters]
         return [
             trial
             for trial in self.subscribers(attempt, resource)
@@ -160,21 +157,21 @@ class StudyState:
         return self.config.can_evaluate and not self.plan.has_report(checkpoint, self.trials)
 
     def is_to_be_evaluated(self, trial: Trial) -> bool:
-        """Return whether a trial stands at its target and waits for the metric there."""
+        """Return whether a trial is at its target and waits for the metric there."""
         target = trial.target
         if target is None or not self.config.can_evaluate:
             return False
         return self.plan.lacks_metric(CheckpointRef(trial.node_at(target), target))
 
     def is_at_target(self, trial: Trial) -> bool:
-        """Return whether a trial stands at its target with all that it needs."""
-        target = trial.target
-        if target is None or trial.checkpoint != CheckpointRef(trial.node_at(target), target):
+        """Return whether a trial is at its target with all that it needs."""
+        target, here = trial.target, trial.checkpoint
+        if target is None or here is None or here.resource != target or here.node != trial.node_at(target):
             return False
-        return not self.plan.lacks_metric(trial.checkpoint)
+        return not self.plan.lacks_metric(here)
 
     def is_news(self, event: Learned) -> bool:
-        """Return whether others say anything of a node that is not known, and of use."""
+        """Return whether others know anything of a node that is new and of use here."""
         if event.ended is not None and not self.plan.reports.has_end(event.node):
             return True
         metric = self.config.metric
@@ -183,7 +180,7 @@ class StudyState:
         ) or any(self.wanting(checkpoint) for checkpoint in event.known_checkpoints)
 
     def is_outdated(self, attempt: Attempt) -> bool:
-        """Return whether an attempt that has not begun is not worth beginning: nobody wants it, or more is known."""
+        """Return whether an attempt that has not begun is not worth beginning: no trial needs it, or more is known."""
         start = attempt.batch.stages[0].start
         for number in attempt.trials:
             trial = self.trials[number]
@@ -203,7 +200,9 @@ class StudyState:
 
     def spare(self) -> CheckpointRef | None:
         """Return the next checkpoint that is to be given up for the quota, or None."""
-        return checkpoint_to_spare(self.podium.trials(), lambda number: self.trials[number].checkpoint, self.references)
+        return checkpoint_to_spare(
+            self.best_trials.trials(), lambda number: self.trials[number].checkpoint, self.references
+        )
 
     def open_attempt_of(self, trial: TrialId) -> Attempt | None:
         """Return the attempt under which a trial runs, or None."""
@@ -211,7 +210,7 @@ class StudyState:
         return None if number is None else self.attempts.get(number)
 
     def attempts_of(self, worker: WorkerId) -> list[Attempt]:
-        """Return the open attempts of a worker, those that only wait for their checkpoint included."""
+        """Return the open attempts of a worker, including those that only wait for their checkpoint."""
         return [attempt for attempt in self.attempts.values() if attempt.lease.worker == worker]
 
     # Changes that facts and decisions have in common: only ``learning`` and ``applying`` call what follows.

@@ -1,7 +1,7 @@
 """The life of a trial: one literal table.
 
 Rule 1: every change of a trial's state is a lookup here; what the table does not have cannot happen.
-Rule 2: pure, as ``asyncsearch.engine.state`` says.
+Rule 2: pure, as ``asyncsearch.engine.handling`` says.
 
 A trial is born WAITING. A worker takes it (RUNNING). From there it is paused at its target and perhaps promoted
 (back to WAITING), or it ends: COMPLETED, STOPPED or FAILED. An attempt that was lost, failed with tries left, or was
@@ -17,12 +17,12 @@ from asyncsearch.trial import TrialState
 
 TRANSITIONS: dict[tuple[TrialState, TrialState], str] = {
     (TrialState.WAITING, TrialState.RUNNING): "a worker took it",
-    (TrialState.WAITING, TrialState.PAUSED): "it stands at its target, trained with another trial",
-    (TrialState.WAITING, TrialState.COMPLETED): "it came to its end, trained with another trial",
+    (TrialState.WAITING, TrialState.PAUSED): "it is at its target, trained with another trial",
+    (TrialState.WAITING, TrialState.COMPLETED): "it reached its end, trained with another trial",
     (TrialState.WAITING, TrialState.STOPPED): "it was not worth finishing, as what it shares has shown",
     (TrialState.WAITING, TrialState.FAILED): "what it shares with another trial failed",
-    (TrialState.RUNNING, TrialState.PAUSED): "it stands at its target, saved",
-    (TrialState.RUNNING, TrialState.COMPLETED): "it came to its end",
+    (TrialState.RUNNING, TrialState.PAUSED): "it is at its target, saved",
+    (TrialState.RUNNING, TrialState.COMPLETED): "it reached its end",
     (TrialState.RUNNING, TrialState.STOPPED): "it was not worth finishing",
     (TrialState.RUNNING, TrialState.FAILED): "it failed and has no tries left",
     (TrialState.RUNNING, TrialState.WAITING): "the attempt was lost, failed or interrupted",

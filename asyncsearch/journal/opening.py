@@ -1,4 +1,4 @@
-"""Opening a study: what the store holds becomes a state again."""
+"""Opening a study: its state is made again from the files in its store."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _KEPT_SNAPSHOTS = 2
 
 
 class StudyFile(msgspec.Struct, frozen=True, kw_only=True):
-    """What ``study.json`` says: what the study is, for people, for ``show`` and to compare at ``resume``."""
+    """The content of ``study.json``: a description for people, for ``show`` and to compare at ``resume``."""
 
     format: int = 1
     name: str
@@ -39,7 +39,7 @@ class StudyFile(msgspec.Struct, frozen=True, kw_only=True):
     trainable: str = ""
     """Name of the function or class."""
     fingerprint: str = ""
-    """Hash of the bundle; resuming with another trainable is said."""
+    """Hash of the bundle; resuming with another trainable gives a warning."""
     bundle_sha256: str = ""
     """Of ``bundle.bin``; a bundle that was changed behind our back is not unpickled."""
     shared: str = ""
@@ -62,13 +62,13 @@ _STUDY = msgspec.json.Decoder(StudyFile)
 
 
 def read_study_file(store: Store) -> StudyFile | None:
-    """Return what the store says of its study, or None if it holds none."""
+    """Return the description of the study in a store, or None if it holds none."""
     data = store.read(STUDY_FILE)
     return None if data is None else _STUDY.decode(data)
 
 
 def config_of(study: StudyFile) -> EngineConfig:
-    """Return what a study's journal is replayed with where its code is not at hand."""
+    """Return the configuration with which a study's journal is replayed where its code is not available."""
     return EngineConfig(
         study=study.name,
         metric=study.metric,
@@ -89,18 +89,18 @@ def write_study_file(store: Store, study: StudyFile) -> None:
 
 
 class Replayed(msgspec.Struct, frozen=True):
-    """What a replay found besides the state."""
+    """The result of a replay, besides the state."""
 
     last: int
     """Number of the last record, 0 if there is none."""
     last_s: float
     """Driver's clock at the last record, 0.0 if there is none."""
     notes: tuple[str, ...] = ()
-    """What was recovered, in sentences."""
+    """Sentences about what was recovered."""
 
 
 def replay(store: Store, state: StudyState) -> Replayed:
-    """Make a fresh state what the store's journal says, from the newest good snapshot on.
+    """Bring a new state to the end of the store's journal, from the newest good snapshot on.
 
     Raises:
         JournalDamagedError: the journal is damaged elsewhere than at the end of a segment.

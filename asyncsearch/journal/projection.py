@@ -82,7 +82,7 @@ class Projection:
     def add(self, record: Record) -> list[Report]:
         """Take in a record, and return the reports that trials read by it, in order.
 
-        After a lost attempt some units are trained again; what is reported again then is left out.
+        After a lost attempt some units are trained again; repeated reports are left out.
         """
         event = record.event
         found = self._report(event, record.t) if isinstance(event, Reported) else []
@@ -95,7 +95,7 @@ class Projection:
         return found
 
     def reports(self, node: NodeKey) -> list[tuple[int, Metrics]]:
-        """Return what was reported in a node, by resource."""
+        """Return the reports of a node, by resource."""
         return list(self._reports.get(node, ()))
 
     def reads(self, trial: TrialId, stage: Stage) -> bool:
@@ -211,7 +211,9 @@ class Projection:
     def _keep(self, node: NodeKey, resource: int, metrics: Metrics) -> None:
         kept = self._reports.setdefault(node, [])
         at = bisect.bisect_left(kept, resource, key=lambda report: report[0])
-        if at == len(kept) or kept[at][0] != resource:  # what is evaluated may lie below what others trained
+        if (
+            at == len(kept) or kept[at][0] != resource
+        ):  # an evaluation may be of a resource below those that others trained
             kept.insert(at, (resource, metrics))
 
 
@@ -227,9 +229,9 @@ def reports(records: Iterable[Record]) -> Iterator[Report]:
 
 
 def branched(records: Iterable[Record]) -> dict[TrialId, tuple[Params, int]]:
-    """Return the trials that took over another's weights: what each began as, and up to where its reports are its own.
+    """Return the trials that took over another's weights, each with its first params and where it left them.
 
-    What it reports beyond that resource is not what the params with which it began lead to.
+    Its reports beyond that resource do not belong to those params.
     """
     begun: dict[TrialId, Params] = {}
     found: dict[TrialId, tuple[Params, int]] = {}

@@ -1,4 +1,4 @@
-"""Reading a study without its code: what the journal says is enough to know where every trial stands.
+"""Reading a study without its code: the journal alone gives the state of every trial.
 
 Nothing is unpickled, so ``asyncsearch show`` works on a machine that has none of the study's packages.
 """
@@ -19,7 +19,7 @@ from asyncsearch.trial import Params
 
 
 def read_state(store: Store, study: StudyFile) -> StudyState:
-    """Return the state that a store's journal leads to; it can be looked at, not gone on with."""
+    """Return the state at the end of a store's journal, for reading only."""
     state = StudyState(config_of(study), _NoSearcher(), _NoScheduler(), study.max_resource)
     replay(store, state)
     return state
@@ -37,14 +37,14 @@ def read_standing(store: Store, study: StudyFile, trial: TrialId) -> str:
 
 
 class _NoSearcher(SearcherState):
-    """Hears everything and proposes nothing."""
+    """Takes in every fact and proposes nothing."""
 
     def propose(self, number: int) -> Params | None:
         raise InternalError("A study that was opened for reading was asked for a proposal.")
 
 
 class _NoScheduler(SchedulerState):
-    """Hears everything and decides nothing."""
+    """Takes in every fact and decides nothing."""
 
     def first_target(self, trial: TrialId) -> int | None:
         raise InternalError("A study that was opened for reading was asked for a decision.")

@@ -1,4 +1,4 @@
-"""What a backend is: it starts workers, says when they end, and decides nothing.
+"""The interface of a backend, which starts workers, tells when they end, and decides nothing.
 
 The engine asks for each launch (``LaunchWorker``) under an epoch of its own; a worker that ends for whatever reason is
 reported once by ``ended``, and the engine says whether it is launched again.
@@ -17,8 +17,10 @@ from asyncsearch.driver.transport import Transport
 from asyncsearch.ids import WorkerId
 from asyncsearch.rpc.messages import WorkerMessage
 
-Ended = Callable[[WorkerId, int, str], None]
+OnWorkerEnded = Callable[[WorkerId, int, str], None]
 """Called from any thread with (worker, epoch, reason) when a worker has ended, cleanly or not."""
+AgentFunction = Callable[[WorkerConfig], str]
+"""Serves the driver until it lets the worker go, in the main thread of its process; returns why it ended."""
 ConfigFor = Callable[[WorkerId, int], WorkerConfig]
 """Gives the configuration of one launch of a worker."""
 Post = Callable[[WorkerId, int, int, WorkerMessage], None]
@@ -27,8 +29,16 @@ TOO_LATE = "it was launched after the end of the run"
 """Why a worker ends that ``stop`` has overtaken."""
 
 
+def run_agent(config: WorkerConfig) -> str:
+    """Run the real agent: what a launch runs on the worker's side, where a test puts nothing in its place."""
+    # Imported on the worker: a process that only launches needs no gRPC.
+    from asyncsearch.agent.agent import run_agent as run
+
+    return run(config)
+
+
 class Preflight(msgspec.Struct, frozen=True):
-    """What a backend found out before anything was started."""
+    """Findings of a backend before anything is started."""
 
     parallelism: int
     """How many workers will be started, from 1."""
@@ -64,14 +74,14 @@ class Launcher(abc.ABC):
         """
 
     @abc.abstractmethod
-    def start(self, config_for: ConfigFor, ended: Ended) -> None:
+    def start(self, config_for: ConfigFor, ended: OnWorkerEnded) -> None:
         """Get ready to launch."""
 
     @abc.abstractmethod
     def launch(self, worker: WorkerId, epoch: int) -> None:
         """Start a worker and return at once; what goes wrong is told through ``ended``.
 
-        After ``stop`` none is started.
+        After ``stop`` none is started, and that too is told.
         """
 
     @abc.abstractmethod

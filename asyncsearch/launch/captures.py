@@ -12,11 +12,11 @@ from typing import Any
 _MAX_ITEMS = 1_000
 """Items of a container that are looked at."""
 
-Part = tuple[str, Any]
+CapturedPart = tuple[str, Any]
 """Words such as "the closure variable 'model'", and what is there."""
 
 
-def parts(value: object, by_value: Callable[[types.ModuleType], bool]) -> Iterator[Part]:
+def parts(value: object, by_value: Callable[[types.ModuleType], bool]) -> Iterator[CapturedPart]:
     """Yield what a value is made of.
 
     Args:
@@ -47,7 +47,7 @@ def parts(value: object, by_value: Callable[[types.ModuleType], bool]) -> Iterat
             yield from _parts_of_object(value)
 
 
-def _parts_of_function(function: types.FunctionType) -> Iterator[Part]:
+def _parts_of_function(function: types.FunctionType) -> Iterator[CapturedPart]:
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         try:
             yield f"the closure variable {name!r}", cell.cell_contents
@@ -71,7 +71,7 @@ def _global_names(code: types.CodeType) -> set[str]:
     return names.union(*(_global_names(inner) for inner in code.co_consts if isinstance(inner, types.CodeType)))
 
 
-def _parts_of_object(value: object) -> Iterator[Part]:
+def _parts_of_object(value: object) -> Iterator[CapturedPart]:
     slots = {
         name: getattr(value, name)
         for kind in type(value).__mro__

@@ -10,35 +10,16 @@ import queue
 from collections import deque
 from collections.abc import Callable
 
-import msgspec
-
 from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.errors import InternalError
 from asyncsearch.ids import WorkerId
-from asyncsearch.launch.base_launcher import TOO_LATE, ConfigFor, Ended, Launcher, Post, Preflight
+from asyncsearch.launch.base_launcher import TOO_LATE, ConfigFor, Launcher, OnWorkerEnded, Post, Preflight
 from asyncsearch.launch.cores import cores
 from asyncsearch.launch.inline_worker import InlineWorker
 from asyncsearch.rpc.messages import DriverMessage
 
-
-class _Launched(msgspec.Struct, frozen=True):
-    config: WorkerConfig
-
-
-class _Sent(msgspec.Struct, frozen=True):
-    worker: WorkerId
-    epoch: int
-    message: DriverMessage
-
-
-class _Gone(msgspec.Struct, frozen=True):
-    worker: WorkerId
-    epoch: int
-    reason: str
-
-
-_Item = _Launched | _Sent | _Gone | None
-"""What the main thread is told; None: look up."""
+_Item = WorkerConfig | tuple[tuple[WorkerId, int], Callable[[InlineWorker], None]] | None
+"""A launch; a call for the worker of a launch; None: look up."""
 
 
 class InlineLauncher(Launcher):
@@ -61,7 +42,7 @@ class InlineLauncher(Launcher):
         self._later: deque[_Item] = deque()
         self._worker: InlineWorker | None = None
         self._config_for: ConfigFor | None = None
-        self._ended: Ended | None = None
+        self._ended: OnWorkerEnded | None = None
         self._is_stopped = False
 
     def check(self, parallelism: int | None) -> Preflight:
@@ -70,7 +51,7 @@ class InlineLauncher(Launcher):
             parallelism=1, cpu_threads=cores(), warnings=(warning,) if parallelism not in (None, 1) else ()
         )
 
-    def start(self, config_for: ConfigFor, ended: Ended) -> None:
+    def start(self, config_for: ConfigFor, ended: OnWorkerEnded) -> None:
         self._config_for, self._ended = config_for, ended
         self._inbox, self._later = queue.SimpleQueue(), deque()  # what came after the end of a run before is for nobody
         self._is_stopped = False
@@ -81,10 +62,10 @@ class InlineLauncher(Launcher):
         if self._is_stopped:
             self._ended(worker, epoch, TOO_LATE)
             return
-        self._inbox.put(_Launched(self._config_for(worker, epoch)))
+        self._inbox.put(self._config_for(worker, epoch))
 
     def kill(self, worker: WorkerId, epoch: int) -> None:
-        self._inbox.put(_Gone(worker, epoch, "it was ended by the driver"))
+        self.disconnect(worker, epoch, "it was ended by the driver")
 
     def stop(self, grace_s: float) -> None:
         self._is_stopped = True
@@ -96,14 +77,14 @@ class InlineLauncher(Launcher):
 
     def send(self, worker: WorkerId, epoch: int, message: DriverMessage) -> None:
         """Deliver a message to the main thread."""
-        self._inbox.put(_Sent(worker, epoch, message))
+        self._inbox.put(((worker, epoch), lambda inline: inline.take(message)))
 
     def acknowledge(self, worker: WorkerId, epoch: int, number: int) -> None:
         """Nothing can be lost between two threads, so nobody waits for this."""
 
     def disconnect(self, worker: WorkerId, epoch: int, reason: str) -> None:
         """Take nothing from this launch of the worker any more."""
-        self._inbox.put(_Gone(worker, epoch, reason))
+        self._inbox.put(((worker, epoch), lambda inline: inline.drop(reason)))
 
     # The main thread.
 
@@ -117,41 +98,32 @@ class InlineLauncher(Launcher):
 
     def _turn(self, post: Post, tick: Callable[[], None]) -> None:
         """Do the next thing: train if there is something to train, else wait for a message."""
-        if self._worker is not None and self._worker.train_next(lambda: self._look_up(tick)):
-            return
-        self._handle(self._later.popleft() if self._later else self._inbox.get(), post)
         if self._worker is not None and self._worker.end is not None:
             self._finish(self._worker.end)
+        elif self._worker is None or not self._worker.train_next(lambda: self._look_up(tick)):
+            self._handle(self._later.popleft() if self._later else self._inbox.get(), post)
 
     def _look_up(self, tick: Callable[[], None]) -> None:
-        """In the middle of a training: see what came meanwhile."""
+        """In the middle of a training: pass on what came for its worker meanwhile."""
         tick()
         while not self._inbox.empty():
             item = self._inbox.get()
-            if self._is_for_worker(item):
-                self._handle(item, None)
-            elif item is not None:
+            if item is not None and not self._pass_on(item):
                 self._later.append(item)
 
-    def _handle(self, item: _Item, post: Post | None) -> None:
-        match item:
-            case _Launched(config=config):
-                assert post is not None
-                self._worker = InlineWorker(config, post)
-                self._worker.open()
-            case _Sent(message=message) if self._is_for_worker(item):
-                assert self._worker is not None
-                self._worker.take(message)
-            case _Gone(reason=reason) if self._is_for_worker(item):
-                assert self._worker is not None
-                self._worker.drop(reason)
-            case _:
-                pass  # it is for a launch that is over
+    def _handle(self, item: _Item, post: Post) -> None:
+        if isinstance(item, WorkerConfig):
+            self._worker = InlineWorker(item, post)
+            self._worker.open()
+        elif item is not None:
+            self._pass_on(item)
 
-    def _is_for_worker(self, item: _Item) -> bool:
-        if not isinstance(item, _Sent | _Gone) or self._worker is None:
+    def _pass_on(self, item: _Item) -> bool:
+        """Make a call for the present worker, and return whether it was one; else it is for another launch."""
+        if not isinstance(item, tuple) or self._worker is None or item[0] != self._worker.key:
             return False
-        return (item.worker, item.epoch) == self._worker.key
+        item[1](self._worker)
+        return True
 
     def _finish(self, reason: str) -> None:
         assert self._worker is not None

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from asyncsearch.actions import Assign, CutWork, DismissWorker, SaveAt, StopTraining
-from asyncsearch.agent.checkpoints import Checkpoints
+from asyncsearch.agent.checkpoints import WorkerCheckpoints
 from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.agent.lane_run import LaneRun
 from asyncsearch.agent.transfers import Fetched, Uploaded
@@ -30,7 +30,7 @@ from asyncsearch.runner.link import shown_failure
 from asyncsearch.runner.protocol import Amendment, Ended, Folder, FolderWanted, Saved, Train
 from asyncsearch.runner.sigterm import SigtermGuard
 from asyncsearch.runner.training import run_training
-from asyncsearch.trainable import Function, TrialContext, TrialStopped, as_function
+from asyncsearch.trainable import TrainFunction, TrialContext, TrialStopped, as_function
 
 
 class InlineWorker:
@@ -43,18 +43,20 @@ class InlineWorker:
         self._config = config
         self._post = post
         self._number = 0
-        self.checkpoints = Checkpoints(config.store, self.send, self._on_transfer, self._on_folder, in_threads=False)
+        self.checkpoints = WorkerCheckpoints(
+            config.store, self.send, self._on_transfer, self._on_folder, in_threads=False
+        )
         self.folder = Folder("")
         """The one that the checkpoints gave last."""
         self._fetch_error = ""
         self._waiting: deque[LaneRun] = deque()
         self._current: LaneRun | None = None
-        self._unsaid: list[WorkerMessage] = []
-        """The end of a training that was interrupted; said after the driver has heard of the interrupt."""
+        self._unsent: list[WorkerMessage] = []
+        """The end of a training that was interrupted; sent after the driver has been told of the interrupt."""
         self._interrupt: BaseException | None = None
         self._dismissal: str | None = None
         self._closed = threading.Event()
-        self._trainable: Function | Ended = _load(config.bundle)
+        self._trainable: TrainFunction | Ended = _load(config.bundle)
 
     def open(self) -> None:
         """Attach."""
@@ -68,7 +70,7 @@ class InlineWorker:
         self.checkpoints.close()
 
     def take(self, message: DriverMessage) -> None:
-        """Do what the driver wishes; what it wishes to be trained, later."""
+        """Carry out an action of the driver; work that it assigns is trained later."""
         match message:
             case Assign(work=work):
                 limits = self._config.log
@@ -102,8 +104,8 @@ class InlineWorker:
         Raises:
             KeyboardInterrupt: the user interrupted the training.
         """
-        if self._unsaid:
-            self._say_rest()
+        if self._unsent:
+            self._send_rest()
             return True
         if self.end is not None or not self._waiting:
             return False
@@ -127,7 +129,7 @@ class InlineWorker:
         if isinstance(done, Uploaded):
             self.checkpoints.uploaded(done)
         else:
-            done.attempt.load, self._fetch_error = done.path, done.error
+            done.run.load, self._fetch_error = done.path, done.error
 
     def _on_folder(self, folder: Folder) -> None:
         self.folder = folder
@@ -142,7 +144,7 @@ class InlineWorker:
         function, link = self._guarded(self._trainable, run), _DirectLink(run, self, look_up)
         return run_training(function, train, link, _NoInterrupts(), self._config.metric)
 
-    def _guarded(self, function: Function, run: LaneRun) -> Function:
+    def _guarded(self, function: TrainFunction, run: LaneRun) -> TrainFunction:
         """Let the user's interrupt through as a stop of this training, and show an exception where it happened."""
 
         def train(trial: TrialContext) -> Any:
@@ -162,18 +164,18 @@ class InlineWorker:
         self._current = None
         self.checkpoints.forget(run)
         run.resource = max(run.resource, ended.resource)
-        self._unsaid += run.end(ended.outcome, ended.error, ended.error_kind)
-        if not (is_interrupted and self._unsaid):
-            self._say_rest()
+        self._unsent += run.end(ended.outcome, ended.error, ended.error_kind)
+        if not (is_interrupted and self._unsent):
+            self._send_rest()
 
-    def _say_rest(self) -> None:
-        unsaid, self._unsaid = self._unsaid, []
-        for message in unsaid:
+    def _send_rest(self) -> None:
+        unsent, self._unsent = self._unsent, []
+        for message in unsent:
             self.send(message)
         self._end_if_done()
 
     def _end_if_done(self) -> None:
-        if self._dismissal is not None and self._current is None and not self._waiting and not self._unsaid:
+        if self._dismissal is not None and self._current is None and not self._waiting and not self._unsent:
             self.end = self.end or f"dismissed: {self._dismissal}"
 
     def send(self, message: WorkerMessage) -> None:
@@ -182,7 +184,7 @@ class InlineWorker:
         self._post(*self.key, self._number, message)
 
     def _beat(self) -> None:
-        """Say that the worker lives, also while its trial stands at a breakpoint."""
+        """Send heartbeats, also while the trial stands at a breakpoint."""
         while not self._closed.wait(self._config.heartbeat_s):
             self._post(*self.key, 0, Heartbeat())
 
@@ -231,7 +233,7 @@ class _NoInterrupts(SigtermGuard):
         """Nothing to do."""
 
 
-def _load(bundle: bytes) -> Function | Ended:
+def _load(bundle: bytes) -> TrainFunction | Ended:
     try:
         return as_function(loads(bundle))
     except Exception as error:

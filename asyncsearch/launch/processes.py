@@ -21,8 +21,15 @@ import cloudpickle
 
 from asyncsearch.errors import ClusterError, InternalError, UsageError
 from asyncsearch.ids import WorkerId, worker_name
-from asyncsearch.launch.agent_entry import Agent, run_agent
-from asyncsearch.launch.base_launcher import TOO_LATE, ConfigFor, Ended, Launcher, Preflight
+from asyncsearch.launch.base_launcher import (
+    TOO_LATE,
+    AgentFunction,
+    ConfigFor,
+    Launcher,
+    OnWorkerEnded,
+    Preflight,
+    run_agent,
+)
 from asyncsearch.launch.child_process import LENGTH
 from asyncsearch.launch.cores import cores
 
@@ -37,11 +44,11 @@ class ProcessLauncher(Launcher):
 
     name = "processes"
 
-    def __init__(self, *, agent: Agent = run_agent) -> None:
+    def __init__(self, *, agent: AgentFunction = run_agent) -> None:
         """Make a launcher; ``agent`` is what each process runs."""
         self._agent = agent
         self._config_for: ConfigFor | None = None
-        self._ended: Ended | None = None
+        self._ended: OnWorkerEnded | None = None
         self._changed = threading.Condition()
         self._launches: dict[tuple[WorkerId, int], _Launch] = {}
         self._is_stopped = False
@@ -57,12 +64,10 @@ class ProcessLauncher(Launcher):
             raise UsageError(f"parallelism={wanted} is too small: it counts workers, from 1.")
         crowded = f"{wanted} workers share {count} cores; each trial takes longer than with parallelism={count}."
         return Preflight(
-            parallelism=wanted,
-            cpu_threads=max(1, count // wanted),
-            warnings=(crowded,) if wanted > count else (),
+            parallelism=wanted, cpu_threads=max(1, count // wanted), warnings=(crowded,) if wanted > count else ()
         )
 
-    def start(self, config_for: ConfigFor, ended: Ended) -> None:
+    def start(self, config_for: ConfigFor, ended: OnWorkerEnded) -> None:
         self._config_for, self._ended = config_for, ended
         self._is_stopped = False
 

@@ -1,1 +1,1 @@
-"""The search plan: what was asked for, what is trained, what is left."""
+"""The search plan: what was requested, what is trained, what is left."""

@@ -52,6 +52,8 @@ class Batch(msgspec.Struct, frozen=True):
 class BasePlan(abc.ABC):
     """Requests, durable checkpoints and running batches; the next batch follows from them."""
 
+    is_shared = False
+    """Whether trials may read what others report, and costs decide anything; else neither need be stated."""
     reports: KnownReports
     """The reports that trials may read which come to a node later."""
 

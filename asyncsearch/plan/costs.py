@@ -1,7 +1,7 @@
-"""What a unit of each node takes: what was measured of it, else what its parent takes, else the mean.
+"""The cost of a unit of each node: as measured, else that of its parent, else the mean.
 
 Only how costs compare decides anything, so they count in what was measured first: until something differs from that,
-nothing has to be told to anybody. A measure that hardly differs changes nothing, so that noise does not move stages
+nothing has to be handed on. A measure that hardly differs changes nothing, so that noise does not move stages
 about. What inherits a cost that did change follows a few nodes at a time, nearest first, so that no measure takes time
 in the size of the plan.
 """

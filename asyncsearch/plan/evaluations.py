@@ -1,7 +1,7 @@
-"""What is to be evaluated: durable points that somebody asks for, at which the metric is not known. Pure.
+"""What is to be evaluated: durable points that a trial requests, at which the metric is not known. Pure.
 
 An evaluation is a stage of no units. It begins and ends at its point, nothing follows it, and it comes before all that
-is trained: it is short, and decisions wait for it. Who is on the way to a point may still report there, so nothing is
+is trained: it is short, and decisions wait for it. A lease on its way to a point may still report there, so nothing is
 evaluated where a lease is to end.
 """
 

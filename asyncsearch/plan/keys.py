@@ -1,4 +1,4 @@
-"""Keys: the name under which a checkpoint stands is the hash of everything that determines it.
+"""Keys: the name of a checkpoint in the store is the hash of everything that determines it.
 
 A node's key is the hash of its parent's key, the resource at which it begins and the canonical form of the
 hyper-parameters in it. The root's parent is the study's root key: code, data, seed, constants.
@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from asyncsearch.ids import NodeKey, PathStep
-from asyncsearch.sequences import course
+from asyncsearch.sequences import segments
 
 _TAG = '"sequence":"'
 
@@ -61,14 +61,14 @@ def path(root: NodeKey, params: Mapping[str, Any], horizon: int, salt: str = "")
         return (PathStep(0, digest(root, "0", text, *salts)),)
     steps: list[PathStep] = []
     parent = root
-    for start, pieces in course(params, horizon):
+    for start, pieces in segments(params, horizon):
         parent = digest(parent, str(start), pieces, *salts)
         steps.append(PathStep(start, parent))
     return tuple(steps)
 
 
 def joined(steps: Sequence[PathStep], other: Sequence[PathStep]) -> tuple[PathStep, ...]:
-    """Return equal steps, of which those that two ways have in common are the other one's: they are kept once."""
+    """Return equal steps; the objects of those that two paths have in common are the other path's, kept once."""
     common = 0
     while common < min(len(steps), len(other)) and steps[common] == other[common]:
         common += 1

@@ -1,4 +1,4 @@
-"""What is known of each node: the metric as reported there, so that a trial that comes later reads it. Pure."""
+"""The reports of the metric in each node, so that a trial that comes later reads them. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ else:
 
 
 class NodeReports(msgspec.Struct, gc=False):
-    """What was reported in one node, whatever it was."""
+    """The reports of one node, of any form."""
 
     resources: list[int]
     """Strictly ascending."""
@@ -28,7 +28,7 @@ class NodeReports(msgspec.Struct, gc=False):
     """Resource at which the user's function returned by itself; None: it did not."""
 
     def add(self, resource: int, value: float | None) -> None:
-        """Know one more report; one that is known already stays as it was."""
+        """Add a report; one that is known already stays as it was."""
         at = len(self.resources)
         if self.resources and resource <= self.resources[-1]:
             at = bisect.bisect_left(self.resources, resource)
@@ -38,7 +38,7 @@ class NodeReports(msgspec.Struct, gc=False):
         self.values.insert(at, value)
 
     def row(self) -> ReportRow | None:
-        """Return the same as a row; None: it is none."""
+        """Return the same as a row; None: a row cannot hold it."""
         if not self.resources or self.ended is not None or None in self.values:
             return None
         is_whole = self.resources[-1] - self.resources[0] < len(self.resources)
@@ -46,9 +46,9 @@ class NodeReports(msgspec.Struct, gc=False):
 
 
 class ReportRow(_Floats):
-    """What was reported in most nodes: finite values of the metric, at resources that follow one another.
+    """The reports of most nodes: finite values of the metric, at resources that follow one another.
 
-    Not lists: it takes 8 bytes a report, and they 40.
+    Not lists: a row takes 8 bytes a report, lists take 40.
     """
 
     __slots__ = ("first",)
@@ -73,13 +73,13 @@ def row(first: int, values: Iterable[float]) -> ReportRow:
 
 
 class KnownReports:
-    """Reports by node: about 200 bytes a node and 8 a report, until nobody can come who would read them."""
+    """Reports by node: about 200 bytes a node and 8 a report, until no trial can come that would read them."""
 
     def __init__(self) -> None:
         self.nodes: dict[NodeKey, ReportRow | NodeReports] = {}
 
     def restore(self, nodes: Mapping[NodeKey, NodeReports]) -> None:
-        """Know what a snapshot says."""
+        """Take over the reports of a snapshot."""
         self.nodes = {node: reports.row() or reports for node, reports in nodes.items()}
 
     def report(self, node: NodeKey, resource: int, value: float | None) -> None:
@@ -101,7 +101,7 @@ class KnownReports:
         return reports
 
     def settle(self, node: NodeKey) -> None:
-        """Take no room for more reports in a node than there are; more may come all the same."""
+        """Give back the memory that a node's row reserves for more reports; more may come nevertheless."""
         found = self.nodes.get(node)
         if isinstance(found, ReportRow):
             self.nodes[node] = row(found.first, found)
@@ -130,17 +130,17 @@ class KnownReports:
         self._in_lists(node).ended = resource
 
     def ended(self, steps: Sequence[PathStep]) -> int | None:
-        """Return where the user's function returned by itself on this way; None: nowhere that is known."""
+        """Return where the user's function returned by itself on this path; None: nowhere, as far as is known."""
         for number, step in enumerate(steps):
             found = self.nodes.get(step.node)
             ended = found.ended if isinstance(found, NodeReports) else None
-            # A node may have been trained beyond where this way leaves it.
+            # A node may have been trained beyond where this path leaves it.
             if ended is not None and (number + 1 == len(steps) or ended <= steps[number + 1].start):
                 return ended
         return None
 
     def between(self, steps: Sequence[PathStep], after: int, upto: int) -> Iterator[tuple[int, float | None]]:
-        """Yield what was reported on a way at resources above ``after`` and not above ``upto``, in order."""
+        """Yield the reports on a path at resources above ``after`` and not above ``upto``, in order."""
         for number, step in enumerate(steps):
             end = steps[number + 1].start if number + 1 < len(steps) else upto
             found = self.nodes.get(step.node)

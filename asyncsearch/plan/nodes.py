@@ -1,4 +1,4 @@
-"""Points: positions of the plan that something is asked at or starts from, each with the stages that start there.
+"""Points: positions of the plan that trials request or stages start from, each with the stages that start there.
 
 A *stage* is a pending point: it trains from its host, the point below it, to itself. What is chosen first among the
 stages of one host is found in a heap that keeps outdated entries until they come up, so that a change costs O(log n)
@@ -14,14 +14,14 @@ from collections.abc import Iterator
 from asyncsearch.ids import NodeKey, TrialId
 from asyncsearch.trial import UNBOUNDED
 
-Key = tuple[int, int, int]
+PointKey = tuple[int, int, int]
 """What is chosen first is smallest: minus the height, the total, the smallest trial of a stage and what follows it."""
 
 NO_TRIAL = 2**63
 FIRST = 2**62
 """Height of an evaluation, which therefore comes before all that is trained."""
 HELD_WORTH = 4
-"""What a worker has at hand comes first, unless there is a way of more than so many times its length to a leaf."""
+"""What a worker has at hand comes first, unless a path to a leaf is more than so many times as long."""
 _SLACK = 8
 
 
@@ -71,7 +71,7 @@ class PlanNode:
 
 
 class Point:
-    """A position, what is asked there, and the stages that start there."""
+    """A position, the requests for it, and the stages that start there."""
 
     __slots__ = (
         "_best",
@@ -99,13 +99,13 @@ class Point:
         self.resource = resource
         self.state = state
         self.trials: list[TrialId] = []
-        """Who asks for it, in order."""
+        """The trials that request it, in order."""
         self.urgent_trials = 0
         self.host: Point | None = None
         """Where its stage starts; None unless it is pending."""
         self.length = 0
         """Cost from its host to it."""
-        self.key: Key = (0, 0, 0)
+        self.key: PointKey = (0, 0, 0)
         """Its place among the stages of its host; a new object whenever it changes."""
         self.is_urgent = False
         self.count = 0
@@ -116,15 +116,15 @@ class Point:
         self.total = 0
         """Cost of all stages that start here and follow those."""
         self.size = 0
-        """How many trials ask for it and for what is trained from it, if it is pending."""
+        """How many trials request it, or what is trained from it, if it is pending."""
         self.after = 0
-        """How many of them ask for what is trained from it."""
-        self._best: list[tuple[Key, Point]] = []
-        self._urgent: list[tuple[Key, Point]] | None = None
+        """How many of them request what is trained from it."""
+        self._best: list[tuple[PointKey, Point]] = []
+        self._urgent: list[tuple[PointKey, Point]] | None = None
         self._first: list[tuple[int, Point]] = []
 
     def __lt__(self, other: Point) -> bool:
-        """Entries with equal keys may stand in any order: at most one of them is not outdated."""
+        """Entries with equal keys may be in any order: at most one of them is not outdated."""
         return False
 
     def is_needed(self) -> bool:
@@ -186,7 +186,7 @@ class Point:
         return True
 
     def best(self) -> Point | None:
-        """Return the stage with the longest way after it, of those that start here."""
+        """Return the stage with the longest path after it, of those that start here."""
         return self._top(self._best) if self.count else None
 
     def best_urgent(self) -> Point | None:
@@ -198,7 +198,7 @@ class Point:
         return (point for key, point in self._best if point.host is self and point.key is key)
 
     def first_trials(self, most: int) -> list[TrialId]:
-        """Return the smallest trials that ask for it and for what is trained from it, in order.
+        """Return the smallest trials that request it, or what is trained from it, in order.
 
         It looks at about as many entries as it returns, however many there are.
         """
@@ -231,14 +231,14 @@ class Point:
                 open_point(stage)
         return found
 
-    def _merit(self) -> tuple[Key, bool]:
+    def _merit(self) -> tuple[PointKey, bool]:
         best = self.best()
         after = 0 if best is None else -best.key[0]
         trial = min(self.trials[0] if self.trials else NO_TRIAL, self._first_trial())
         is_urgent = self.urgent_trials > 0 or self.urgent_count > 0
         return (-self.length - after, self.length + self.total, trial), is_urgent
 
-    def _top(self, heap: list[tuple[Key, Point]]) -> Point:
+    def _top(self, heap: list[tuple[PointKey, Point]]) -> Point:
         while True:
             key, point = heap[0]
             if point.host is self and point.key is key:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable
 
-from asyncsearch.plan.nodes import HELD_WORTH, Key, Point
+from asyncsearch.plan.nodes import HELD_WORTH, Point, PointKey
 
-Entry = tuple[Key, Point]
+ReadyEntry = tuple[PointKey, Point]
 
 _BEST, _URGENT = 0, 1
 _SLACK = 8
@@ -17,8 +17,8 @@ class ReadyPoints:
     """Durable points, each with the keys of its best stage and of its best urgent stage."""
 
     def __init__(self) -> None:
-        self._entries: dict[Point, tuple[Entry, Entry | None]] = {}
-        self._heaps: tuple[list[Entry], list[Entry]] = ([], [])
+        self._entries: dict[Point, tuple[ReadyEntry, ReadyEntry | None]] = {}
+        self._heaps: tuple[list[ReadyEntry], list[ReadyEntry]] = ([], [])
 
     def offer(self, point: Point) -> None:
         """Take the place of a durable point anew, or forget it if no stage starts there."""
@@ -68,11 +68,11 @@ class ReadyPoints:
             heapq.heappop(heap)
         return None
 
-    def _is_current(self, which: int, entry: Entry) -> bool:
+    def _is_current(self, which: int, entry: ReadyEntry) -> bool:
         entries = self._entries.get(entry[1])
         return entries is not None and entries[which] is entry
 
-    def _push(self, which: int, entry: Entry) -> None:
+    def _push(self, which: int, entry: ReadyEntry) -> None:
         heapq.heappush(self._heaps[which], entry)
         self._compact(which)
 

@@ -27,7 +27,7 @@ class BestTrials:
         return self._entries.pop()[1] if len(self._entries) > self.size else None
 
     def remove(self, trials: set[TrialId]) -> None:
-        """Take trials off whose checkpoint went all the same."""
+        """Remove trials whose checkpoint is gone."""
         self._entries = [entry for entry in self._entries if entry[1] not in trials]
 
     def trials(self) -> list[TrialId]:
@@ -78,18 +78,18 @@ class CheckpointSizes:
 
 
 def checkpoint_to_spare(
-    podium: list[TrialId],
+    trials: list[TrialId],
     checkpoint_of: Callable[[TrialId], CheckpointRef | None],
     references: Mapping[CheckpointRef, int],
 ) -> CheckpointRef | None:
-    """Return the checkpoint to give up first: that of the worst trial on the podium which nobody else needs.
+    """Return the checkpoint to give up first: that of the worst trial, if nobody else needs it.
 
     Args:
-        podium: trials that keep theirs, best first; the first one's is never given up.
+        trials: those that keep theirs, best first; the first one's is never given up.
         checkpoint_of: the checkpoint that a trial keeps.
         references: how many trials and attempts would go on from each checkpoint, or keep it.
     """
-    kept = [checkpoint_of(trial) for trial in podium]
+    kept = [checkpoint_of(trial) for trial in trials]
     counts = Counter(kept)
     for checkpoint in reversed(kept):
         if checkpoint is not None and checkpoint != kept[0] and references[checkpoint] == counts[checkpoint]:

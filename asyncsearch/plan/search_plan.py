@@ -1,6 +1,6 @@
-"""The search plan: what trials ask for, what is durable, what runs, and therefore what to train next. Pure.
+"""The search plan: what trials request, what is durable, what runs, and therefore what to train next. Pure.
 
-A trial asks for a resource on its path. Trials whose paths have nodes in common share what is trained there; what is
+A trial requests a resource on its path. Trials whose paths have nodes in common share what is trained there; what is
 left is the stage tree (``plan.stage_tree``), and a worker gets one of its paths from the root to a leaf, a batch.
 Nodes of which nothing is left to train take no memory, except for the resources of their durable checkpoints.
 
@@ -29,7 +29,7 @@ LISTED = 10
 
 
 class Request(NamedTuple):
-    """What a trial asks for."""
+    """The request of a trial."""
 
     node: PlanNode
     target: int
@@ -38,6 +38,8 @@ class Request(NamedTuple):
 
 class SearchPlan(BasePlan):
     """Requests, durable checkpoints and running batches; the next batch follows from them."""
+
+    is_shared = True
 
     def __init__(self) -> None:
         self.reports = KnownReports()
@@ -73,14 +75,14 @@ class SearchPlan(BasePlan):
         if former == request:
             return
         self._requests[trial] = request
-        self._tree.ask(request.node, target, trial, is_urgent)
+        self._tree.add_request(request.node, target, trial, is_urgent)
         if former is not None:
-            self._tree.release(former.node, former.target, trial, former.is_urgent)
+            self._tree.remove_request(former.node, former.target, trial, former.is_urgent)
 
     def withdraw(self, trial: TrialId) -> None:
         request = self._requests.pop(trial, None)
         if request is not None:
-            self._tree.release(request.node, request.target, trial, request.is_urgent)
+            self._tree.remove_request(request.node, request.target, trial, request.is_urgent)
 
     def target_of(self, trial: TrialId) -> int | None:
         request = self._requests.get(trial)
@@ -302,7 +304,7 @@ class SearchPlan(BasePlan):
 
 
 def _trials_after(points: list[Point]) -> list[TrialId]:
-    """Return the trials that ask for these points and for what is trained from them."""
+    """Return the trials that request these points, or points that are trained from them."""
     found: list[TrialId] = []
     stack = list(points)
     while stack:

@@ -1,8 +1,9 @@
 """The search plan of a study whose trials share nothing: ``SearchPlan`` without its tree. Pure.
 
 Each trial trains in a node of its own, the last one on its path, so what is left to train is one stage for each trial
-that asks; everything costs O(log n) with a small constant. The nodes before that are of those from whose checkpoint it
-goes on; where that is lost, it trains all of its way in its own. Where ways may meet, ``SearchPlan`` is taken.
+that requests it; everything costs O(log n) with a small constant. The nodes before that belong to the trials from
+whose checkpoint it goes on; where that is lost, it trains all of its path in its own. Where paths may meet,
+``SearchPlan`` is taken.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from asyncsearch.trial import Trial
 
 
 class SoloRequest(NamedTuple):
-    """What a trial asks for."""
+    """The request of a trial."""
 
     path: PlanPath
     target: int
@@ -33,7 +34,7 @@ class SoloPlan(BasePlan):
         self.reports = NoReports()
         self._requests: dict[TrialId, SoloRequest] = {}
         self._nodes: dict[NodeKey, TrialId] = {}
-        """Who asks for a node."""
+        """The trial that requests a node."""
         self._saved: dict[NodeKey, list[int]] = {}
         self._runs: dict[int, NodeKey] = {}
         self._leases: dict[NodeKey, int] = {}

@@ -6,7 +6,7 @@ worker trains, else *pending*: then it ends a stage, which begins at its host, t
 first point is hosted by the point of its parent at which the node begins, a root's by the beginning of training.
 
 Rule 1: the state of a point follows from what is saved and what runs, and from nothing else.
-Rule 2: a point exists while somebody needs it: a trial asks for it, a stage of another node starts there, or, unless it
+Rule 2: a point exists while somebody needs it: a trial requests it, a stage of another node starts there, or, unless it
 is pending, any stage starts there. A node exists while it has points, children or running work.
 Rule 3: a change is handed on from a point to its host and stops at the first one that it does not alter.
 """
@@ -24,7 +24,7 @@ from asyncsearch.plan.nodes import PlanNode, Point, PointState, Span
 from asyncsearch.plan.ready_points import ReadyPoints
 
 ORIGIN = NodeKey("")
-"""The parent of all roots: its one point, at 0, stands for training from the beginning and is always durable."""
+"""The parent of all roots: its one point, at 0, means training from the beginning and is always durable."""
 
 
 class StageTree:
@@ -44,7 +44,7 @@ class StageTree:
         self._costs = Costs(self._origin)
 
     def enter(self, path: Iterable[tuple[int, NodeKey]]) -> PlanNode:
-        """Return the last node of a path, making those that are missing; somebody must ask for one of its points."""
+        """Return the last node of a path, making those that are missing; a trial must request one of its points."""
         node = self._origin
         for start, key in path:
             known = self.nodes.get(key)
@@ -65,8 +65,8 @@ class StageTree:
         node = self.nodes.get(ref.node)
         return None if node is None else _at(node, ref.resource)
 
-    def ask(self, node: PlanNode, resource: int, trial: TrialId, is_urgent: bool) -> None:
-        """Let a trial ask for a point that it did not ask for."""
+    def add_request(self, node: PlanNode, resource: int, trial: TrialId, is_urgent: bool) -> None:
+        """Let a trial request a point that it did not request."""
         point = _at(node, resource)
         is_new = point is None
         if point is None:
@@ -78,8 +78,8 @@ class StageTree:
         else:
             self._update(point)
 
-    def release(self, node: PlanNode, resource: int, trial: TrialId, is_urgent: bool) -> None:
-        """Let a trial no longer ask for a point."""
+    def remove_request(self, node: PlanNode, resource: int, trial: TrialId, is_urgent: bool) -> None:
+        """Let a trial no longer request a point."""
         point = _at(node, resource)
         assert point is not None
         del point.trials[bisect_left(point.trials, trial)]
@@ -135,7 +135,7 @@ class StageTree:
         span.node.spans.append(span)
         for point in points_in(span.node, span.position, span.stop):
             self._reconsider(point)
-        # In a plan made anew nobody may ask for the end of what runs, from where others go on all the same.
+        # In a plan made anew nobody may request the end of what runs, although others go on from there.
         self._rehost_above(span.node, span.stop)
 
     def shorten(self, span: Span, stop: int) -> None:

@@ -1,4 +1,4 @@
-"""What cleaning removed or would remove, in lines; sizes and ages as people write them."""
+"""Lines about what cleaning removed or would remove; sizes and ages as people write them."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
 
 
 def line(item: Item, dry_run: bool) -> str:
-    """Return what happened to one thing, and why."""
+    """Return what happened to one item, and why."""
     verb = "would remove" if dry_run else "removed"
     return f"{verb} {item.kind} {item.name}, {size(item.size_bytes)}: {item.why}"
 
 
 def totals(cleaning: Cleaning, dry_run: bool) -> str:
-    """Return how much went and how much stays."""
+    """Return how much was removed and how much stays."""
     amounts, sizes = Counter[str](), Counter[str]()
     for item in cleaning.gone:
         amounts[item.kind] += 1
         sizes[item.kind] += item.size_bytes
     parts = [f"{many(amounts[kind], kind)} ({size(sizes[kind])})" for kind in sorted(amounts)]
     verb = "would remove" if dry_run else "removed"
-    came = f"; {many(len(cleaning.stayed), 'thing')} came to be needed meanwhile" if cleaning.stayed else ""
+    came = f"; {many(len(cleaning.stayed), 'item')} became needed meanwhile" if cleaning.stayed else ""
     stay = f"{many(cleaning.kept, 'checkpoint')} ({size(cleaning.kept_bytes)})"
     return f"{verb} {', '.join(parts) or 'nothing'}{came}; {stay} {'stays' if cleaning.kept == 1 else 'stay'}"
 
@@ -50,7 +50,7 @@ def parse_size(text: str) -> int:
     """Read a number of bytes: "10GB", "1.5 TB", "512MiB", "0".
 
     Raises:
-        UsageError: it is none.
+        UsageError: it is not one.
     """
     match = re.fullmatch(r"(\d+(?:\.\d+)?) ?([A-Za-z]*)", text.strip())
     unit = match[2].upper().replace("I", "i") if match else "?"
@@ -63,7 +63,7 @@ def parse_age(text: str) -> float:
     """Read a time in seconds: "30d", "12h", "2w".
 
     Raises:
-        UsageError: it is none.
+        UsageError: it is not one.
     """
     match = re.fullmatch(r"(\d+(?:\.\d+)?) ?([smhdw])", text.strip())
     if match is None:

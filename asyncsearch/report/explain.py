@@ -1,4 +1,4 @@
-"""The story of one trial in sentences, told from the journal: what happened, when, and why."""
+"""The story of one trial in sentences, read from the journal: what happened, when, and why."""
 
 from __future__ import annotations
 
@@ -19,27 +19,24 @@ _LAST_LINES = 12
 
 
 def explain(
-    records: Iterable[Record], trial: TrialId, *, metric: str, mode: str | None = None, standing: str = ""
+    records: Iterable[Record], trial: TrialId, *, metric: str, mode: str | None = None, position: str = ""
 ) -> str:
-    """Say what happened to a trial, and why; times count from the study's first record.
+    """Return what happened to a trial, and why; times count from the study's first record.
 
     Args:
-        records: the whole journal, in order.
-        trial: which one.
-        metric: the study's metric.
-        mode: ``"min"`` or ``"max"``; with it, a trial that waits at a rung is told its rank there, unless trials took
-            over what others trained: these compete within populations, which the journal does not tell.
-        standing: where an unfinished trial stands by its scheduler's own words; it knows of brackets and populations,
-            the journal does not. Empty: it is not at hand.
+        mode: ``"min"`` or ``"max"``: adds the rank of a trial that waits at a rung, except where trials branch, since
+            these compete within populations, which the journal does not contain.
+        position: of an unfinished trial in the words of its scheduler, which knows brackets and populations; empty:
+            not available.
     """
     story = _Story(trial, metric)
     for record in records:
         story.add(record)
-    return story.text(mode, standing)
+    return story.text(mode, position)
 
 
 class _Story:
-    """Reads records and keeps what concerns one trial."""
+    """Reads records and keeps those that concern one trial."""
 
     def __init__(self, trial: TrialId, metric: str) -> None:
         self._trial, self._metric = trial, metric
@@ -47,11 +44,11 @@ class _Story:
         self._lines: list[str] = []
         self._projection = Projection()
         self._leases: set[int] = set()
-        """Numbers of the leases under which something was done for it."""
+        """Numbers of the leases under which workers trained for it."""
         self._values: dict[TrialId, tuple[int, float | None]] = {}  # the last report of each trial
-        self._firsts: dict[TrialId, int | None] = {}  # the first target of each trial, by which brackets differ
+        self._firsts: dict[TrialId, int | None] = {}  # the first target of each trial, which differs between brackets
         self._rungs: dict[tuple[int | None, int], dict[TrialId, float | None]] = {}
-        """Values of those that paused or ended at a resource, by first target and resource."""
+        """Values of the trials that paused or ended at a resource, by first target and resource."""
         self._has_branches = False
         self._state: TrialState | None = None
         self._target: int | None = None
@@ -65,7 +62,9 @@ class _Story:
                 self._values[report.trial] = (report.resource, finite(report.metrics[self._metric]))
         event = record.event
         if isinstance(event, CheckpointFailed) and self._is_ours(event.lease):
-            self._say(when, f"its checkpoint at {event.checkpoint.resource} could not be stored: {event.error}")
+            self._add_sentence(
+                when, f"its checkpoint at {event.checkpoint.resource} could not be stored: {event.error}"
+            )
         for action in record.actions:
             if isinstance(action, CreateTrial):
                 self._firsts[action.trial] = action.target
@@ -84,19 +83,21 @@ class _Story:
             case CreateTrial(trial=self._trial):
                 target = "" if action.target is None else f", to be trained up to {action.target:,} first"
                 self._state, self._target = TrialState.WAITING, action.target
-                self._say(when, f"created{target}: {params(action.params) or 'no parameters'}")
+                self._add_sentence(when, f"created{target}: {params(action.params) or 'no parameters'}")
             case Promote(trial=self._trial):
                 self._state, self._target = TrialState.WAITING, action.to_resource
-                self._say(when, f"promoted from {action.from_resource:,} to {action.to_resource:,}: {action.reason}")
+                self._add_sentence(
+                    when, f"promoted from {action.from_resource:,} to {action.to_resource:,}: {action.reason}"
+                )
             case Branch(trial=self._trial):
                 self._state, self._target = TrialState.WAITING, action.to_resource
-                self._say(when, f"{action.reason}; it goes on to {action.to_resource:,}")
+                self._add_sentence(when, f"{action.reason}; it continues to {action.to_resource:,}")
             case Branch(donor=self._trial):
-                self._say(when, f"{trial_name(action.trial)} took over its weights at {action.resource:,}")
+                self._add_sentence(when, f"{trial_name(action.trial)} took over its weights at {action.resource:,}")
             case StopTraining() if self._is_ours(action.lease):
-                self._say(when, f"{worker_name(action.lease.worker)} was told to stop it: {action.reason}")
+                self._add_sentence(when, f"{worker_name(action.lease.worker)} was told to stop it: {action.reason}")
             case Inherit(trial=self._trial):
-                self._say(when, f"its way up to {action.resource:,} was trained before it came")
+                self._add_sentence(when, f"its path up to {action.resource:,} had been trained before it was created")
             case _:
                 pass
 
@@ -115,7 +116,7 @@ class _Story:
         does = f"trains it {start} {stop}"
         if ours[-1].start == ours[-1].stop:
             does = f"evaluates its checkpoint at {ours[-1].start:,}, without training"
-        self._say(when, f"{worker_name(action.work.lease.worker)} {does}{shared}")
+        self._add_sentence(when, f"{worker_name(action.work.lease.worker)} {does}{shared}")
 
     def _move(self, action: MoveTrial, when: str) -> None:
         resource, value = self._values.get(action.trial, (0, None))
@@ -127,14 +128,14 @@ class _Story:
         reason = action.reason or "no reason was recorded"
         if action.to in (TrialState.PAUSED, TrialState.COMPLETED, TrialState.STOPPED):
             reason += f"; its {self._metric} there: {number(value)}"
-        self._say(when, f"{_HEADINGS.get(action.to, '')}{reason}")
+        self._add_sentence(when, f"{_HEADINGS.get(action.to, '')}{reason}")
         if action.detail.strip() not in ("", action.reason):
             kept = action.detail.rstrip().splitlines()[-_LAST_LINES:]
             self._lines += [
                 f"{'':12}| {''.join(char if char.isprintable() else ' ' for char in line)}" for line in kept
             ]
 
-    def _say(self, when: str, sentence: str) -> None:
+    def _add_sentence(self, when: str, sentence: str) -> None:
         self._lines += textwrap.wrap(
             f"{when:>10}  {cut(sentence, 1000)}",
             WIDTH,
@@ -144,25 +145,25 @@ class _Story:
             drop_whitespace=True,
         )
 
-    def text(self, mode: str | None, standing: str) -> str:
+    def text(self, mode: str | None, position: str) -> str:
         name = trial_name(self._trial)
         if not self._lines or self._state is None:
             return f"Nothing happened to {name}: the study has no such trial yet."
         return "\n".join(
             [
-                f"{name} {_STANDS[self._state]}. Times since the study began:",
+                f"{name} {_STATES[self._state]}. Times since the study began:",
                 *self._lines,
-                *self._stands(mode, standing),
+                *self._position(mode, position),
             ]
         )
 
-    def _stands(self, mode: str | None, standing: str) -> list[str]:
-        if standing and self._state is not None and not self._state.is_finished:
-            return [f"{'':12}Where it stands: {standing}."]
+    def _position(self, mode: str | None, position: str) -> list[str]:
+        if position and self._state is not None and not self._state.is_finished:
+            return [f"{'':12}Its position: {position}."]
         return self._rank(mode)
 
     def _rank(self, mode: str | None) -> list[str]:
-        """Say where a paused trial stands among those that stood there so far, and set out for the same first rung."""
+        """Return the rank of a paused trial among all trials that reached its rung and have its first target."""
         resource, value = self._values.get(self._trial, (0, None))
         rung = self._rungs.get((self._firsts.get(self._trial), resource), {})
         if mode is None or self._has_branches or self._state is not TrialState.PAUSED or self._trial not in rung:
@@ -172,7 +173,7 @@ class _Story:
         sign = 1 if mode == "min" else -1
         here = (sign * value, self._trial)
         better = sum(1 for other, its in rung.items() if its is not None and (sign * its, other) < here)
-        return [f"{'':12}It waits at {resource:,}, where it ranks {better + 1} of {len(rung)} so far."]
+        return [f"{'':12}It waits at {resource:,}, where it has rank {better + 1} of {len(rung)} so far."]
 
 
 _HEADINGS = {
@@ -182,7 +183,7 @@ _HEADINGS = {
     TrialState.FAILED: "failed: ",
 }
 
-_STANDS = {
+_STATES = {
     TrialState.WAITING: "waits for a worker",
     TrialState.RUNNING: "is running",
     TrialState.PAUSED: "is paused",

@@ -1,4 +1,4 @@
-"""What a trial prints, as it comes: a second process looks into the store now and then, for the driver is not asked."""
+"""The output of a trial as it is written: a second process polls the store and does not disturb the driver."""
 
 from __future__ import annotations
 
@@ -17,14 +17,9 @@ _LAST_LINES_S = 2.0
 
 
 def follow(store: Store, trial: TrialId, wait: Callable[[float], None] = time.sleep) -> Iterator[str]:
-    """Yield the lines of a trial's log until the trial or the run has ended, or no driver has the study open any more.
+    """Yield the lines of a trial's log until the trial or the run has ended, or no driver has the study open.
 
-    Looks twice a second while lines come, and ever less often, down to every 5 seconds, while none do.
-
-    Args:
-        store: of the study; it is only read.
-        trial: whose log.
-        wait: lets so many seconds pass.
+    Polls twice a second while there are new lines, and ever less often, down to every 5 seconds, while there are none.
     """
     progress = _Progress(store, trial)
     seen = 0
@@ -34,19 +29,19 @@ def follow(store: Store, trial: TrialId, wait: Callable[[float], None] = time.sl
         if is_over:
             # The driver writes lines a moment later than it records that the trial has ended.
             wait(_LAST_LINES_S)
-        came = 0
+        new = 0
         for line in islice(store.read_log(trial_name(trial)), seen, None):
-            came += 1
+            new += 1
             yield line
         if is_over:
             return
-        seen += came
-        pause_s = _SHORTEST_S if came else min(2 * pause_s, _LONGEST_S)
+        seen += new
+        pause_s = _SHORTEST_S if new else min(2 * pause_s, _LONGEST_S)
         wait(pause_s)
 
 
 class _Progress:
-    """Reads of the journal what is new, and knows whether more lines can come."""
+    """Reads new records of the journal, and knows whether more lines can follow."""
 
     def __init__(self, store: Store, trial: TrialId) -> None:
         self._store, self._trial = store, trial

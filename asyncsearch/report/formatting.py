@@ -1,4 +1,4 @@
-"""How numbers, durations and configurations are written for people; one place, so that all look alike."""
+"""Numbers, durations and configurations as people read them, in one place so that all outputs look alike."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from asyncsearch.sequences import is_sequence, revive
 
 
 def number(value: float | None) -> str:
-    """Return a value of a metric with five significant digits, ``-`` if there is none."""
+    """Return a value of a metric with five significant digits, or ``-``."""
     return "-" if value is None else f"{value:.5g}"
 
 
@@ -56,7 +56,7 @@ def flat(configuration: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[s
 
 
 def _revived(value: Any) -> Any:
-    """Return a sequence, or what it was written as if this version does not know it."""
+    """Return a sequence, or its JSON value if this version does not know it."""
     try:
         return revive(value)
     except SpaceError:
@@ -64,6 +64,6 @@ def _revived(value: Any) -> Any:
 
 
 def cut(text: str, width: int) -> str:
-    """Return one line of at most ``width`` characters that a terminal and a table can hold."""
+    """Return a text as one printable line of at most ``width`` characters."""
     line = " ".join("".join(char if char.isprintable() else " " for char in text).split())
     return line if len(line) <= width else f"{line[: width - 3]}..."

@@ -137,9 +137,7 @@ class Connection:
     def _run(self) -> None:
         try:
             error = self._attach_until_over()
-        except (
-            Exception
-        ) as raised:  # of deliver, or of our own: whatever it is, the agent must hear that this is the end
+        except Exception as raised:  # by deliver or by this class: in any case the agent must learn of the end
             error = raised
         with self._changed:
             self._is_over = True

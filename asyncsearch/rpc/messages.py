@@ -1,6 +1,6 @@
 """What travels between driver and worker, as Python values; no protobuf object ever leaves ``asyncsearch.rpc``.
 
-Facts and wishes of the engine travel as themselves (``asyncsearch.events``, ``asyncsearch.actions``). Here is the rest.
+Events and actions travel as themselves (``asyncsearch.events``, ``asyncsearch.actions``). Here is the rest.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Hello(msgspec.Struct, frozen=True):
 
 
 class Heartbeat(msgspec.Struct, frozen=True):
-    """The agent is alive and has nothing to say."""
+    """The agent is alive."""
 
 
 class Welcome(msgspec.Struct, frozen=True):

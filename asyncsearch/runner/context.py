@@ -1,7 +1,7 @@
 """The trial as the user's function sees it, in a search and outside one.
 
-Rule: all that concerns resources, reports, pausing and saving is decided here, and where on its stages a lane stands in
-``batch``; a ``Link`` says where it goes.
+Rule: everything about resources, reports, pausing and saving is decided here, and the position of a lane on its stages
+in ``timeline``; a ``Link`` carries the results away.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from asyncsearch.errors import CannotPauseError, UsageError
 from asyncsearch.ids import trial_name
-from asyncsearch.runner.current_values import Values, changed
+from asyncsearch.runner.current_values import CurrentValues, changed
 from asyncsearch.runner.hooks import HOW_TO_PAUSE, check_hooks
 from asyncsearch.runner.link import Link
 from asyncsearch.runner.metrics import as_metrics
@@ -21,9 +21,9 @@ from asyncsearch.runner.once_cache import once
 from asyncsearch.runner.timeline import LaneTimeline
 from asyncsearch.trainable import (
     Evaluate,
-    Load,
+    LoadFunction,
     ReportError,
-    Save,
+    SaveFunction,
     TrialContext,
     TrialPaused,
     TrialStopped,
@@ -52,13 +52,13 @@ class SearchContext(TrialContext):
         """Whether the trial stands at its target, saved if that was wanted."""
         self.uses_epochs = False
         """Whether the function called ``epochs``."""
-        self._batch = LaneTimeline(stages)
-        self._values = Values(self._batch)
+        self._timeline = LaneTimeline(stages)
+        self._values = CurrentValues(self._timeline)
         self._link = link
         self._load = load
         self._name = name if name is not None else trial_name(first.trials[0])
         self._done = first.start
-        self._reported = first.start - 1 if self._batch.is_evaluation else first.start
+        self._reported = first.start - 1 if self._timeline.is_evaluation else first.start
         self._present: int | None = None
 
     @property
@@ -74,7 +74,7 @@ class SearchContext(TrialContext):
 
     @property
     def saved_params(self) -> Params:
-        return self._values.at(max(self._batch.start - 1, 0))
+        return self._values.at(max(self._timeline.start - 1, 0))
 
     @property
     def name(self) -> str:
@@ -82,7 +82,7 @@ class SearchContext(TrialContext):
 
     @property
     def seed(self) -> int:
-        return self._batch.stages[0].seed
+        return self._timeline.stages[0].seed
 
     @property
     def resource(self) -> int:
@@ -90,12 +90,12 @@ class SearchContext(TrialContext):
 
     @property
     def max_resource(self) -> int | None:
-        return self._batch.next_stage(self._time).max_resource
+        return self._timeline.next_stage(self._time).max_resource
 
     @property
     def is_resumed(self) -> bool:
         """Whether an earlier attempt trained a part of it."""
-        return self._batch.start > 0
+        return self._timeline.start > 0
 
     @property
     def should_stop(self) -> bool:
@@ -113,7 +113,7 @@ class SearchContext(TrialContext):
         self.has_reported = True
         self._reported = at
         self._done = max(self._done, at)
-        if not self.uses_epochs and self._batch.is_cut(self._done):
+        if not self.uses_epochs and self._timeline.is_cut(self._done):
             self._pause()
 
     def report_last(self, metrics: Mapping[str, float]) -> bool:
@@ -132,8 +132,8 @@ class SearchContext(TrialContext):
     def epochs(
         self,
         *,
-        save: Save | None = None,
-        load: Load | None = None,
+        save: SaveFunction | None = None,
+        load: LoadFunction | None = None,
         update: Update | None = None,
         evaluate: Evaluate | None = None,
     ) -> Iterator[int]:
@@ -141,17 +141,17 @@ class SearchContext(TrialContext):
             raise UsageError(
                 f"{self.name} called epochs() twice; one loop owns the training from its start to its end."
             )
-        if self._batch.end is None:
+        if self._timeline.end is None:
             raise UsageError(
                 f"{self.name} called epochs() and the study does not say how many there are: set max_resource (of the "
                 "scheduler, or of StandaloneTrial), or write a loop of your own."
             )
         self.uses_epochs = True
-        check_hooks(self.name, self._batch, self._load is not None, save, load)
+        check_hooks(self.name, self._timeline, self._load is not None, save, load)
         self._raise_if_interrupted()
         if self._load is not None and load is not None:
             load(self._load)
-        if not self._batch.is_evaluation or (evaluate is None and self.may_be_done):
+        if not self._timeline.is_evaluation or (evaluate is None and self.may_be_done):
             return self._units(save, update)
         if evaluate is None:
             raise CannotPauseError(
@@ -162,11 +162,11 @@ class SearchContext(TrialContext):
 
     def _evaluation(self, evaluate: Evaluate) -> Iterator[int]:
         self.report(evaluate(), resource=self._done)
-        if self._batch.is_paused_at_end:
+        if self._timeline.is_paused_at_end:
             self._pause()
         return iter(())
 
-    def _units(self, save: Save | None, update: Update | None) -> Iterator[int]:
+    def _units(self, save: SaveFunction | None, update: Update | None) -> Iterator[int]:
         known = self.saved_params
         try:
             while self._has_next_unit(save):
@@ -185,36 +185,36 @@ class SearchContext(TrialContext):
             update(values)
         return now
 
-    def _has_next_unit(self, save: Save | None) -> bool:
+    def _has_next_unit(self, save: SaveFunction | None) -> bool:
         """Do all that is due at the present resource: save, pause."""
-        batch, done = self._batch, self._done
-        reason = self._save(save) if save is not None and batch.is_save_due(done) else None
-        if not batch.is_over(done):
+        timeline, done = self._timeline, self._done
+        reason = self._save(save) if save is not None and timeline.is_save_due(done) else None
+        if not timeline.is_over(done):
             if reason is not None:
                 raise TrialStopped(reason)
             return True
-        if batch.is_pause(done):
+        if timeline.is_pause(done):
             self._pause()
         return False
 
-    def _save(self, save: Save) -> str | None:
+    def _save(self, save: SaveFunction) -> str | None:
         """Save, and return what ``_look`` does."""
-        batch, done = self._batch, self._done
-        index = batch.index_at(done)
-        batch.saved(done)
+        timeline, done = self._timeline, self._done
+        index = timeline.index_at(done)
+        timeline.saved(done)
         try:
             self._write(save, self._link.folder(index, done))
         except Exception as error:
-            if batch.is_save_needed(done):
+            if timeline.is_save_needed(done):
                 raise
             self._link.save_failed(index, done, error)
             return self._look()
         # A cut that came meanwhile makes it the last one, and that is said with it.
         reason = self._look()
-        self._link.saved(index, done, is_last=batch.is_over(done))
+        self._link.saved(index, done, is_last=timeline.is_over(done))
         return reason
 
-    def _write(self, save: Save, path: Path) -> None:
+    def _write(self, save: SaveFunction, path: Path) -> None:
         save(path)
         if not path.exists() or (path.is_dir() and not any(path.iterdir())):
             raise UsageError(
@@ -234,10 +234,10 @@ class SearchContext(TrialContext):
             raise TrialStopped(reason)
 
     def _look(self) -> str | None:
-        """Heed what came, and return why the trial was told to stop."""
+        """Take amendments into account, and return why the trial was told to stop."""
         reason = self._link.stop_reason()
         for amendment in self._link.amendments():
-            self._batch.amend(amendment)
+            self._timeline.amend(amendment)
         return reason
 
     @property
@@ -245,7 +245,7 @@ class SearchContext(TrialContext):
         """Where the present unit begins; between units, the next one, and after the last one, that one."""
         if self._present is not None:
             return self._present - 1
-        end = self._batch.end
+        end = self._timeline.end
         return max(0, self._done if end is None else min(self._done, end - 1))
 
     def _default_resource(self) -> int:
@@ -256,7 +256,8 @@ class SearchContext(TrialContext):
     def _check_resource(self, at: int) -> None:
         if self._load is not None and not self.uses_epochs:
             raise CannotPauseError(
-                f"{self.name} is to go on from its checkpoint at {self._batch.start} and begins anew: {HOW_TO_PAUSE}."
+                f"{self.name} is to go on from its checkpoint at {self._timeline.start} and begins anew: "
+                f"{HOW_TO_PAUSE}."
             )
         if at <= self._reported:
             raise ReportError(
@@ -273,12 +274,12 @@ class SearchContext(TrialContext):
 
     def _pass_boundaries(self, at: int) -> None:
         """Follow a function that counts by itself; it runs through where it should have been paused or saved."""
-        for stage in self._batch.passed(self._done, at):
-            is_last = stage is self._batch.stages[-1]
-            if is_last and not self._batch.is_paused_at_end:
+        for stage in self._timeline.passed(self._done, at):
+            is_last = stage is self._timeline.stages[-1]
+            if is_last and not self._timeline.is_paused_at_end:
                 raise ReportError(
-                    f"{self.name} reported at resource {at}, beyond max_resource {self._batch.end}: end the training "
-                    "at trial.max_resource, or write it as `for epoch in trial.epochs():`."
+                    f"{self.name} reported at resource {at}, beyond max_resource {self._timeline.end}: end the "
+                    "training at trial.max_resource, or write it as `for epoch in trial.epochs():`."
                 )
             if is_last or stage.save:
                 raise CannotPauseError(

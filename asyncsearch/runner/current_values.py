@@ -10,17 +10,17 @@ from asyncsearch.runner.timeline import LaneTimeline
 from asyncsearch.trial import Params
 
 
-class Values:
+class CurrentValues:
     """The parameters of a lane's stages as functions of logical time: unit t is trained from t to t + 1."""
 
-    def __init__(self, batch: LaneTimeline) -> None:
-        self._batch = batch
+    def __init__(self, timeline: LaneTimeline) -> None:
+        self._timeline = timeline
         self._cached: tuple[int, Params] | None = None
 
     @cached_property
     def has_sequences(self) -> bool:
         """Whether any parameter is a sequence."""
-        return any(_has_sequences(stage.params) for stage in self._batch.stages)
+        return any(_has_sequences(stage.params) for stage in self._timeline.stages)
 
     def at(self, time: int) -> Params:
         """Return the values of the unit that begins at a time; the same dictionary as long as the unit is asked for."""
@@ -40,7 +40,7 @@ class Values:
         return self._present(time, min(time + fraction, math.nextafter(time + 1, 0)))
 
     def _present(self, unit: int, time: float) -> Params:
-        params = self._batch.next_stage(unit).params
+        params = self._timeline.next_stage(unit).params
         if not self.has_sequences:
             return params
         from asyncsearch.sequences import present

@@ -1,4 +1,4 @@
-"""What a trial's context needs of the world around it, and the runner's link to its agent, which gives it."""
+"""The interface by which a trial's context reaches the outside, and the runner's implementation over its channel."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from asyncsearch.trainable import TrialStopped
 
 
 class Link(Protocol):
-    """What a context needs from the world around it."""
+    """The outside of a trial's context: reports go out, stops and amendments come in."""
 
     def report(self, resource: int, metrics: dict[str, float]) -> None:
         """Pass a report on."""
         ...
 
     def stop_reason(self) -> str | None:
-        """Look what came, and return why the trial was told to stop; None: it was not."""
+        """Read the messages that came, and return why the trial was told to stop; None: it was not."""
         ...
 
     def amendments(self) -> Sequence[Amendment]:
@@ -71,10 +71,7 @@ class AgentLink:
     """
 
     def __init__(
-        self,
-        channel: Channel[ToRunner, FromRunner],
-        interrupts: SigtermGuard,
-        amendments: Sequence[Amendment] = (),
+        self, channel: Channel[ToRunner, FromRunner], interrupts: SigtermGuard, amendments: Sequence[Amendment] = ()
     ) -> None:
         self._channel = channel
         self._interrupts = interrupts

@@ -1,4 +1,4 @@
-"""What the user's script defined is found in ``__main__`` here too, so that trials can pickle objects of their own
+"""Definitions of the user's script are found in ``__main__`` here too, so that trials can pickle objects of their own
 classes.
 
 A function of a script or a notebook is sent by value, with the classes that it uses; each of them says that it is of

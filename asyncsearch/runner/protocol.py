@@ -1,4 +1,4 @@
-"""What agent and runner say to each other, and how it travels: length, then msgpack, on a socket pair.
+"""The messages between agent and runner, and their transport: length, then msgpack, on a socket pair.
 
 Pseudocode of the talk::
 

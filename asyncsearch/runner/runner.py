@@ -22,7 +22,7 @@ from asyncsearch.runner.protocol import Channel, Ended, FromRunner, Load, Runner
 from asyncsearch.runner.sigterm import SigtermGuard
 from asyncsearch.runner.stdio import Stdio
 from asyncsearch.runner.training import run_training
-from asyncsearch.trainable import Function, as_function
+from asyncsearch.trainable import TrainFunction, as_function
 
 
 class Runner:
@@ -38,7 +38,7 @@ class Runner:
         self._collect_s = 0.005
         self._trainable = self._load(load.bundle)
 
-    def _load(self, bundle: bytes) -> Function | Ended:
+    def _load(self, bundle: bytes) -> TrainFunction | Ended:
         """Unpickle the trainable. What it needs may be missing here: then each training says so."""
         try:
             # The bytes are from the launcher's closure, never from the network.

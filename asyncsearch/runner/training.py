@@ -14,10 +14,10 @@ from asyncsearch.runner.link import Link
 from asyncsearch.runner.metrics import as_metrics, as_number
 from asyncsearch.runner.protocol import Ended, Train
 from asyncsearch.runner.sigterm import SigtermGuard
-from asyncsearch.trainable import Function, ReportError, TrialStopped
+from asyncsearch.trainable import ReportError, TrainFunction, TrialStopped
 
 
-def run_training(function: Function, train: Train, link: Link, interrupts: SigtermGuard, metric: str) -> Ended:
+def run_training(function: TrainFunction, train: Train, link: Link, interrupts: SigtermGuard, metric: str) -> Ended:
     """Train a batch of stages, whatever the user's function does short of ending the process."""
     load = None if train.load is None else Path(train.load)
     context = SearchContext(train.stages, link, load)

@@ -43,9 +43,9 @@ class ASHA(Scheduler):
         reduction_factor: η, an integer from 2. 3 is the default as in Hyperband, HpBandSter and Syne Tune: the integer
             nearest to e, at which halving's guarantee is best; the paper's experiments, Ray and Determined use 4.
         variant: "promotion", the paper's Algorithm 2: trials pause at rungs, resume from there, and a
-            wrong first impression can be made good as the rung fills. "stopping": a trial is judged once, when it
-            passes a rung, and is stopped for ever; nothing needs to be saved, and more is decided on little evidence.
-        finish_best: When the search would end with no trial trained to ``max_resource``, take the best one there.
+            wrong first impression can be corrected as the rung fills. "stopping": a trial is judged once, when it
+            passes a rung, and stopped for good; nothing needs to be saved, and decisions rest on less evidence.
+        finish_best: If the search would end with no trial trained to ``max_resource``, train the best one to there.
 
     Raises:
         ResourceError: resources that are not positive integers, or that do not fit together.

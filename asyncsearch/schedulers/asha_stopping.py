@@ -1,9 +1,12 @@
 """ASHA's stopping variant: a trial is judged once at each rung, when it passes it.
 
-The rule that others run as ASHA (Ray Tune, Syne Tune, Optuna, Determined), with exact ranks: a trial goes on if it is
-among the best max(⌊n/η⌋, 1) of the n trials, itself included, that reached the rung so far; else it is stopped.
-In a tie those that went on are ahead and those that were stopped are not, so that a constant metric passes exactly that
-many; were every older trial ahead, it would pass one in all.
+The rule that other libraries run as ASHA (Ray Tune, Syne Tune, Optuna, Determined), with exact ranks: a trial trains on
+if it is among the best max(⌊n/η⌋, 1) of the n trials, including itself, that have reached the rung; else it is stopped.
+In a tie the trials that trained on are ahead and those that were stopped are not, so that a constant metric passes
+exactly that many; if every older trial were ahead, it would pass one in all.
+
+``reported`` decides: it ranks the trial and keeps the rank. After all trials that read the report were ranked, the
+engine asks ``judge``, which returns the reason to stop, if there is one. The engine then ends the trial.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ from asyncsearch.trial import Params
 
 
 class Crossing(msgspec.Struct, frozen=True):
-    """A trial's latest report that passed a rung, and how it stood there at once.
+    """A trial's latest report that passed a rung, and its rank there at that moment.
 
     Several trials may read one report; each is ranked as it reads, and judged after all of them have read.
     """
@@ -32,11 +35,11 @@ class Crossing(msgspec.Struct, frozen=True):
     resource: int
     rung: int
     rank: int | None
-    """Its place at the rung; None if no finite value was reported at or before it."""
+    """Its rank at the rung; None if no finite value was reported at or before it."""
     size: int
-    """How many trials were at the rung then, itself included."""
+    """How many trials were at the rung then, including itself."""
     quota: int
-    """How many of those go on."""
+    """How many of those train on."""
 
 
 class StoppingState(SchedulerState):
@@ -86,13 +89,13 @@ class StoppingState(SchedulerState):
         if index < 0:
             return reasons.on_its_way(self._levels[0])
         rung, level = self._rungs[index], self._levels[index]
-        return f"passed the rung of {level}, as did {rung.size - 1} others; {reasons.go_on(self._quota(rung))}"
+        return f"one of {rung.size} that passed the rung of {level}; {reasons.go_on(self._quota(rung))}"
 
     def created(self, trial: TrialId, params: Params) -> None:
         self._progress.begin(trial)
 
     def reported(self, trial: TrialId, resource: int, score: float | None) -> None:
-        # A report that was under way when the trial was stopped must not count at the next rung.
+        # A report that was in flight when the trial was stopped must not count at the next rung.
         if self._progress.has_ended(trial):
             return
         before = self._progress.value(trial)
@@ -101,7 +104,7 @@ class StoppingState(SchedulerState):
         if self._is_endless:
             self._grow(resource)
         index = bisect_right(self._levels, resource) - 1
-        # A rung that was jumped over is never filled in later: a late value there would be unfair to those in time.
+        # A skipped rung is never filled in later: a late value there would be unfair to trials that were in time.
         if index >= self._progress.next_rung(trial):
             value = finite(score) if resource == self._levels[index] else before
             rank, rung = self._record(trial, index, value), self._rungs[index]
@@ -120,7 +123,7 @@ class StoppingState(SchedulerState):
         self._progress.end(trial)
 
     def _record(self, trial: TrialId, index: int, value: float | None) -> int | None:
-        """Count a trial at a rung, as gone on if it is among the best; return its place."""
+        """Count a trial at a rung, as promoted if it is among the best; return its rank."""
         rung = self._rungs[index]
         rank = None if value is None else rung.rank_of_newcomer(value)
         rung.insert(trial, value)
@@ -130,7 +133,7 @@ class StoppingState(SchedulerState):
         return rank
 
     def _grow(self, resource: int) -> None:
-        """Add rungs until the last one lies beyond a resource: that one is nobody's end."""
+        """Add rungs until the last one lies beyond a resource: no trial ends there."""
         self._levels = levels_up_to(self._levels, resource, self._reduction_factor)
         self._rungs += [Rung() for _ in self._levels[len(self._rungs) :]]
 

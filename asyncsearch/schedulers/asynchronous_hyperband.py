@@ -34,7 +34,7 @@ class AsynchronousHyperbandState(SchedulerState):
         self._progress = Progress()
         self._brackets = [AsynchronousBracket(each, reduction_factor, self._progress) for each in levels]
         self._numbers = bytearray()
-        """Bracket of each trial, by its id: these count from 0 in the order of creation."""
+        """Bracket of each trial, by its id."""
         self._counts = [0] * len(levels)
         self._next_number = allocation.next_bracket(self._counts)
         """Bracket of the trial that is created next."""

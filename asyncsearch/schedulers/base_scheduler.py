@@ -1,11 +1,11 @@
-"""What a scheduler is: it decides how far each trial trains.
+"""The interface of schedulers, which decide how far each trial trains.
 
 Rule 1: pure. All that it knows it was told as a fact; see ``asyncsearch.listener``.
 Rule 2: methods that ask change nothing. What the engine makes of an answer comes back as a fact, so that a replay,
 which asks nothing, ends in the same state.
 
-A scheduler is two things. What the user writes, ``ASHA(max_resource=81)``, is a frozen, keyword-only
-description (``Scheduler``). ``begin()`` makes of it the living half (``SchedulerState``) that one study owns.
+A scheduler has two halves. The user writes a frozen, keyword-only description (``Scheduler``), such as
+``ASHA(max_resource=81)``. Its ``begin()`` makes the living half (``SchedulerState``), which one study owns.
 
 Order within a rung is (score, trial id).
 """
@@ -39,7 +39,7 @@ class Offspring(msgspec.Struct, frozen=True):
     """An answer of ``branch``: how a trial goes on with the weights of another one."""
 
     params: Params
-    """The other's up to where its checkpoint stands, so that both have the same way up to there."""
+    """The donor's up to the resource of its checkpoint, so that both have the same path up to there."""
     to_resource: int
     reason: str
     """In words, e.g. "exploited trial-3 at resource 20: rank 15 of 16, takes its weights; lr 0.01 -> 0.012"."""
@@ -63,11 +63,11 @@ class SchedulerState(StudyListener):
     """The living half of a scheduler: its own methods ask and change nothing, those of a listener state facts."""
 
     promotes_in_groups = False
-    """Whether what ``next_promotion`` says does not depend on when it is asked: then all may be promoted before workers
-    are free for them, so that the plan sees where their ways part."""
+    """Whether ``next_promotion`` does not depend on when it is asked. Then trials may be promoted before workers are
+    free for them, so that the plan sees where their paths part."""
 
     begins_all_first = False
-    """Whether trials that have not begun come before promotions: of those that compete nobody is left behind."""
+    """Whether trials that have not begun come before promotions, so that all that compete have begun."""
 
     judges = True
     """Whether ``judge`` may ever stop a trial; False saves a call after each report."""
@@ -101,17 +101,17 @@ class SchedulerState(StudyListener):
         Args:
             promotion: an answer of ``next_promotion`` that names a donor.
             params: the donor's; sequences in their JSON form.
-            resource: where the donor's newest durable checkpoint stands, in units of training done.
+            resource: of the donor's newest durable checkpoint, in units of training done.
         """
         return None
 
     def position(self, trial: TrialId) -> str:
-        """Return a sentence on where the trial stands, for ``explain``; empty if there is nothing to say."""
+        """Return a sentence on the trial's rank among others, for ``explain``; empty if there is nothing to say."""
         return ""
 
 
 class Scheduler(abc.ABC):
-    """What the user writes: a frozen description."""
+    """The frozen description that the user writes."""
 
     kinds: ClassVar[dict[str, type[Scheduler]]] = {}
     """All classes of schedulers that were defined in this process, by ``kind()``."""
@@ -138,7 +138,7 @@ class Scheduler(abc.ABC):
 
     @property
     def branches(self) -> bool:
-        """Whether trials may go on from checkpoints of others with other values, so that their ways are shared."""
+        """Whether trials may go on from checkpoints of others with other values, so that their paths are shared."""
         return False
 
     @abc.abstractmethod
@@ -154,7 +154,7 @@ class Scheduler(abc.ABC):
         """
 
     def begin_reading(self) -> SchedulerState:
-        """Return a fresh state for who only looks: it hears everything, and is asked for nothing but ``standing``."""
+        """Return a fresh state for a study that is only read: it gets all facts, and is asked only for ``position``."""
         return self.begin()
 
     @abc.abstractmethod
@@ -166,7 +166,7 @@ class Scheduler(abc.ABC):
         """Return how many trials an ideal search of ``num_trials`` trains over which interval."""
 
     def warnings(self, num_trials: int | None) -> list[str]:
-        """Return what a user should know before a search of ``num_trials``, in sentences.
+        """Return sentences that a user should know before a search of ``num_trials``.
 
         Raises:
             ResourceError: the search cannot work at all.

@@ -13,7 +13,7 @@ from asyncsearch.ids import TrialId, trial_name
 from asyncsearch.schedulers import reasons
 from asyncsearch.schedulers.base_scheduler import Promotion
 from asyncsearch.schedulers.progress import Progress
-from asyncsearch.schedulers.ranking import Entry
+from asyncsearch.schedulers.ranking import RankedTrial
 from asyncsearch.schedulers.rungs import Rung, levels_up_to
 
 
@@ -75,7 +75,7 @@ class Bracket:
         """Return whether the trial is training towards ``max_resource``."""
         return self._progress.next_rung(trial) == self.top and self._is_training(trial)
 
-    def promotion(self, index: int, entry: Entry) -> Promotion:
+    def promotion(self, index: int, entry: RankedTrial) -> Promotion:
         """Return the promotion of an entry of a rung to the rung above."""
         score, trial = entry
         rung, here, above = self.rungs[index], self.levels[index], self.levels[index + 1]

@@ -1,4 +1,4 @@
-"""Which bracket of Hyperband the next trial belongs to. Pure: it follows from how many each has so far."""
+"""Which bracket of Hyperband the next trial belongs to. Pure: it follows from the number of trials in each."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from itertools import accumulate
 from typing import Protocol
 
 _SHORT = 10_000
-"""Trials in a round up to which its order is kept."""
+"""The order of a round of up to this many trials is kept."""
 
 
 class BracketAllocation(Protocol):
-    """A rule."""
+    """A rule that assigns trials to brackets."""
 
     def next_bracket(self, counts: Sequence[int]) -> int:
         """Return the index of the bracket of the next trial.
@@ -31,8 +31,8 @@ class BracketAllocation(Protocol):
 class Shares:
     """Every bracket has the same budget: a trial of k rungs costs about k·R/ηᵏ⁻¹, so its share is ∝ ηᵏ⁻¹/k.
 
-    The next trial goes to the bracket that is furthest behind its share; in a tie to that with more rungs. So at no
-    moment is a bracket a whole trial ahead of its share. All weights are integers, so nothing is rounded.
+    The next trial goes to the bracket that is furthest behind its share; in a tie to the one with more rungs. So no
+    bracket is ever a whole trial ahead of its share. All weights are integers, so nothing is rounded.
 
     Args:
         rung_counts: k of each bracket, descending.
@@ -51,7 +51,7 @@ class Shares:
         return self._round[sum(counts) % self.total] if self._round else self._furthest_behind(counts)
 
     def split(self, num_trials: int) -> list[int]:
-        rounds, rest = divmod(num_trials, self.total)  # after each round nobody is ahead or behind
+        rounds, rest = divmod(num_trials, self.total)  # after each round no bracket is ahead or behind
         counts = [0] * len(self.weights)
         for _ in range(rest):
             counts[self.next_bracket(counts)] += 1
@@ -63,7 +63,7 @@ class Shares:
         return behind.index(max(behind))
 
     def _order(self) -> list[int]:
-        """Return the brackets of a whole round, after which the next one is the same."""
+        """Return the brackets of the trials of one round; all rounds are the same."""
         order: list[int] = []
         counts = [0] * len(self.weights)
         for _ in range(self.total):
@@ -73,7 +73,7 @@ class Shares:
 
 
 class Rounds:
-    """A bracket is filled after the other, and after the last one comes the first one again.
+    """One bracket is filled after the other, in turn.
 
     Args:
         sizes: How many trials in a row each bracket gets.

@@ -1,8 +1,8 @@
-"""How PBT explores: with which values a trial goes on that took over the weights of another one.
+"""How PBT explores: the values with which a trial goes on that took over the weights of another one.
 
 Rule 1: pure; all randomness comes from the generator that a function is given.
-Rule 2: what a parameter was is never forgotten. Its new value is appended to the donor's course, so that the params of
-a trial are the whole schedule with which its weights were trained, and can be trained again as a sequence.
+Rule 2: no earlier value is forgotten. The new value is appended to the donor's schedule, so that the params of a trial
+are the whole schedule with which its weights were trained, and can be trained again as a sequence.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def perturbed_domains(space: Space, names: Sequence[str] | None) -> dict[str, Do
 
 
 def moves(domain: Domain, value: Any, factors: Iterable[float]) -> list[Any]:
-    """Return the values to which a value of a domain may be moved, itself excepted; empty: it has no neighbours.
+    """Return the values to which a value of a domain may be moved, except itself; empty: it has no neighbours.
 
     Numbers are multiplied by each of ``factors`` and kept within the domain, those with steps by a step at least.
     Choices of numbers move to the next smaller and the next larger one.
@@ -72,13 +72,13 @@ def explored(
 
 def current(value: Any, resource: int) -> Any:
     """Return the value that a parameter has in the unit of training after ``resource``."""
-    values, milestones = _course(value)
+    values, milestones = _schedule(value)
     return values[sum(milestone <= resource for milestone in milestones)]
 
 
 def continued(value: Any, resource: int, new: Any) -> Any:
-    """Return what a parameter was up to a resource and ``new`` from there on, as a value or a sequence in JSON form."""
-    values, milestones = _course(value)
+    """Return a parameter's schedule up to a resource, continued by ``new``: a value, or a sequence in JSON form."""
+    values, milestones = _schedule(value)
     kept = sum(milestone < resource for milestone in milestones)
     values, milestones = values[: kept + 1], milestones[:kept]
     if identity(values[-1]) != identity(new):
@@ -94,7 +94,7 @@ class Explorer:
 
     Args:
         space: of the study.
-        domains: what is perturbed; those that do not exist in a configuration are left out there.
+        domains: of the perturbed parameters; one that a configuration does not have is left out there.
         factors: what numbers are multiplied by.
         resample_probability: of drawing a value anew instead, from 0 to 1.
     """
@@ -108,7 +108,7 @@ class Explorer:
         self._resample_probability = resample_probability
 
     def explore(self, params: Params, resource: int, source: np.random.Generator) -> tuple[Params, str]:
-        """Return params that are the given ones up to a resource and explored from there, and what changed in words.
+        """Return params that are the given ones up to a resource and explored from there, and the changes in words.
 
         Where the constraints reject all of a bounded number of draws, the values stay as they are.
         """
@@ -190,7 +190,7 @@ def _neighbours(domain: Choice, value: Any) -> list[Any]:
     return ordered[max(0, at - 1) : at] + ordered[at + 1 : at + 2]
 
 
-def _course(value: Any) -> tuple[list[Any], list[int]]:
+def _schedule(value: Any) -> tuple[list[Any], list[int]]:
     """Return the values of a parameter that is perturbed, and the milestones between them."""
     return (value["values"], value["milestones"]) if is_sequence(value) else ([value], [])
 

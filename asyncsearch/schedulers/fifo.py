@@ -45,7 +45,7 @@ class FIFO(Scheduler):
 
 
 class FIFOState(SchedulerState):
-    """Decides nothing, so it has nothing to remember."""
+    """Decides nothing, so it keeps nothing."""
 
     judges = False
 

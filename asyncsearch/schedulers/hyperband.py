@@ -7,7 +7,7 @@ Parallel Hyperparameter Tuning", MLSys 2020::
         n = ⌈(s_max + 1)/(s + 1) · ηˢ⌉ trials run halving from R·η⁻ˢ
 
 How early a trial may be judged is not known beforehand. So brackets that judge early, and try many configurations, get
-as much training as those that judge late.
+as much training as brackets that judge late.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Hyperband(Scheduler):
         reduction_factor: η, an integer from 2; 3 for the reason given at ``ASHA``.
         brackets: Which brackets there are: how many, those with the most rungs first; or the rungs of each, such as
             ``(5, 4, 3)``; or ``"aggressive"``, the one with the most rungs; ``"standard"``, the three with the most;
-            ``"conservative"`` or None, all of them, down to the one that stops nobody.
+            ``"conservative"`` or None, all of them, down to the one that stops no trial.
         variant: "shares": brackets of ASHA, among which trials are split by the inverse of what they cost on average,
             at every moment of the search. "rounds": brackets of ASHA that get the standard number of trials in turn,
             over and over. "synchronous": the original, in which every turn opens a new bracket that waits at its rungs.
@@ -98,7 +98,7 @@ class Hyperband(Scheduler):
             if self.max_resource >= ratio:
                 ways.append(f"min_resource <= {self.max_resource // ratio}")
         return (
-            f"brackets={self.brackets} cannot be: they take {rungs} rungs, and from "
+            f"brackets={self.brackets} needs {rungs} rungs, and from "
             f"min_resource={self.min_resource} to max_resource={self.max_resource} there are {self._most_rungs}, each "
             f"reduction_factor={self.reduction_factor} times the one below. Use {' or '.join(ways)}."
         )
@@ -200,7 +200,9 @@ class Hyperband(Scheduler):
             whole = sum(self.sizes)
             return f"num_trials as a multiple of {whole}" if self.variant == "synchronous" else f"num_trials >= {whole}"
         shares = Shares(self.rung_counts, self.reduction_factor)
-        late = len(self.rung_counts).bit_length()  # trials by which a bracket may be behind its share, and more
+        late = len(
+            self.rung_counts
+        ).bit_length()  # an upper bound of how far a bracket may be behind its share, in trials
         needs = [self.reduction_factor ** (rungs - 1) + late for rungs in self.rung_counts]
         pairs = zip(needs, shares.weights, strict=True)
         return f"num_trials >= {max(-(-need * shares.total // weight) for need, weight in pairs)}"

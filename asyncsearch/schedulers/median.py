@@ -34,10 +34,10 @@ class MedianStopping(Scheduler):
 
     Args:
         max_resource: Resource at which a trial is complete; None: when its function returns.
-        min_resource: Grace: no trial is judged below it.
-        min_trials: How many other trials must have reached a resource before anybody is judged there.
+        min_resource: A grace period: no trial is judged below it.
+        min_trials: How many other trials must have reached a resource before a trial is judged there.
         interval: Trials are judged at ``min_resource`` and at every ``interval`` units after it; 1 is the paper's rule.
-            None: each time that they have trained twice as long, so that memory and zeal stay bounded.
+            None: each time that they have trained twice as long, which bounds memory and the number of stops.
 
     Raises:
         ResourceError: values that are not positive integers, or that do not fit together.
@@ -110,7 +110,7 @@ class MedianStopping(Scheduler):
 
 
 class Comparison(msgspec.Struct, frozen=True):
-    """How a trial stood at the last point that it passed, among those that had passed it before."""
+    """A trial at the last point that it passed, beside those that had passed it before."""
 
     resource: int
     """Where it reported, at the point or after it."""
@@ -123,12 +123,12 @@ class Comparison(msgspec.Struct, frozen=True):
 
 
 class RunningAverage(msgspec.Struct):
-    """What a trial that has not ended reported so far."""
+    """The reports of a trial that has not ended, as far as the rule needs them."""
 
     average: float = 0.0
     """Mean of its finite reports."""
     count: int = 0
-    """How many these are."""
+    """How many there are."""
     best: float | None = None
     is_finite: bool | None = None
     """Whether its last report was; None: there is none."""
@@ -136,8 +136,8 @@ class RunningAverage(msgspec.Struct):
     """The last point that it passed."""
     comparison: Comparison | None = None
 
-    def take(self, score: float | None) -> None:
-        """Take a report in; one that is not finite leaves average and best as they are."""
+    def add(self, score: float | None) -> None:
+        """Add a report; one that is not finite leaves average and best as they are."""
         self.is_finite = score is not None and math.isfinite(score)
         if score is None or not self.is_finite:
             return
@@ -149,20 +149,20 @@ class RunningAverage(msgspec.Struct):
 
 
 class MedianState(SchedulerState):
-    """The averages at each point, and what the trials that have not ended reported."""
+    """The averages of all trials at each point, and the running averages of those that have not ended."""
 
     def __init__(self, scheduler: MedianStopping) -> None:
         self._scheduler = scheduler
-        self._averages: dict[int, RunningMedian] = {}
-        """By the resource of the point; worst is infinite."""
-        self._courses: dict[TrialId, RunningAverage] = {}
+        self._medians: dict[int, RunningMedian] = {}
+        """Of the averages at a point, by its resource; the worst is infinite."""
+        self._averages: dict[TrialId, RunningAverage] = {}
 
     def first_target(self, trial: TrialId) -> int | None:
         return self._scheduler.max_resource
 
     def judge(self, trial: TrialId, resource: int) -> str | None:
-        course = self._courses.get(trial)
-        comparison = None if course is None else course.comparison
+        running = self._averages.get(trial)
+        comparison = None if running is None else running.comparison
         if comparison is None or comparison.resource != resource or not comparison.is_worse:
             return None
         point, others = comparison.point, comparison.others
@@ -170,79 +170,85 @@ class MedianState(SchedulerState):
             where = "there" if point == resource else f"at or before {point}"
             return (
                 f"stopped at resource {resource}: its last value {where} is missing or not finite, which counts as "
-                f"worse than the median of {others} other trials"
+                f"worse than the median of {_trials(others)}"
             )
         where = "there" if point == resource else f"at {point}"
         return (
-            f"stopped at resource {resource}: its best value is worse than the median of the averages of {others} "
-            f"other trials {where}"
+            f"stopped at resource {resource}: its best value is worse than the median of the averages of "
+            f"{_trials(others)} {where}"
         )
 
     def next_promotion(self) -> Promotion | None:
         return None
 
     def position(self, trial: TrialId) -> str:
-        course = self._courses.get(trial)
-        if course is None:
+        running = self._averages.get(trial)
+        if running is None:
             return ""
-        if course.comparison is None:
-            return f"not compared with others before resource {self._scheduler.point(course.index + 1)}"
-        point, others = course.comparison.point, course.comparison.others
-        return f"last compared with others at resource {point}, where {others} had been before"
+        if running.comparison is None:
+            return f"not compared with other trials before resource {self._scheduler.point(running.index + 1)}"
+        point, others = running.comparison.point, running.comparison.others
+        return f"last compared at resource {point}, which {_trials(others)} had reached before"
 
     def created(self, trial: TrialId, params: Params) -> None:
-        self._courses.setdefault(trial, RunningAverage())
+        self._averages.setdefault(trial, RunningAverage())
 
     def reported(self, trial: TrialId, resource: int, score: float | None) -> None:
-        # A report that was under way when the trial was stopped must not count.
-        course = self._courses.get(trial)
-        if course is None:
+        # A report that was in flight when the trial was stopped must not count.
+        running = self._averages.get(trial)
+        if running is None:
             return
         index = self._scheduler.index(resource)
-        if index <= course.index:
-            course.take(score)
+        if index <= running.index:
+            running.add(score)
             return
-        course.index, point = index, self._scheduler.point(index)
-        # Of points that were jumped over, the last one counts: what was reported beyond it is not known there.
+        running.index, point = index, self._scheduler.point(index)
+        # Of skipped points the last one counts, without the report beyond it.
         if resource == point:
-            course.take(score)
-            self._compare(course, resource, point)
+            running.add(score)
+            self._compare(running, resource, point)
         else:
-            if course.is_finite is not None:
-                self._compare(course, resource, point)
-            course.take(score)
+            if running.is_finite is not None:
+                self._compare(running, resource, point)
+            running.add(score)
 
-    def _compare(self, course: RunningAverage, resource: int, point: int) -> None:
+    def _compare(self, running: RunningAverage, resource: int, point: int) -> None:
         if point == self._scheduler.max_resource:
             return
-        averages = self._averages.setdefault(point, RunningMedian())
-        others = len(averages)
-        best = course.best if course.is_finite and course.best is not None else math.inf
+        median = self._medians.setdefault(point, RunningMedian())
+        others = len(median)
+        best = running.best if running.is_finite and running.best is not None else math.inf
         is_judged = others >= self._scheduler.min_trials and resource != self._scheduler.max_resource
-        is_worse = is_judged and best > averages.median()
-        averages.add(course.average if course.is_finite else math.inf)
-        course.comparison = Comparison(resource, point, others, is_worse, bool(course.is_finite))
+        is_worse = is_judged and best > median.median()
+        median.add(running.average if running.is_finite else math.inf)
+        running.comparison = Comparison(resource, point, others, is_worse, bool(running.is_finite))
 
     def ended(self, trial: TrialId, resource: int, score: float | None) -> None:
-        self._courses.pop(trial, None)
+        self._averages.pop(trial, None)
 
     def snapshot(self) -> dict[str, Any]:
-        averages = [
-            {"point": point, "values": [value if math.isfinite(value) else None for value in middle.numbers()]}
-            for point, middle in sorted(self._averages.items())
+        medians = [
+            {"point": point, "values": [value if math.isfinite(value) else None for value in median.numbers()]}
+            for point, median in sorted(self._medians.items())
         ]
-        courses = [{"trial": trial, **msgspec.to_builtins(course)} for trial, course in sorted(self._courses.items())]
-        return {"averages": averages, "courses": courses}
+        averages = [
+            {"trial": trial, **msgspec.to_builtins(running)} for trial, running in sorted(self._averages.items())
+        ]
+        return {"averages": medians, "courses": averages}
 
     def restore(self, snapshot: dict[str, Any]) -> None:
-        self._averages = {
+        self._medians = {
             at["point"]: RunningMedian(math.inf if value is None else value for value in at["values"])
             for at in snapshot["averages"]
         }
-        self._courses = {TrialId(course["trial"]): _course_of(course) for course in snapshot["courses"]}
+        self._averages = {TrialId(running["trial"]): _average_of(running) for running in snapshot["courses"]}
 
 
-def _course_of(snapshot: dict[str, Any]) -> RunningAverage:
+def _average_of(snapshot: dict[str, Any]) -> RunningAverage:
     comparison = snapshot["comparison"]
     facts = {name: snapshot[name] for name in RunningAverage.__struct_fields__ if name != "comparison"}
     return RunningAverage(**facts, comparison=None if comparison is None else Comparison(**comparison))
+
+
+def _trials(others: int) -> str:
+    return "1 other trial" if others == 1 else f"{others} other trials"

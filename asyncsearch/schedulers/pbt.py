@@ -2,10 +2,10 @@
 
 Jaderberg et al., "Population Based Training of Neural Networks", 2017, with truncation selection::
 
-    whenever a worker is free, and a member of the population stands at a boundary:
+    whenever a worker is free, and a member of the population is at a boundary:
         if it is one of the worst there:
-            exploit: take over the weights, and the schedule so far, of one of the best there
-            explore: go on from there with other values of some of its parameters
+            exploit: take over the weights, and the schedule up to there, of one of the best there
+            explore: train on with other values of some of its parameters
         train on to the next boundary
 
 Nothing of the exploited trial is copied: see ``asyncsearch.engine.branching``.
@@ -37,23 +37,22 @@ _EXPLORE = "schedulers.pbt.explore"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PBT(Scheduler):
-    """Train a population; now and then its worst go on with the weights of its best, and with other values.
+    """Train a population; at intervals its worst trials go on with the weights of its best, and with other values.
 
     The trainable must save and load, and read its values anew in each unit, as for sequences.
 
     Args:
         max_resource: Resource R at which a trial is complete.
-        perturbation_interval: Trials are compared each time they were trained so many units.
-        perturb: Dotted names of the parameters to change; None: all that can be. What shapes the weights (layers,
-            widths) must stay: name the others then.
+        perturbation_interval: Trials are compared each time they have trained this many units.
+        perturb: Dotted names of the parameters to change; None: all that can be changed. Parameters that shape the
+            weights (layers, widths) must stay: name the others then.
         population: How many trials compete with each other; None: all that a run asks for, or all that the searcher
-            has. What is asked for beyond forms further populations.
+            has. More trials form further populations.
         quantile: Share of the population that is the worst, and that is the best; above 0, at most 0.5.
-        resample_probability: Of drawing a value anew instead of changing it a little, from 0 to 1.
-        factors: What numbers are multiplied by; the result is kept within the domain. Whole numbers and
+        resample_probability: Of drawing a new value instead of changing it a little, from 0 to 1.
+        factors: Numbers are multiplied by one of these; the result is kept within the domain. Whole numbers and
             ``quniform`` move a step at least, choices of numbers to a neighbour, other choices are drawn anew.
-        synchronous: Whether a boundary waits for all members, as the slowest of them does then; else each is compared
-            with those that came there before it.
+        synchronous: Whether a boundary waits for all members; else each is compared with those that reached it before.
 
     Raises:
         ResourceError: values that are out of their range, or that do not fit together.
@@ -75,20 +74,20 @@ class PBT(Scheduler):
         if self.perturbation_interval >= self.max_resource:
             raise ResourceError(
                 f"perturbation_interval={self.perturbation_interval} is not below max_resource={self.max_resource}: "
-                f"nobody would ever be compared. Use perturbation_interval <= {max(1, self.max_resource // 2)}."
+                f"no trial would ever be compared. Use perturbation_interval <= {max(1, self.max_resource // 2)}."
             )
         if self.population is not None:
             check_whole("population", self.population, 2)
         _check_number("quantile", self.quantile, 0.25)
         if not 0 < self.quantile <= 0.5:
             raise ResourceError(
-                f"quantile={self.quantile!r} must be above 0 and at most 0.5: nobody is among the best and among the "
+                f"quantile={self.quantile!r} must be above 0 and at most 0.5: no trial is among the best and among the "
                 "worst. Use quantile=0.25."
             )
         _check_number("resample_probability", self.resample_probability, 0.25)
         if not 0 <= self.resample_probability <= 1:
             raise ResourceError(
-                f"resample_probability={self.resample_probability!r} is no probability: use a number from 0 to 1."
+                f"resample_probability={self.resample_probability!r} is not a probability: use a number from 0 to 1."
             )
         if not isinstance(self.synchronous, bool):
             raise ResourceError(f"synchronous={self.synchronous!r} is neither True nor False. Use synchronous=True.")
@@ -172,8 +171,8 @@ class PBTState(SchedulerState):
         self._seed = seed
         self._created = 0
         self._total: int | None = None  # num_trials of the present run; None: no end
-        self._starts: list[int] = []  # the first trial of each population
-        self._populations: dict[int, Population] = {}  # by number, those that are not over
+        self._starts: list[int] = []  # first trial of each population
+        self._populations: dict[int, Population] = {}  # by number; without those that are over
         self._ready: list[int] = []  # populations with a candidate, so that asking does not visit them all
 
     def first_target(self, trial: TrialId) -> int:
@@ -225,7 +224,7 @@ class PBTState(SchedulerState):
         population = self._filling()
         if population is None or num_trials is None:
             return
-        # Else a run for fewer trials than the last one would wait for trials that nobody asks for any more.
+        # Else a run for fewer trials than the last one would wait for trials that will never be created.
         room = max(num_trials, self._created) - population.start
         if population.size is None or population.size > room:
             self._close(room)
@@ -239,14 +238,14 @@ class PBTState(SchedulerState):
         population = self._filling() or self._open(trial)
         population.create(trial)
         self._created += 1
-        self._note(len(self._starts) - 1)
+        self._update(len(self._starts) - 1)
 
     def paused(self, trial: TrialId, resource: int, score: float | None) -> None:
         number = self._number(trial)
         population = self._population_of(trial, number)
         if population is not None and not population.is_waiting(trial):
             population.pause(trial, resource, score)
-            self._note(number)
+            self._update(number)
 
     def promoted(self, trial: TrialId, from_resource: int, to_resource: int) -> None:
         self._leave(trial, to_resource)
@@ -262,21 +261,21 @@ class PBTState(SchedulerState):
         population = self._population_of(trial, number)
         if population is not None:
             population.leave(trial, to_resource)
-            self._note(number)
+            self._update(number)
 
     def ended(self, trial: TrialId, resource: int, score: float | None) -> None:
         number = self._number(trial)
         population = self._population_of(trial, number)
         if population is not None:
             population.end(trial, score)
-            self._note(number)
+            self._update(number)
 
     def _number(self, trial: TrialId) -> int:
         """Return the population of a trial. Trials are created in the order of their ids."""
         return bisect_right(self._starts, trial) - 1
 
     def _population_of(self, trial: TrialId, number: int) -> Population | None:
-        """Return a population if it is one of which a trial is a member that has not ended."""
+        """Return a population if the trial is a member of it that has not ended."""
         population = self._populations.get(number)
         return population if population is not None and population.has(trial) else None
 
@@ -297,10 +296,10 @@ class PBTState(SchedulerState):
     def _close(self, size: int) -> None:
         number = len(self._starts) - 1
         self._populations[number].close(size)
-        self._note(number)
+        self._update(number)
 
-    def _note(self, number: int) -> None:
-        """Know whether a population has a candidate; forget one that is over."""
+    def _update(self, number: int) -> None:
+        """Note whether a population has a candidate; forget one that is over."""
         population = self._populations[number]
         place = bisect_left(self._ready, number)
         was_ready = place < len(self._ready) and self._ready[place] == number
@@ -340,7 +339,7 @@ def _names(perturb: Any) -> tuple[str, ...] | None:
         return None
     if isinstance(perturb, str) or not isinstance(perturb, Sequence) or not all(isinstance(n, str) for n in perturb):
         example = [perturb] if isinstance(perturb, str) else ["lr"]
-        raise SpaceError(f"perturb={perturb!r} is no list of names of parameters: write perturb={example!r}.")
+        raise SpaceError(f"perturb={perturb!r} is not a list of names of parameters: write perturb={example!r}.")
     if not perturb:
         raise SpaceError("perturb=[] names no parameter: name those to change, or leave it out for all that can be.")
     return tuple(dict.fromkeys(perturb))

@@ -1,8 +1,8 @@
-"""A population: trials that compete at boundaries, where each waits before it goes on or takes over another's weights.
+"""A population: trials that compete at boundaries, where each waits before it trains on or takes over other weights.
 
-Rule: nothing here looks at all members. An arrival, a rank, a draw among the best and a departure cost O(log n) each
-and a shift in a list, which for 10,000 members takes a microsecond; what no member can come to any more is dropped, and
-so is who has ended.
+Rule: nothing here looks at all members. A pause, a rank, a draw among the best and a promotion cost O(log n) each and a
+shift in a list, which for 10,000 members takes a microsecond; boundaries that no member can reach any more are dropped,
+and so are members that have ended.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ import numpy as np
 from asyncsearch.errors import InternalError
 from asyncsearch.ids import TrialId, trial_name
 from asyncsearch.randomness import below
-from asyncsearch.schedulers.ranking import Entry
+from asyncsearch.schedulers.ranking import RankedTrial
 
 
 class Rules(NamedTuple):
-    """What all populations of a search have in common."""
+    """The rules that all populations of a search share."""
 
     interval: int
     """Units of training between boundaries."""
@@ -29,34 +29,34 @@ class Rules(NamedTuple):
     quantile: Fraction
     """Share of those at a boundary that are its best, and that are its worst; above 0, at most 1/2."""
     is_synchronous: bool
-    """Whether a boundary waits for all members that live."""
+    """Whether a boundary waits for all members that have not ended."""
 
     def after(self, resource: int) -> int:
         """Return the first boundary above a resource."""
         return min((resource // self.interval + 1) * self.interval, self.max_resource)
 
     def quota(self, size: int) -> int:
-        """Return how many of so many are the best, and how many the worst."""
+        """Return how many of ``size`` trials are the best, and how many the worst."""
         return size * self.quantile.numerator // self.quantile.denominator
 
     def is_worst(self, rank: int, size: int) -> bool:
-        """Return whether a rank, from 1, among so many is one of the worst."""
+        """Return whether a rank, from 1, among ``size`` trials is one of the worst."""
         return rank > size - self.quota(size)
 
 
 class Boundary:
-    """The members that came to one resource, or ended on their way to it, by (score, trial id); None is worst."""
+    """The members that reached one resource, or ended before it, by (score, trial id); None is worst."""
 
     __slots__ = ("_living", "_order", "_scores")
 
     def __init__(self) -> None:
         self._scores: dict[TrialId, float] = {}
-        self._order: list[Entry] = []
-        self._living: list[Entry] = []  # those of them that have a score and have not ended
+        self._order: list[RankedTrial] = []
+        self._living: list[RankedTrial] = []  # those of them that have a score and have not ended
 
     @property
     def size(self) -> int:
-        """How many came here, or ended on their way here."""
+        """How many members reached it, or ended before it."""
         return len(self._order)
 
     def insert(self, trial: TrialId, score: float | None, *, is_alive: bool) -> None:
@@ -69,23 +69,23 @@ class Boundary:
             insort(self._living, (number, trial))
 
     def retire(self, trial: TrialId) -> None:
-        """A trial ended: it keeps its rank, and nobody takes over its weights."""
+        """A trial ended: it keeps its rank, and no trial takes over its weights."""
         entry = (self._scores.get(trial, math.inf), trial)
         at = bisect_left(self._living, entry)
         if self._living[at : at + 1] == [entry]:
             del self._living[at]
 
     def rank(self, trial: TrialId) -> int:
-        """Return the place of a trial, from 1."""
+        """Return the rank of a trial, from 1."""
         return 1 + bisect_left(self._order, (self._scores[trial], trial))
 
     def draw(self, best: int, source: np.random.Generator) -> TrialId | None:
-        """Draw one of the ``best`` so many that lives and has a score; None: there is none."""
+        """Draw one of the first ``best`` trials that has a score and has not ended; None: there is none."""
         count = bisect_right(self._living, self._order[best - 1]) if best else 0
         return self._living[below(source, count)][1] if count else None
 
     def snapshot(self, resource: int) -> dict[str, Any]:
-        """Return everything as JSON values, but for who lives."""
+        """Return everything as JSON values, except which trials have ended."""
         return {
             "resource": resource,
             "trials": [trial for _, trial in self._order],
@@ -94,11 +94,11 @@ class Boundary:
 
 
 class Population:
-    """Up to ``size`` trials; None: as many as there will be. Nobody goes on before all of them have begun.
+    """Up to ``size`` trials; None: as many as there will be. None trains on before all of them have begun.
 
     Args:
         rules: of the search.
-        start: How many trials other populations had before it.
+        start: How many trials the populations before it have.
         size: How many it will have.
     """
 
@@ -109,10 +109,10 @@ class Population:
         self._rules = rules
         self._boundaries: dict[int, Boundary] = {}
         self._queue: list[tuple[int, bool, TrialId]] = []
-        # Members that may go on: those that are least far first, and in step those that take over weights.
-        self._queued: dict[TrialId, bool] = {}  # those, and whether they are among the last of their boundary
-        self._held: dict[TrialId, None] = {}  # those that wait, and may not go on yet
-        self._places: dict[TrialId, int] = {}  # of each member that lives, the boundary where it waits, or its next one
+        # Members that may train on: the lowest boundary first and, if synchronous, those that take over weights.
+        self._queued: dict[TrialId, bool] = {}  # the same, and whether they come last at their boundary
+        self._waiting: dict[TrialId, None] = {}  # those that wait, and may not train on yet
+        self._places: dict[TrialId, int] = {}  # of each member that has not ended: where it waits, or its next boundary
         self._counts: dict[int, int] = {}  # how many members have a place
         self._lowest = rules.interval  # no boundary below it is of use any more
 
@@ -123,12 +123,12 @@ class Population:
 
     @property
     def is_over(self) -> bool:
-        """Whether no member lives, nor will any."""
+        """Whether all its members have ended and there will be no more."""
         return self.is_full and not self._places
 
     @property
     def candidate(self) -> TrialId | None:
-        """The member that should go on next."""
+        """The member that should train on next."""
         return self._queue[0][2] if self._queue else None
 
     def has(self, trial: TrialId) -> bool:
@@ -136,11 +136,11 @@ class Population:
         return trial in self._places
 
     def is_waiting(self, trial: TrialId) -> bool:
-        """Return whether a member that lives stands at its place."""
-        return trial in self._held or trial in self._queued
+        """Return whether a member waits at its place."""
+        return trial in self._waiting or trial in self._queued
 
     def place(self, trial: TrialId) -> int:
-        """Return the boundary where a member that lives waits, or its next one."""
+        """Return the boundary where a member waits, or its next one."""
         return self._places[trial]
 
     def ranked(self, trial: TrialId) -> tuple[int, int]:
@@ -149,7 +149,7 @@ class Population:
         return boundary.rank(trial), boundary.size
 
     def draw_best(self, trial: TrialId, source: np.random.Generator) -> TrialId | None:
-        """Draw one of the best, of those that live, of the boundary where a member waits; None: there is none."""
+        """Draw one of the best trials that have not ended at the boundary where a member waits; None: there is none."""
         boundary = self._boundaries[self._places[trial]]
         return boundary.draw(self._rules.quota(boundary.size), source)
 
@@ -160,26 +160,28 @@ class Population:
         self._release()
 
     def close(self, size: int) -> None:
-        """Settle for so many members."""
+        """Accept no more than this many members."""
         self.size = size
         self._release()
 
     def pause(self, trial: TrialId, resource: int, score: float | None) -> None:
         """A member pauses at its place."""
         if self._places[trial] != resource:
-            raise InternalError(f"{trial_name(trial)} stands at {resource}, and headed for {self._places[trial]}.")
+            raise InternalError(
+                f"{trial_name(trial)} is at {resource}, and its next boundary is {self._places[trial]}."
+            )
         self._boundary(resource).insert(trial, score, is_alive=True)
-        self._held[trial] = None
+        self._waiting[trial] = None
         self._release()
 
     def leave(self, trial: TrialId, to_resource: int) -> None:
-        """A waiting member goes on, from wherever, to a boundary."""
+        """A waiting member trains on, from its own or another checkpoint, to a boundary."""
         self._unsettle(trial)
         self._settle(trial, to_resource)
         self._forget()
 
     def end(self, trial: TrialId, score: float | None) -> None:
-        """A member ends for good: on its way to a boundary it counts there, with this score."""
+        """A member ends for good: between boundaries it counts at the next one, with this score."""
         place = self._places[trial]
         if not self.is_waiting(trial) and place < self._rules.max_resource:
             self._boundary(place).insert(trial, score, is_alive=False)
@@ -198,7 +200,7 @@ class Population:
 
     def _unsettle(self, trial: TrialId) -> None:
         place = self._places.pop(trial)
-        self._held.pop(trial, None)
+        self._waiting.pop(trial, None)
         is_last = self._queued.pop(trial, None)
         if is_last is not None:
             del self._queue[bisect_left(self._queue, (place, is_last, trial))]
@@ -207,18 +209,18 @@ class Population:
             del self._counts[place]
 
     def _release(self) -> None:
-        """Let those go on that were held, if all that they wait for have begun, and in step, have come."""
-        if not self.is_full or (self._rules.is_synchronous and len(self._held) < len(self._places)):
+        """Let waiting members train on, if all members have begun and, if synchronous, reached the boundary."""
+        if not self.is_full or (self._rules.is_synchronous and len(self._waiting) < len(self._places)):
             return
-        for trial in self._held:
-            # In step those that take over weights go first, while those of whom they take them still stand there.
+        for trial in self._waiting:
+            # Those that take over weights go first, while their donors are still at the boundary.
             is_last = self._rules.is_synchronous and not self._rules.is_worst(*self.ranked(trial))
             self._queued[trial] = is_last
             insort(self._queue, (self._places[trial], is_last, trial))
-        self._held.clear()
+        self._waiting.clear()
 
     def _forget(self) -> None:
-        """Drop the boundaries at and before which nobody is."""
+        """Drop the boundaries that no member will reach any more."""
         while self.is_full and self._counts and self._lowest < self._rules.max_resource:
             if self._counts.get(self._lowest):
                 return
@@ -233,7 +235,7 @@ class Population:
             "created": self.created,
             "trials": list(self._places),
             "places": list(self._places.values()),
-            "held": list(self._held),
+            "held": list(self._waiting),
             "queue": [list(entry) for entry in self._queue],
             "boundaries": [boundary.snapshot(resource) for resource, boundary in sorted(self._boundaries.items())],
             "lowest": self._lowest,
@@ -246,7 +248,7 @@ class Population:
         population.created = snapshot["created"]
         for trial, place in zip(snapshot["trials"], snapshot["places"], strict=True):
             population._settle(trial, place)
-        population._held = dict.fromkeys(snapshot["held"])
+        population._waiting = dict.fromkeys(snapshot["held"])
         population._queue = [(place, last, trial) for place, last, trial in snapshot["queue"]]
         population._queued = {trial: last for _, last, trial in population._queue}
         for entry in snapshot["boundaries"]:

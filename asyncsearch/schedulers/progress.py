@@ -1,4 +1,4 @@
-"""Where each trial stands: the rung that it heads for, and its last value. 9 bytes a trial."""
+"""The next rung and the last value of each trial. 9 bytes a trial."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ _RUNG = 0x7F  # room for 126 rungs; max_resource = 2**64 has 65 at most
 
 
 class Progress:
-    """Rung and value of trials. Ids count from 0, so arrays hold them; one that was never begun reads as unknown."""
+    """Rung and value of trials. Ids count from 0, so arrays hold them; others are unknown."""
 
     __slots__ = ("_marks", "_values")
 
     def __init__(self) -> None:
-        self._marks = bytearray()  # 0: unknown; else 1 + index of the rung it heads for, and perhaps _ENDED
+        self._marks = bytearray()  # 0: unknown; else 1 + index of its next rung, and perhaps _ENDED
         self._values = array("d")  # NaN: none
 
     def begin(self, trial: TrialId) -> None:
-        """A trial exists, and heads for the lowest rung."""
+        """A trial exists, and trains towards the lowest rung."""
         self._grow(trial)
         self._marks[trial] = self._marks[trial] or 1
 
     def record(self, trial: TrialId, rung: int, value: float | None) -> None:
-        """A trial was recorded at a rung with this value, and heads for the one above."""
+        """A trial reached a rung with this value, and the one above is its next."""
         self._grow(trial)
         self._values[trial] = math.nan if value is None else value
         self._marks[trial] = rung + 2
 
     def pass_rung(self, trial: TrialId, rung: int) -> None:
-        """A trial was recorded at a rung, and heads for the one above; its last value stays."""
+        """A trial reached a rung, and the one above is its next; its last value stays."""
         self._grow(trial)
         self._marks[trial] = rung + 2
 
@@ -56,7 +56,7 @@ class Progress:
         return self.knows(trial) and self._marks[trial] >= _ENDED
 
     def next_rung(self, trial: TrialId) -> int:
-        """Return the index of the lowest rung at which the trial was not recorded yet."""
+        """Return the index of the lowest rung that the trial has not reached."""
         return (self._marks[trial] & _RUNG) - 1 if self.knows(trial) else 0
 
     def value(self, trial: TrialId) -> float | None:

@@ -1,8 +1,8 @@
-"""Trials in the order of their scores, of which a million are told apart in microseconds. Pure.
+"""Trials in the order of their scores: a rank among a million of them takes microseconds. Pure.
 
 Rule 1: order is (score, trial id), so that equal scores are ordered too; scores are finite.
-Rule 2: 16 bytes a trial. Arrays of numbers are searched several times faster than lists of pairs, which lie all over
-the memory; ``sortedcontainers`` takes 5 us and some 110 bytes a pair at a million trials.
+Rule 2: 16 bytes a trial. Arrays of numbers are searched several times faster than lists of pairs, which are scattered
+over the memory; ``sortedcontainers`` takes 5 us and some 110 bytes a pair at a million trials.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from collections.abc import Iterable, Iterator
 
 from asyncsearch.ids import TrialId
 
-Entry = tuple[float, TrialId]
-"""A score, smaller is better, and the trial that has it."""
+RankedTrial = tuple[float, TrialId]
+"""A score, where smaller is better, and its trial."""
 
 _MOST = 1024
-"""Entries in a block; a fuller one is split. To find a block and to move its tail then cost about the same."""
+"""Entries in a block; a fuller one is split. Finding a block and moving its tail then cost about the same."""
 _GROUP = 32
-"""Blocks in a group, whose entries are counted together."""
+"""Blocks whose entries are counted together."""
 
 
 class Ranking:
@@ -27,7 +27,7 @@ class Ranking:
 
     __slots__ = ("_groups", "_highest", "_scores", "_size", "_sizes", "_trials")
 
-    def __init__(self, entries: Iterable[Entry] = ()) -> None:
+    def __init__(self, entries: Iterable[RankedTrial] = ()) -> None:
         """Take entries in any order."""
         ordered = sorted(entries)
         self._size = len(ordered)
@@ -39,21 +39,21 @@ class Ranking:
         self._groups = self._grouped()
         """How many entries are in each group of blocks."""
         self._highest = array("d", [chunk[-1][0] for chunk in chunks[:-1]])
-        """The last score of each block but the last one."""
+        """The last score of each block except the last one."""
 
     def __len__(self) -> int:
         return self._size
 
-    def __iter__(self) -> Iterator[Entry]:
+    def __iter__(self) -> Iterator[RankedTrial]:
         for scores, trials in zip(self._scores, self._trials, strict=True):
             yield from zip(scores, map(TrialId, trials), strict=True)
 
-    def __contains__(self, entry: Entry) -> bool:
+    def __contains__(self, entry: RankedTrial) -> bool:
         block, at = self._find(*entry)
         scores = self._scores[block]
         return at < len(scores) and scores[at] == entry[0] and self._trials[block][at] == entry[1]
 
-    def first(self) -> Entry | None:
+    def first(self) -> RankedTrial | None:
         """Return the best entry, or None."""
         return (self._scores[0][0], TrialId(self._trials[0][0])) if self._scores[0] else None
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 def short(description: str) -> str:
-    """Return a description without what follows the call, to stand in a sentence: "ASHA(max_resource=81)"."""
+    """Return the call from a description, for use in a sentence: "ASHA(max_resource=81)"."""
     return description.partition(": ")[0]
 
 
@@ -21,7 +21,7 @@ def place(rank: int, size: int, level: int) -> str:
 
 
 def on_its_way(level: int) -> str:
-    """Return that a trial trains, or waits for a worker."""
+    """Return a phrase for a trial that trains, or waits for a worker."""
     return f"on its way to resource {level}"
 
 
@@ -56,11 +56,11 @@ def too_few(
 
     Args:
         num_trials: How many compete with each other.
-        what: What they are, e.g. "20 trials are".
+        what: The subject of the sentence, e.g. "20 trials are".
         levels: The rungs.
         min_resource: As the user gave it.
         reduction_factor: η.
-        remedies: What else would help, e.g. "finish_best=True".
+        remedies: Other changes that would help, e.g. "finish_best=True".
     """
     steps = len(levels) - 1
     if num_trials >= reduction_factor**steps:

@@ -13,7 +13,7 @@ from typing import Any, SupportsFloat
 from asyncsearch.errors import InternalError, ResourceError
 from asyncsearch.ids import TrialId, trial_name
 from asyncsearch.schedulers.base_scheduler import RungForecast
-from asyncsearch.schedulers.ranking import Entry, Ranking
+from asyncsearch.schedulers.ranking import RankedTrial, Ranking
 
 HIGHEST = 2**62 - 1
 """Resource beyond which no rung lies: plans count to there."""
@@ -60,7 +60,7 @@ def check_whole(name: str, value: object, low: int) -> None:
     Raises:
         ResourceError: it is not; the message names the value, the rule and what to write.
     """
-    # True is an int to Python; as a resource it is a slip of the pen.
+    # True is an int to Python; as a resource it is a slip.
     if isinstance(value, bool) or not isinstance(value, int):
         is_number = isinstance(value, SupportsFloat) and value is not True and math.isfinite(value)
         near = round(float(value)) if is_number else 3  # type: ignore[arg-type]
@@ -88,7 +88,7 @@ def halving_forecast(
         levels: The rungs.
         groups: (how many groups of this size, size); trials of a group compete with each other.
         reduction_factor: η.
-        least: How many of each group, which has as many, go on from every rung all the same.
+        least: How many of each group that is as large are promoted from every rung in any case.
     """
     forecasts = []
     start = 0
@@ -100,26 +100,26 @@ def halving_forecast(
 
 
 class Rung:
-    """The trials that reached one resource: ``waiting`` ones may still go on, ``gone`` ones did, or ended there.
+    """The trials that reached one resource: waiting ones may still be promoted, gone ones were, or ended there.
 
-    Trials without a finite score only count in ``size``: they come after all others and never go on.
+    Trials without a finite score only count in ``size``: they rank after all others and are never promoted.
     """
 
     __slots__ = ("_ahead", "_gone", "_waiting", "candidate", "promoted", "quota", "size")
 
     def __init__(self) -> None:
         self.size = 0
-        """All trials that reached the rung, or failed on their way to it."""
+        """All trials that reached the rung, or failed before it."""
         self.quota = 0
-        """How many of them, from the best, may go on. It never shrinks."""
+        """How many of them, from the best, may be promoted. It never shrinks."""
         self.promoted = 0
-        """How many went on."""
-        self.candidate: Entry | None = None
-        """The best waiting trial, if its rank among all, gone ones included, is within the quota."""
+        """How many were promoted."""
+        self.candidate: RankedTrial | None = None
+        """The best waiting trial, if its rank among all trials, including gone ones, is within the quota."""
         self._waiting = Ranking()
         self._gone = Ranking()
         self._ahead = -1
-        """How many of those that are gone come before the best waiting trial; -1: not counted yet."""
+        """How many gone trials rank before the best waiting one; -1: not counted yet."""
 
     def insert(self, trial: TrialId, score: float | None) -> None:
         """Count a trial that reached the rung; None is worst."""
@@ -132,36 +132,36 @@ class Rung:
             self._settle()
 
     def allow(self, quota: int) -> None:
-        """Set how many may go on."""
+        """Set how many may be promoted."""
         if quota != self.quota:
             self.quota = quota
             self._settle()
 
     def promote(self, trial: TrialId, score: float | None) -> None:
-        """Let a waiting trial go on."""
+        """Let a waiting trial train on."""
         self._leave(trial, score)
         self.promoted += 1
 
     def withdraw(self, trial: TrialId, score: float | None) -> None:
-        """Let a waiting trial end here: it keeps its rank and never goes on."""
+        """Let a waiting trial end here: it keeps its rank and is never promoted."""
         self._leave(trial, score)
 
     def is_waiting(self, trial: TrialId, score: float | None) -> bool:
-        """Return whether the trial is here and may still go on."""
+        """Return whether the trial is here and may still be promoted."""
         return score is not None and (score, trial) in self._waiting
 
-    def best_waiting(self) -> Entry | None:
-        """Return the best trial that has not gone on, whatever its rank."""
+    def best_waiting(self) -> RankedTrial | None:
+        """Return the best waiting trial, whatever its rank."""
         return self._waiting.first()
 
     def rank(self, trial: TrialId, score: float) -> int:
-        """Return the place of a trial, from 1, among all that reached the rung."""
+        """Return the rank of a trial, from 1, among all that reached the rung."""
         if (score, trial) == self.candidate and self._ahead >= 0:
             return 1 + self._ahead
         return 1 + self._waiting.before(score, trial) + self._gone.before(score, trial)
 
     def rank_of_newcomer(self, score: float) -> int:
-        """Return the place of a trial that arrives now, if only those that went on are ahead of it in a tie."""
+        """Return the rank of a trial that reaches the rung now; in a tie only gone trials are ahead of it."""
         return 1 + self._waiting.below(score) + self._gone.up_to(score)
 
     def _leave(self, trial: TrialId, score: float | None) -> None:
@@ -172,7 +172,7 @@ class Rung:
         self._settle()
 
     def _settle(self) -> None:
-        """Find the candidate. All that are better than the best waiting one are gone, so those are its rank."""
+        """Find the candidate. All trials better than the best waiting one are gone, so their number is its rank."""
         best = self.best_waiting()
         if best is not None and len(self._gone) >= self.quota:
             if self._ahead < 0:
@@ -202,11 +202,11 @@ class Rung:
         return rung
 
 
-def _columns(entries: Iterable[Entry]) -> dict[str, list[Any]]:
+def _columns(entries: Iterable[RankedTrial]) -> dict[str, list[Any]]:
     """Write entries as two plain lists: half the text of a list of pairs."""
     rows = list(entries)
     return {"scores": [score for score, _ in rows], "trials": [trial for _, trial in rows]}
 
 
-def _rows(columns: dict[str, list[Any]]) -> list[Entry]:
+def _rows(columns: dict[str, list[Any]]) -> list[RankedTrial]:
     return list(zip(columns["scores"], columns["trials"], strict=True))

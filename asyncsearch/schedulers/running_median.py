@@ -1,4 +1,4 @@
-"""The median of many numbers that come one by one: 8 bytes a number, O(log n) for each."""
+"""The median of a stream of numbers: 8 bytes and O(log n) for each."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from bisect import bisect_left, insort
 from collections.abc import Iterable
 
 _BLOCK = 512
-"""Numbers in a block at most. To insert one moves half of a block, 2 KB, which costs less than to find its place."""
+"""Most numbers in a block. An insertion moves half of a block, 2 KB, which costs less than finding the place."""
 
 
 class RunningMedian:
-    """Numbers in two sorted halves: the median lies where they meet. Infinities are numbers, NaN is none."""
+    """Numbers in two sorted halves, between which the median lies. Infinities are numbers, NaN is not."""
 
     __slots__ = ("_high", "_low")
 
@@ -26,7 +26,7 @@ class RunningMedian:
         return self._low.size + self._high.size
 
     def add(self, number: float) -> None:
-        """Take one more number in."""
+        """Add a number."""
         low, high = self._low, self._high
         if low.size and number > low.last():
             high.add(number)
@@ -38,7 +38,7 @@ class RunningMedian:
             low.add(high.pop_first())
 
     def median(self) -> float:
-        """Return the number in the middle, or the mean of the two in the middle, of at least one."""
+        """Return the number in the middle, or the mean of the two in the middle; there must be a number."""
         below = self._low.last()
         if self._low.size > self._high.size:
             return below

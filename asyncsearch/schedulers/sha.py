@@ -90,7 +90,7 @@ class SHA(Scheduler):
         return reasons.too_few(size, what, self.levels, self.min_resource, self.reduction_factor, remedies)
 
     def _groups(self, num_trials: int) -> list[tuple[int, int]]:
-        """Return (number of brackets, their size): the full ones, and the one that takes what is left over."""
+        """Return (number of brackets, their size): the full ones, and the one with the rest."""
         size = self.bracket_size or num_trials
         if num_trials == 0:
             return []
@@ -98,7 +98,7 @@ class SHA(Scheduler):
 
 
 class Shape(NamedTuple):
-    """What a bracket is before it is opened."""
+    """The rungs and the size of a bracket."""
 
     levels: tuple[int, ...]
     size: int | None
@@ -109,7 +109,7 @@ class SHAState(SchedulerState):
     """Brackets in the order in which they were opened. Only the last one may still take trials.
 
     Args:
-        shapes: Of the brackets; after the last one comes the first one again.
+        shapes: Of the brackets, used in turn.
         reduction_factor: η.
     """
 
@@ -124,8 +124,10 @@ class SHAState(SchedulerState):
         self._created = 0
         self._brackets: list[SynchronousBracket] = []
         self._first_trials: list[TrialId] = []  # of each bracket
-        self._ready: list[int] = []  # brackets with a candidate, so that asking does not visit them all
-        self._totals: list[int] = []  # num_trials of the runs, increasing; no bracket lies across one
+        self._ready: list[
+            int
+        ] = []  # numbers of the brackets that have a candidate, so that a question does not visit them all
+        self._totals: list[int] = []  # num_trials of the runs, increasing; no bracket spans one
         self._is_endless = True  # whether the present run creates trials beyond the last total
 
     def run_requested(self, num_trials: int | None) -> None:
@@ -134,7 +136,7 @@ class SHAState(SchedulerState):
             return
         total = max(num_trials, self._created)
         self._totals = [*self._totals[: bisect_left(self._totals, total)], total]
-        # Else a run for fewer trials than the last one would wait for trials that nobody asks for any more.
+        # Else a run for fewer trials than the last one would wait for trials that will never be created.
         bracket = self._filling()
         if bracket is not None and (bracket.size is None or bracket.start + bracket.size > total):
             self._close(total - bracket.start)

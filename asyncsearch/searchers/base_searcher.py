@@ -1,4 +1,4 @@
-"""What a searcher is: it proposes configurations.
+"""The interface of searchers, which propose configurations.
 
 Rule 1: pure. All that it knows it was told as a fact; see ``asyncsearch.listener``.
 Rule 2: randomness is counter-based. The i-th proposal is a function of (seed, i), and of nothing else
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from asyncsearch.listener import StudyListener
-from asyncsearch.searchers.earlier_trials import beginning_with_best, going_on
+from asyncsearch.searchers.earlier_trials import continued_seed, with_best_initial
 from asyncsearch.searchers.observations import Observed
 from asyncsearch.space import Space
 from asyncsearch.trial import Params
@@ -33,9 +33,9 @@ class SearcherState(StudyListener):
         """
 
     def notes(self, number: int) -> dict[str, Any]:
-        """Return what to be told of the ``number``-th proposal besides its params, should it become a trial.
+        """Return notes on the ``number``-th proposal, besides its params, for the case that it becomes a trial.
 
-        JSON values; asked right after ``propose``. The journal keeps them, and ``noted`` brings them back.
+        JSON values; asked right after ``propose``. The journal keeps them, and ``noted`` gives them back.
         """
         return {}
 
@@ -52,7 +52,7 @@ class SearcherState(StudyListener):
 
 
 class Searcher(abc.ABC):
-    """What the user writes: a frozen description."""
+    """The frozen description that the user writes."""
 
     @abc.abstractmethod
     def begin(self, space: Space, seed: int) -> SearcherState:
@@ -63,15 +63,15 @@ class Searcher(abc.ABC):
         """
 
     def begin_with(self, space: Space, seed: int, earlier: Sequence[Observed]) -> SearcherState:
-        """Return a fresh state for one study that is warmed by the trials of earlier ones.
+        """Return a fresh state for one study with a warm start from the trials of earlier ones.
 
-        One that does not learn from them begins with the best, as if they were initial points of the space, and then
-        proposes other configurations than an earlier study of the same seed.
+        A searcher that does not learn begins with the best of them, as if they were initial points of the space, and
+        then proposes other configurations than an earlier study of the same seed.
 
         Raises:
             SpaceError: the searcher cannot search this space.
         """
-        return self.begin(beginning_with_best(space, earlier), going_on(seed, earlier))
+        return self.begin(with_best_initial(space, earlier), continued_seed(seed, earlier))
 
     @abc.abstractmethod
     def describe(self) -> str:

@@ -1,4 +1,4 @@
-"""Trials of earlier studies, with which a search may begin: whether they fit its space, and which are the best.
+"""Trials of earlier studies for a warm start: whether they fit the space, and which are the best.
 
 Rule 1: pure. An earlier trial is an ``Observed``; its score is one of this study: smaller is better.
 """
@@ -24,24 +24,24 @@ BEST = 5
 """How many of the earlier trials a searcher that does not learn proposes again."""
 
 
-def beginning_with_best(space: Space, earlier: Sequence[Observed]) -> Space:
-    """Return the space with the best earlier trials among its initial points, after its own and other than they.
+def with_best_initial(space: Space, earlier: Sequence[Observed]) -> Space:
+    """Return the space with the best earlier trials as further initial points, except those that it has.
 
-    Those that came furthest are the best, and of these the ones with the best last score.
+    The best are the trials that trained furthest, and of these the ones with the best last score.
     """
     if not earlier:
         return space
-    ended = [(trial, _last(trial)) for trial in earlier if trial.stand is not TrialPosition.FAILED]
+    ended = [(trial, _last(trial)) for trial in earlier if trial.position is not TrialPosition.FAILED]
     ranked = sorted((-resource, score, at) for at, (_, (resource, score)) in enumerate(ended) if score is not None)
     points = {str(ended[at][0].params): ended[at][0].params for _, _, at in ranked}
     own = {str(space.flatten(point)) for point in space.initial}
     return space.with_initial([point for point in list(points.values())[:BEST] if str(space.flatten(point)) not in own])
 
 
-def going_on(seed: int, earlier: Sequence[Observed]) -> int:
-    """Return the seed of a search that goes on from earlier trials.
+def continued_seed(seed: int, earlier: Sequence[Observed]) -> int:
+    """Return the seed of a search that continues earlier trials.
 
-    With the seed itself it would propose what they proposed, wherever the earlier study had the same seed.
+    With the seed itself it would repeat their proposals if the earlier study had the same seed.
     """
     if not earlier:
         return seed
@@ -50,7 +50,7 @@ def going_on(seed: int, earlier: Sequence[Observed]) -> int:
 
 
 def differences(space: Space, params: Params) -> Iterator[tuple[str, str]]:
-    """Yield (name, what is the matter) for every parameter by which params of another space do not fit this one."""
+    """Yield (name, reason) for every parameter because of which params of another space do not fit this one."""
     known: dict[str, Any] = {}
     for path, value in _leaves(space, "", params):
         if path in space.names:
@@ -60,7 +60,7 @@ def differences(space: Space, params: Params) -> Iterator[tuple[str, str]]:
     try:
         given = space.flatten(nest(known))
     except SpaceError as error:
-        yield str(error).partition(":")[0], f"is no sequence of this space ({error})"
+        yield str(error).partition(":")[0], f"is not a sequence of this space ({error})"
         return
     flat: dict[str, Any] = {}
     for name in space.order:

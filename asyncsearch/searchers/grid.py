@@ -22,7 +22,7 @@ from asyncsearch.space.parameter_values import integer, show
 from asyncsearch.trial import Params
 
 MAX_GRID_POINTS = 10_000_000
-"""A larger grid is taken for a mistake."""
+"""A larger grid is considered a mistake."""
 
 MAX_COUNTED_POINTS = 20_000
 """Up to this many points the constraints are asked just to know the length of the grid; takes about a second."""
@@ -39,8 +39,8 @@ class GridSearch(Searcher):
     their values; continuous ones take ``points`` values evenly from bound to bound, on a log scale for log domains,
     or the middle if it is one. What conditions or constraints exclude is left out.
 
-    In a space with sequences, and up to 100,000 points, combinations come in the order of a walk over the tree of what
-    they train: those with the longest common beginning are neighbours.
+    In a space with sequences, and up to 100,000 points, combinations come in the order of a walk over the tree of their
+    training: those with the longest common beginning are neighbours.
     """
 
     points: Mapping[str, int] | int | None = None
@@ -97,7 +97,7 @@ class GridSearch(Searcher):
 
 
 class GridState(SearcherState):
-    """Computes each proposal anew; what it keeps of the constraints is a cache, so there is nothing to snapshot."""
+    """Computes each proposal on demand; it keeps only a cache of the constraints' answers, so there is no snapshot."""
 
     def __init__(self, space: Space, lattice: Lattice, seed: int) -> None:
         self._space = space
@@ -128,7 +128,7 @@ class GridState(SearcherState):
         return len(self._initial) + len(self._allowed)
 
     def _index(self, number: int) -> int | None:
-        """Return where in the lattice the ``number``-th combination is that is allowed and no initial point."""
+        """Return the lattice index of the ``number``-th combination that is allowed and not an initial point."""
         if self._is_listed:
             self._ask(number + 1)
             return self._allowed[number] if number < len(self._allowed) else None
@@ -155,7 +155,7 @@ class GridState(SearcherState):
         return self._space.allows(self._lattice.at(index))
 
     def _walk(self) -> None:
-        """List all allowed combinations, in the order of what they train in common, once."""
+        """List all allowed combinations once, in the order of the walk over their training."""
         if self._asked == 0:
             self._asked = self._lattice.size
             left = (index for index in range(self._lattice.size) if index not in self._proposed)
@@ -169,7 +169,9 @@ def _parse_points(value: Any) -> int:
     except SpaceError:
         number = 0
     if number < 1:
-        raise SpaceError(f"GridSearch(points=...): {show(value)} is no number of points: write an integer from 1 on.")
+        raise SpaceError(
+            f"GridSearch(points=...): {show(value)} is not a number of points: write an integer from 1 on."
+        )
     return number
 
 

@@ -1,7 +1,7 @@
 """A lattice: every combination of listed values that conditions allow, each once, found by its index.
 
-Rule 1: pure. Rule 2: nothing is as long as the lattice. An index is taken apart digit by digit, the last parameter
-being the fastest; how many combinations lie below a digit is counted once for each set of open conditions that hold.
+Rule 1: pure. Rule 2: nothing is as long as the lattice. An index is split digit by digit, the last parameter changing
+fastest; the combinations below a digit are counted once for each set of open conditions that hold.
 """
 
 from __future__ import annotations

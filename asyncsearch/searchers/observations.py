@@ -1,10 +1,10 @@
-"""What a searcher that learns knows of trials, and at which resource it compares them.
+"""The reports that a searcher learns from, and the resource at which it compares trials.
 
-Values at different resources are not alike, so all are compared at one: the *level*, the highest resource at which
+Values at different resources do not compare, so all are taken at one: the *level*, the highest resource at which
 enough trials that did not fail have a result. A trial that completed below it (its function returned) keeps its last
 result at every level above. This is BOHB's choice of a budget (Falkner et al. 2018, section 3.2), at any time.
 
-Rule 1: pure, and told facts only. Rule 2: scores as the engine gives them: smaller is better, None is no result.
+Rule 1: pure; knows facts only. Rule 2: scores as the engine gives them: smaller is better, None is no result.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from asyncsearch.trial import Params
 
 
 class TrialPosition(enum.Enum):
-    """Where a trial stands, as far as a searcher cares."""
+    """The state of a trial, as far as a searcher needs it."""
 
     RUNNING = "running"
     """It trains, or waits for a worker."""
@@ -27,21 +27,21 @@ class TrialPosition(enum.Enum):
     COMPLETED = "completed"
     STOPPED = "stopped"
     BRANCHED = "branched"
-    """It took over another's weights: what it reports since is not what its params lead to, so it counts no more."""
+    """It took over another's weights: its later reports do not follow from its params, so they do not count."""
     FAILED = "failed"
 
 
 class Observed(msgspec.Struct):
-    """What is known of one trial."""
+    """One trial: its params and its reports."""
 
     params: Params
     notes: dict[str, Any] = {}
-    """What the searcher wanted to be told again."""
+    """The searcher's own notes on the proposal."""
     values: dict[int, float | None] = {}
     """Resource -> score, of every report."""
-    stand: TrialPosition = TrialPosition.RUNNING
+    position: TrialPosition = msgspec.field(default=TrialPosition.RUNNING, name="stand")
     resource: int = 0
-    """Where it ended; 0 while it has not."""
+    """At which resource it ended; 0 while it has not."""
     score: float | None = None
     """Its last one, once it has ended."""
 
@@ -50,7 +50,7 @@ class Observations:
     """Trials in the order in which they began, and the level at which they are compared.
 
     Args:
-        enough: how many results make a resource the level, at least 1.
+        enough: how many results a resource needs to become the level, at least 1.
     """
 
     def __init__(self, enough: int) -> None:
@@ -61,7 +61,7 @@ class Observations:
         self._counts: dict[int, int] = {}
         """Resource -> how many trials that did not fail have reported a result there."""
         self._ends: list[int] = []
-        """Where trials completed with a result, ascending."""
+        """Resources at which trials completed with a result, ascending."""
 
     def add(self, params: Params) -> None:
         """A trial began."""
@@ -75,13 +75,13 @@ class Observations:
         self._counts[resource] = self._counts.get(resource, 0) + 1
         return self._raise_to(resource)
 
-    def end(self, number: int, stand: TrialPosition, resource: int, score: float | None) -> bool:
-        """A trial ended; return whether the level has changed: it falls where too few are left that did not fail."""
+    def end(self, number: int, position: TrialPosition, resource: int, score: float | None) -> bool:
+        """A trial ended; return whether the level has changed: it falls when too many of its trials have failed."""
         trial = self.trials[number]
-        trial.stand, trial.resource, trial.score = stand, resource, score
-        if stand is TrialPosition.FAILED:
+        trial.position, trial.resource, trial.score = position, resource, score
+        if position is TrialPosition.FAILED:
             return self._leave_out(trial)
-        if stand is not TrialPosition.COMPLETED or score is None:
+        if position is not TrialPosition.COMPLETED or score is None:
             return False
         bisect.insort(self._ends, resource)
         before = self.level
@@ -92,9 +92,9 @@ class Observations:
     def result(self, number: int) -> float | None:
         """Return the score of a trial at the level; None: it has none."""
         trial = self.trials[number]
-        if trial.stand is TrialPosition.FAILED:
+        if trial.position is TrialPosition.FAILED:
             return None
-        if trial.stand is TrialPosition.COMPLETED and trial.resource <= self.level:
+        if trial.position is TrialPosition.COMPLETED and trial.resource <= self.level:
             return trial.score
         return trial.values.get(self.level)
 
@@ -105,7 +105,7 @@ class Observations:
                 trial.params,
                 trial.notes,
                 list(map(list, trial.values.items())),
-                trial.stand.value,
+                trial.position.value,
                 trial.resource,
                 trial.score,
             ]
@@ -113,24 +113,24 @@ class Observations:
         ]
 
     def restore(self, snapshot: list[Any]) -> None:
-        """Take in what ``snapshot`` said; the level does not depend on the order of facts."""
-        for params, notes, values, stand, resource, score in snapshot:
-            self.take_in(Observed(params, notes, dict(values), TrialPosition(stand), resource, score))
+        """Add the trials of a snapshot; the level does not depend on the order of facts."""
+        for params, notes, values, position, resource, score in snapshot:
+            self.add_observed(Observed(params, notes, dict(values), TrialPosition(position), resource, score))
 
-    def take_in(self, trial: Observed) -> None:
-        """Know all of a trial at once."""
+    def add_observed(self, trial: Observed) -> None:
+        """Add a trial with all its reports."""
         number = len(self.trials)
         self.add(trial.params)
         self.trials[number].notes = trial.notes
         for resource, score in trial.values.items():
             self.report(number, resource, score)
-        if trial.resource or trial.stand is TrialPosition.FAILED:
-            self.end(number, trial.stand, trial.resource, trial.score)
+        if trial.resource or trial.position is TrialPosition.FAILED:
+            self.end(number, trial.position, trial.resource, trial.score)
         else:
-            self.trials[number].stand = trial.stand
+            self.trials[number].position = trial.position
 
     def _leave_out(self, trial: Observed) -> bool:
-        """Count no result of a trial that failed; return whether the level has fallen."""
+        """Remove the results of a trial that failed; return whether the level has fallen."""
         for resource, score in trial.values.items():
             if score is not None:
                 self._counts[resource] -= 1

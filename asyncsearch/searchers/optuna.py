@@ -1,4 +1,4 @@
-"""Any sampler of Optuna as a searcher, through ask and tell: what the user writes.
+"""Any sampler of Optuna as a searcher, through ask and tell: the description that the user writes.
 
 Rule 1: pure. Rule 2: optuna is imported only when a study begins with this searcher; ``optuna_state.py`` and what that
 imports need it.
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from asyncsearch.searchers.optuna_state import OptunaState
 
 _STARTUP = 10
-"""Results before which Optuna's model-based samplers draw by chance, unless they are told otherwise."""
+"""Number of results before which Optuna's model-based samplers draw at random, by default."""
 
 _NAMES: Mapping[str, tuple[str, dict[str, Any]]] = {
     "cmaes": ("CmaEsSampler", {"warn_independent_sampling": False}),
@@ -29,7 +29,7 @@ _NAMES: Mapping[str, tuple[str, dict[str, Any]]] = {
     "random": ("RandomSampler", {}),
     "tpe": ("TPESampler", {"constant_liar": True, "group": True, "multivariate": True}),
 }
-"""Name -> class in ``optuna.samplers``, and the options that we set."""
+"""Name -> class in ``optuna.samplers``, and our options for it."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class OptunaSearch(Searcher):
     """Proposes the initial points of the space, then what a sampler of Optuna proposes, without end.
 
     All trials are compared at one resource, the highest at which enough of them have a result; so with ASHA and TPE
-    this is an asynchronous BOHB. docs/searchers.md says what a sampler is told of which trial. Needs optuna.
+    this is an asynchronous BOHB. docs/searchers.md says which trials a sampler sees as what. Needs optuna.
 
     Example::
 
@@ -50,10 +50,10 @@ class OptunaSearch(Searcher):
     """``"cmaes"``, ``"gp"``, ``"nsgaii"``, ``"random"`` or ``"tpe"``; or a function of a seed, below 2**32, that gives
     a sampler. It is called for each proposal, and what it returns must depend on the seed only."""
     options: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
-    """Arguments of the named sampler, but for its seed."""
+    """Arguments of the named sampler, except its seed."""
     min_observations: int | None = field(default=None, kw_only=True)
-    """How many trials must have a result at a resource for trials to be compared there, at least 1. None: 10 or what
-    the option ``n_startup_trials`` says, and at least 3 more than there are parameters, as in BOHB."""
+    """How many trials must have a result at a resource for trials to be compared there, at least 1. None: 10, or the
+    option ``n_startup_trials`` if larger, and at least 3 more than there are parameters, as in BOHB."""
 
     def __post_init__(self) -> None:
         if isinstance(self.sampler, str) and self.sampler not in _NAMES:
@@ -85,7 +85,7 @@ class OptunaSearch(Searcher):
         return self.begin_with(space, seed, ())
 
     def begin_with(self, space: Space, seed: int, earlier: Sequence[Observed]) -> OptunaState:
-        """Return a fresh state for one study, to whose sampler the earlier trials came first.
+        """Return a fresh state for one study, whose sampler knows the earlier trials.
 
         Raises:
             UsageError: optuna or what the sampler needs is not installed, or the sampler cannot be made.
@@ -95,7 +95,7 @@ class OptunaSearch(Searcher):
         from asyncsearch.searchers.optuna_state import OptunaState
 
         state = OptunaState(self, space, seed, earlier)
-        # What a sampler cannot do is an error before a worker starts, not in the middle of a search.
+        # A sampler that does not support the space fails before a worker starts, not in the middle of a search.
         for number in range(len(space.initial) + 1):
             state.propose(number)
         return state
@@ -122,21 +122,22 @@ class OptunaSearch(Searcher):
             raise UsageError(f"{self.describe()}: the sampler cannot be made: {error}. {self._remedy}") from error
         if not isinstance(sampler, optuna.samplers.BaseSampler):
             raise UsageError(
-                f"{self.describe()}: the function returned {sampler!r}, which is no sampler of Optuna. {self._remedy}"
+                f"{self.describe()}: the function returned {sampler!r}, not a sampler of Optuna. {self._remedy}"
             )
         return sampler
 
     @property
     def _remedy(self) -> str:
         if isinstance(self.sampler, str):
-            return f"Write the options that optuna.samplers.{_NAMES[self.sampler][0]} takes, but for its seed."
+            return f"Write the options that optuna.samplers.{_NAMES[self.sampler][0]} takes, except its seed."
         return "Write a function of a seed that returns a sampler, lambda seed: TPESampler(seed=seed)."
 
     def missing(self, error: ImportError) -> UsageError:
-        """Return the error that says what to install."""
+        """Return an error that names the packages to install."""
         return UsageError(
             f"{self.describe()} needs a package that is not installed: {error}. pip install 'asyncsearch[optuna]' "
-            "brings those of all samplers but 'gp', which needs torch and scipy too: 'asyncsearch[optuna,sobol,torch]'."
+            "installs those of all samplers except 'gp', which also needs torch and scipy: "
+            "'asyncsearch[optuna,sobol,torch]'."
         )
 
     def _made(self, seed: int) -> Any:

@@ -1,4 +1,4 @@
-"""Our space in Optuna's words: a distribution for each domain, asked for one after another, and values back and forth.
+"""The space in Optuna's terms: a distribution for each domain, and the conversion of values in both directions.
 
 Rule 1: pure. Rule 2: parameters have their dotted names. One that has a single value, or whose conditions do not hold,
 is not asked for.
@@ -49,8 +49,8 @@ class Dimensions:
                     flat[name] = domain.at_quantile(0.0)
         return flat
 
-    def told(self, flat: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, BaseDistribution]]:
-        """Return a flat configuration as Optuna keeps it: name -> value, and name -> distribution."""
+    def to_optuna(self, flat: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, BaseDistribution]]:
+        """Return a flat configuration as Optuna stores it: name -> value, and name -> distribution."""
         params = {name: self._external(name, flat[name]) for name in self._distributions if name in flat}
         return params, {name: self._distributions[name] for name in params}
 
@@ -82,7 +82,7 @@ class Dimensions:
         if isinstance(domain, Choice):
             return domain.accept(domain.values[self._labels[name].index(value)])
         if isinstance(domain, QUniform) and abs(domain.nearest(value) - value) < domain.step * 1e-6:
-            value = domain.nearest(value)  # Optuna adds up steps in floats: 0.30000000000000004 stands for 0.3
+            value = domain.nearest(value)  # Optuna adds up steps in floats: 0.30000000000000004 means 0.3
         try:
             return domain.accept(value)
         except SpaceError as error:
@@ -90,7 +90,7 @@ class Dimensions:
 
 
 def _labels(domain: Choice) -> tuple[_Label, ...]:
-    """Return how Optuna calls the values of a choice: as they are, or if it has no such values, by their code."""
+    """Return the labels of a choice's values in Optuna: the values, or their code if Optuna has no such values."""
     is_known = all(value is None or isinstance(value, str | int | float) for value in domain.values)
     if is_known and len(set(domain.values)) == domain.size:  # 1 and True are the same to Optuna
         return domain.values

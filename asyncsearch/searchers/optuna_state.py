@@ -1,8 +1,8 @@
-"""Any sampler of Optuna as a searcher, through ask and tell: what one study owns.
+"""Any sampler of Optuna as a searcher, through ask and tell: the living half.
 
 Rule 1: pure. A proposal is a function of (space, seed, number, facts so far): each is made by a fresh sampler whose
-seed is drawn for its number, so no sampler's own state is lost in a restart. Rule 2: asking leaves nothing behind;
-what a sampler writes down goes into the journal as the proposal's notes.
+seed is drawn for its number, so no sampler's own state is lost in a restart. Rule 2: a question changes nothing; what a
+sampler writes goes into the journal as the proposal's notes.
 
     facts ──> Observations (level) ──> Storage ──> sampler ──> Dimensions ──> params
 
@@ -38,7 +38,7 @@ _PURPOSE = "searchers.optuna"
 
 
 class OptunaState(SearcherState):
-    """What the sampler is to know: observations, and the same in Optuna's storage, which is made from them."""
+    """Observations, and the same in Optuna's storage, which is derived from them."""
 
     def __init__(self, searcher: Any, space: Space, seed: int, earlier: Sequence[Observed]) -> None:
         self._searcher = searcher
@@ -49,45 +49,45 @@ class OptunaState(SearcherState):
         self._dimensions = Dimensions(space)
         self._observations = Observations(searcher.enough(space))
         for trial in earlier:
-            self._observations.take_in(trial)
+            self._observations.add_observed(trial)
         self._first = len(earlier)
-        """Where the study's own trials begin among all that are known."""
+        """Index of the study's first own trial among all that are known."""
         self._storage = Storage()
         with _quiet:
             self._study = optuna.load_study(study_name=NAME, storage=self._storage, sampler=searcher.make(0))
-        self._asked: tuple[int, Params, dict[str, Any]] | None = None
-        """The last answer: number, params and notes; None: a fact has come since."""
+        self._last_proposal: tuple[int, Params, dict[str, Any]] | None = None
+        """Number, params and notes; None: a fact has come since."""
         self._fill_storage(0)
 
     def propose(self, number: int) -> Params:
-        return self._space.nest(self._space.flatten(self._answer(number)[1]))
+        return self._space.nest(self._space.flatten(self._proposal(number)[1]))
 
     def notes(self, number: int) -> dict[str, Any]:
-        return self._answer(number)[2]
+        return self._proposal(number)[2]
 
     def created(self, trial: TrialId, params: Params) -> None:
         self._observations.add(params)
         self._add_to_storage(params)
-        self._refresh(self._at(trial), False)
+        self._refresh(self._index(trial), False)
 
     def noted(self, trial: TrialId, notes: dict[str, Any]) -> None:
-        self._observations.trials[self._at(trial)].notes = notes
-        self._storage.note(self._at(trial), notes)
+        self._observations.trials[self._index(trial)].notes = notes
+        self._storage.note(self._index(trial), notes)
 
     def reported(self, trial: TrialId, resource: int, score: float | None) -> None:
-        number = self._at(trial)
-        if self._observations.trials[number].stand is not TrialPosition.BRANCHED:
+        number = self._index(trial)
+        if self._observations.trials[number].position is not TrialPosition.BRANCHED:
             self._add_value(number, resource, score)
             self._refresh(number, self._observations.report(number, resource, score))
 
     def paused(self, trial: TrialId, resource: int, score: float | None) -> None:
-        self._stand(trial, TrialPosition.PAUSED)
+        self._set_position(trial, TrialPosition.PAUSED)
 
     def promoted(self, trial: TrialId, from_resource: int, to_resource: int) -> None:
-        self._stand(trial, TrialPosition.RUNNING)
+        self._set_position(trial, TrialPosition.RUNNING)
 
     def branched(self, trial: TrialId, donor: TrialId, params: Params, resource: int, to_resource: int) -> None:
-        self._stand(trial, TrialPosition.BRANCHED)
+        self._set_position(trial, TrialPosition.BRANCHED)
 
     def completed(self, trial: TrialId, resource: int, score: float | None) -> None:
         self._end(trial, TrialPosition.COMPLETED, resource, score)
@@ -105,23 +105,23 @@ class OptunaState(SearcherState):
         self._observations.restore(snapshot["trials"])
         self._fill_storage(self._first)
 
-    def _at(self, trial: TrialId) -> int:
-        """Return where a trial is among all that are known."""
+    def _index(self, trial: TrialId) -> int:
+        """Return the index of a trial among all that are known."""
         return self._first + trial
 
-    def _stand(self, trial: TrialId, stand: TrialPosition) -> None:
-        observed = self._observations.trials[self._at(trial)]
-        if observed.stand is not TrialPosition.BRANCHED:
-            observed.stand = stand
-            self._refresh(self._at(trial), False)
+    def _set_position(self, trial: TrialId, position: TrialPosition) -> None:
+        observed = self._observations.trials[self._index(trial)]
+        if observed.position is not TrialPosition.BRANCHED:
+            observed.position = position
+            self._refresh(self._index(trial), False)
 
-    def _end(self, trial: TrialId, stand: TrialPosition, resource: int, score: float | None) -> None:
-        if self._observations.trials[self._at(trial)].stand is TrialPosition.BRANCHED:
+    def _end(self, trial: TrialId, position: TrialPosition, resource: int, score: float | None) -> None:
+        if self._observations.trials[self._index(trial)].position is TrialPosition.BRANCHED:
             return
-        self._refresh(self._at(trial), self._observations.end(self._at(trial), stand, resource, score))
+        self._refresh(self._index(trial), self._observations.end(self._index(trial), position, resource, score))
 
     def _fill_storage(self, start: int) -> None:
-        """Bring the trials from a number on into the storage."""
+        """Add the trials from a number on to the storage."""
         for number, trial in enumerate(self._observations.trials[start:], start):
             self._add_to_storage(trial.params)
             self._storage.note(number, trial.notes)
@@ -133,32 +133,32 @@ class OptunaState(SearcherState):
         self._storage.trials[number].intermediate_values[resource] = math.nan if score is None else score
 
     def _add_to_storage(self, params: Params) -> None:
-        told, distributions = self._dimensions.told(self._space.flatten(params))
-        self._storage.add(told, distributions)
+        values, distributions = self._dimensions.to_optuna(self._space.flatten(params))
+        self._storage.add(values, distributions)
 
     def _refresh(self, number: int, has_level_changed: bool) -> None:
-        """Say in the storage what is known of a trial now, or of all if they are compared elsewhere than before."""
-        self._asked = None
+        """Update the storage for a trial, or for all of them if the level has changed."""
+        self._last_proposal = None
         for other in range(len(self._observations.trials)) if has_level_changed else (number,):
-            self._tell(other)
+            self._update(other)
 
-    def _tell(self, number: int) -> None:
-        told, stand = self._storage.trials[number], self._observations.trials[number].stand
+    def _update(self, number: int) -> None:
+        known, position = self._storage.trials[number], self._observations.trials[number].position
         result = self._observations.result(number)
-        told.values = None if result is None else [result]
-        if stand is TrialPosition.FAILED:
-            told.state = TrialState.FAIL
+        known.values = None if result is None else [result]
+        if position is TrialPosition.FAILED:
+            known.state = TrialState.FAIL
         elif result is not None:
-            told.state = TrialState.COMPLETE
-        elif stand is TrialPosition.RUNNING:
-            told.state = TrialState.RUNNING
+            known.state = TrialState.COMPLETE
+        elif position is TrialPosition.RUNNING:
+            known.state = TrialState.RUNNING
         else:
-            told.state = TrialState.PRUNED
+            known.state = TrialState.PRUNED
 
-    def _answer(self, number: int) -> tuple[int, Params, dict[str, Any]]:
-        if self._asked is None or self._asked[0] != number:
-            self._asked = (number, *self._make(number))
-        return self._asked
+    def _proposal(self, number: int) -> tuple[int, Params, dict[str, Any]]:
+        if self._last_proposal is None or self._last_proposal[0] != number:
+            self._last_proposal = (number, *self._make(number))
+        return self._last_proposal
 
     def _make(self, number: int) -> tuple[Params, dict[str, Any]]:
         source = generator(self._seed, _PURPOSE, number)
@@ -196,10 +196,10 @@ class OptunaState(SearcherState):
 
 
 class _Quiet:
-    """Keeps Optuna from writing lines and warnings about what we set on purpose, in a ``with``.
+    """Suppresses Optuna's log lines and warnings about settings that are intended, in a ``with``.
 
-    Both are of the whole process, and several studies may ask at once: the first one in saves them, the last one out
-    brings them back. Safe from any thread.
+    Both are settings of the process, and several studies may ask at once: the first one in saves them, the last one out
+    restores them. Thread-safe.
     """
 
     def __init__(self) -> None:

@@ -1,8 +1,8 @@
-"""What Optuna's samplers read from and write to: a storage that holds one study, made of the facts of ours.
+"""The storage from which Optuna's samplers read: it holds one study, derived from the facts of ours.
 
-Rule 1: no clock, no lock and no names drawn by chance, unlike Optuna's own storages: equal facts make equal storages.
-Rule 2: asking changes nothing. What a sampler writes goes to a *draft*, the trial that is being proposed, and is gone
-with it unless its notes come back as a fact.
+Rule 1: no clock, no lock and no random names, unlike Optuna's own storages: equal facts make equal storages.
+Rule 2: a question changes nothing. What a sampler writes goes to a *draft*, the trial that is being proposed, and is
+lost with it unless its notes come back as a fact.
 
 Imports optuna, so it is imported only when a study begins with ``OptunaSearch``.
 """
@@ -22,7 +22,7 @@ NAME = "asyncsearch"
 """Name of the one study."""
 
 _SHARED = ":relative_params:"
-"""In the keys of what samplers write for other processes that propose at the same time; there are none."""
+"""In the keys of attributes for other processes that propose at the same time; there are none."""
 
 
 class Storage(BaseStorage):  # type: ignore[misc]
@@ -31,12 +31,12 @@ class Storage(BaseStorage):  # type: ignore[misc]
     def __init__(self) -> None:
         self.trials: list[FrozenTrial] = []
         self.attributes: dict[str, Any] = {}
-        """What samplers keep with the study."""
+        """Attributes that samplers write to the study."""
         self._kept: dict[str, Any] | None = None
-        """``attributes`` as they were before the draft; None: there is no draft."""
+        """``attributes`` before the draft; None: there is no draft."""
 
     def add(self, params: dict[str, Any], distributions: dict[str, BaseDistribution]) -> None:
-        """Take a trial in, which runs and has reported nothing yet."""
+        """Add a running trial without reports."""
         self.trials.append(
             FrozenTrial(
                 number=len(self.trials),
@@ -54,7 +54,7 @@ class Storage(BaseStorage):  # type: ignore[misc]
         )
 
     def withdraw(self) -> dict[str, Any]:
-        """Remove the draft, if there is one, and return its notes: what the sampler wrote, as JSON values."""
+        """Remove the draft, if there is one, and return the attributes that the sampler wrote, as JSON values."""
         if self._kept is None:
             return {}
         draft = self.trials.pop()
@@ -68,7 +68,7 @@ class Storage(BaseStorage):  # type: ignore[misc]
         self.trials[number].system_attrs.update(notes.get("trial", {}))
         self.attributes.update(notes.get("study", {}))
 
-    # What Optuna asks of a storage; ids of studies and trials are numbers.
+    # Optuna's storage interface; ids of studies and trials are numbers.
 
     def create_new_trial(self, study_id: int, template_trial: FrozenTrial | None = None) -> int:
         """Begin a draft."""

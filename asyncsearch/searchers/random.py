@@ -1,4 +1,4 @@
-"""Random search: every proposal is drawn from the space on its own.
+"""Random search: every proposal is drawn from the space independently.
 
 Rule 1: pure. Proposal i is a function of (seed, i) and of nothing else.
 """
@@ -21,7 +21,7 @@ class RandomSearch(Searcher):
 
     def begin(self, space: Space, seed: int) -> RandomState:
         state = RandomState(space, seed)
-        # Constraints that reject everything are an error before a worker starts, not in the middle of a search.
+        # Constraints that reject everything fail before a worker starts, not in the middle of a search.
         for number in range(len(space.initial) + 1):
             state.propose(number)
         return state
@@ -31,7 +31,7 @@ class RandomSearch(Searcher):
 
 
 class RandomState(SearcherState):
-    """Keeps nothing but its arguments, so there is nothing to snapshot."""
+    """Keeps its arguments only, so there is nothing to snapshot."""
 
     def __init__(self, space: Space, seed: int) -> None:
         self._space = space

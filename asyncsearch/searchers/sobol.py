@@ -43,7 +43,7 @@ class SobolSearch(Searcher):
                 every one of the first points.
         """
         state = SobolState(space, seed)
-        # Constraints that reject everything are an error before a worker starts, not in the middle of a search.
+        # Constraints that reject everything fail before a worker starts, not in the middle of a search.
         for number in range(len(space.initial) + 1):
             state.propose(number)
         return state
@@ -53,7 +53,7 @@ class SobolSearch(Searcher):
 
 
 class SobolState(SearcherState):
-    """What it keeps are caches, so there is nothing to snapshot."""
+    """Keeps caches only, so there is nothing to snapshot."""
 
     def __init__(self, space: Space, seed: int) -> None:
         self._space = space
@@ -107,7 +107,7 @@ class _Points:
                 f"SobolSearch: the space has {dimensions:,} parameters with more than one value, and a Sobol sequence "
                 f"has at most {sobol.MAXDIM:,} dimensions: use RandomSearch(), which loses nothing in so many."
             )
-        # A sequence of no dimension does not exist; a space of constants has a point all the same.
+        # A sequence of no dimension does not exist; a space of constants still has a point.
         scramble = below(generator(seed, _PURPOSE, -1), 1 << 64)
         self._engine = sobol(max(dimensions, 1), scramble=True, bits=_BITS, rng=scramble)
         self._dimensions = dimensions

@@ -1,22 +1,19 @@
 """Hyper-parameter sequences: values that change while a trial trains.
 
-    constants.py  constants are JSON values      exact.py     decimals, rounded once
-    formulas.py   pieces and their formulas      undecided.py what domains are to a sequence
-    base.py       Sequence                       templates.py sequences with domains in them
-    parsing.py    what arguments may be          periodic.py  endlessly many pieces
-    steps.py      constant, values, multistep, step
-    curves.py     exponential, linear, polynomial, cosine
-    cycles.py     cosine_restarts, cyclic
-    joined.py     warmup, chain
-    own.py        custom: the user's functions
-    decoding.py   sequences in params            courses.py   when which parameter changes
-    picture.py    a small picture
+    base_sequence.py     Sequence                             templates.py         sequences with domains in them
+    formulas.py          pieces and their formulas            undecided_values.py  the interface of domains
+    json_values.py       constants are JSON values            exact_arithmetic.py  decimals, rounded once
+    parsing.py           checks of arguments                  periodic.py          sequences of endlessly many pieces
+    steps.py             constant, values, multistep, step    curves.py            exponential, linear, cosine, ...
+    cycles.py            cosine_restarts, cyclic              composition.py       warmup, chain
+    custom_sequences.py  custom: the user's functions         decoding.py          sequences in params
+    change_points.py     segments without a change            picture.py           a small picture
 
-Everything here is pure but the table of the user's functions that a process knows.
+Everything here is pure except the table of the user's functions that a process knows.
 """
 
 from asyncsearch.sequences.base_sequence import Sequence
-from asyncsearch.sequences.change_points import course
+from asyncsearch.sequences.change_points import segments
 from asyncsearch.sequences.composition import chain, warmup
 from asyncsearch.sequences.curves import cosine, exponential, linear, polynomial
 from asyncsearch.sequences.custom_sequences import custom, custom_functions, register, sequence
@@ -35,7 +32,6 @@ __all__ = [
     "constant",
     "cosine",
     "cosine_restarts",
-    "course",
     "custom",
     "custom_functions",
     "cyclic",
@@ -49,6 +45,7 @@ __all__ = [
     "present",
     "register",
     "revive",
+    "segments",
     "sequence",
     "step",
     "values",

@@ -1,7 +1,7 @@
 """``Sequence``: a hyper-parameter as a pure function of the logical time of training.
 
-Rule 1: pure and frozen. Rule 2: a kind says its arguments (``parsers``) and its pieces; the rest is here.
-Rule 3: a sequence with domains in it is a *template*. It has no values until each domain is decided.
+Rule 1: pure and frozen. Rule 2: a kind defines its arguments (``parsers``) and its pieces; the rest is here.
+Rule 3: a sequence that contains domains is a *template*. It has no values until each domain is decided.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Parser = Callable[[Any], Any]
 """Returns an argument in its one form.
 
 Raises:
-    SpaceError: it cannot be; says the rule and what to write.
+    SpaceError: it is not a valid one; says the rule and what to write.
 """
 
 Parsers = Mapping[str, Parser]
@@ -42,7 +42,7 @@ class Sequence(abc.ABC):
     kind: ClassVar[str]
     """Name of the function that makes it, and its tag in JSON."""
     parsers: ClassVar[Parsers]
-    """Argument -> what makes it plain."""
+    """Argument -> its parser."""
     positional: ClassVar[int] = 1
     """How many arguments ``repr`` writes without their names."""
 
@@ -66,17 +66,17 @@ class Sequence(abc.ABC):
         return 10
 
     def _check(self) -> None:
-        """Refuse arguments that do not fit together; those that are undecided fit everything."""
+        """Refuse arguments that do not fit together; undecided ones fit everything."""
 
     def _begin(self) -> None:
         """Refuse a sequence that has no first value."""
-        # Where functions are not known, in a report say, sequences can still be read and shown.
+        # Where functions are not known, e.g. in a report, sequences can still be read and shown.
         with contextlib.suppress(UnknownFunctionError):
             self.first_value(0)
 
     @property
     def is_template(self) -> bool:
-        """Whether domains stand in it."""
+        """Whether it contains domains."""
         return templates.is_open(self)
 
     def at(self, time: float) -> Any:
@@ -86,7 +86,7 @@ class Sequence(abc.ABC):
         change with each step.
 
         Raises:
-            SpaceError: the time is negative, the value is not finite, or domains stand in the sequence.
+            SpaceError: the time is negative, the value is not finite, or the sequence contains domains.
         """
         starts, formulas = self._timeline
         if isinstance(time, np.generic):
@@ -99,7 +99,7 @@ class Sequence(abc.ABC):
         """Return the maximal pieces that start below ``until``, the first at 0; no neighbours are equal.
 
         Raises:
-            SpaceError: a piece is not finite somewhere below ``until``, or domains stand in the sequence.
+            SpaceError: a piece is not finite somewhere below ``until``, or the sequence contains domains.
         """
         found = []
         for piece in self.merged():
@@ -113,7 +113,7 @@ class Sequence(abc.ABC):
         return found
 
     def merged(self) -> Iterator[Piece]:
-        """Yield the maximal pieces, computed as they are asked for."""
+        """Yield the maximal pieces, computed on demand."""
         self._refuse_template()
         last = None
         for piece in self.pieces_from(0):
@@ -130,7 +130,7 @@ class Sequence(abc.ABC):
         """Return its form in params, journals and messages: ``{"sequence": kind, argument: value, ...}``.
 
         Raises:
-            SpaceError: domains stand in it.
+            SpaceError: it contains domains.
         """
         self._refuse_template()
         return {"sequence": self.kind, **{name: templates.to_json(value) for name, value in self.arguments().items()}}

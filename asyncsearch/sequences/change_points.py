@@ -1,7 +1,7 @@
-"""The course of a configuration: at which moments which of its hyper-parameters change their pieces.
+"""The segments of a configuration: intervals in which none of its hyper-parameters changes its piece.
 
-What two configurations have in common is the beginning of their courses, and nothing else: a course begins a new
-step only where a piece begins, never where work happens to be cut.
+Two configurations share their first equal segments, and nothing else: a segment begins only where a piece begins, never
+where work happens to be cut.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from asyncsearch.sequences.decoding import replaced
 from asyncsearch.sequences.formulas import Const, Piece, text_of
 
 
-def course(params: Mapping[str, Any], until: int) -> Iterator[tuple[int, str]]:
+def segments(params: Mapping[str, Any], until: int) -> Iterator[tuple[int, str]]:
     """Yield (start, canonical text of all hyper-parameters from there on), ascending from 0, all below ``until``.
 
     Where a piece is constant the text is that of the constant: a constant sequence is the same as its bare value.
@@ -24,16 +24,16 @@ def course(params: Mapping[str, Any], until: int) -> Iterator[tuple[int, str]]:
     """
     tracks: list[_Track] = []
 
-    def follow(sequence: Sequence) -> _Track:
+    def add_track(sequence: Sequence) -> _Track:
         tracks.append(_Track(sequence))
         return tracks[-1]
 
-    followed = replaced(params, follow)
+    tracked = replaced(params, add_track)
     start: int | None = 0
     while start is not None and start < until:
         for track in tracks:
-            track.go(start)
-        yield start, text_of(_shown(followed))
+            track.advance(start)
+        yield start, text_of(_plain(tracked))
         start = min((track.next.start for track in tracks if track.next is not None), default=None)
 
 
@@ -45,21 +45,21 @@ class _Track:
         self.now: Piece = next(self._pieces)
         self.next: Piece | None = next(self._pieces, None)
 
-    def go(self, time: int) -> None:
+    def advance(self, time: int) -> None:
         while self.next is not None and self.next.start <= time:
             self.now, self.next = self.next, next(self._pieces, None)
 
-    def shown(self) -> Any:
+    def current(self) -> Any:
         formula = self.now.formula
-        # A text in this place is no sequence of the user's: those have their tags only.
+        # The text of a formula is not the kind of any sequence, so the two cannot be confused.
         return formula.value if isinstance(formula, Const) else {"sequence": formula.text}
 
 
-def _shown(value: Any) -> Any:
+def _plain(value: Any) -> Any:
     if isinstance(value, _Track):
-        return value.shown()
+        return value.current()
     if isinstance(value, dict):
-        return {key: _shown(item) for key, item in value.items()}
+        return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_shown(item) for item in value]
+        return [_plain(item) for item in value]
     return value

@@ -1,6 +1,6 @@
-"""Sequences that change all the time: ``exponential``, ``linear``, ``polynomial``, ``cosine``.
+"""Sequences that change continuously: ``exponential``, ``linear``, ``polynomial``, ``cosine``.
 
-Their phase begins where they begin: at 0, at the end of a warm-up, at a boundary of a chain; nowhere else.
+Their phase begins with them: at 0, at the end of a warm-up or at a boundary of a chain.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Sequences of the user's own: a pure function of time, known by its name in params and by its code on each machine.
 
-The functions that a process knows are filled in where a space is built and where a worker begins.
+A process knows the functions of the spaces that it has built or, in a worker, received.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from asyncsearch.sequences.json_values import INT_MAX, INT_MIN, a_type, show
 from asyncsearch.sequences.templates import Named, inner, show_argument, to_json
 from asyncsearch.sequences.undecided_values import Undecided
 
-Function = Callable[..., Any]
+ValueFunction = Callable[..., Any]
 """``function(time, **parameters)`` -> a finite number, text, bool or None; ``time`` in units since its beginning."""
 
-_known: dict[str, Function] = {}
+_known: dict[str, ValueFunction] = {}
 
 
 @dataclass(frozen=True, repr=False)
@@ -37,8 +37,8 @@ class Custom(Sequence):
 
     name: Any
     parameters: Any = field(default_factory=Named)
-    function: Function | None = field(default=None, compare=False)
-    """What it computes; None: what is registered under its name."""
+    function: ValueFunction | None = field(default=None, compare=False)
+    """The function; None: the one that is registered under its name."""
 
     def pieces_from(self, origin: int) -> Iterator[Piece]:
         parameters = to_json(self.parameters)
@@ -74,18 +74,18 @@ class Custom(Sequence):
         return _checked(self.name, time, value)
 
 
-def custom(function: Function, /, *, name: str | None = None, **parameters: Any) -> Custom:
+def custom(function: ValueFunction, /, *, name: str | None = None, **parameters: Any) -> Custom:
     """Return a sequence of the user's own.
 
     Args:
         function: ``function(time, **parameters)`` returns the value, a finite number, text, bool or None. ``time`` is
-            in units since the sequence began, fractions inside a unit. It must be pure: nothing but its arguments
-            may decide the value, since trials share what they train by name and parameters.
+            in units since the sequence began, fractions inside a unit. It must be pure: its value depends
+            on its arguments only, since trials share training by name and parameters.
         name: What it is called in params; the function's own name if None.
         parameters: JSON values, or domains of the space.
 
     Raises:
-        SpaceError: it is no function of these, or returns something else at time 0.
+        SpaceError: it cannot be called with these, or returns another type at time 0.
     """
     if not callable(function):
         raise SpaceError(f"custom({show(function)}) is given {a_type(function)}: write a function of time.")
@@ -95,7 +95,7 @@ def custom(function: Function, /, *, name: str | None = None, **parameters: Any)
     return Custom(found, Named(parameters), function)
 
 
-def sequence(function: Function) -> Callable[..., Custom]:
+def sequence(function: ValueFunction) -> Callable[..., Custom]:
     """Decorate a function of time: called with its parameters only, it returns a sequence.
 
     Example::
@@ -114,13 +114,13 @@ def sequence(function: Function) -> Callable[..., Custom]:
     return make
 
 
-def register(functions: Mapping[str, Function]) -> None:
+def register(functions: Mapping[str, ValueFunction]) -> None:
     """Make functions known under their names, for sequences that come as JSON.
 
-    One that was defined again, in a notebook's cell say, takes the place of the former.
+    A function that is defined again, e.g. in a notebook's cell, replaces the former one.
 
     Raises:
-        SpaceError: a name stands for another function already.
+        SpaceError: a name belongs to another function already.
     """
     for name, function in functions.items():
         known = _known.get(name)
@@ -129,7 +129,7 @@ def register(functions: Mapping[str, Function]) -> None:
     _known.update(functions)
 
 
-def merge(functions: dict[str, Function], more: Mapping[str, Function]) -> None:
+def merge(functions: dict[str, ValueFunction], more: Mapping[str, ValueFunction]) -> None:
     """Add functions to those of a space.
 
     Raises:
@@ -140,13 +140,13 @@ def merge(functions: dict[str, Function], more: Mapping[str, Function]) -> None:
             raise _two(name, functions[name], function)
 
 
-def functions_in(value: Any) -> dict[str, Function]:
-    """Return the functions of all sequences of the user's own in a value, whatever it is: name -> function.
+def functions_in(value: Any) -> dict[str, ValueFunction]:
+    """Return the functions of all of the user's own sequences in any value: name -> function.
 
     Raises:
         SpaceError: two different ones have one name.
     """
-    found: dict[str, Function] = {}
+    found: dict[str, ValueFunction] = {}
     if isinstance(value, Custom) and value.function is not None:
         found[value.name] = value.function
     if isinstance(value, Undecided):
@@ -159,20 +159,20 @@ def functions_in(value: Any) -> dict[str, Function]:
 
 class _HasFunctions(Protocol):
     @property
-    def custom_functions(self) -> Mapping[str, Function]: ...
+    def custom_functions(self) -> Mapping[str, ValueFunction]: ...
 
 
-def custom_functions(space: _HasFunctions) -> dict[str, Function]:
+def custom_functions(space: _HasFunctions) -> dict[str, ValueFunction]:
     """Return the user's own functions of time in a space, to be sent to workers and registered there."""
     return dict(space.custom_functions)
 
 
-def is_same(first: Function, second: Function) -> bool:
-    """Return whether two functions do the same, as far as their code, defaults and captured values tell."""
+def is_same(first: ValueFunction, second: ValueFunction) -> bool:
+    """Return whether two functions are equal in code, defaults and captured values."""
     return first is second or (_essence(first) is not None and _essence(first) == _essence(second))
 
 
-def _essence(function: Function) -> tuple[Any, ...] | None:
+def _essence(function: ValueFunction) -> tuple[Any, ...] | None:
     code = getattr(function, "__code__", None)
     if code is None:
         return None
@@ -185,12 +185,12 @@ def _essence(function: Function) -> tuple[Any, ...] | None:
     )
 
 
-def _home(function: Function) -> tuple[str, str]:
+def _home(function: ValueFunction) -> tuple[str, str]:
     named = function if hasattr(function, "__qualname__") else type(function)
     return named.__module__, named.__qualname__
 
 
-def _two(name: str, first: Function, second: Function) -> SpaceError:
+def _two(name: str, first: ValueFunction, second: ValueFunction) -> SpaceError:
     places = " and ".join(".".join(_home(function)) for function in (first, second))
     return SpaceError(
         f"Two different functions of time are called {name!r} ({places}): trials would share what is not the same. "
@@ -198,7 +198,7 @@ def _two(name: str, first: Function, second: Function) -> SpaceError:
     )
 
 
-def _check_signature(function: Function, parameters: Mapping[str, Any]) -> None:
+def _check_signature(function: ValueFunction, parameters: Mapping[str, Any]) -> None:
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
@@ -213,7 +213,7 @@ def _check_signature(function: Function, parameters: Mapping[str, Any]) -> None:
 
 
 def _checked(name: str, time: float, value: Any) -> Any:
-    """Return what a function returned as a plain scalar."""
+    """Return the result of a function as a plain scalar."""
     if isinstance(value, np.generic):
         value = value.item()
     if value is None or isinstance(value, bool | str):

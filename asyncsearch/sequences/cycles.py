@@ -1,4 +1,4 @@
-"""Sequences that come again: ``cosine_restarts`` and ``cyclic``.
+"""Sequences that repeat: ``cosine_restarts`` and ``cyclic``.
 
 Each wave and each side of a triangle is a piece of its own: until its first restart, a cosine with restarts is the
 cosine without, and until its second triangle each mode of ``cyclic`` is the others.

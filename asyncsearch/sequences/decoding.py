@@ -1,4 +1,4 @@
-"""Sequences in params: how they are found, brought back from their JSON form, and replaced by their present values.
+"""Sequences in params: how they are found, decoded from JSON, and replaced by their values at a time.
 
 Rule: a dictionary anywhere below the top of params whose ``"sequence"`` is a text is a sequence, whatever else it is.
 """
@@ -24,7 +24,7 @@ def is_sequence(value: Any) -> bool:
 
 
 def has_sequences(params: Mapping[str, Any]) -> bool:
-    """Return whether a sequence stands anywhere in params."""
+    """Return whether there is a sequence anywhere in params."""
     return any(map(_has, params.values()))
 
 
@@ -43,7 +43,7 @@ def revive(value: Any) -> Any:
 
 
 def replaced(params: Mapping[str, Any], replace: Callable[[Sequence], Any]) -> dict[str, Any]:
-    """Return a copy of params in which each sequence is replaced by what the function makes of it."""
+    """Return a copy of params in which each sequence is replaced by the function's result for it."""
     return {name: _replaced(value, replace) for name, value in params.items()}
 
 
@@ -69,5 +69,5 @@ def _has(value: Any) -> bool:
 
 @functools.lru_cache(maxsize=4096)
 def _decoded(data: bytes) -> Sequence:
-    """Decode once: params are asked for their present values at each epoch."""
+    """Decode once: the values of params at a time are computed at each epoch."""
     return from_json(msgspec.json.decode(data))

@@ -1,6 +1,6 @@
 """Arithmetic on the decimals that the user wrote, rounded to a float once, at the end.
 
-0.1 * 0.1 is 0.01 here. A product keeps 60 digits, so two ways to one number never come out as two floats.
+0.1 * 0.1 is 0.01 here. A product keeps 60 digits, so two expressions of one number never give two floats.
 """
 
 from __future__ import annotations

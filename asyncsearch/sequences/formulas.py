@@ -1,8 +1,8 @@
 """Pieces: intervals with one closed formula of time, and the formulas.
 
-Rule 1: two formulas have equal texts exactly if they are the same by construction; a text holds decimals and fractions
-that were written or follow exactly from what was written, and the origin wherever the formula has a phase.
-Rule 2: a formula computes its value from the time alone, so it is the same whoever asks, in whatever order.
+Rule 1: two formulas have equal texts exactly if they are the same by construction; a text has decimals and fractions
+that were written or follow exactly from these, and the origin if the formula has a phase.
+Rule 2: a formula computes its value from the time alone, so it does not depend on the order of calls.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from asyncsearch.sequences.exact_arithmetic import fraction, scaled
 
 
 class UnknownFunctionError(SpaceError):
-    """A sequence of the user's own is asked for a value where its function is not known."""
+    """The function of a user's own sequence is not known in this process."""
 
 
 class Formula(abc.ABC):
@@ -49,7 +49,7 @@ class Piece(NamedTuple):
 
 
 def text_of(value: Any) -> str:
-    """Return the one text of a JSON value: keys sorted, numbers as the shortest decimals; 1, 1.0 and True differ."""
+    """Return the canonical text of a JSON value: keys sorted, numbers as shortest decimals; 1, 1.0 and True differ."""
     return msgspec.json.encode(value, order="sorted").decode()
 
 
@@ -69,7 +69,7 @@ class Const(Formula):
 
 @dataclass(frozen=True)
 class TooLarge(Formula):
-    """A value that no float can hold; an error only where training reaches it."""
+    """A value that is too large for a float; an error only if training reaches it."""
 
     what: str
 
@@ -85,7 +85,7 @@ class TooLarge(Formula):
 
 @dataclass(frozen=True)
 class Line(Formula):
-    """``intercept + slope * time``, rounded once: however the line was described, it has the same floats."""
+    """``intercept + slope * time``, rounded once: all descriptions of one line have the same floats."""
 
     intercept: Fraction
     slope: Fraction
@@ -197,7 +197,7 @@ class CustomFormula(Formula):
 
 @dataclass(frozen=True)
 class Rest(Formula):
-    """What follows the first pieces of a sequence that has endlessly many."""
+    """The rest of a sequence of endlessly many pieces after the first ones."""
 
     what: str
     origin: int
@@ -225,7 +225,7 @@ def between(start: int, first: float, stop: int, last: float) -> Formula:
 
 
 def _mixed(low: float, high: float, share: float) -> float:
-    """Return what lies at a share between two numbers, exactly each at its end: warm-ups aim at it."""
+    """Interpolate between two numbers, exact at both ends: warm-ups must reach their goal."""
     return low * (1 - share) + high * share
 
 

@@ -1,6 +1,6 @@
 """Constants are JSON values: how they are made plain, compared, copied and shown.
 
-Rule 1: pure. Rule 2: nothing leaves here but int, float, str, bool, None, list and dict, never their subclasses.
+Rule 1: pure. Rule 2: results are int, float, str, bool, None, list and dict only, never their subclasses.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def plain(value: Any) -> Any:
 
 
 def identity(value: Any) -> Hashable:
-    """Return what two plain values share exactly if they are the same: 1 is 1.0, but not True."""
+    """Return a key that two plain values share exactly if they are the same: 1 is 1.0, but not True."""
     if isinstance(value, bool):
         return ("bool", value)
     if isinstance(value, list):
@@ -147,6 +147,6 @@ def _not_json(value: Any) -> str:
         return f"{show(value)} is {a_type(value)}: write a list."
     kind = "" if callable(value) and hasattr(value, "__name__") else f" is {a_type(value)} and"
     return (
-        f"{show(value)}{kind} is no JSON value (numbers, strings, True, False, None, lists and dictionaries of these): "
-        "name the object by a string and look it up in the trainable."
+        f"{show(value)}{kind} is not a JSON value (numbers, strings, True, False, None, lists and dictionaries of "
+        "these): name the object by a string and look it up in the trainable."
     )

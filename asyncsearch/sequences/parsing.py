@@ -1,4 +1,4 @@
-"""What makes the arguments of sequences plain, and refuses what they cannot be.
+"""Parsers of the arguments of sequences.
 
 Each function is a ``Parser``: it raises ``SpaceError`` with the rule and what to write; its caller adds the argument.
 """
@@ -30,7 +30,7 @@ def from_json(value: Any) -> Sequence:
         SpaceError: it is no JSON form of a sequence; says what is wrong.
     """
     if not is_tagged(value):
-        raise SpaceError(f"{show(value)} is no sequence: write {{'sequence': 'step', 'value': 0.1, ...}}.")
+        raise SpaceError(f"{show(value)} is not a sequence: write {{'sequence': 'step', 'value': 0.1, ...}}.")
     arguments = dict(value)
     kind = KINDS.get(arguments.pop("sequence"))
     if kind is None:
@@ -156,7 +156,7 @@ def named(value: Any) -> Named:
 def text(value: Any) -> str:
     """A text that is not empty."""
     if not isinstance(value, str) or not value:
-        raise SpaceError(f"{show(value)} is no name: write a text.")
+        raise SpaceError(f"{show(value)} is not a name: write a text.")
     return str(plain(value))
 
 

@@ -1,7 +1,7 @@
-"""What sequences share that change for ever at regular times.
+"""The base of sequences that change at regular times without end.
 
-Their first ``MAX_PIECES`` pieces are pieces of their own, so they are shared with whatever equals them there; what
-comes after is one piece, shared with the same sequence only. A path of a trial without end is finite thereby.
+Their first ``MAX_PIECES`` pieces are separate, so they are shared with any equal pieces; the rest is one piece, shared
+with the same sequence only. So the path of a trial without end is finite.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A small picture of a sequence, as SVG without any library. Rule: every word that is not ours is escaped."""
+"""A small picture of a sequence, as SVG without any library. Rule: text from outside is escaped."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Sequences that stay at one value between milestones: ``constant``, ``values``, ``multistep``, ``step``.
+"""Sequences that keep one value between milestones: ``constant``, ``values``, ``multistep``, ``step``.
 
-Milestones are absolute times of the trial, whatever came before: the new value holds from the milestone on.
+Milestones are absolute times of the trial: the new value holds from the milestone on.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def constant(value: Any) -> ConstantSequence:
     """Return a sequence with one value, a JSON value, for all time; the same as the bare value.
 
     Raises:
-        SpaceError: it is no JSON value, or a sequence.
+        SpaceError: it is not a JSON value, or a sequence.
     """
     return ConstantSequence(value)
 
@@ -175,5 +175,5 @@ def between_milestones(found: Iterable[Formula], milestones: Iterable[int], orig
 
 
 def span_of(milestones: Any) -> int:
-    """Return how many units show all milestones and what follows the last one."""
+    """Return how many units show all milestones and the value after the last one."""
     return 10 if is_open(milestones) or not milestones else max(10, int(milestones[-1]) * 5 // 4)

@@ -1,6 +1,6 @@
-"""Sequences with domains in them: where the domains stand, how they are filled, and how a filled one is taken apart.
+"""Templates, sequences that contain domains: finding the domains, filling them, and matching a filled sequence.
 
-A *slot* is the place of a domain, named by its way in: ``gamma``, ``then.value``, ``milestones.0``.
+A *slot* is the place of a domain, named by its path inside the sequence: ``gamma``, ``then.value``, ``milestones.0``.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ class Named(dict[str, Any]):
 
 
 def parse(parser: Callable[[Any], Any], value: Any) -> Any:
-    """Return what the parser makes of an argument; a domain is kept if the parser takes all that it stands for.
+    """Return an argument as parsed; a domain is kept if the parser accepts all its examples.
 
     Raises:
-        SpaceError: the parser refuses the argument, or what the domain stands for.
+        SpaceError: the parser refuses the argument, or an example of the domain.
     """
     if not isinstance(value, Undecided):
         return parser(value)
@@ -42,7 +42,7 @@ def parse(parser: Callable[[Any], Any], value: Any) -> Any:
 
 
 def inner(value: Any) -> Iterator[tuple[str, Any]]:
-    """Yield (name, value) of what stands directly in an argument or in a sequence."""
+    """Yield (name, value) of the direct parts of an argument or a sequence."""
     if isinstance(value, Named):
         yield from value.items()
     elif isinstance(value, Items):
@@ -66,7 +66,7 @@ def slots(value: Any, prefix: str = "") -> Iterator[tuple[str, Undecided]]:
 
 
 def is_open(value: Any) -> bool:
-    """Return whether a domain stands in it."""
+    """Return whether it contains a domain."""
     return next(slots(value), None) is not None
 
 
@@ -81,7 +81,7 @@ def fill(template: S, values: Mapping[str, Any]) -> S:
 
 
 def match(template: S, given: S) -> dict[str, Any]:
-    """Return slot -> value with which ``fill`` makes ``given`` of the template.
+    """Return slot -> value with which ``fill`` makes ``given`` from the template.
 
     Raises:
         SpaceError: there are none; says where the two differ.
@@ -92,7 +92,7 @@ def match(template: S, given: S) -> dict[str, Any]:
 
 
 def to_json(value: Any) -> Any:
-    """Return a decided argument as JSON; what is constant inside a sequence is its bare value."""
+    """Return a decided argument as JSON; a constant inside a sequence is its bare value."""
     if isinstance(value, Items):
         return [to_json(item) for item in value]
     if isinstance(value, Named):

@@ -1,6 +1,6 @@
-"""What stands for a value that each trial decides anew: the domains of a space are such values.
+"""Placeholders for values that are decided for each trial: the domains of a space.
 
-It is declared here, below the space, so that sequences can hold domains without knowing them.
+The interface is declared here, below the space, so that sequences can contain domains without importing them.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from typing import Any
 
 
 class Undecided(abc.ABC):
-    """A value that is not decided yet."""
+    """A value that is decided for each trial."""
 
     @abc.abstractmethod
     def examples(self) -> Iterable[Any]:
-        """Return values whose legality decides that of all: the values of a choice, the bounds of numbers."""
+        """Return values that are valid only if all are: the values of a choice, the bounds of numbers."""
 
     @abc.abstractmethod
     def functions(self) -> dict[str, Callable[..., Any]]:

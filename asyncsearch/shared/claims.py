@@ -36,9 +36,8 @@ from asyncsearch.ids import CheckpointRef, NodeKey
 from asyncsearch.shared.files import SharedFiles, Unreadable, Written
 from asyncsearch.store.base_store import FileInfo
 from asyncsearch.store.layout import node_folder
-from asyncsearch.store.lease_lock import LockRecord, _machine
+from asyncsearch.store.lease_lock import LockRecord, NumberedFile, last_number, numbered
 
-_CLAIM_FILE = re.compile(r"(\d{6,})(?:-[0-9a-f]{32})?\.json")
 _AT_THIS_MOMENT = "a driver that claims it at this moment"
 
 
@@ -81,18 +80,11 @@ DRIVER = msgspec.json.Decoder(ClaimHolder)
 CLAIM = msgspec.json.Decoder(Claim)
 
 
-class ClaimFile(NamedTuple):
-    """The file of a claim."""
-
-    number: int
-    name: str
-
-
 class OwnClaim(NamedTuple):
     """A claim that we hold."""
 
     owner: str
-    entry: ClaimFile
+    entry: NumberedFile
 
 
 class Claims:
@@ -117,18 +109,26 @@ class Claims:
 
     @property
     def mine(self) -> frozenset[NodeKey]:
-        """The nodes that we hold, as far as we know."""
+        """The nodes that we hold, as of the last sign of life."""
         with self._guard:
             return frozenset(self._mine)
 
     def claim(self, nodes: Iterable[NodeKey], owner: str) -> dict[NodeKey, str | None]:
-        """Try to get nodes; None: granted, else who holds it."""
+        """Try to get the sole right to train in nodes.
+
+        Args:
+            nodes: Their keys.
+            owner: The study, one for each ``SharedFolder``; others read it.
+
+        Returns:
+            For each node None if we hold it now (or did before), else who does: study, process, host, since when.
+        """
         with self._guard:
             self.announce(owner)
             return {node: self._claim(node, owner) for node in nodes}
 
     def announce(self, study: str) -> None:
-        """Make sure that the others know that we live."""
+        """Make sure that other drivers can see that this one is alive."""
         with self._guard:
             is_named = bool(self._study) or not study
             if self._fresh is None or self._age() > 0.75 * self._lease_s or not is_named:
@@ -137,7 +137,12 @@ class Claims:
                 self._renew()
 
     def renew(self) -> frozenset[NodeKey]:
-        """Give a sign of life and return the nodes that were lost to others; see ``SharedPlan.renew``."""
+        """Give a sign of life, which extends all our claims, and return the nodes that we lost.
+
+        Call it several times in ``lease_s``, from any thread; it writes one small file, and nothing while the last one
+        is fresh. A node is lost only after a longer silence, and when another driver has taken it over: what is trained
+        there must not be published on that claim any more.
+        """
         with self._guard:
             if self._fresh is not None and self._age() >= 0.1 * self._lease_s:
                 self._renew()
@@ -156,7 +161,7 @@ class Claims:
                     del self._mine[node]
 
     def close(self) -> None:
-        """Give everything back."""
+        """Give all claims back. What the study holds stays held."""
         with self._guard:
             self.release(list(self._mine))
             if self._fresh is not None:
@@ -164,7 +169,11 @@ class Claims:
                 self._fresh = None
 
     def take_over(self, study: str) -> int:
-        """Forget the earlier drivers of a study and return how many; see ``SharedPlan.take_over``."""
+        """Make the claims of earlier drivers of a study void at once, and return how many such drivers there were.
+
+        Call it only while you hold the lock of that study's own store: then an earlier driver has died or may write no
+        more. Without it their claims end when their lease does.
+        """
         count = 0
         for token in self.tokens():
             driver = self.driver(token)
@@ -185,19 +194,17 @@ class Claims:
         return self._files.read(_driver_file(token), DRIVER)
 
     def is_alive(self, token: str) -> bool:
-        """Return whether a driver is alive for all that can be known from here."""
+        """Return whether a driver is alive, as far as can be seen from this process."""
         driver = self.driver(token)
         return driver is not None and not driver.is_void
 
     def holder(self, node: NodeKey) -> str | None:
-        """Return who else holds a node now, or None."""
+        """Return who else trains in a node now, in words, or None."""
         return next((who for entry in self.entries(node) if (who := self._other(entry)) is not None), None)
 
-    def entries(self, node: NodeKey) -> list[ClaimFile]:
+    def entries(self, node: NodeKey) -> list[NumberedFile]:
         """Return the files of a node's claims in order."""
-        folder = _folder(node)
-        matches = [(match, name) for name in self._files.store.list(folder) if (match := _CLAIM_FILE.fullmatch(name))]
-        return sorted(ClaimFile(int(match[1]), f"{folder}/{name}") for match, name in matches)
+        return numbered(_folder(node), self._files.store.list(_folder(node)))
 
     def expired(self, age_s: float) -> dict[str, str]:
         """Return the files of claims and drivers that mean nothing any more and are older than that, and why.
@@ -229,8 +236,8 @@ class Claims:
         driver = self.driver(claim.token)
         return driver is None or (driver.is_void and driver.holder.refreshed < before_s)
 
-    def _other(self, entry: ClaimFile, own: bool = False) -> str | None:
-        """Return whose claim stands in a file, or None if that is void, or ours and ``own`` is false."""
+    def _other(self, entry: NumberedFile, own: bool = False) -> str | None:
+        """Return the driver whose claim a file holds; None: the claim is void, or it is ours and ``own`` is false."""
         claim = self._files.look(entry.name, CLAIM)
         if isinstance(claim, Unreadable):
             return self._unsettled(claim)
@@ -246,7 +253,7 @@ class Claims:
         return str(msgspec.structs.replace(driver, study=claim.study, since=claim.since))
 
     def _unsettled(self, file: Unreadable) -> str | None:
-        # Some file systems show a name before its content, and who writes it may die in between.
+        # Some file systems show a name before its content, and its writer may die in between.
         first = self._unclear.setdefault(file.name, time.monotonic())
         return _AT_THIS_MOMENT if time.monotonic() - first <= self._lease_s else None
 
@@ -261,9 +268,9 @@ class Claims:
             who = self._other(entry)
             if who is not None:
                 return who
-        number = max((entry.number for entry in before), default=0) + 1
+        number = last_number(before) + 1
         suffix = "" if self._files.store.is_exclusive else f"-{self.token}"
-        entry = ClaimFile(number, f"{_folder(node)}/{number:06d}{suffix}.json")
+        entry = NumberedFile(number, f"{_folder(node)}/{number:06d}{suffix}.json")
         if not self._files.create(entry.name, self._record(owner)):
             return self._other(entry, own=True) or _AT_THIS_MOMENT
         who = self._rival(node, entry)
@@ -275,8 +282,8 @@ class Claims:
             self._files.store.remove(old.name)
         return None
 
-    def _rival(self, node: NodeKey, own: ClaimFile) -> str | None:
-        """Return who makes our claim void that stands in the folder, or None if it is good."""
+    def _rival(self, node: NodeKey, own: NumberedFile) -> str | None:
+        """Return the driver that makes our claim void, or None if the claim is good."""
         for entry in self.entries(node):
             if entry == own:
                 continue
@@ -291,10 +298,10 @@ class Claims:
         name = _driver_file(self.token)
         doubtful = self._age() > 0.75 * self._lease_s or self._files.store.read(name) is None
         begun = time.monotonic(), time.time()
-        holder = LockRecord(socket.gethostname(), os.getpid(), _machine(), self.token, begun[1])
+        holder = LockRecord.here(self.token)
         self._files.write(name, ClaimHolder(study=self._study, since=self._since, lease_s=self._lease_s, holder=holder))
-        # First the sign of life, then the look at the claims: who takes one over does both the other way round, so at
-        # least one of the two sees the other.
+        # First the sign of life, then the look at the claims: a driver that takes one over does both the other way
+        # round, so at least one of the two sees the other.
         lost = {node for node, mine in self._mine.items() if doubtful and not self._stands(node, mine.entry)}
         for node in lost:
             mine = self._mine.pop(node)
@@ -304,7 +311,7 @@ class Claims:
         self._lost |= lost
         self._fresh = begun
 
-    def _stands(self, node: NodeKey, own: ClaimFile) -> bool:
+    def _stands(self, node: NodeKey, own: NumberedFile) -> bool:
         claim = self._files.read(own.name, CLAIM)
         return claim is not None and claim.token == self.token and self._rival(node, own) is None
 
@@ -314,8 +321,8 @@ class Claims:
             return 0.0
         return max(time.monotonic() - self._fresh[0], time.time() - self._fresh[1])
 
-    def _withdraw(self, entry: ClaimFile, owner: str) -> None:
-        # The file stays, so that its number is not used again by one who does not know of it.
+    def _withdraw(self, entry: NumberedFile, owner: str) -> None:
+        # The file stays, so that a driver that does not know of it does not use its number again.
         self._files.write(entry.name, msgspec.structs.replace(self._record(owner), released=True))
 
     def _record(self, owner: str) -> Claim:

@@ -1,6 +1,7 @@
-"""Cleaning: what nothing can reach any more goes, and what a study may still need stays.
+"""Cleaning: remove the files that nothing can reach any more, and keep those that a study may still need.
 
-What would go is worked out first, whole, and then carried out or only told: so a dry run and what follows it agree.
+The whole list of removals is computed first, and then carried out or only reported. So a dry run agrees with the real
+one.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class Item(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """Which of the checkpoints that nothing can reach go; without limits all."""
+    """Which of the unreachable checkpoints are removed; without limits all."""
 
     quota_bytes: int | None = None
     """Only as many as it takes until all checkpoints together are within it."""
@@ -46,11 +47,11 @@ class Limits(NamedTuple):
 
 
 class Cleaning(NamedTuple):
-    """What was done, or would be."""
+    """The result of cleaning, or of a dry run."""
 
     gone: list[Item]
     stayed: list[Item]
-    """What came to be needed in the meantime."""
+    """Items that came to be needed in the meantime."""
     kept: int
     """Checkpoints that stay."""
     kept_bytes: int
@@ -64,8 +65,8 @@ def clean(
     Args:
         store: Either.
         limits: What of the unreachable checkpoints goes.
-        dry_run: Change nothing, and return what would go.
-        told: Called with each thing after it went, or would have.
+        dry_run: Change nothing, and return the items that would be removed.
+        told: Called with each item after it was removed, or would have been.
 
     Raises:
         StudyNotFoundError: the store is neither.
@@ -151,7 +152,7 @@ def _in_order(found: Survey) -> list[Stored]:
 
 
 def _choose(stored: list[Stored], may_go: Callable[[Stored], bool], limits: Limits) -> list[Stored]:
-    """Return what goes, in the order in which it does."""
+    """Return the checkpoints to remove, in the order of their removal."""
     total = sum(one.size_bytes for one in stored)
     before_s = time.time() - (limits.older_than_s or 0.0)
     chosen: list[Stored] = []
@@ -165,7 +166,7 @@ def _choose(stored: list[Stored], may_go: Callable[[Stored], bool], limits: Limi
 
 
 def _leftovers(files: SharedFiles, found: Survey, gone: set[CheckpointRef], age_s: float | None) -> Iterator[Item]:
-    """Yield what crashed writers left, of an age that says that nobody is writing it any more; None: of any age."""
+    """Yield the leftovers of crashed writers that are older than ``age_s``, so that nobody writes them; None: all."""
 
     def item(name: str, entry: FileInfo, why: str) -> Item:
         def remove() -> bool:

@@ -2,9 +2,9 @@
 
     facts/<node>/000012-3f0c9a1b2c3d4e5f.json     12 reports; the name is a hash of the content
 
-A file never changes. Who publishes writes the union of what it knows and what is there, under its own name, and then
-removes the files that it has taken in. So writers that come at the same moment lose nothing, a repeat changes nothing,
-and a reader who knows a name need not read it again.
+A file never changes. A publisher writes the union of its own reports and those that are there, as a new file, and then
+removes the files that it has merged. So concurrent writers lose nothing, a repetition changes nothing, and a reader
+that knows a file's name need not read it again.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class FactsFolder:
         return self._merge(node, self._load(node))
 
     def _load(self, node: NodeKey) -> list[Facts]:
-        """Return what the files say, the oldest first."""
+        """Return the content of all files of a node, the oldest first."""
         folder = _folder(node)
         while True:
             names = [f"{folder}/{name}" for name in self._files.store.list(folder) if name.endswith(".json")]
@@ -117,7 +117,7 @@ class FactsFolder:
         return known
 
     def _merge(self, node: NodeKey, parts: Sequence[Facts]) -> Facts:
-        """Unite what several files say of a node; what the first one says counts."""
+        """Merge several files of one node; where they disagree, the first one counts."""
         if len(parts) == 1:
             return parts[0]
         reports: dict[int, Metrics] = {}
@@ -162,7 +162,7 @@ def _check(node: NodeKey, reports: Sequence[tuple[int, Metrics]], ended: int | N
 
 
 def _plain(metrics: Metrics) -> Metrics:
-    """Return metrics as they will be read back: a file's name is a hash of what it says."""
+    """Return metrics as they will be read back: a file's name is a hash of its content."""
     return {name: spell(float(value)) if not isinstance(value, str) else value for name, value in metrics.items()}
 
 

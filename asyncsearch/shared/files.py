@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 
 class Written(msgspec.Struct, frozen=True, kw_only=True):
-    """Base of what is written."""
+    """Base of all files' contents."""
 
     format: int = FORMAT
 
@@ -31,7 +31,7 @@ _WRITTEN = msgspec.json.Decoder(Written)
 
 
 class Unreadable(NamedTuple):
-    """A file that is there and says nothing."""
+    """A file that exists and cannot be decoded."""
 
     name: str
 
@@ -48,7 +48,7 @@ class SharedFiles:
         self._guard = threading.Lock()
 
     def look(self, name: str, kind: msgspec.json.Decoder[W]) -> W | Unreadable | None:
-        """Return what a file says, ``Unreadable`` if it is damaged, or None if there is none.
+        """Return a file's content, ``Unreadable`` if it is damaged, or None if there is no such file.
 
         Raises:
             StoreError: it was written by a newer version.
@@ -69,7 +69,7 @@ class SharedFiles:
             return Unreadable(name)
 
     def read(self, name: str, kind: msgspec.json.Decoder[W]) -> W | None:
-        """Return what a file says, or None if there is none or it is damaged; the latter is logged once."""
+        """Return a file's content, or None if it is missing or damaged; damage is logged once."""
         found = self.look(name, kind)
         if isinstance(found, Unreadable):
             self.tell(name, f"{name!r} in the shared folder {self.store.shown!r} is damaged and counts as absent.")
@@ -85,7 +85,7 @@ class SharedFiles:
         return self.store.create(name, encode(value))
 
     def tell(self, about: str, words: str) -> None:
-        """Log a warning, once for each thing that it is about."""
+        """Log a warning, once for each subject."""
         with self._guard:
             if about in self._told:
                 return

@@ -1,4 +1,4 @@
-"""What several studies share on one store: a folder in which each node is trained once, by whoever comes first.
+"""A folder that several studies share: each node is trained once, by whichever study comes first.
 
     shared.json                    what this folder is, for people and for ``asyncsearch clean``
     checkpoints/<node>/<resource>/ as in the store of a study
@@ -6,7 +6,7 @@
     drivers/, claims/<node>/       who trains what; see asyncsearch.shared.claims
     holds/, deleting/              what is needed, and what goes; see asyncsearch.shared.holds
 
-Nothing here decides what is trained. It is there, or it is not; and of several drivers one has the right to make it.
+Nothing here decides which nodes are trained. A node's results exist or not, and one driver at a time may make them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from asyncsearch.ids import CheckpointRef, NodeKey
 from asyncsearch.shared.claims import Claims
 from asyncsearch.shared.facts import Facts, FactsFolder, NodeFacts
 from asyncsearch.shared.files import SharedFiles, Written
-from asyncsearch.shared.holds import CurrentHolds, Holds
+from asyncsearch.shared.holds import Holds
 from asyncsearch.shared.survey import survey
 from asyncsearch.store.base_store import Store
 from asyncsearch.trial import Metrics
@@ -38,7 +38,7 @@ _THREADS = 16
 
 
 class Marker(Written, frozen=True, kw_only=True):
-    """What ``shared.json`` says."""
+    """The content of ``shared.json``."""
 
     about: str = "Trained nodes that studies share; see docs/sharing.md of asyncsearch. `asyncsearch clean` tidies it."
 
@@ -73,9 +73,13 @@ class SharedFolder:
         self.store = store
         self.lease_s = lease_s
         self.files = SharedFiles(store)
-        self.claims = Claims(self.files, lease_s)
         self._facts = FactsFolder(self.files)
-        self._holds = Holds(self.files, self.claims, retention_s)
+        self.claims = claims = Claims(self.files, lease_s)
+        self.claim, self.renew, self.release = claims.claim, claims.renew, claims.release
+        self.take_over, self.holder, self.close = claims.take_over, claims.holder, claims.close
+        self._holds = holds = Holds(self.files, claims, retention_s)
+        self.hold, self.let_go, self.standing, self.needed = holds.hold, holds.let_go, holds.standing, holds.needed
+        self.delete, self.abandoned, self.finish_one = holds.delete, holds.abandoned, holds.finish_one
 
     def prepare(self) -> None:
         """Make the folder, and prove that it can be written and is one of ours.
@@ -91,49 +95,6 @@ class SharedFolder:
         self.store.prepare()
         if self.files.read(SHARED_FILE, _MARKER) is None:
             self.files.write(SHARED_FILE, Marker())
-
-    # Who trains what
-
-    def claim(self, nodes: Iterable[NodeKey], owner: str) -> dict[NodeKey, str | None]:
-        """Try to get the sole right to train in nodes.
-
-        Args:
-            nodes: Their keys.
-            owner: The study, one for each ``SharedFolder``; others read it.
-
-        Returns:
-            For each node None if we hold it now (or did before), else who does: study, process, host, since when.
-        """
-        return self.claims.claim(nodes, owner)
-
-    def renew(self) -> frozenset[NodeKey]:
-        """Say that we live, which extends all our claims, and return the nodes that we lost.
-
-        Call it several times in ``lease_s``, from any thread; it writes one small file, and nothing while the last one
-        is fresh. A node is lost only after a longer silence, and when another driver has taken it over: what is trained
-        there must not be published on that claim any more.
-        """
-        return self.claims.renew()
-
-    def release(self, nodes: Iterable[NodeKey]) -> None:
-        """Give nodes back; those that we do not hold are passed over."""
-        self.claims.release(nodes)
-
-    def take_over(self, study: str) -> int:
-        """Make the claims of earlier drivers of a study void at once, and return how many such drivers there were.
-
-        Call it only while you hold the lock of that study's own store: then an earlier driver has died or may write no
-        more. Without it their claims end when their lease does.
-        """
-        return self.claims.take_over(study)
-
-    def holder(self, node: NodeKey) -> str | None:
-        """Return who else trains in a node now, in words, or None."""
-        return self.claims.holder(node)
-
-    def close(self) -> None:
-        """Give all claims back. What the study holds stays held."""
-        self.claims.close()
 
     # What is known
 
@@ -176,44 +137,9 @@ class SharedFolder:
 
     # What is needed
 
-    def hold(self, study_id: str, refs: Iterable[CheckpointRef], home: str = "") -> frozenset[CheckpointRef]:
-        """Say which checkpoints a study may still need, in place of all that it said before.
-
-        Args:
-            study_id: Names the study, differently from all others; one process at a time writes its hold.
-            refs: What it needs, committed already or not.
-            home: URL of the study's own store, without a password: while ``study.json`` is there, or cannot be looked
-                at, the hold counts. Once said it is kept.
-
-        Returns:
-            Those that somebody is deleting at this moment: count on none of them, though ``read`` may show one again
-            later. What ``read`` shows after this returned is kept.
-        """
-        return self._holds.hold(study_id, refs, home)
-
-    def let_go(self, study_id: str) -> None:
-        """Say that a study needs nothing any more."""
-        self._holds.let_go(study_id)
-
     def holds(self) -> frozenset[CheckpointRef]:
-        """Return what the studies need that count: written lately, or with a store of their own that still exists."""
+        """Return the checkpoints of all holds that count: written lately, or of studies whose stores still exist."""
         return frozenset(ref for hold in self.standing().holds.values() for ref in hold.references())
-
-    def standing(self) -> CurrentHolds:
-        """Return whose holds count, whose do not and why, and which cannot be read."""
-        return self._holds.standing()
-
-    def needed(self, ref: CheckpointRef, standing: CurrentHolds | None = None) -> str:
-        """Return who may need a checkpoint, in words, or an empty text."""
-        return self._holds.needed(ref, standing=standing)
-
-    def delete(self, ref: CheckpointRef, study_id: str = "") -> bool:
-        """Delete a checkpoint and return True; False: it stays, since somebody else may need it.
-
-        That is: another study than ``study_id`` holds it, another driver trains in its node, or a hold is damaged and
-        nobody knows what it said.
-        """
-        return self._holds.delete(ref, study_id)
 
     # How much there is
 
@@ -231,10 +157,10 @@ class SharedFolder:
         return {one.ref: one.size_bytes for one in self.stored()}
 
     def evict(self, quota_bytes: int, keep: Collection[CheckpointRef] = ()) -> dict[CheckpointRef, int]:
-        """Delete checkpoints that nobody needs until all together are within a quota, and return what went, in bytes.
+        """Delete unneeded checkpoints until the total is within a quota, and return the deleted ones with their bytes.
 
-        The one that was of use longest ago goes first; among equals the deepest, from which the fewest can go on. What
-        is held or in ``keep`` counts and stays, so the quota may not be reached.
+        The least recently used one is deleted first; among equals the deepest, from which the fewest trials can go on.
+        Checkpoints that are held or in ``keep`` count and stay, so the quota may not be reached.
         """
         self.finish()
         stored = self.stored()
@@ -248,14 +174,6 @@ class SharedFolder:
                 gone[one.ref] = one.size_bytes
                 total -= one.size_bytes
         return gone
-
-    def abandoned(self) -> list[tuple[CheckpointRef, str]]:
-        """Return the deletions in whose middle a driver died, and the files that say so."""
-        return self._holds.abandoned()
-
-    def finish_one(self, ref: CheckpointRef, name: str) -> bool:
-        """Finish one of them; False: it was given up, since the checkpoint is needed by now."""
-        return self._holds.finish_one(ref, name)
 
     def finish(self) -> None:
         """Finish the deletions in whose middle a driver died."""

@@ -3,9 +3,9 @@
     holds/<study>.json                       what one study holds; it alone writes the file
     deleting/<node>.<resource>.<token>.json  somebody is about to delete that checkpoint
 
-Who deletes writes the second file first and then reads the holds; who holds writes its hold first and then looks for
-such files. So at least one of the two sees the other: a checkpoint is not deleted, or its user is told not to count on
-it. A mark whose driver died is carried on by the next one who deletes.
+A driver that deletes a checkpoint first writes the second file and then reads the holds; a study that holds one first
+writes its hold and then looks for such files. So at least one of the two sees the other: the checkpoint is not deleted,
+or its user learns not to count on it. The next driver that deletes finishes the deletion of a driver that died.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _STUDY_FILE = "study.json"
 
 
 class Hold(Written, frozen=True, kw_only=True):
-    """What one study holds."""
+    """The checkpoints that one study holds."""
 
     study: str
     home: str
@@ -43,7 +43,7 @@ class Hold(Written, frozen=True, kw_only=True):
     """Checkpoints that it held before, and until when: the last time they were of use."""
 
     def references(self) -> Iterator[CheckpointRef]:
-        """Yield what is held."""
+        """Yield the checkpoints that are held."""
         for node, resources in self.refs.items():
             for resource in resources:
                 yield CheckpointRef(node, resource)
@@ -83,8 +83,19 @@ class Holds:
         self._guard = threading.Lock()
         self._deleting = threading.RLock()
 
-    def hold(self, study: str, refs: Iterable[CheckpointRef], home: str) -> frozenset[CheckpointRef]:
-        """Say what a study may still need, and return what of it is being deleted; see ``SharedPlan.hold``."""
+    def hold(self, study: str, refs: Iterable[CheckpointRef], home: str = "") -> frozenset[CheckpointRef]:
+        """Write which checkpoints a study may still need, in place of all that it held before.
+
+        Args:
+            study: Names the study, differently from all others; one process at a time writes its hold.
+            refs: Checkpoints, committed already or not.
+            home: URL of the study's own store, without a password: while ``study.json`` is there, or cannot be looked
+                at, the hold counts. Once given it is kept.
+
+        Returns:
+            Those that somebody is deleting at this moment: count on none of them, though ``SharedFolder.read`` may show
+            one again later. A checkpoint that ``read`` shows after this returned is kept.
+        """
         wanted = sorted(set(refs), key=lambda ref: (ref.node, ref.resource))
         name, now = study_file("holds", study), time.time()
         with self._guard:
@@ -163,8 +174,12 @@ class Holds:
         """Return the checkpoints that somebody is deleting."""
         return {ref for name in self._files.store.list("deleting") if (ref := _marked(name)) is not None}
 
-    def delete(self, ref: CheckpointRef, study: str) -> bool:
-        """Delete a checkpoint unless somebody else may need it; see ``SharedPlan.delete``."""
+    def delete(self, ref: CheckpointRef, study: str = "") -> bool:
+        """Delete a checkpoint and return True; False: it stays, since somebody else may need it.
+
+        That is: another study than ``study`` holds it, another driver trains in its node, or a hold is damaged and
+        nobody knows what it says.
+        """
         self._claims.announce(study)
         name = f"deleting/{ref.node}.{ref.resource}.{self._claims.token}.json"
         node_folder(ref)
@@ -178,13 +193,13 @@ class Holds:
             self._files.store.remove(name)
             return True
 
-    def needed(self, ref: CheckpointRef, besides: str = "", standing: CurrentHolds | None = None) -> str:
+    def needed(self, ref: CheckpointRef, standing: CurrentHolds | None = None, besides: str = "") -> str:
         """Return who may need a checkpoint, in words, or an empty text.
 
         Args:
             ref: The checkpoint.
-            besides: A study that does not count.
             standing: What ``standing`` returned, if that is new enough.
+            besides: A study that does not count.
         """
         standing = standing or self.standing()
         if standing.unreadable:

@@ -1,4 +1,4 @@
-"""Which parameters the studies of one version have, so that two that cannot meet are told.
+"""The parameters of the studies of one version, so that two studies that cannot share are warned.
 
 parameters/<study>.json    the names that one study's keys are made of; it alone writes the file
 """
@@ -17,7 +17,7 @@ _SHOWN = 3
 
 
 class Names(Written, frozen=True, kw_only=True):
-    """What one study says."""
+    """The parameters of one study."""
 
     study: str
     root: NodeKey
@@ -29,7 +29,7 @@ _NAMES = msgspec.json.Decoder(Names)
 
 
 def compare_names(files: SharedFiles, study: str, root: NodeKey, names: Iterable[str]) -> list[str]:
-    """Say which parameters a study has, and return warnings about studies of the same root that have others.
+    """Write a study's parameters, and return warnings about studies of the same root that have others.
 
     Args:
         files: of the shared folder.

@@ -1,4 +1,4 @@
-"""What a study says of sharing, checked before anything is written."""
+"""A study's options for sharing, checked before anything is written."""
 
 from __future__ import annotations
 

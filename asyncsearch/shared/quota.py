@@ -1,4 +1,4 @@
-"""What the end of a run leaves in a folder that studies share."""
+"""The quota of a shared folder, enforced at the end of a run."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ EVALUATIONS = "evals"
 
 
 def keep_within(plan: SharedFolder, quota_bytes: int, home: Store) -> list[str]:
-    """Remove what no study needs until all checkpoints together are within a quota, and say what stays beyond it.
+    """Delete unneeded checkpoints until the total is within a quota, and return a warning if it stays above.
 
-    What the evaluations of the study keep for later ones is needed only as long as there is room. No sign of life is
-    left behind.
+    The checkpoints that the study's evaluations keep for later ones go as well if there is no room. The driver leaves
+    no sign of life behind.
 
     Args:
         plan: the shared folder.
@@ -42,7 +42,7 @@ def _total(plan: SharedFolder) -> int:
 
 
 def _give_up_evaluations(plan: SharedFolder, home: Store) -> bool:
-    """Let go of what evaluations hold that do not run now; return whether there are such."""
+    """Release the holds of evaluations that do not run now; return whether there were any."""
     inner = f"{home.shown}/"
     held = [hold.study for hold in plan.standing().holds.values()]
     names = [study for study in held if study.startswith(f"{inner}{EVALUATIONS}/")]

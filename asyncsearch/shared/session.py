@@ -7,14 +7,12 @@
 Rule 1: the folder is touched in one thread, in the order in which this was asked for: a node is not given back behind
 the back of a lease that was just granted it, and what was published before is there for whoever gets it next.
 Rule 2: nothing is published that is not in the study's own journal.
-Rule 3: who reads nodes reads children before their parents, so that what he knows of a way has no gap.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections import defaultdict
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
@@ -33,17 +31,18 @@ from asyncsearch.events import (
     WorkerLost,
     WorkRefused,
 )
-from asyncsearch.ids import CheckpointRef, NodeKey, PathStep
+from asyncsearch.ids import CheckpointRef, NodeKey
 from asyncsearch.shared.folder import NodeFacts, SharedFolder
-from asyncsearch.trial import Metrics
+from asyncsearch.shared.lease_claims import FolderAnswer, LeaseClaims
+from asyncsearch.shared.publications import Publication, UnpublishedReports
 
 WorkerAction = Assign | StopTraining | SaveAt | CutWork
-"""What a worker is told about its work."""
+"""An action that a worker carries out."""
 
 _LOOK_S = 1.0
-"""How often nodes are looked at in which others train."""
+"""Seconds between looks at nodes in which others train."""
 _HOLD_S = 1.0
-"""How long what is needed may have changed before that is written."""
+"""How long after a change the study's hold is written."""
 _RENEWALS = 4
 """Signs of life within the lease of a claim."""
 
@@ -57,7 +56,7 @@ class FolderMembership(NamedTuple):
 
 
 class SharingSession:
-    """One driver's part. Its methods are called in the driver's thread; what reaches the folder is done in another."""
+    """One driver's part. Its methods are called in the driver's thread; another thread accesses the folder."""
 
     def __init__(
         self,
@@ -75,24 +74,24 @@ class SharingSession:
             folder: the folder.
             state: the study, which is only asked.
             loop: the driver's.
-            post: tells the engine of something.
-            send: hands a worker what was decided for it.
-            fail: called with what makes the folder useless.
+            post: sends the engine an event.
+            send: sends a worker an action.
+            fail: called with the error after which the folder cannot be used.
         """
-        self._folder, self._state, self._loop = _Folder(folder), state, loop
+        self._folder, self._state, self._loop = LeaseClaims(folder.plan, folder.study), state, loop
         self._post, self._send, self._fail = post, send, fail
         self._thread = ThreadPoolExecutor(1, "asyncsearch-shared")
         self._waiting: dict[int, list[WorkerAction]] = {}
-        """What was decided about leases that no worker has yet."""
+        """Actions for leases that no worker has yet."""
         self._claimed: dict[int, set[NodeKey]] = {}
         """The nodes in which each open attempt still trains."""
-        self._notes: dict[int, _Notes] = {}
-        self._due: list[_Publication] = []
-        """What is to be published once the journal has it."""
+        self._notes: dict[int, UnpublishedReports] = {}
+        self._due: list[Publication] = []
+        """Reports to publish once the journal has them."""
         self._bad: set[CheckpointRef] = set()
         """Checkpoints that a worker could not read."""
         self._held: frozenset[CheckpointRef] | None = None
-        """What the folder was told that this study needs."""
+        """The checkpoints in the hold that was written last."""
         self._is_hold_outdated = False
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._is_looking = False
@@ -122,7 +121,7 @@ class SharingSession:
                 pass
 
     def durable(self) -> None:
-        """Publish what the journal has by now, and give back the nodes in which nothing is trained any more."""
+        """Publish the reports that the journal has by now, and release nodes in which no training goes on."""
         due, self._due = self._due, []
         for publication in due:
             self._do(self._folder.publish, publication)
@@ -133,12 +132,12 @@ class SharingSession:
             self._set_timer("look", _LOOK_S, self._look)
 
     def outdate_hold(self, is_outdated: bool = True) -> None:
-        """Know that the study needs other checkpoints than before."""
+        """Note that the study needs other checkpoints than before."""
         if is_outdated:
             self._set_timer("hold", _HOLD_S, self._hold)
 
     def admit(self, action: Assign) -> None:
-        """Hand work to a worker, or tell the engine why not."""
+        """Send work to a worker, or the engine the reason why not."""
         lease = action.work.lease
         attempt = self._state.attempt(lease)
         if attempt is None:
@@ -154,20 +153,20 @@ class SharingSession:
             needed = self._held = frozenset(self._state.references)
         self._set_timer("renew", self._folder.lease_s / _RENEWALS, self._renew)
 
-        def ask() -> _Answer:
+        def ask() -> FolderAnswer:
             return self._folder.ask(lease.number, nodes, paths, needed)
 
         self._do(ask, then=lambda answer: self._admitted(action, answer))
 
     def delay(self, number: int, action: WorkerAction) -> bool:
-        """Keep what was decided about a lease until its worker has it; False: it has."""
+        """Keep an action until the worker has its lease; False: it has it already."""
         waiting = self._waiting.get(number)
         if waiting is not None:
             waiting.append(action)
         return waiting is not None
 
     async def close(self) -> None:
-        """Publish and hold all that there is, and give every claim back."""
+        """Publish the remaining reports, write the hold, and release every claim."""
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
@@ -195,7 +194,7 @@ class SharingSession:
 
     # Parts
 
-    def _admitted(self, action: Assign, answer: _Answer) -> None:
+    def _admitted(self, action: Assign, answer: FolderAnswer) -> None:
         lease = action.work.lease
         attempt = self._state.attempt(lease)
         if attempt is None:
@@ -231,7 +230,7 @@ class SharingSession:
             self._is_looking = True
             self._do(lambda: self._folder.look(nodes), then=self._looked)
 
-    def _looked(self, answer: _Answer) -> None:
+    def _looked(self, answer: FolderAnswer) -> None:
         self._is_looking = False
         for event in self._learned(answer.facts):
             if not self._state.is_stale(event):
@@ -266,10 +265,10 @@ class SharingSession:
                 self._notes.pop(number, None)
                 self._waiting.pop(number, None)
 
-    def _notes_of(self, attempt: Attempt) -> _Notes:
+    def _notes_of(self, attempt: Attempt) -> UnpublishedReports:
         notes = self._notes.get(attempt.lease.number)
         if notes is None:
-            notes = self._notes[attempt.lease.number] = _Notes(attempt)
+            notes = self._notes[attempt.lease.number] = UnpublishedReports(attempt)
         return notes
 
     def _set_timer(self, name: str, seconds: float, function: Callable[[], None]) -> None:
@@ -293,142 +292,6 @@ class SharingSession:
                     self._loop.call_soon_threadsafe(then, result)
 
         self._thread.submit(work)
-
-
-class _Answer(NamedTuple):
-    """What the folder says."""
-
-    busy: dict[NodeKey, str]
-    """The nodes that others train, and who."""
-    facts: list[tuple[NodeKey, NodeFacts]]
-    """What is known of nodes, parents before their children."""
-
-
-class _Publication(NamedTuple):
-    """What a lease made known of a node."""
-
-    lease: int
-    node: NodeKey
-    reports: tuple[tuple[int, Metrics], ...]
-    ended: int | None
-
-
-class _Notes:
-    """What was reported under one lease and is not published yet."""
-
-    def __init__(self, attempt: Attempt) -> None:
-        self._attempt = attempt
-        self._last = -1
-        self._reports: defaultdict[NodeKey, list[tuple[int, Metrics]]] = defaultdict(list)
-
-    def report(self, event: Reported) -> None:
-        if event.resource > self._last:
-            self._last = event.resource
-            self._reports[self._attempt.node_at(event.resource)].append((event.resource, event.metrics))
-
-    def reach(self, checkpoint: CheckpointRef) -> None:
-        """Know that training came so far, if nothing was reported there."""
-        if checkpoint.resource > self._last:
-            self._last = checkpoint.resource
-            self._reports[checkpoint.node].append((checkpoint.resource, {}))
-
-    def taken(self, ended: CheckpointRef | None = None) -> list[_Publication]:
-        """Return it, and forget it."""
-        reports, self._reports = self._reports, defaultdict(list)
-        if ended is not None:
-            reports[ended.node] += []
-        return [
-            _Publication(
-                self._attempt.lease.number,
-                node,
-                tuple(found),
-                ended.resource if ended is not None and ended.node == node else None,
-            )
-            for node, found in reports.items()
-        ]
-
-
-class _Folder:
-    """The folder, as the thread sees it that alone touches it."""
-
-    def __init__(self, folder: FolderMembership) -> None:
-        self._plan, self._study = folder.plan, folder.study
-        self.lease_s = folder.plan.lease_s
-        self._users: dict[NodeKey, set[int]] = {}
-        """The leases that train in each claimed node."""
-        self._forbidden: set[tuple[int, NodeKey]] = set()
-        """Leases that lost a node to others while they trained in it."""
-
-    def ask(
-        self,
-        lease: int,
-        nodes: list[NodeKey],
-        paths: set[tuple[PathStep, ...]],
-        needed: frozenset[CheckpointRef] | None,
-    ) -> _Answer:
-        """Claim the nodes of a lease, and return who has the others, and what is known of all that follows them."""
-        claims = self._plan.claim(nodes, self._study)
-        busy = {node: who for node, who in claims.items() if who is not None}
-        for node in claims.keys() - busy.keys():
-            self._users.setdefault(node, set()).add(lease)
-        if needed is not None:
-            self.hold(needed)
-        return _Answer(busy, self._read_on(nodes, paths))
-
-    def look(self, nodes: tuple[NodeKey, ...]) -> _Answer:
-        """Return which nodes others train, and what is known of all of them."""
-        busy = {node: who for node in nodes if (who := self._plan.holder(node)) is not None}
-        return _Answer(busy, self._read(nodes))
-
-    def publish(self, what: _Publication) -> None:
-        if (what.lease, what.node) not in self._forbidden:
-            self._plan.publish(what.node, what.reports, what.ended)
-
-    def hold(self, references: frozenset[CheckpointRef]) -> None:
-        self._plan.hold(self._study, references, self._study)
-
-    def renew(self) -> None:
-        for node in self._plan.renew():
-            self._forbidden |= {(lease, node) for lease in self._users.pop(node, ())}
-
-    def release(self, lease: int, nodes: set[NodeKey]) -> None:
-        free = []
-        for node in nodes:
-            users = self._users.get(node, set())
-            users.discard(lease)
-            if not users and self._users.pop(node, None) is not None:
-                free.append(node)
-        self._plan.release(free)
-
-    def close(self) -> None:
-        self._plan.close()
-
-    def _read(self, nodes: Iterable[NodeKey]) -> list[tuple[NodeKey, NodeFacts]]:
-        """Read nodes that stand in order, the last ones first: what is known of one was known before of its parent."""
-        return [(node, self._plan.read(node)) for node in reversed(list(nodes))][::-1]
-
-    def _read_on(self, nodes: list[NodeKey], paths: set[tuple[PathStep, ...]]) -> list[tuple[NodeKey, NodeFacts]]:
-        """Read nodes and what leads to them and follows them, as far as anybody came."""
-        found: dict[NodeKey, NodeFacts] = {}
-        levels: list[list[NodeKey]] = []
-        open_paths = dict.fromkeys(sorted(paths), 0)
-        while open_paths:
-            depth = len(levels)
-            ahead = [(steps, steps[depth]) for steps, reach in open_paths.items() if len(steps) > depth]
-            ahead = [(steps, step) for steps, step in ahead if step.start <= open_paths[steps] or step.node in nodes]
-            read = self._plan.read_many(step.node for _, step in ahead)
-            open_paths = {steps: _reach(read[step.node]) for steps, step in ahead}
-            levels.append([node for node, facts in read.items() if facts != NodeFacts()])
-            found |= read
-        if sum(map(len, levels)) > 1:
-            for known in reversed(levels):
-                found |= self._plan.read_many(known)
-        return list(found.items())
-
-
-def _reach(facts: NodeFacts) -> int:
-    """Return how far anybody came in a node."""
-    return max((*facts.checkpoints, *(at for at, _ in facts.reports[-1:])), default=0)
 
 
 def _untrained(attempt: Attempt) -> set[NodeKey]:

@@ -1,4 +1,4 @@
-"""What lies in a store's folder of checkpoints, file by file: how large, how old, and what no commit accounts for."""
+"""The files of a store's checkpoints: their sizes and ages, and those that belong to no commit."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ class _Worker(msgspec.Struct):
     """Where it was told to save besides the ends of stages."""
 
 
-Step = tuple[float, AnyEvent, Sequence[AnyAction]]
+SimulatedStep = tuple[float, AnyEvent, Sequence[AnyAction]]
 
 
 class Simulation:

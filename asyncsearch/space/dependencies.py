@@ -1,4 +1,4 @@
-"""Conditions seen across a whole space: the order in which parameters are decided, and what can never hold.
+"""Conditions across a whole space: the order in which parameters are decided, and conditions that can never hold.
 
 Rule 1: pure.
 """

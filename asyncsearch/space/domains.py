@@ -1,4 +1,4 @@
-"""What a domain is, and the two without numbers: ``choice`` and ``constant``.
+"""The interface of domains, and the two without numbers: ``choice`` and ``constant``.
 
 Rule 1: pure; all randomness comes from the generator that ``sample`` is given.
 Rule 2: frozen and comparable; ``repr`` is the call that makes the domain.
@@ -17,7 +17,7 @@ import numpy as np
 
 from asyncsearch.errors import SpaceError
 from asyncsearch.randomness import below, step_at
-from asyncsearch.sequences import Sequence as Course
+from asyncsearch.sequences import Sequence as ValueSequence
 from asyncsearch.sequences import Undecided
 from asyncsearch.sequences.custom_sequences import functions_in
 from asyncsearch.sequences.templates import sketch
@@ -90,7 +90,7 @@ class Domain(Undecided):
         Raises:
             SpaceError: conditions exclude each other.
         """
-        # Not dataclasses.replace: it would parse values again that are plain by now, and lose what they stand for.
+        # Not dataclasses.replace: it would parse values that are plain by now again, and lose the given ones.
         copied = copy.copy(self)
         object.__setattr__(copied, "conditions", merge_conditions(self.conditions, conditions))
         return copied
@@ -160,7 +160,7 @@ class Choice(Domain):
         try:
             return copy_plain(self.values[self.identities.index(identity(plain(value)))])
         except ValueError:
-            # SpaceError is a ValueError too: what is no JSON value is none of the choices either.
+            # SpaceError is a ValueError too: what is not a JSON value is none of the choices either.
             raise SpaceError(f"{show(value)} is none of {self._shown()}{_similar(value, self.values)}") from None
 
     def grid(self, points: int | None) -> Sequence[Any]:
@@ -180,9 +180,11 @@ class Choice(Domain):
         return self.identities.index(identity(value))
 
     @property
-    def templates(self) -> dict[int, Course]:
+    def templates(self) -> dict[int, ValueSequence]:
         """Index of a value -> the sequence with domains in it that it stands for."""
-        return {at: value for at, value in enumerate(self.given) if isinstance(value, Course) and value.is_template}
+        return {
+            at: value for at, value in enumerate(self.given) if isinstance(value, ValueSequence) and value.is_template
+        }
 
     def call(self) -> str:
         # choice([1, 2]) would mean two values.
@@ -273,7 +275,7 @@ def _choice_value(value: Any) -> Any:
             f"choice(..., {value!r}) has a domain among its values: make it a parameter of its own, "
             "with .when(...) for the choice that it belongs to."
         )
-    if isinstance(value, Course) and value.is_template:
+    if isinstance(value, ValueSequence) and value.is_template:
         return sketch(value)
     try:
         return plain(value)

@@ -13,7 +13,7 @@ import numpy as np
 
 from asyncsearch.arguments import is_unicode
 from asyncsearch.errors import SpaceError
-from asyncsearch.sequences import Sequence as Course
+from asyncsearch.sequences import Sequence as ValueSequence
 from asyncsearch.sequences import from_json, is_sequence
 from asyncsearch.space.domains import Constant, Domain
 from asyncsearch.space.parameter_values import a_type, copy_plain, integer, number, plain, show
@@ -22,7 +22,7 @@ from asyncsearch.trial import Params
 _EXAMPLE = "{'lr': loguniform(1e-4, 1e-1), 'layers': randint(1, 4)}"
 
 
-def flatten_space(parameters: Any) -> dict[str, Domain | Course]:
+def flatten_space(parameters: Any) -> dict[str, Domain | ValueSequence]:
     """Return dotted name -> domain, or sequence with domains in it, in the order of declaration, of what was written.
 
     Raises:
@@ -65,14 +65,14 @@ def put(params: Params, path: str, value: Any) -> None:
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:
-    """Return the end of a message on a name that does not exist: the nearest one, else all of them."""
+    """Return the end of a message on an unknown name: the nearest name, else all of them."""
     known = list(names)
     same_end = [other for other in known if other.rpartition(".")[2] == name]
     close = same_end or difflib.get_close_matches(name, known, 1)
     return f"did you mean {close[0]!r}?" if close else f"the names are {', '.join(map(repr, known))}."
 
 
-def _leaves(prefix: str, parameters: Mapping[Any, Any]) -> Iterable[tuple[str, Domain | Course]]:
+def _leaves(prefix: str, parameters: Mapping[Any, Any]) -> Iterable[tuple[str, Domain | ValueSequence]]:
     for name, value in parameters.items():
         path = prefix + _checked_name(prefix, name)
         if isinstance(value, Mapping) and not is_sequence(value):
@@ -86,7 +86,7 @@ def _leaves(prefix: str, parameters: Mapping[Any, Any]) -> Iterable[tuple[str, D
             yield path, domain
 
 
-def _refuse_texts(path: str, domain: Domain | Course) -> None:
+def _refuse_texts(path: str, domain: Domain | ValueSequence) -> None:
     """Refuse a group that would look like a sequence in params."""
     if isinstance(domain, Domain) and any(isinstance(value, str) for value in domain.examples()):
         raise SpaceError(f"{path}: a group with a text named 'sequence' stands for a sequence: choose another name.")
@@ -106,11 +106,11 @@ def _checked_name(prefix: str, name: Any) -> str:
     return name
 
 
-def _domain(path: str, value: Any) -> Domain | Course:
+def _domain(path: str, value: Any) -> Domain | ValueSequence:
     if isinstance(value, Domain):
         return value
     if is_sequence(value):
-        return _course(path, value)
+        return _sequence(path, value)
     if isinstance(value, list | tuple | range | set | frozenset | np.ndarray):
         raise SpaceError(f"{path}: {show(value)} is not a domain: did you mean {_meant(value)}?")
     if hasattr(value, "parameters") and hasattr(value, "sample"):
@@ -121,16 +121,16 @@ def _domain(path: str, value: Any) -> Domain | Course:
         raise SpaceError(f"{path}: {error} For a range of values write a domain, e.g. uniform(low, high).") from None
 
 
-def _course(path: str, value: Any) -> Domain | Course:
+def _sequence(path: str, value: Any) -> Domain | ValueSequence:
     try:
-        course = value if isinstance(value, Course) else from_json(value)
-        return course if course.is_template else Constant(course)
+        sequence = value if isinstance(value, ValueSequence) else from_json(value)
+        return sequence if sequence.is_template else Constant(sequence)
     except SpaceError as error:
         raise SpaceError(f"{path}: {error}") from None
 
 
 def _meant(value: Any) -> str:
-    """Return what a bare collection probably stood for."""
+    """Return the domain that a bare collection was probably meant to be."""
     if isinstance(value, range):
         both = f"randint({value.start}, {value.stop - 1}) or " if value.step == 1 and len(value) > 1 else ""
         return f"{both}choice(*{value})"

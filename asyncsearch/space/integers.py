@@ -62,7 +62,7 @@ class RandInt(Domain):
 
 @dataclass(frozen=True, repr=False)
 class LogRandInt(RandInt):
-    """Integers from ``low`` to ``high``, both included, k with a likelihood of about 1 / k."""
+    """Integers from ``low`` to ``high``, both included, k with a probability of about 1 / k."""
 
     kind = "lograndint"
 
@@ -95,7 +95,7 @@ def randint(low: int, high: int) -> RandInt:
 
 
 def lograndint(low: int, high: int) -> LogRandInt:
-    """Return a domain of the integers from ``low`` to ``high``, both included, k with a likelihood of about 1 / k.
+    """Return a domain of the integers from ``low`` to ``high``, both included, k with a probability of about 1 / k.
 
     Raises:
         SpaceError: a bound is not an integer of 64 bits, low < 1, or low > high.

@@ -1,6 +1,6 @@
 """Values of parameters are JSON values, sequences among them: how they are made plain and shown.
 
-Rule 1: pure. Rule 2: nothing leaves ``plain`` but int, float, str, bool, None, list and dict, never their subclasses.
+Rule 1: pure. Rule 2: ``plain`` returns int, float, str, bool, None, list and dict only, never their subclasses.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def plain(value: Any) -> Any:
 
 
 def show_plain(value: Any) -> str:
-    """Return the code that makes a plain value; what stands for a sequence is shown as the call that makes it."""
+    """Return the code that makes a plain value; a sequence in JSON form is shown as the call that makes it."""
     return repr(decoding.revive(value))
 
 

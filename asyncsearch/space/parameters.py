@@ -1,11 +1,11 @@
-"""Parameters that are sequences with domains in them: from one value to several flat parameters and back.
+"""Parameters that are templates, sequences that contain domains: from one value to flat parameters and back.
 
     Leaf      one domain, one parameter
     Filled    a sequence with domains in it: a parameter for each of them, ``lr.gamma``
     Chosen    a choice with such sequences among its values: a parameter for the choice itself, ``lr``, and those of
               each sequence, ``lr.cosine.total``, which exist only where it is chosen
 
-Rule 1: pure. Rule 2: a node *assembles* a value of flat parameters, *takes* it *apart*, and shows what is there of it.
+Rule 1: pure. Rule 2: a node *assembles* a value from flat parameters, takes it *apart*, and returns the known *part*.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from asyncsearch.errors import SpaceError
-from asyncsearch.sequences import Sequence as Course
+from asyncsearch.sequences import Sequence as ValueSequence
 from asyncsearch.sequences import from_json, is_sequence, templates
 from asyncsearch.space.conditions import Condition
 from asyncsearch.space.domains import Choice, Domain
@@ -25,7 +25,7 @@ from asyncsearch.space.parameter_values import show
 
 
 class ParameterNode(abc.ABC):
-    """What stands at one place of a space."""
+    """The value at one place of a space, and its flat parameters."""
 
     path: str
 
@@ -35,7 +35,7 @@ class ParameterNode(abc.ABC):
 
     @abc.abstractmethod
     def is_whole(self, flat: Mapping[str, Any]) -> bool:
-        """Return whether every parameter that it needs is there."""
+        """Return whether all parameters that it needs are known."""
 
     @abc.abstractmethod
     def assemble(self, flat: Mapping[str, Any]) -> Any:
@@ -55,7 +55,7 @@ class ParameterNode(abc.ABC):
 
     @abc.abstractmethod
     def part(self, flat: Mapping[str, Any]) -> Any:
-        """Return what ``apart`` takes, of a value of which parameters are missing; None: all are."""
+        """Return the known part of a value, as ``apart`` accepts it; None: no parameter is known."""
 
     @abc.abstractmethod
     def call(self) -> str:
@@ -90,10 +90,10 @@ class Leaf(ParameterNode):
 
 @dataclass(frozen=True)
 class Filled(ParameterNode):
-    """A sequence with domains in it."""
+    """A sequence that contains domains."""
 
     path: str
-    template: Course
+    template: ValueSequence
     slots: Mapping[str, ParameterNode]
 
     def parameters(self) -> Iterator[tuple[str, Domain]]:
@@ -108,13 +108,13 @@ class Filled(ParameterNode):
 
     def apart(self, value: Any) -> dict[str, Any]:
         if is_sequence(value):
-            course = value if isinstance(value, Course) else from_json(value)
-            given = templates.match(self.template, course)
+            sequence = value if isinstance(value, ValueSequence) else from_json(value)
+            given = templates.match(self.template, sequence)
         elif isinstance(value, Mapping):
             given = dict(self._given("", value))
         else:
             raise SpaceError(
-                f"{show(value)} is no sequence: write what {self.template!r} can be, or a mapping of "
+                f"{show(value)} is not a sequence: write what {self.template!r} can be, or a mapping of "
                 f"its parameters, {{{next(iter(self.slots))!r}: ...}}."
             )
         found: dict[str, Any] = {}
@@ -219,13 +219,13 @@ class Chosen(ParameterNode):
         return found if all(domains[name].contains(item) for name, item in found.items()) else None
 
 
-def node_of(path: str, value: Domain | Course) -> ParameterNode:
-    """Return the node of what was written at a place of the space.
+def node_of(path: str, value: Domain | ValueSequence) -> ParameterNode:
+    """Return the node of a value at a place of the space.
 
     Raises:
         SpaceError: a domain inside a sequence has conditions.
     """
-    if isinstance(value, Course):
+    if isinstance(value, ValueSequence):
         return _filled(path, value)
     if isinstance(value, Choice) and value.templates:
         kinds = Counter(template.kind for template in value.templates.values())
@@ -240,7 +240,7 @@ def node_of(path: str, value: Domain | Course) -> ParameterNode:
     return Leaf(path, value)
 
 
-def _filled(path: str, template: Course) -> Filled:
+def _filled(path: str, template: ValueSequence) -> Filled:
     slots = {}
     for slot, domain in templates.slots(template):
         assert isinstance(domain, Domain)

@@ -1,4 +1,4 @@
-"""``Space``: what a study searches.
+"""``Space``: the parameters that a study searches, with their domains and constraints.
 
 Rule 1: pure; all randomness comes from the generator that a method is given.
 Rule 2: a configuration is *flat* (dotted name -> value) inside and nested, as the user declared it, outside. A sequence
@@ -26,7 +26,7 @@ from asyncsearch.space.parameters import Chosen, Leaf, ParameterNode, node_of
 from asyncsearch.trial import Params
 
 MAX_CANDIDATES = 1000
-"""How many candidates are drawn for one configuration before the constraints are given up."""
+"""How many candidates are drawn for one configuration before the search gives up."""
 
 _PROBES = 16
 
@@ -46,10 +46,10 @@ class Space:
             initial=[{"optimizer": "adam"}],
         )
 
-    Params come out nested alike, in the order of declaration, as plain Python values. A parameter whose
-    conditions do not hold is absent, and so is a group of which nothing is left.
+    Params are nested in the same way, in the order of declaration, as plain Python values. A parameter whose
+    conditions do not hold is absent, and so is a group that would be empty.
 
-    A sequence may stand wherever a value may, and domains may stand in it: as ``lr``,
+    Any value may be a sequence, and a sequence may contain domains: as ``lr``,
     ``exponential(0.1, gamma=choice(0.9, 0.95))`` makes a parameter ``lr.gamma``, and params have the whole sequence in
     its JSON form as ``lr``. Constraints see sequences as objects, ``params["lr"].at(0)``. Domains whose values make no
     sequence together (milestones out of order) are drawn again, as if a constraint rejected them.

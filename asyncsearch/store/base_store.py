@@ -1,4 +1,4 @@
-"""What a store is: the durable home of one study.
+"""The interface of a store: the durable home of one study.
 
 A store is a folder: on local disk, on HDFS, or wherever fsspec reaches. Its layout is the same everywhere:
 
@@ -8,8 +8,8 @@ A store is a folder: on local disk, on HDFS, or wherever fsspec reaches. Its lay
     snapshots/000000012345.json    the state after record 12345; only ever a shortcut
     checkpoints/<node>/<resource>/ one folder a checkpoint: files/ and manifest.json; it is there whole or not at all
     logs/trial-7.log               what a trial printed and logged
-    lock                           who writes
-    tmp/                           what is not finished; anything in it may be removed by ``sweep``
+    lock                           the driver that writes
+    tmp/                           unfinished files; ``sweep`` may remove any of them
 
 Where a file system cannot append or rename, a backend keeps folders in place of a segment, a log and the lock, and
 says so. A store can be pickled to a worker: it holds no connection, descriptor or lock. Every method is safe to call
@@ -75,7 +75,7 @@ class Store(abc.ABC):
 
     @property
     def is_far(self) -> bool:
-        """Whether ``fetch`` copies files to this machine: then a worker does well to keep what it saved or loaded."""
+        """Whether ``fetch`` copies files to this machine: then a worker keeps the checkpoints that it used last."""
         return True
 
     @property
@@ -144,11 +144,11 @@ class Store(abc.ABC):
 
     @abc.abstractmethod
     def list(self, folder: str) -> Sequence[str]:
-        """Return the sorted names of what lies directly in a folder; empty if there is no such folder."""
+        """Return the sorted names of the files and folders directly in a folder; empty if there is no such folder."""
 
     @abc.abstractmethod
     def walk(self, folder: str = "") -> Mapping[str, FileInfo]:
-        """Return the files below a folder, at any depth, by their names inside it, what is in ``tmp`` included."""
+        """Return the files below a folder, at any depth, by their names inside it, those in ``tmp`` included."""
 
     @abc.abstractmethod
     def remove_tree(self, folder: str) -> None:
@@ -216,9 +216,9 @@ class Store(abc.ABC):
 
     @abc.abstractmethod
     def sweep(self) -> None:
-        """Remove what crashed writers left behind: staged folders, temporary files, replaced checkpoints.
+        """Remove the leftovers of crashed writers: staged folders, temporary files, replaced checkpoints.
 
-        Call it only under ``lock`` and before workers run: what a living worker has staged is lost, and its
+        Call it only under ``lock`` and before workers run: a living worker loses its staged folders, and its
         commit fails.
         """
 

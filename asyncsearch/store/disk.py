@@ -30,13 +30,13 @@ _NEXT_STEP = {
 
 
 def next_step(error: BaseException, otherwise: str) -> str:
-    """Return what a person can do about an error."""
+    """Return the next step for a person after an error."""
     return _NEXT_STEP.get(getattr(error, "errno", None) or 0, otherwise)
 
 
 @contextlib.contextmanager
 def explained(doing: str, path: object) -> Iterator[None]:
-    """Turn an error of the operating system into a StoreError that says what was tried, where, and what to do."""
+    """Turn an error of the operating system into a StoreError with the action, the place and the next step."""
     try:
         yield
     except OSError as error:
@@ -83,7 +83,7 @@ def make_folders(path: Path) -> None:
 
 
 def write_new(path: Path, data: bytes) -> None:
-    """Write a file that does not exist yet, durable but for its name."""
+    """Write a file that does not exist yet, durable except for its name."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
     try:
         write_all(descriptor, data)

@@ -19,7 +19,8 @@ import socket
 import threading
 import time
 import uuid
-from typing import Protocol
+from collections.abc import Iterable
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -52,13 +53,18 @@ class LockRecord(msgspec.Struct, frozen=True):
     """Unix time by the holder's clock."""
     released: bool = False
 
+    @classmethod
+    def here(cls, token: str, released: bool = False) -> LockRecord:
+        """Return this process's record of now."""
+        return cls(socket.gethostname(), os.getpid(), machine(), token, time.time(), released)
+
     def is_void(self, lease_s: float) -> bool:
         """Return whether the lock was released, or its holder has died or was silent for longer than the lease."""
         return self.released or time.time() - self.refreshed > lease_s or self.has_died()
 
     def has_died(self) -> bool:
         """Return whether the holder was a process of this machine and is gone."""
-        if not self.machine or self.machine != _machine():
+        if not self.machine or self.machine != machine():
             return False
         try:
             os.kill(self.pid, 0)
@@ -69,7 +75,26 @@ class LockRecord(msgspec.Struct, frozen=True):
         return False
 
 
+_NUMBERED = re.compile(r"(\d{6,})(?:-[0-9a-f]{32})?\.json")
 _RECORD = msgspec.json.Decoder(LockRecord)
+
+
+class NumberedFile(NamedTuple):
+    """One of the files of which the highest number counts."""
+
+    number: int
+    name: str
+
+
+def numbered(folder: str, names: Iterable[str]) -> list[NumberedFile]:
+    """Return the numbered files among the names in a folder, in order."""
+    matches = ((match, name) for name in names if (match := _NUMBERED.fullmatch(name)))
+    return sorted(NumberedFile(int(match[1]), f"{folder}/{name}") for match, name in matches)
+
+
+def last_number(entries: Iterable[NumberedFile]) -> int:
+    """Return the number that counts, 0 if there is none."""
+    return max((entry.number for entry in entries), default=0)
 
 
 class LeaseLock:
@@ -87,7 +112,7 @@ class LeaseLock:
 
     def is_held(self) -> bool:
         """Return whether somebody holds the lock now."""
-        found = _decode(self._files.read(_name(max(self._numbers(), default=0))))
+        found = _decode(self._files.read(_name(last_number(self._entries()))))
         return found is not None and not found.is_void(self._lease_s)
 
     def acquire(self) -> None:
@@ -96,8 +121,8 @@ class LeaseLock:
         Raises:
             StoreLockedError: somebody else holds it.
         """
-        numbers = self._numbers()
-        last = max(numbers, default=0)
+        before = self._entries()
+        last = last_number(before)
         if last:
             self._refuse_unless_free(last)
         self._number = last + 1
@@ -105,8 +130,8 @@ class LeaseLock:
         if not self._files.create(_name(self._number), self._record()):
             self._refuse_unless_free(self._number, just_created=True)
         self._fresh_until = begun + 0.75 * self._lease_s
-        for number in numbers:
-            self._files.remove(_name(number))
+        for entry in before:
+            self._files.remove(entry.name)
         self._thread.start()
 
     def refresh(self) -> None:
@@ -119,7 +144,7 @@ class LeaseLock:
         with self._guard:
             begun = time.monotonic()
             found = _decode(self._files.read(_name(self._number)))
-            if max(self._numbers(), default=0) != self._number or (found is not None and found.token != self._token):
+            if last_number(self._entries()) != self._number or (found is not None and found.token != self._token):
                 self._fresh_until = 0.0
                 raise StoreLockedError(
                     f"Process {os.getpid()} has lost the study at {self._files.shown!r} to another driver, because it"
@@ -159,12 +184,11 @@ class LeaseLock:
             except StoreError as error:
                 logger.warning("The lock could not be refreshed, and will be tried again: %s", error)
 
-    def _numbers(self) -> list[int]:
-        return [int(name[:6]) for name in self._files.names("lock") if re.fullmatch(r"\d{6}\.json", name)]
+    def _entries(self) -> list[NumberedFile]:
+        return numbered("lock", self._files.names("lock"))
 
     def _record(self, released: bool = False) -> bytes:
-        record = LockRecord(socket.gethostname(), os.getpid(), _machine(), self._token, time.time(), released)
-        return msgspec.json.encode(record)
+        return msgspec.json.encode(LockRecord.here(self._token, released))
 
     def _refuse_unless_free(self, number: int, just_created: bool = False) -> None:
         found = _decode(self._files.read(_name(number)))
@@ -195,7 +219,8 @@ def _decode(data: bytes | None) -> LockRecord | None:
         return None
 
 
-def _machine() -> str:
+def machine() -> str:
+    """Return a name of the running system and its space of process ids; empty if that is unknown."""
     try:
         with open("/proc/sys/kernel/random/boot_id") as file:
             return f"{file.read().strip()}/{os.readlink('/proc/self/ns/pid')}"

@@ -1,4 +1,4 @@
-"""What a committed checkpoint says about itself, so that damage is noticed when it is loaded, not by a bad result."""
+"""The manifest of a committed checkpoint, so that damage is noticed when it is loaded, not by a bad result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files below one fsspec URL: what every kind of file system can do, with errors that are StoreErrors.
+"""Files below one fsspec URL: the operations that every file system has, with errors that are StoreErrors.
 
 Two kinds are told apart. A file system with a rename of its own (disk, HDFS, SFTP) is a tree: folders must be made, a
 file that is being written can be seen, and a rename publishes it. One without is an object store: an object appears
@@ -94,7 +94,7 @@ class Remote:
     def guard(self, name: str) -> threading.Lock:
         """Return the lock of a file, the same one for all in this process who reach it by whatever URL.
 
-        It may be held while the file system answers: who waits for it needs that very file.
+        It may be held while the file system answers: all who wait for it need that very file.
         """
         key = f"{type(self._fs).__qualname__}:{self._path(name)}"
         with _guards_guard:

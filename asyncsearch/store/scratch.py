@@ -4,11 +4,11 @@
                                                                     stage-<random>/ ...
 
 All of a process lie in one root, and so on one disk. The process holds a lock on a file in it, which the operating
-system takes back when it dies, even by ``kill -9``: who makes his first root on a machine removes those that nobody
-holds. Roots of other machines on a disk that both see are left alone, since locks may not reach so far.
+system takes back when it dies, even by ``kill -9``: a process that makes its first root on a machine removes the roots
+that nobody holds. Roots of other machines on a disk that both see are left alone, since locks may not reach so far.
 
-Where there are no such locks, or the folder of this user is not his alone, the root lies in the temporary folder by
-itself, and what is killed leaves it there.
+Where there are no such locks, or others may write in the folder of this user, the root lies in the temporary folder by
+itself, and a process that is killed leaves it there.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class _Roots:
     def _sweep_once(self, base: Path) -> None:
         if base.name == _base_name() and str(base) not in self._swept:
             self._swept.add(str(base))
-            # In a thread, since it may be long, and who waits here may have to say that he is alive.
+            # In a thread, since it may be long, and the caller may have to send signs of life.
             with contextlib.suppress(RuntimeError):  # there can be no more threads
                 threading.Thread(target=sweep, args=(base,), name="asyncsearch-scratch", daemon=True).start()
 

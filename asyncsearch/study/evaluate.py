@@ -21,6 +21,7 @@ from asyncsearch.ids import CheckpointRef, NodeKey, PathStep
 from asyncsearch.journal.format import Record
 from asyncsearch.journal.projection import Projection
 from asyncsearch.journal.writer import Journal
+from asyncsearch.plan.base_plan import PlanPath
 from asyncsearch.schedulers.base_scheduler import RungForecast, Scheduler, SchedulerState
 from asyncsearch.schedulers.fifo import FIFOState
 from asyncsearch.searchers.base_searcher import Searcher, SearcherState
@@ -31,7 +32,6 @@ from asyncsearch.store.disk import explained
 from asyncsearch.trial import Metrics, Params
 
 _log = logging.getLogger(__name__)
-PlanPath = tuple[PathStep, ...]
 
 
 class Evaluation(dict[str, float]):

@@ -122,7 +122,7 @@ class Results:
             number,
             metric=self.config.metric,
             mode=self.config.mode,
-            standing="" if is_finished else self._position(number),
+            position="" if is_finished else self._position(number),
         )
 
     def tree(self) -> Tree:

@@ -11,8 +11,9 @@ workloads    ties, NaN, infinities; histories: a workload as good as weights
 Nothing here needs pytest; with it, derive a class named ``Test...`` from a suite.
 """
 
+from asyncsearch.testing.launchers import LauncherTests
 from asyncsearch.testing.schedulers import SchedulerConformance
 from asyncsearch.testing.searchers import SearcherConformance
 from asyncsearch.testing.stores import StoreTests
 
-__all__ = ["SchedulerConformance", "SearcherConformance", "StoreTests"]
+__all__ = ["LauncherTests", "SchedulerConformance", "SearcherConformance", "StoreTests"]

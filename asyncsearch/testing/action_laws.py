@@ -1,4 +1,4 @@
-"""The laws that every action of a search obeys, whatever its scheduler is."""
+"""The laws that every action of a search obeys, with any scheduler."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from asyncsearch.trial import TrialState
 
 
 class ActionLaws:
-    """Follows the actions of one study, and refuses those that no scheduler may lead to.
+    """Checks the actions of one study against the laws of all schedulers.
 
     Args:
         pauses: whether the scheduler may pause trials.
         max_resource: resource at which a trial is complete, or None.
-        promotes_without_value: whether trials go on whose last value is not finite.
+        promotes_without_value: whether trials whose last value is not finite are promoted.
     """
 
     def __init__(self, *, pauses: bool, max_resource: int | None, promotes_without_value: bool = False) -> None:
@@ -27,10 +27,10 @@ class ActionLaws:
         self._targets: dict[TrialId, int | None] = {}
 
     def check(self, state: StudyState, actions: Sequence[AnyAction]) -> None:
-        """Take in what was decided; ``state`` is the one after it.
+        """Check actions; ``state`` is the one after them.
 
         Raises:
-            AssertionError: a law is broken; the message says by which trial.
+            AssertionError: an action breaks a law; the message names the trial.
         """
         for action in actions:
             match action:
@@ -59,8 +59,8 @@ class ActionLaws:
     def _check_promotion(self, state: StudyState, action: Promote) -> None:
         whose = f"trial {action.trial}, promoted from {action.from_resource}"
         assert self._pauses, f"{whose}: pauses is False"
-        stands = self._targets[action.trial]
-        assert action.from_resource == stands, f"{whose}: it was paused at {stands}"
+        paused_at = self._targets[action.trial]
+        assert action.from_resource == paused_at, f"{whose}: it was paused at {paused_at}"
         self._check_target(whose, action.from_resource, action.to_resource)
         require_words(action.reason, f"the promotion of trial {action.trial}")
         if not self._promotes_without_value:
@@ -70,11 +70,11 @@ class ActionLaws:
     def _check_branch(self, state: StudyState, action: Branch) -> None:
         whose = f"trial {action.trial}, which takes over from trial {action.donor} at {action.resource}"
         assert self._pauses, f"{whose}: pauses is False"
-        stands = self._targets[action.trial]
-        assert stands is not None, f"{whose}: it was never to pause"
-        assert stands <= action.resource, f"{whose}: it stands at {stands}, and would go back"
-        assert action.donor != action.trial, f"{whose}: these are one"
-        assert not state.trials[action.donor].state.is_finished, f"{whose}: that one has ended"
+        paused_at = self._targets[action.trial]
+        assert paused_at is not None, f"{whose}: it was never to pause"
+        assert paused_at <= action.resource, f"{whose}: it is paused at {paused_at}, beyond that resource"
+        assert action.donor != action.trial, f"{whose}: both are the same trial"
+        assert not state.trials[action.donor].state.is_finished, f"{whose}: the donor has ended"
         self._check_target(whose, action.resource, action.to_resource)
         require_words(action.reason, f"the branch of trial {action.trial}")
 

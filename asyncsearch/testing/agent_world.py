@@ -1,6 +1,6 @@
-"""Agents of one study as the engine sees them, in whatever order: losses, duplicates, stale leases, restarts.
+"""Agents of one study in a random order of events: losses, duplicates, stale leases, restarts.
 
-``World`` has agents whose trials report anything; those of ``BatchWorld`` train for real, as far as one can tell.
+The trials of ``World`` report random values; those of ``BatchWorld`` report values that depend on their training.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ VALUES: tuple[float | str, ...] = (0.0, 0.25, 0.5, 0.5, 1.0, "NaN", "Infinity")
 
 
 class Training:
-    """What an agent knows of one lease."""
+    """The training under one lease, as its agent knows it."""
 
     def __init__(self, work: Work) -> None:
         self.lease = work.lease
@@ -46,8 +46,8 @@ class Training:
         self.resource = self.stage.start
         self.saved: int | None = None
         self.uploads: list[CheckpointRef] = []
-        """Saved, and neither durable nor failed yet."""
-        self.is_ended = self.is_told_to_stop = False
+        """Saved checkpoints whose commit has neither succeeded nor failed yet."""
+        self.is_ended = self.is_stop_requested = False
 
     @property
     def is_at_end(self) -> bool:
@@ -59,22 +59,22 @@ class Training:
 
 
 class World:
-    """Agents of one study, as the engine sees them: a commit may come before or after the end of its training.
+    """Agents of one study; a commit may come before or after the end of its training.
 
     Args:
-        make: gives a fresh state of the study, each time the same.
-        chance: decides what happens next.
+        make: returns a fresh state of the study, each time the same.
+        chance: chooses the next event.
     """
 
     def __init__(self, make: Callable[[], StudyState], chance: random.Random) -> None:
         self.make = make
         self.state = make()
         self.twin: StudyState | None = None
-        """What was restored once, and is told the same since."""
+        """A restored state that handles the same events since."""
         self.chance = chance
         self.now = 0.0
         self.lines = [encode_header(Header(FORMAT, "test", 1))]
-        self.said: list[AnyEvent] = []
+        self.sent: list[AnyEvent] = []
         self.trainings: dict[int, Training] = {}
         self.launches: dict[WorkerId, int] = {}
         self.attached: set[WorkerId] = set()
@@ -95,7 +95,7 @@ class World:
             self.carry_out(action)
 
     def decided(self, actions: Sequence[AnyAction]) -> None:
-        """Look at what was decided, before it is carried out."""
+        """Check actions before they are carried out."""
 
     def carry_out(self, action: AnyAction) -> None:
         match action:
@@ -106,8 +106,8 @@ class World:
                 assert work.lease.number not in self.trainings
                 self.trainings[work.lease.number] = Training(work)
             case StopTraining(lease=lease):
-                assert not self.trainings[lease.number].is_told_to_stop, "told twice"
-                self.trainings[lease.number].is_told_to_stop = True
+                assert not self.trainings[lease.number].is_stop_requested, "stopped twice"
+                self.trainings[lease.number].is_stop_requested = True
             case DismissWorker(worker=worker):
                 self.attached.discard(worker)
             case EndRun():
@@ -116,12 +116,12 @@ class World:
             case _:
                 pass
 
-    def say(self, event: AnyEvent) -> None:
-        self.said.append(event)
+    def send(self, event: AnyEvent) -> None:
+        self.sent.append(event)
         self.tell(event)
 
     def living(self) -> list[Training]:
-        """Trainings whose worker is there, and has not said all of them yet."""
+        """Trainings of present workers that have events left to send."""
         return [
             training
             for training in self.trainings.values()
@@ -137,18 +137,18 @@ class World:
         for slot in self.state.pool.alive():
             if slot.worker not in self.attached:
                 self.attached.add(slot.worker)
-                self.say(WorkerAttached(slot.worker, slot.epoch))
+                self.send(WorkerAttached(slot.worker, slot.epoch))
                 return
 
     def train(self, *, is_kind: bool = False) -> None:
-        """Let one agent do one thing."""
+        """Let one agent make one step."""
         trainings = self.living()
         if not trainings:
             return
         training = self.chance.choice(trainings)
         if training.uploads and (training.is_ended or self.chance.random() < 0.5):
             self.settle(training, is_kind=is_kind)
-        elif training.is_told_to_stop:
+        elif training.is_stop_requested:
             self.end(training, Outcome.STOPPED)
         elif not is_kind and self.chance.random() < 0.1:
             self.fail(training)
@@ -163,7 +163,7 @@ class World:
     def report(self, training: Training) -> None:
         training.resource += 1
         metrics: dict[str, float | str] = {"loss": self.chance.choice(VALUES)}
-        self.say(Reported(training.lease, training.resource, metrics))
+        self.send(Reported(training.lease, training.resource, metrics))
         every = training.stage.save_every
         if every is not None and training.resource % every == 0:
             training.save()
@@ -171,13 +171,13 @@ class World:
     def settle(self, training: Training, *, is_kind: bool) -> None:
         checkpoint = training.uploads.pop(0)
         if is_kind or self.chance.random() < 0.8:
-            self.say(CheckpointCommitted(training.lease, checkpoint))
+            self.send(CheckpointCommitted(training.lease, checkpoint))
         else:
-            self.say(CheckpointFailed(training.lease, checkpoint, "disk full"))
+            self.send(CheckpointFailed(training.lease, checkpoint, "disk full"))
 
     def end(self, training: Training, outcome: Outcome, error_kind: str = "") -> None:
         training.is_ended = True
-        self.say(TrainingEnded(training.lease, outcome, training.resource, training.saved, error_kind, error_kind))
+        self.send(TrainingEnded(training.lease, outcome, training.resource, training.saved, error_kind, error_kind))
 
     def fail(self, training: Training) -> None:
         if training.is_loaded and training.resource == training.stage.start:
@@ -192,18 +192,18 @@ class World:
         if alive:
             slot = self.chance.choice(alive)
             self.attached.discard(slot.worker)
-            self.say(WorkerLost(slot.worker, slot.epoch, "killed"))
+            self.send(WorkerLost(slot.worker, slot.epoch, "killed"))
 
-    def say_again(self) -> None:
-        if self.said:
-            self.tell(self.chance.choice(self.said[-20:]))
+    def send_again(self) -> None:
+        if self.sent:
+            self.tell(self.chance.choice(self.sent[-20:]))
 
     def time_out(self) -> None:
         trainings = self.living()
         if trainings:
             self.tell(TrialTimedOut(self.chance.choice(trainings).lease))
 
-    def say_what_is_stale(self) -> None:
+    def send_stale(self) -> None:
         slots = list(self.state.pool.slots.values())
         if slots:
             slot = self.chance.choice(slots)
@@ -214,7 +214,7 @@ class World:
         self.tell(StopRequested("it was interrupted"))
 
     def restart(self) -> None:
-        """The driver dies: a new one knows what the journal says, and no worker."""
+        """The driver dies; the next one has the journal, and no worker."""
         self.state = self.restored() if self.chance.random() < 0.5 else self.replayed()
         self.attached.clear()
         self.twin = None
@@ -228,22 +228,22 @@ class World:
         return replayed(self.make(), self.lines)
 
     def require_memory(self) -> None:
-        """What is restored, and what is replayed, is what there is."""
+        """Require that a restore and a replay both give the present state."""
         present = snapshot.encode(self.state, 0)
         assert snapshot.encode(self.restored(), 0) == present
         assert snapshot.encode(self.replayed(), 0) == present
 
     def require_same_decisions(self) -> None:
-        """From now on, what is restored from here decides as what there is."""
+        """Require that a state restored now decides like the present one from now on."""
         self.twin = self.restored()
 
     def step(self) -> None:
-        rare = [self.lose, self.say_again, self.time_out, self.say_what_is_stale, self.stop, self.restart]
+        rare = [self.lose, self.send_again, self.time_out, self.send_stale, self.stop, self.restart]
         common: list[Callable[[], None]] = [self.train] * 40 + [self.attach] * 8 + [self.begin_run] * 3
         self.chance.choice([*common, *rare])()
 
     def drain(self) -> None:
-        """From now on all goes well."""
+        """Continue without faults until the run has ended."""
         self.begin_run()
         for _ in range(2_000):
             if self.state.run is None:

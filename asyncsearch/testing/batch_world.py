@@ -27,17 +27,17 @@ HISTORIES = Histories()
 
 
 def as_it_is(value: float) -> float | str:
-    """Report what was measured."""
+    """Return the value unchanged."""
     return value
 
 
 def is_silent(value: float, silences: float) -> bool:
-    """Return whether nothing is said of a loss: that too follows from the hyper-parameters alone."""
+    """Return whether a loss is not reported, which follows from the hyper-parameters alone."""
     return value * 1_000 % 1.0 < silences
 
 
 class BatchTraining:
-    """An agent with one lease on a batch of stages: where it saves and ends is decided as in a real runner."""
+    """A lease on a batch of stages; the runner's own ``LaneTimeline`` decides where it saves and ends."""
 
     def __init__(self, work: Work, own_ends: float) -> None:
         self.own_ends = own_ends
@@ -47,15 +47,15 @@ class BatchTraining:
         self.batch = LaneTimeline(lane.stages)
         self.resource = self.batch.start
         self.saved: int | None = None
-        """The newest checkpoint that was saved, and of which it was not said that it failed."""
+        """The resource of the newest saved checkpoint whose commit has not failed."""
         self.uploads: list[CheckpointRef] = []
         self.amendments: list[SaveAt | CutWork] = []
         """Sent to it, and not read yet."""
-        self.is_ended = self.is_told_to_stop = False
+        self.is_ended = self.is_stop_requested = False
 
     @property
     def is_at_own_end(self) -> bool:
-        """Whether the user's function returns here: that too follows from the hyper-parameters alone."""
+        """Whether the user's function returns here, which follows from the hyper-parameters alone."""
         return self.resource > 0 and self.value_at(self.resource) < self.own_ends
 
     def value_at(self, resource: int) -> float:
@@ -72,14 +72,14 @@ class BatchTraining:
 
 
 class BatchWorld(World):
-    """A world whose trainings have histories, so that a checkpoint of another training is told apart.
+    """Agents whose trainings have histories, so that a checkpoint of another training is recognised.
 
     Args:
-        make: gives a fresh state of the study, each time the same.
-        chance: decides what happens next.
+        make: returns a fresh state of the study, each time the same.
+        chance: chooses the next event.
         own_ends: share of the units after which the user's function returns by itself.
-        report: what is reported of a loss between 0 and 1.
-        silences: share of the units after which nothing is reported; an evaluation reports there too.
+        report: turns a loss between 0 and 1 into the reported value.
+        silences: share of the units after which nothing is reported, except by an evaluation.
     """
 
     def __init__(
@@ -94,10 +94,10 @@ class BatchWorld(World):
         super().__init__(make, chance)
         self.own_ends, self.shown, self.silences = own_ends, report, silences
         self.evaluations = 0
-        """How many were begun."""
+        """How many evaluations were begun."""
         self.batches: dict[int, BatchTraining] = {}
         self.stored: dict[CheckpointRef, float] = {}
-        """What is in the store: the history that led there, as a value."""
+        """The checkpoints in the store, each with the value of its history."""
         self.corrupt: set[CheckpointRef] = set()
         self.end_of_run: EndRun | None = None
         self.reads = chance.choice([0.05, 0.5])
@@ -114,8 +114,8 @@ class BatchWorld(World):
                 self.batches[work.lease.number] = batch = BatchTraining(work, self.own_ends)
                 self.evaluations += batch.batch.is_evaluation
             case StopTraining(lease=lease):
-                assert not self.batches[lease.number].is_told_to_stop, "told twice"
-                self.batches[lease.number].is_told_to_stop = True
+                assert not self.batches[lease.number].is_stop_requested, "stopped twice"
+                self.batches[lease.number].is_stop_requested = True
             case SaveAt(lease=lease) | CutWork(lease=lease):
                 self.batches[lease.number].amendments.append(action)
             case DeleteCheckpoint(checkpoint=checkpoint):
@@ -166,7 +166,7 @@ class BatchWorld(World):
             self.commit(training, is_kind=is_kind)
         elif training.amendments and self.chance.random() < self.reads:
             training.read()
-        elif training.is_told_to_stop and self.chance.random() < 2 * self.reads:
+        elif training.is_stop_requested and self.chance.random() < 2 * self.reads:
             self.finish(training, Outcome.STOPPED)
         elif not is_kind and self.chance.random() < self.fails:
             self.finish(training, Outcome.FAILED, "ValueError")
@@ -190,7 +190,7 @@ class BatchWorld(World):
     def go_on(self, training: BatchTraining, *, is_kind: bool) -> None:
         batch, done = training.batch, training.resource
         if batch.is_evaluation:
-            self.say(Reported(training.lease, done, {"loss": self.shown(training.value_at(done))}))
+            self.send(Reported(training.lease, done, {"loss": self.shown(training.value_at(done))}))
             self.finish(training, Outcome.REACHED if batch.is_pause(done) else Outcome.RETURNED)
         elif training.is_at_own_end and not batch.is_over(done):
             self.finish(training, Outcome.RETURNED)
@@ -200,27 +200,27 @@ class BatchWorld(World):
                 training.saved = done
                 training.uploads.append(training.place())
             else:
-                self.say(CheckpointFailed(training.lease, training.place(), "disk full"))
+                self.send(CheckpointFailed(training.lease, training.place(), "disk full"))
         elif batch.is_over(done):
             self.finish(training, Outcome.REACHED if batch.is_pause(done) else Outcome.RETURNED)
         else:
             training.resource += 1
             value = training.value_at(training.resource)
             if not is_silent(value, self.silences):
-                self.say(Reported(training.lease, training.resource, {"loss": self.shown(value)}))
+                self.send(Reported(training.lease, training.resource, {"loss": self.shown(value)}))
 
     def commit(self, training: BatchTraining, *, is_kind: bool) -> None:
         checkpoint = training.uploads.pop(0)
         if is_kind or self.chance.random() < 0.8:
-            self.say(CheckpointCommitted(training.lease, checkpoint))
+            self.send(CheckpointCommitted(training.lease, checkpoint))
         else:
             if training.saved == checkpoint.resource:
                 training.saved = None
-            self.say(CheckpointFailed(training.lease, checkpoint, "disk full"))
+            self.send(CheckpointFailed(training.lease, checkpoint, "disk full"))
 
     def finish(self, training: BatchTraining, outcome: Outcome, error_kind: str = "") -> None:
         training.is_ended = True
-        self.say(TrainingEnded(training.lease, outcome, training.resource, training.saved, error_kind, error_kind))
+        self.send(TrainingEnded(training.lease, outcome, training.resource, training.saved, error_kind, error_kind))
 
     def begin_run(self) -> None:
         if self.state.run is None:

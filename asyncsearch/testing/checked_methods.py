@@ -1,7 +1,7 @@
-"""What stands between the engine and a scheduler or searcher, and holds each answer and each fact to the interface.
+"""Wrappers around a scheduler or searcher that check each answer and each fact against the interface.
 
-Rule 1: an ask changes nothing, and asked again it has the same answer.
-Rule 2: a snapshot is JSON; what is restored from it has the same snapshot, to the byte, and gives the same answers.
+Rule 1: a question changes nothing, and has the same answer when it is asked again.
+Rule 2: a snapshot is JSON; a state restored from it has the same snapshot, to the byte, and gives the same answers.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from asyncsearch.searchers.base_searcher import SearcherState
 from asyncsearch.trial import Params
 
 _RENEW_AFTER = 5
-"""Facts after which the copy is restored anew; between, it takes the facts in as the original does."""
+"""Facts after which the copy is restored anew; in between, it receives the facts like the original."""
 
 
 class Double:
@@ -30,7 +30,7 @@ class Double:
     def __init__(self, make: Callable[[], StudyListener]) -> None:
         self._make = make
         self.original, self._copy = make(), make()
-        self._told = 0
+        self._facts = 0
 
     def ask(self, name: str, *arguments: Any) -> Any:
         """Return the original's answer.
@@ -41,7 +41,7 @@ class Double:
         before = text_of(self.original)
         answer = getattr(self.original, name)(*arguments)
         asked = f"{name}{arguments}"
-        assert text_of(self.original) == before, f"{asked} changed the state, but it only asks"
+        assert text_of(self.original) == before, f"{asked} changed the state, although it is a question"
         again = getattr(self.original, name)(*arguments)
         assert again == answer, f"{asked} answers {again!r} the second time, {answer!r} the first"
         copied = getattr(self._copy, name)(*arguments)
@@ -56,16 +56,16 @@ class Double:
         """
         getattr(self.original, name)(*arguments)
         getattr(self._copy, name)(*arguments)
-        told = f"after {name}{arguments}"
-        self._require_alike(told)
-        self._told += 1
-        if self._told % _RENEW_AFTER == 0:
+        when = f"after {name}{arguments}"
+        self._require_alike(when)
+        self._facts += 1
+        if self._facts % _RENEW_AFTER == 0:
             self._copy = self._make()
             self._copy.restore(json.loads(text_of(self.original)))
-            self._require_alike(f"{told} and a restore")
+            self._require_alike(f"{when} and a restore")
 
     def restore(self, snapshot: dict[str, Any]) -> None:
-        """Make both what a snapshot says; the values of each are its own."""
+        """Restore both from a snapshot, each from values of its own."""
         for half in (self.original, self._copy):
             half.restore(json.loads(json.dumps(snapshot)))
         assert text_of(self.original) == json.dumps(snapshot), "what was restored has another snapshot"
@@ -79,7 +79,7 @@ def text_of(half: StudyListener) -> str:
     """Return a snapshot as text.
 
     Raises:
-        AssertionError: it has other values than those of JSON, or keys that are no text.
+        AssertionError: it has values that are not JSON, or keys that are not text.
     """
     snapshot = half.snapshot()
     try:

@@ -1,4 +1,4 @@
-"""What any forecast of a scheduler must be."""
+"""The laws of every forecast of a scheduler."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from asyncsearch.schedulers.base_scheduler import RungForecast, Scheduler
 
 
 def check_forecast(scheduler: Scheduler, num_trials: int) -> None:
-    """Require that every trial begins once, in one bracket, and that fewer and fewer go on upwards.
+    """Require that every trial begins once, in one bracket, and that no rung has more trials than the one before it.
 
-    A search that cannot work may be refused instead.
+    The scheduler may refuse a search that cannot work.
 
     Raises:
         AssertionError: the forecast cannot be true; the message says where.

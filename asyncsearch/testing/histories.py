@@ -1,4 +1,4 @@
-"""A workload whose values show what was trained, so that sharing can be told from not sharing."""
+"""A workload whose values depend on every unit that was trained, so that wrong sharing is detected."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from asyncsearch.trial import Params
 
 
 class Histories:
-    """The loss after some units is a hash of the hyper-parameters of each of them: it is as good as the weights.
+    """The loss after some units is a hash of the hyper-parameters of each of them, so it identifies the training.
 
     Args:
         unit_s: virtual seconds of a unit of training.
@@ -22,7 +22,7 @@ class Histories:
         self._chains: dict[str, list[bytes]] = {}
 
     def value(self, trial: TrialId, params: Params, resource: int) -> float:
-        """Return the loss, between 0 and 1; whose trial it is does not matter."""
+        """Return the loss, between 0 and 1; it does not depend on the trial."""
         chain = self._chains.setdefault(canonical(params), [b""])
         while len(chain) <= resource:
             step = canonical(present(params, len(chain) - 1)).encode()
@@ -30,5 +30,5 @@ class Histories:
         return int.from_bytes(chain[resource], "big") / 2**64
 
     def seconds(self, trial: TrialId, params: Params) -> float:
-        """Return what a unit costs."""
+        """Return the virtual seconds of a unit."""
         return self.unit_s

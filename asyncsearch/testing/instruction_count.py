@@ -1,6 +1,6 @@
-"""How much a scheduler computes for one decision, counted in Python's instructions: no clock, so no noise.
+"""The cost of one decision of a scheduler, counted in instructions of Python: without a clock there is no noise.
 
-What is done inside a function written in C counts as one instruction.
+A call of a function written in C counts as one instruction.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from asyncsearch.schedulers.base_scheduler import Scheduler, SchedulerState
 
 _SAMPLES = 150
 _OWN_END = 3
-"""Resource at which a function returns that is not told where to end."""
+"""Resource at which a function without a target returns."""
 
 
 def instructions(function: Callable[[], object]) -> int:
@@ -42,7 +42,7 @@ def instructions(function: Callable[[], object]) -> int:
 def decision(make: Callable[[], SchedulerState], scheduler: Scheduler, num_trials: int) -> float:
     """Return the instructions for a unit of training, from one free worker to the next, in the second half of a search.
 
-    It is the mean of what is left without the dearest tenth: work that is put off and done at once counts little.
+    The most expensive tenth is left out, so that work which is postponed and done at once counts little.
     """
     worker = _Worker(make(), scheduler.max_resource, num_trials)
     every = max(1, num_trials // _SAMPLES)
@@ -60,7 +60,7 @@ def decision(make: Callable[[], SchedulerState], scheduler: Scheduler, num_trial
 
 
 class _Worker:
-    """Trains one trial at a time, as a scheduler alone would have it."""
+    """Trains one trial at a time as a scheduler says, without an engine."""
 
     def __init__(self, state: SchedulerState, max_resource: int | None, num_trials: int) -> None:
         self._state, self._max_resource, self._num_trials = state, max_resource, num_trials
@@ -70,7 +70,7 @@ class _Worker:
         state.run_requested(num_trials)
 
     def step(self) -> None:
-        """Train what comes next to its target."""
+        """Train the next trial to its target."""
         promotion = self._state.next_promotion()
         trial = TrialId(self._created)
         if promotion is not None:

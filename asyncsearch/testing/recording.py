@@ -1,4 +1,4 @@
-"""What tests of searches share: a state to begin with, a search whose journal is kept in memory, and its replay."""
+"""A state to begin with, a search whose journal is kept in memory, and its replay."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SPACE = Space.of({"x": uniform(0.0, 1.0)})
 def make_state(
     scheduler: Scheduler | None = None, searcher: Searcher | None = None, space: Space = SPACE, **config: Any
 ) -> StudyState:
-    """Return the state of a fresh study that minimises ``loss``; ``config`` is what else ``EngineConfig`` takes."""
+    """Return the state of a fresh study that minimises ``loss``; ``config`` has other fields of ``EngineConfig``."""
     scheduler = scheduler or ASHA(max_resource=9)
     settings: dict[str, Any] = {"study": "test", "metric": "loss", "mode": "min", "seed": 3} | config
     engine = EngineConfig(**settings)
@@ -52,7 +52,7 @@ class Recorded:
 
 
 def replayed(state: StudyState, lines: Sequence[bytes], name: str = "000001.jsonl") -> StudyState:
-    """Make a fresh state what the lines of one segment say."""
+    """Replay the lines of one segment into a fresh state."""
     for entry in SegmentReader().read(name, lines):
         replay(state, entry.event, entry.actions, entry.t)
     check(state)
@@ -60,7 +60,7 @@ def replayed(state: StudyState, lines: Sequence[bytes], name: str = "000001.json
 
 
 def restored(state: StudyState, fresh: StudyState) -> StudyState:
-    """Make a fresh state what another one's snapshot says."""
+    """Restore a fresh state from the snapshot of another one."""
     taken = snapshot.decode(snapshot.encode(state, 0))
     assert taken is not None
     snapshot.restore(fresh, taken)

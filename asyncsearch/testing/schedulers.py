@@ -37,10 +37,10 @@ from asyncsearch.testing.workloads import Steps
 from asyncsearch.trial import TrialState
 
 _STEPS = (40, 150)
-"""Fewest and most events of a random order, before all goes well."""
+"""Fewest and most random events, before the run continues without faults."""
 _SIZES = (150, 2_400)
 _GROWTH = 2.0
-"""How much more a decision may take at the larger of these sizes; log n grows by 1.6."""
+"""How many times as much a decision may cost at the larger of these sizes; log n grows by 1.6."""
 
 
 class SchedulerConformance(MethodSuite):
@@ -54,14 +54,14 @@ class SchedulerConformance(MethodSuite):
     num_trials = 14
     """How many trials a simulated search has."""
     promotes_without_value = False
-    """Whether trials go on whose last value is NaN or infinite, as in a method that never gives one up."""
+    """Whether trials whose last value is NaN or infinite are promoted, as in a method that gives up none."""
 
     def make(self) -> Scheduler:
         """Return the scheduler to try, each time the same."""
         raise NotImplementedError(f"{type(self).__name__} must have a method make(self) that returns your scheduler.")
 
     def space(self) -> Space:
-        """Return the space to search with it; one that no two trials of which have in common anything."""
+        """Return the space to search with it; its trials have no value in common."""
         return SPACE
 
     def test_warnings_are_sentences_or_an_error_that_says_why(self) -> None:
@@ -90,7 +90,7 @@ class SchedulerConformance(MethodSuite):
 
     def test_whatever_happens_in_whatever_order_its_answers_and_its_memory_are_sound(self) -> None:
         for seed in range(self.orders):
-            world = self._happened(seed)
+            world = self._after_events(seed)
             world.require_memory()
             world.drain()
             world.require_memory()
@@ -98,10 +98,10 @@ class SchedulerConformance(MethodSuite):
 
     def test_it_sees_no_difference_between_min_and_max(self) -> None:
         for seed in range(self.orders // 2):
-            low, high = (self._happened(seed, mode=mode) for mode in ("min", "max"))
+            low, high = (self._after_events(seed, mode=mode) for mode in ("min", "max"))
             low.drain()
             high.drain()
-            assert _courses(low.state) == _courses(high.state), f"order {seed}: mode decides what is trained"
+            assert _histories(low.state) == _histories(high.state), f"order {seed}: mode decides what is trained"
 
     def test_the_same_seed_gives_the_same_search(self) -> None:
         first, second = self._searched(), self._searched()
@@ -138,11 +138,11 @@ class SchedulerConformance(MethodSuite):
     def test_it_goes_on_after_a_restart_as_without(self) -> None:
         first = self._searched()
         states = [first.state, replayed(self._state(), first.lines), restored(first.state, self._state())]
-        goings = [Recorded(state) for state in states]
-        for going in goings:
-            self._search(going.state, going, 2 * self.num_trials)
-        assert goings[1].lines == goings[0].lines, "after a replay the search goes on otherwise"
-        assert goings[2].lines == goings[0].lines, "after a restore the search goes on otherwise"
+        searches = [Recorded(state) for state in states]
+        for search in searches:
+            self._search(search.state, search, 2 * self.num_trials)
+        assert searches[1].lines == searches[0].lines, "after a replay the search goes on otherwise"
+        assert searches[2].lines == searches[0].lines, "after a restore the search goes on otherwise"
 
     def test_deciding_again_over_the_journal_gives_the_same_promotions_in_the_same_order(self) -> None:
         recorded = self._searched()
@@ -160,7 +160,7 @@ class SchedulerConformance(MethodSuite):
         )
 
     def begin(self, scheduler: Scheduler) -> SchedulerState:
-        """Return a fresh living half."""
+        """Return a fresh state of the scheduler."""
         return scheduler.begin(self.space(), 3)
 
     def _state(self, *, is_checked: bool = False, mode: str = "min", **config: Any) -> StudyState:
@@ -169,8 +169,8 @@ class SchedulerConformance(MethodSuite):
         living = CheckedScheduler(lambda: self.begin(scheduler)) if is_checked else self.begin(scheduler)
         return StudyState(settings, RandomSearch().begin(space, 3), living, scheduler.max_resource)
 
-    def _happened(self, seed: int, mode: str = "min") -> _LawfulWorld:
-        """Return a world in which much has happened; ``seed`` decides what, and whether trials share."""
+    def _after_events(self, seed: int, mode: str = "min") -> _LawfulWorld:
+        """Return agents after many random events; ``seed`` chooses them, and whether trials share."""
         chance = random.Random(seed)
         config = {"max_failures": seed % 3, "share": seed % 4 < 2}
         world = _LawfulWorld(self, chance, mode, own_ends=self._own_ends(seed), **config)
@@ -180,7 +180,7 @@ class SchedulerConformance(MethodSuite):
         return world
 
     def _own_ends(self, seed: int) -> float:
-        """A function that is not told where to end must return by itself."""
+        """Return how often a function returns by itself, as one without a target must."""
         if self.make().max_resource is None:
             return 0.2
         return 0.06 if seed % 2 else 0.0
@@ -188,13 +188,13 @@ class SchedulerConformance(MethodSuite):
     def _require_ends(self, world: _LawfulWorld) -> None:
         top = self.make().max_resource
         for trial in world.state.trials:
-            told = f"{trial.name} is {trial.state.value} at {trial.resource}"
-            assert trial.state.is_finished or trial.state is TrialState.PAUSED, f"{told}: {trial.reason}"
+            state = f"{trial.name} is {trial.state.value} at {trial.resource}"
+            assert trial.state.is_finished or trial.state is TrialState.PAUSED, f"{state}: {trial.reason}"
             if trial.state is TrialState.COMPLETED:
                 loss = HISTORIES.value(trial.id, trial.params, trial.resource)
-                assert trial.resource == top or loss < world.own_ends, f"{told}, and max_resource is {top}"
+                assert trial.resource == top or loss < world.own_ends, f"{state}, and max_resource is {top}"
             if trial.state is TrialState.PAUSED:
-                assert trial.resource == trial.target, f"{told}, and its target is {trial.target}"
+                assert trial.resource == trial.target, f"{state}, and its target is {trial.target}"
 
     def _searched(self, workers: int = 3, max_failures: int = 0, **options: Any) -> Recorded:
         recorded = Recorded(self._state(max_failures=max_failures))
@@ -206,8 +206,8 @@ class SchedulerConformance(MethodSuite):
         assert end is not None, "the search never ends: nothing more happens, and it is not over"
         assert end.is_complete, f"the search ended early: {end.reason}"
 
-    def lawbook(self) -> ActionLaws:
-        """Return the laws that what is decided must obey."""
+    def laws(self) -> ActionLaws:
+        """Return the laws that every action must obey."""
         scheduler = self.make()
         return ActionLaws(
             pauses=scheduler.pauses,
@@ -217,7 +217,7 @@ class SchedulerConformance(MethodSuite):
 
 
 class _LawfulWorld(BatchWorld):
-    """A world that looks every decision up in the laws."""
+    """Agents of a study whose every action is checked against the laws."""
 
     def __init__(
         self, suite: SchedulerConformance, chance: random.Random, mode: str, *, own_ends: float, **config: Any
@@ -231,12 +231,12 @@ class _LawfulWorld(BatchWorld):
             return spell(sign * float(VALUES[int(loss * 7919) % len(VALUES)]))
 
         super().__init__(make, chance, own_ends=own_ends, report=report)
-        self._lawbook = suite.lawbook()
+        self._laws = suite.laws()
 
     def decided(self, actions: Sequence[AnyAction]) -> None:
-        self._lawbook.check(self.state, actions)
+        self._laws.check(self.state, actions)
 
 
-def _courses(state: StudyState) -> list[tuple[Any, ...]]:
-    """Return what became of each trial, without its values."""
+def _histories(state: StudyState) -> list[tuple[Any, ...]]:
+    """Return the final state of each trial, without its values."""
     return [(t.id, t.state, t.target, t.resource, t.value_resource, t.reason) for t in state.trials]

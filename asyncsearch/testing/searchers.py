@@ -42,7 +42,7 @@ PARAMETERS: Mapping[str, Any] = {
     "dropout": quniform(0.0, 0.5, 0.25),
     "model": {"layers": randint(1, 3), "width": lograndint(16, 64), "activation": "relu"},
 }
-"""One parameter of each kind, one that is not always there, and a constant."""
+"""One parameter of each kind, one with a condition, and a constant."""
 
 
 def _is_small(params: Mapping[str, Any]) -> bool:
@@ -53,7 +53,7 @@ class SearcherConformance(MethodSuite):
     """Laws that hold for any searcher; ``make`` gives the one to try."""
 
     parameters: Mapping[str, Any] = PARAMETERS
-    """What is searched. Another searcher may need fewer kinds; keep ``model.layers`` and ``model.width``."""
+    """The space. Another searcher may need fewer kinds; keep ``model.layers`` and ``model.width``."""
     learns = False
     """Whether proposals depend on what was reported; then the i-th one need not be a function of (seed, i)."""
     draws = True
@@ -158,11 +158,11 @@ class SearcherConformance(MethodSuite):
         assert params is not None
         one.created(TrialId(0), params)
         one.completed(TrialId(0), 3, 0.5)
-        assert text_of(other) == before, "what one study's searcher was told, that of another knows"
+        assert text_of(other) == before, "a fact of one study reached the searcher of another one"
 
     def test_whatever_happens_in_whatever_order_its_answers_and_its_memory_are_sound(self) -> None:
         for seed in range(self.orders):
-            world = self._happened(seed)
+            world = self._after_events(seed)
             world.require_memory()
             world.drain()
             world.require_memory()
@@ -170,7 +170,7 @@ class SearcherConformance(MethodSuite):
                 _require_inside(self.space(), trial.id, trial.params)
 
     def test_it_sees_no_difference_between_min_and_max(self) -> None:
-        low, high = (self._happened(1, mode=mode) for mode in ("min", "max"))
+        low, high = (self._after_events(1, mode=mode) for mode in ("min", "max"))
         params = [[trial.params for trial in world.state.trials] for world in (low, high)]
         assert params[0] == params[1], "mode decides what is proposed"
 
@@ -180,18 +180,18 @@ class SearcherConformance(MethodSuite):
     def test_it_goes_on_after_a_restart_as_without(self) -> None:
         first = self._searched()
         states = [first.state, replayed(self._state(), first.lines), restored(first.state, self._state())]
-        goings = [Recorded(state) for state in states]
-        for going in goings:
-            self._search(going, 2 * self.num_trials)
-        assert goings[1].lines == goings[0].lines, "after a replay the search goes on otherwise"
-        assert goings[2].lines == goings[0].lines, "after a restore the search goes on otherwise"
+        searches = [Recorded(state) for state in states]
+        for search in searches:
+            self._search(search, 2 * self.num_trials)
+        assert searches[1].lines == searches[0].lines, "after a replay the search goes on otherwise"
+        assert searches[2].lines == searches[0].lines, "after a restore the search goes on otherwise"
 
     def _kept(self, point: Params) -> Params:
-        """Return what the space has of a point."""
+        """Return the part of a point that the space has."""
         return {name: value for name, value in point.items() if name in self.parameters}
 
     def _proposals(self, space: Space, seed: int = _SEED) -> list[Params]:
-        """Return the first proposals, each told to have become a trial that has ended."""
+        """Return the first proposals; each becomes a trial and ends before the next one."""
         state = self.make().begin(space, seed)
         proposals: list[Params] = []
         for number in range(self.num_trials):
@@ -199,7 +199,7 @@ class SearcherConformance(MethodSuite):
             if params is None:
                 break
             proposals.append(params)
-            _tell(state, number, params)
+            _live(state, number, params)
         return proposals
 
     def _state(self, *, is_checked: bool = False, mode: str = "min", **config: Any) -> StudyState:
@@ -212,8 +212,8 @@ class SearcherConformance(MethodSuite):
             begun = searcher.begin(space, _SEED)
         return StudyState(settings, begun, scheduler.begin(space, settings.seed), scheduler.max_resource)
 
-    def _happened(self, seed: int, mode: str = "min") -> BatchWorld:
-        """Return a world in which much has happened, of which ``seed`` decides what."""
+    def _after_events(self, seed: int, mode: str = "min") -> BatchWorld:
+        """Return agents after many random events, which ``seed`` chooses."""
         chance = random.Random(seed)
         sign = 1.0 if mode == "min" else -1.0
 
@@ -248,8 +248,8 @@ def _require_inside(space: Space, number: int, params: Params) -> None:
         raise AssertionError(f"proposal {number} lies outside the space: {error}") from error
 
 
-def _tell(state: SearcherState, number: int, params: Params) -> None:
-    """Let a proposal become a trial and end, by its number: well, stopped without a value, or failed at once."""
+def _live(state: SearcherState, number: int, params: Params) -> None:
+    """Let a proposal become a trial and end: completed, stopped without a value, or failed, by its number."""
     trial, notes = TrialId(number), state.notes(number)
     state.created(trial, params)
     if notes:

@@ -1,4 +1,4 @@
-"""A workload with what spoils comparisons: ties, NaN, infinities, and values that do not get better."""
+"""A workload with ties, NaN, infinities, and values that do not improve."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from asyncsearch.trial import Params
 
 
 class Steps:
-    """Each report is one of a few values, whatever was trained; some trials are twice as slow as others.
+    """Each report is one of a few values and does not depend on the training; some trials are twice as slow as others.
 
     Args:
-        mode: ``"min"``, or ``"max"`` for the same search with all signs turned.
+        mode: ``"min"``, or ``"max"`` for the same search with opposite signs.
     """
 
     def __init__(self, mode: str = "min") -> None:
         self._sign = 1.0 if mode == "min" else -1.0
 
     def value(self, trial: TrialId, params: Params, resource: int) -> float:
-        """Return what is reported."""
+        """Return the reported value."""
         return self._sign * float(random.Random(f"{trial}/{resource}").choice(VALUES))
 
     def seconds(self, trial: TrialId, params: Params) -> float:
-        """Return what a unit costs, 1 or 2 virtual seconds."""
+        """Return the cost of a unit, 1 or 2 virtual seconds."""
         return 1.0 + trial % 2

@@ -10,7 +10,7 @@ import pytest
 
 from asyncsearch.events import Outcome, Reported, TrainingEnded
 from asyncsearch.rpc.messages import LogLines
-from asyncsearch.trainable import Function, TrialContext
+from asyncsearch.trainable import TrainFunction, TrialContext
 from tests.agent import trials
 from tests.agent.driver import FakeDriver, agent
 
@@ -50,7 +50,7 @@ def test_a_trial_that_raises_shows_its_traceback_and_its_last_lines(tmp_path: Pa
 
 
 @pytest.mark.parametrize("bad", [trials.raises_what_cannot_be_shown, trials.raises_what_cannot_be_sent])
-def test_an_exception_that_cannot_be_shown_is_a_failure_like_any_other(tmp_path: Path, bad: Function) -> None:
+def test_an_exception_that_cannot_be_shown_is_a_failure_like_any_other(tmp_path: Path, bad: TrainFunction) -> None:
     end, _ = bad_end(bad, tmp_path)
     assert end.outcome is Outcome.FAILED
     assert end.error_kind in ("OddError", "ValueError")
@@ -98,7 +98,7 @@ def test_a_second_report_at_one_resource_is_an_error(tmp_path: Path) -> None:
         trials.prints_for_ever,
     ],
 )
-def test_a_trial_that_was_told_to_stop_counts_as_stopped_however_it_ends(tmp_path: Path, bad: Function) -> None:
+def test_a_trial_that_was_told_to_stop_counts_as_stopped_however_it_ends(tmp_path: Path, bad: TrainFunction) -> None:
     with agent(BadThenGood(bad), tmp_path) as driver:
         driver.train(0)
         driver.first(Reported)

@@ -48,14 +48,14 @@ def ref(resource: int, node: NodeKey = NODE) -> CheckpointRef:
     return CheckpointRef(node, resource)
 
 
-def save(shelf: CheckpointCache | FarStore, store: FarStore, resource: int, size_bytes: int = 3) -> None:
+def save(cache: CheckpointCache | FarStore, store: FarStore, resource: int, size_bytes: int = 3) -> None:
     staged = store.stage(ref(resource))
     (staged / "checkpoint").write_bytes(b"x" * size_bytes)
-    shelf.commit(ref(resource), staged)
+    cache.commit(ref(resource), staged)
 
 
-def load(shelf: CheckpointCache, resource: int) -> int:
-    with shelf.fetch(ref(resource)) as folder:
+def load(cache: CheckpointCache, resource: int) -> int:
+    with cache.fetch(ref(resource)) as folder:
         return len((folder / "checkpoint").read_bytes())
 
 
@@ -65,58 +65,58 @@ def left(tmp_path: Path) -> list[str]:
 
 
 def test_what_was_saved_here_is_not_fetched(store: FarStore) -> None:
-    shelf = CheckpointCache(store)
-    save(shelf, store, 2)
-    assert load(shelf, 2) == 3
+    cache = CheckpointCache(store)
+    save(cache, store, 2)
+    assert load(cache, 2) == 3
     assert store.fetched == []
     assert list(store.checkpoints()) == [ref(2)], "it is durable all the same"
 
 
 def test_what_was_loaded_here_is_fetched_once(store: FarStore) -> None:
     save(store, store, 2)
-    shelf = CheckpointCache(store)
-    assert [load(shelf, 2), load(shelf, 2)] == [3, 3]
+    cache = CheckpointCache(store)
+    assert [load(cache, 2), load(cache, 2)] == [3, 3]
     assert store.fetched == [ref(2)]
 
 
 def test_of_many_those_that_were_used_last_are_kept(store: FarStore) -> None:
-    shelf = CheckpointCache(store, most=2)
-    save(shelf, store, 1)
-    save(shelf, store, 2)
-    load(shelf, 1)
-    save(shelf, store, 3)
+    cache = CheckpointCache(store, most=2)
+    save(cache, store, 1)
+    save(cache, store, 2)
+    load(cache, 1)
+    save(cache, store, 3)
     for resource in (1, 3, 2):
-        load(shelf, resource)
+        load(cache, resource)
     assert store.fetched == [ref(2)]
 
 
 def test_no_more_bytes_are_kept_than_there_is_room_for(store: FarStore, tmp_path: Path) -> None:
-    shelf = CheckpointCache(store, most_bytes=10)
-    save(shelf, store, 1, 6)
-    save(shelf, store, 2, 6)
-    save(shelf, store, 3, 11)
+    cache = CheckpointCache(store, most_bytes=10)
+    save(cache, store, 1, 6)
+    save(cache, store, 2, 6)
+    save(cache, store, 3, 11)
     assert len(left(tmp_path)) == 0
-    assert [load(shelf, 3), load(shelf, 1), load(shelf, 1)] == [11, 6, 6]
+    assert [load(cache, 3), load(cache, 1), load(cache, 1)] == [11, 6, 6]
     assert store.fetched == [ref(3), ref(1)]
 
 
 def test_what_is_in_use_stays_until_it_is_not(store: FarStore, tmp_path: Path) -> None:
-    shelf = CheckpointCache(store, most=1)
-    save(shelf, store, 1)
-    with shelf.fetch(ref(1)) as first, shelf.fetch(ref(1)) as again:
-        save(shelf, store, 2)
+    cache = CheckpointCache(store, most=1)
+    save(cache, store, 1)
+    with cache.fetch(ref(1)) as first, cache.fetch(ref(1)) as again:
+        save(cache, store, 2)
         assert first == again
         assert (first / "checkpoint").exists()
     assert not first.exists()
-    shelf.close()
+    cache.close()
     assert left(tmp_path) == []
 
 
 def test_what_is_saved_again_takes_the_place_of_what_was_there(store: FarStore) -> None:
-    shelf = CheckpointCache(store)
-    save(shelf, store, 1, 3)
-    save(shelf, store, 1, 4)
-    assert load(shelf, 1) == 4
+    cache = CheckpointCache(store)
+    save(cache, store, 1, 3)
+    save(cache, store, 1, 4)
+    assert load(cache, 1) == 4
 
 
 def test_what_could_not_be_made_durable_is_not_kept(
@@ -125,32 +125,32 @@ def test_what_could_not_be_made_durable_is_not_kept(
     def full(checkpoint: CheckpointRef, staged: Path) -> int:
         raise StoreError("the disk is full")
 
-    shelf = CheckpointCache(store)
+    cache = CheckpointCache(store)
     monkeypatch.setattr(store, "commit", full)
     with pytest.raises(StoreError, match="full"):
-        save(shelf, store, 1)
+        save(cache, store, 1)
     assert not [name for name in left(tmp_path) if "kept" in name]
     with pytest.raises(StoreError):
-        load(shelf, 1)
+        load(cache, 1)
 
 
 def test_what_somebody_removed_is_fetched_again(store: FarStore) -> None:
     save(store, store, 2)
-    shelf = CheckpointCache(store)
-    load(shelf, 2)
+    cache = CheckpointCache(store)
+    load(cache, 2)
     (store.here[0] / "checkpoint").unlink()
     store.here[0].rmdir()
-    assert load(shelf, 2) == 3
+    assert load(cache, 2) == 3
 
 
 def test_a_store_on_this_disk_is_used_as_it_is(tmp_path: Path) -> None:
     store = LocalStore(tmp_path)
     store.prepare()
-    shelf = CheckpointCache(store)
+    cache = CheckpointCache(store)
     staged = store.stage(ref(1))
     (staged / "checkpoint").write_bytes(b"abc")
-    shelf.commit(ref(1), staged)
-    with shelf.fetch(ref(1)) as folder:
+    cache.commit(ref(1), staged)
+    with cache.fetch(ref(1)) as folder:
         assert tmp_path / "checkpoints" in folder.parents
     assert list((tmp_path / "tmp").iterdir()) == []
 

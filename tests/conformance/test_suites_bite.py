@@ -12,7 +12,7 @@ from tests.conformance import broken
 from tests.conformance.broken import Around, Outer, Proposing
 
 SCHEDULERS = [
-    (Around(broken.ChangesWhenAsked), r"next_promotion\(\) changed the state, but it only asks"),
+    (Around(broken.ChangesWhenAsked), r"next_promotion\(\) changed the state, although it is a question"),
     (Around(broken.ForgetsAtRestore), "the copy's snapshot is"),
     (Around(broken.KeepsAsideWhatItDecidesBy), "after a restore"),
     (Around(broken.IsNotJSON), "JSON changes the snapshot"),
@@ -24,7 +24,7 @@ SCHEDULERS = [
     (Around(broken.TakesNaNForGood), "its last value is None, which counts as the worst"),
     (Around(broken.BeginsNoMore), "5 trials of 14 began"),
     (Around(broken.LooksThroughAll), "keep what you need in order"),
-    (Around(broken.SharesBetweenStudies), "what one study's scheduler was told"),
+    (Around(broken.SharesBetweenStudies), "a fact of one study reached the scheduler"),
     (Around(Outer, pauses=False), "pauses is False"),
     (Around(Outer, lines=[RungForecast(0, 9, 3)]), "3 trials begin"),
     (Around(Outer, lines=[RungForecast(0, 3, 1), RungForecast(1, 9, 1)]), "the line before ends at 3"),

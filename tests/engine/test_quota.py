@@ -45,7 +45,7 @@ def pinned(state: StudyState) -> set[CheckpointRef | None]:
     """Return what may not be given up: what unfinished trials and attempts need, and the best finished trial's."""
     unfinished = {trial.checkpoint for trial in state.trials if not trial.state.is_finished}
     loaded = {attempt.batch.load for attempt in state.attempts.values()}
-    return unfinished | loaded | {state.trials[number].checkpoint for number in state.podium.trials()[:1]}
+    return unfinished | loaded | {state.trials[number].checkpoint for number in state.best_trials.trials()[:1]}
 
 
 class Weighing(World):
@@ -54,7 +54,7 @@ class Weighing(World):
     def tell(self, event: AnyEvent) -> None:
         is_commit = isinstance(event, CheckpointCommitted) and not self.state.is_stale(event)
         super().tell(weigh(event))
-        if is_commit and self.state.stock.is_over:
+        if is_commit and self.state.usage.is_over:
             assert set(self.state.references) <= pinned(self.state), "something could still have gone"
 
     def decided(self, actions: Sequence[AnyAction]) -> None:
@@ -70,8 +70,8 @@ def require_within(state: StudyState, actions: Sequence[AnyAction]) -> None:
     needed = pinned(state)
     gone = {action.checkpoint for action in actions if isinstance(action, DeleteCheckpoint)}
     assert not needed & gone
-    assert state.stock.total_bytes == sum(size(checkpoint) for checkpoint in state.references)
-    if gone and state.stock.is_over:
+    assert state.usage.total_bytes == sum(size(checkpoint) for checkpoint in state.references)
+    if gone and state.usage.is_over:
         assert set(state.references) <= needed, "something could still have gone"
 
 
@@ -119,7 +119,7 @@ def test_as_many_of_the_best_keep_theirs_as_fit() -> None:
     ranked = sorted(done, key=lambda trial: (trial.value if trial.value is not None else 9.0, trial.id))
     assert len(done) > 2
     assert [trial.checkpoint is not None for trial in ranked] == [True, True, *[False] * (len(ranked) - 2)]
-    assert state.podium.trials() == [trial.id for trial in ranked[:2]]
+    assert state.best_trials.trials() == [trial.id for trial in ranked[:2]]
 
 
 def size_at_end() -> int:

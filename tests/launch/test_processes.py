@@ -15,8 +15,7 @@ from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.errors import UsageError
 from asyncsearch.ids import WorkerId
 from asyncsearch.launch import processes
-from asyncsearch.launch.agent_entry import Agent
-from asyncsearch.launch.base_launcher import TOO_LATE
+from asyncsearch.launch.base_launcher import TOO_LATE, AgentFunction
 from asyncsearch.launch.cores import cores
 from asyncsearch.launch.processes import ProcessLauncher
 from tests.launch.tools import TOKEN, Ends, Line, config_for
@@ -35,7 +34,7 @@ def launch(tmp_path: Path, ends: Ends) -> Iterator[Launch]:
     """Launch worker 0 with an agent, and end everything after the test."""
     launchers: list[ProcessLauncher] = []
 
-    def started(agent: Agent, *, bundle: bytes = b"") -> ProcessLauncher:
+    def started(agent: AgentFunction, *, bundle: bytes = b"") -> ProcessLauncher:
         launcher = ProcessLauncher(agent=agent)
         launchers.append(launcher)
         launcher.start(lambda worker, epoch: config_for(tmp_path, bundle), ends)
@@ -47,7 +46,7 @@ def launch(tmp_path: Path, ends: Ends) -> Iterator[Launch]:
         launcher.stop(0.0)
 
 
-def endless(line: str) -> Agent:
+def endless(line: str) -> AgentFunction:
     """Return an agent that says its process id on the line and does not end."""
 
     def agent(config: WorkerConfig) -> str:

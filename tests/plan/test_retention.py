@@ -62,9 +62,9 @@ def test_without_a_quota_nothing_is_counted() -> None:
 
 
 def test_a_trial_that_gave_its_checkpoint_up_leaves_its_place_to_others() -> None:
-    podium = BestTrials(2)
+    best = BestTrials(2)
     for trial, score in enumerate([0.1, 0.2]):
-        assert podium.offer(TrialId(trial), score) is None
-    podium.remove({TrialId(1)})
-    assert podium.offer(TrialId(2), 0.3) is None
-    assert podium.trials() == [0, 2]
+        assert best.offer(TrialId(trial), score) is None
+    best.remove({TrialId(1)})
+    assert best.offer(TrialId(2), 0.3) is None
+    assert best.trials() == [0, 2]

@@ -87,7 +87,7 @@ def test_a_waiting_trial_is_told_its_rank_in_its_rung() -> None:
     worst = max(paused, key=lambda trial: trial.value or 0.0)
     story = explain(records_of(recorded), worst.id, metric="loss", mode="min")
     rank = 1 + sum(value < worst.value for value in everyone if isinstance(value, float) and worst.value is not None)
-    assert f"It waits at 1, where it ranks {rank} of {len(everyone)} so far." in story
+    assert f"It waits at 1, where it has rank {rank} of {len(everyone)} so far." in story
 
 
 def test_a_waiting_trial_is_ranked_among_those_of_its_own_bracket() -> None:
@@ -100,7 +100,7 @@ def test_a_waiting_trial_is_ranked_among_those_of_its_own_bracket() -> None:
     for trial in waiting:
         there = sum(1 for other in state.trials if firsts[other.id] == firsts[trial.id] and other.resource >= 3)
         story = explain(records_of(recorded), trial.id, metric="loss", mode="min")
-        assert f"It waits at 3, where it ranks {rank_in(story)} of {there} so far." in story
+        assert f"It waits at 3, where it has rank {rank_in(story)} of {there} so far." in story
 
 
 def test_a_waiting_trial_is_not_ranked_among_those_of_other_populations() -> None:
@@ -111,7 +111,7 @@ def test_a_waiting_trial_is_not_ranked_among_those_of_other_populations() -> Non
     waiting = [trial for trial in state.trials[4:] if trial.state is TrialState.PAUSED]
     assert waiting
     for trial in waiting:
-        assert "it ranks" not in explain(records_of(recorded), trial.id, metric="loss", mode="min")
+        assert "it has rank" not in explain(records_of(recorded), trial.id, metric="loss", mode="min")
 
 
 @pytest.mark.parametrize("mode", ["min", "max"])
@@ -125,18 +125,18 @@ def test_a_waiting_trial_is_ranked_by_the_mode_of_its_study(mode: str) -> None:
 
 
 def rank_in(story: str) -> str:
-    return story.rsplit("it ranks ", 1)[1].split(maxsplit=1)[0]
+    return story.rsplit("it has rank ", 1)[1].split(maxsplit=1)[0]
 
 
 def test_the_scheduler_has_the_last_word_on_where_an_unfinished_trial_stands() -> None:
     recorded = simulated()
     trials = recorded.state.trials
     paused = next(trial for trial in trials if trial.state is TrialState.PAUSED)
-    standing = recorded.state.scheduler.position(paused.id)
-    story = explain(records_of(recorded), paused.id, metric="loss", mode="min", standing=standing)
-    assert story.endswith(f"Where it stands: {standing}.")
+    position = recorded.state.scheduler.position(paused.id)
+    story = explain(records_of(recorded), paused.id, metric="loss", mode="min", position=position)
+    assert story.endswith(f"Its position: {position}.")
     done = next(trial for trial in trials if trial.state is TrialState.COMPLETED)
-    assert "Where it stands" not in explain(records_of(recorded), done.id, metric="loss", standing="rank 1 of 2")
+    assert "Its position" not in explain(records_of(recorded), done.id, metric="loss", position="rank 1 of 2")
 
 
 @pytest.mark.parametrize("scheduler", STOPPING, ids=["asha by stopping", "median"])

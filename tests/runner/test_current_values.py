@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from asyncsearch.events import Outcome
-from asyncsearch.runner.current_values import Values, changed
+from asyncsearch.runner.current_values import CurrentValues, changed
 from asyncsearch.runner.timeline import LaneTimeline
 from asyncsearch.sequences import custom, exponential, multistep, values, warmup
 from asyncsearch.trainable import WithFunctions
@@ -21,8 +21,8 @@ WARM = warmup(4, 0.1).to_json()
 COLD = warmup(4, exponential(0.1, 0.5)).to_json()
 
 
-def of(**params: object) -> Values:
-    return Values(LaneTimeline([make_stage(stop=20, max_resource=20, params=params)]))
+def of(**params: object) -> CurrentValues:
+    return CurrentValues(LaneTimeline([make_stage(stop=20, max_resource=20, params=params)]))
 
 
 def test_a_value_holds_from_its_milestone_on() -> None:

@@ -200,7 +200,7 @@ def test_position_tells_which_rung_was_passed() -> None:
     assert state.position(TrialId(0)) == "on its way to resource 1"
     report(state, 0, 1, 1.0)
     report(state, 1, 1, 2.0)
-    assert state.position(TrialId(0)) == "passed the rung of 1, as did 1 others; 1 goes on"
+    assert state.position(TrialId(0)) == "one of 2 that passed the rung of 1; 1 goes on"
 
 
 REPORTS = st.lists(st.tuples(st.integers(0, 6), st.integers(1, 5), st.one_of(st.none(), st.floats(-5, 5))), max_size=40)

@@ -328,13 +328,13 @@ def test_brackets_are_named_counted_or_listed(brackets: Any, rung_counts: tuple[
     [
         (
             {"brackets": 6},
-            "brackets=6 cannot be: they take 6 rungs, .* there are 5.* Use brackets=5 or max_resource >= 243",
+            "brackets=6 needs 6 rungs, .* there are 5.* Use brackets=5 or max_resource >= 243",
         ),
         ({"brackets": (7, 6, 2)}, r"Use brackets=\(5, 2\) or max_resource >= 729\.$"),
         ({"brackets": 5, "min_resource": 4}, r"Use brackets=3 or max_resource >= 324 or min_resource <= 1\.$"),
-        ({"brackets": 10_000}, r"they take 10000 rungs, .* Use brackets=5\.$"),
-        ({"brackets": (10**6,)}, r"they take 1000000 rungs, .* Use brackets=\(5,\)\.$"),
-        ({"brackets": 40, "reduction_factor": 4}, r"they take 40 rungs, .* Use brackets=4\.$"),
+        ({"brackets": 10_000}, r"needs 10000 rungs, .* Use brackets=5\.$"),
+        ({"brackets": (10**6,)}, r"needs 1000000 rungs, .* Use brackets=\(5,\)\.$"),
+        ({"brackets": 40, "reduction_factor": 4}, r"needs 40 rungs, .* Use brackets=4\.$"),
         ({"brackets": (3, 3)}, r"brackets=\(3, 3\) names a bracket twice. Use brackets=\(3,\)"),
         ({"brackets": (6, 6)}, r"names a bracket twice. Use brackets=\(5,\)"),
         ({"brackets": ()}, r"names no bracket. Use brackets=\(5,\)"),

@@ -38,11 +38,11 @@ def report(state: SchedulerState, trial: int, resource: int, score: float | None
     return reason
 
 
-def stops(scheduler: MedianStopping, *courses: Sequence[float | None]) -> list[int | None]:
+def stops(scheduler: MedianStopping, *histories: Sequence[float | None]) -> list[int | None]:
     """Train one trial after the other, each reporting at every unit; return where each is stopped."""
     state = scheduler.begin()
     ends: list[int | None] = []
-    for trial, scores in enumerate(courses):
+    for trial, scores in enumerate(histories):
         for resource, score in enumerate(scores, start=1):
             if report(state, trial, resource, score) is not None:
                 ends.append(resource)
@@ -53,7 +53,7 @@ def stops(scheduler: MedianStopping, *courses: Sequence[float | None]) -> list[i
 
 
 @pytest.mark.parametrize(
-    ("courses", "ends"),
+    ("histories", "ends"),
     [
         ([[1.0], [2.0], [3.0]], [None, None, 1]),
         ([[1.0], [3.0], [2.0]], [None, None, None]),
@@ -73,9 +73,9 @@ def stops(scheduler: MedianStopping, *courses: Sequence[float | None]) -> list[i
     ],
     ids=str,
 )
-def test_scores_in_stops_out(courses: list[list[float | None]], ends: list[int | None]) -> None:
+def test_scores_in_stops_out(histories: list[list[float | None]], ends: list[int | None]) -> None:
     """Strictly worse than the median of averages, of two others at least; what is not finite is worst where it is."""
-    assert stops(EACH, *courses) == ends
+    assert stops(EACH, *histories) == ends
 
 
 def test_the_best_value_is_compared_with_averages_not_with_best_values() -> None:
@@ -156,7 +156,7 @@ def test_what_counts_at_a_point_is_what_was_reported_at_or_before_it() -> None:
     assert report(state, 1, 3, 5.0) is None, "it reported nothing at or before 2"
     reason = report(state, 1, 5, 0.0)
     assert reason == (
-        "stopped at resource 5: its best value is worse than the median of the averages of 1 other trials at 4"
+        "stopped at resource 5: its best value is worse than the median of the averages of 1 other trial at 4"
     )
 
 
@@ -182,7 +182,7 @@ def test_every_stop_says_why_without_the_sign_that_users_never_see() -> None:
     )
 
 
-def test_a_stopped_or_failed_trial_still_counts_where_it_had_come_and_nowhere_beyond() -> None:
+def test_a_stopped_or_failed_trial_still_counts_at_the_points_that_it_passed_and_at_no_other() -> None:
     state = EACH.begin()
     for trial in (0, 1, 2):
         report(state, trial, 1, float(trial))
@@ -193,7 +193,7 @@ def test_a_stopped_or_failed_trial_still_counts_where_it_had_come_and_nowhere_be
         state.reported(TrialId(2), resource, 0.0)
         assert state.judge(TrialId(0), resource) is state.judge(TrialId(2), resource) is None
     assert state.snapshot()["averages"] == before == [{"point": 1, "values": [0.0, 1.0, 2.0]}]
-    assert [course["trial"] for course in state.snapshot()["courses"]] == [1]
+    assert [running["trial"] for running in state.snapshot()["courses"]] == [1]
 
 
 def test_a_trial_that_returns_early_is_done_and_blocks_nobody() -> None:
@@ -206,8 +206,8 @@ def test_a_trial_that_returns_early_is_done_and_blocks_nobody() -> None:
     assert report(state, 1, 1, 1.0) is None
 
 
-def test_a_report_is_judged_by_who_was_there_before_it() -> None:
-    """Others that arrive between a report and its judgement, as readers of one stage do, change nothing."""
+def test_a_report_is_judged_by_the_trials_that_were_there_before_it() -> None:
+    """Trials that report between a report and its judgement, as subscribers of one stage do, change nothing."""
     state = EACH.begin()
     for trial in (0, 1):
         report(state, trial, 1, 5.0)
@@ -221,15 +221,15 @@ def test_position_tells_where_a_trial_was_compared() -> None:
     state = DOUBLING.begin()
     assert state.position(TrialId(0)) == ""
     state.created(TrialId(0), {})
-    assert state.position(TrialId(0)) == "not compared with others before resource 1"
+    assert state.position(TrialId(0)) == "not compared with other trials before resource 1"
     report(state, 0, 1, 1.0)
     report(state, 1, 1, 1.0)
-    assert state.position(TrialId(1)) == "last compared with others at resource 1, where 1 had been before"
+    assert state.position(TrialId(1)) == "last compared at resource 1, which 1 other trial had reached before"
 
 
 def expected(reports: list[Report], scheduler: MedianStopping) -> list[bool]:
     """Say for each report by brute force whether it stops its trial; reports after that count nothing."""
-    heard: dict[int, list[tuple[int, float | None]]] = {}
+    reported: dict[int, list[tuple[int, float | None]]] = {}
     averages: dict[int, list[float]] = {}
     stopped: set[int] = set()
     verdicts = []
@@ -237,7 +237,7 @@ def expected(reports: list[Report], scheduler: MedianStopping) -> list[bool]:
         if trial in stopped:
             verdicts.append(False)
             continue
-        earlier = heard.setdefault(trial, [])
+        earlier = reported.setdefault(trial, [])
         last = earlier[-1][0] if earlier else 0
         earlier.append((resource, score))
         points = [p for p in points_up_to(scheduler, resource) if p > last]
@@ -316,16 +316,16 @@ def test_huge_values_do_not_overflow() -> None:
     state = EACH.begin()
     for resource, score in enumerate([1.7e308, -1.7e308, 1.7e308], start=1):
         report(state, 0, resource, score)
-    (course,) = state.snapshot()["courses"]
-    assert math.isfinite(course["average"])
+    (running,) = state.snapshot()["courses"]
+    assert math.isfinite(running["average"])
 
 
 def test_same_facts_same_search() -> None:
     def search() -> tuple[list[int | None], dict[str, Any]]:
         source = random.Random(4)
-        courses: list[list[float | None]] = [[source.random() for _ in range(9)] for _ in range(50)]
+        histories: list[list[float | None]] = [[source.random() for _ in range(9)] for _ in range(50)]
         state = EACH.begin()
-        return stops(EACH, *courses), state.snapshot()
+        return stops(EACH, *histories), state.snapshot()
 
     assert search() == search()
 

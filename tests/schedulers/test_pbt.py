@@ -308,7 +308,7 @@ def test_what_is_drawn_depends_on_seed_trial_and_boundary_and_on_nothing_else() 
 def test_a_trial_that_pauses_where_it_was_not_sent_is_our_own_bug() -> None:
     state = requested(4)
     state.created(TrialId(0), {})
-    with pytest.raises(InternalError, match="trial-0 stands at 5, and headed for 4"):
+    with pytest.raises(InternalError, match="trial-0 is at 5, and its next boundary is 4"):
         state.paused(TrialId(0), 5, 1.0)
 
 
@@ -377,7 +377,7 @@ def test_description_is_plain_data() -> None:
         ({"quantile": 0.6}, "quantile=0.6 must be .* at most 0.5"),
         ({"quantile": "a"}, "quantile='a' is not a finite number"),
         ({"quantile": True}, "quantile=True is not a finite number"),
-        ({"resample_probability": 1.5}, "is no probability"),
+        ({"resample_probability": 1.5}, "is not a probability"),
         ({"resample_probability": float("nan")}, "is not a finite number"),
         ({"factors": ()}, r"factors=\(\): they are numbers above 0"),
         ({"factors": 1.2}, "factors=1.2: they are numbers"),
@@ -394,7 +394,12 @@ def test_what_cannot_be_is_said_at_once(options: dict[str, Any], words: str) -> 
 
 @pytest.mark.parametrize(
     ("perturb", "words"),
-    [("lr", r"write perturb=\['lr'\]"), ([], "names no parameter"), ([1], "no list of names"), (3, "no list of names")],
+    [
+        ("lr", r"write perturb=\['lr'\]"),
+        ([], "names no parameter"),
+        ([1], "not a list of names"),
+        (3, "not a list of names"),
+    ],
 )
 def test_perturb_is_a_list_of_names(perturb: Any, words: str) -> None:
     with pytest.raises(SpaceError, match=words):

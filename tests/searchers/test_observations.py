@@ -17,28 +17,28 @@ TRIALS = st.lists(
 )
 
 
-def told(trials: list[tuple[list[float | None], TrialPosition]], enough: int) -> Observations:
+def observed(trials: list[tuple[list[float | None], TrialPosition]], enough: int) -> Observations:
     found = Observations(enough)
-    for number, (scores, stand) in enumerate(trials):
+    for number, (scores, position) in enumerate(trials):
         found.add({"x": number})
         for resource, score in enumerate(scores, 1):
             found.report(number, resource, score)
-        if stand in (TrialPosition.COMPLETED, TrialPosition.STOPPED, TrialPosition.FAILED) and scores:
-            found.end(number, stand, len(scores), scores[-1])
-        elif stand is TrialPosition.PAUSED:
-            found.trials[number].stand = stand
+        if position in (TrialPosition.COMPLETED, TrialPosition.STOPPED, TrialPosition.FAILED) and scores:
+            found.end(number, position, len(scores), scores[-1])
+        elif position is TrialPosition.PAUSED:
+            found.trials[number].position = position
     return found
 
 
 def level_by_force(trials: list[tuple[list[float | None], TrialPosition]], enough: int) -> int:
-    def has_result(scores: list[float | None], stand: TrialPosition, resource: int) -> bool:
-        if stand is TrialPosition.FAILED:
+    def has_result(scores: list[float | None], position: TrialPosition, resource: int) -> bool:
+        if position is TrialPosition.FAILED:
             return False
         if resource <= len(scores):
             return scores[resource - 1] is not None
-        return stand is TrialPosition.COMPLETED and bool(scores) and scores[-1] is not None
+        return position is TrialPosition.COMPLETED and bool(scores) and scores[-1] is not None
 
-    kept = [scores for scores, stand in trials if stand is not TrialPosition.FAILED]
+    kept = [scores for scores, position in trials if position is not TrialPosition.FAILED]
     reported = {r for scores in kept for r, score in enumerate(scores, 1) if score is not None}
     fitting = [r for r in reported if sum(has_result(*trial, r) for trial in trials) >= enough]
     return max(fitting, default=0)
@@ -48,14 +48,14 @@ def level_by_force(trials: list[tuple[list[float | None], TrialPosition]], enoug
 def test_level_is_the_highest_resource_with_enough_results(
     trials: list[tuple[list[float | None], TrialPosition]], enough: int
 ) -> None:
-    assert told(trials, enough).level == level_by_force(trials, enough)
+    assert observed(trials, enough).level == level_by_force(trials, enough)
 
 
 @given(TRIALS, st.integers(1, 4))
 def test_restored_observations_are_those_of_the_snapshot(
     trials: list[tuple[list[float | None], TrialPosition]], enough: int
 ) -> None:
-    in_order = told(trials, enough)
+    in_order = observed(trials, enough)
     restored = Observations(enough)
     restored.restore(json.loads(json.dumps(in_order.snapshot())))
     assert restored.snapshot() == in_order.snapshot()
@@ -119,7 +119,7 @@ def test_what_failed_raises_no_level_and_lowers_the_one_that_it_raised() -> None
 def test_a_warm_start_leaves_failed_trials_out_wherever_they_failed() -> None:
     found = Observations(1)
     for resource in (0, 3):
-        found.take_in(Observed({"x": 1}, {}, {3: 0.5}, TrialPosition.FAILED, resource, None))
+        found.add_observed(Observed({"x": 1}, {}, {3: 0.5}, TrialPosition.FAILED, resource, None))
     assert found.level == 0
 
 

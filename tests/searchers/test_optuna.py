@@ -65,7 +65,7 @@ class Fixed(optuna.samplers.BaseSampler):  # type: ignore[name-defined, misc]
         return self.values[param_name]
 
 
-def told(searcher: OptunaSearch, space: Space = LINE, seed: int = 0) -> tuple[SearcherState, list[Params]]:
+def searched(searcher: OptunaSearch, space: Space = LINE, seed: int = 0) -> tuple[SearcherState, list[Params]]:
     """A state after 30 trials of all fates, and their params."""
     state = searcher.begin(space, seed)
     return state, [live(state, number) for number in range(30)]
@@ -245,7 +245,7 @@ class TestProposals:
     @pytest.mark.parametrize("name", NAMES)
     def test_every_proposal_fits_the_space(self, name: str) -> None:
         space = make_space(constraints=[lambda params: params["n"]["width"] > 3])
-        for params in told(OptunaSearch(name), space)[1]:
+        for params in searched(OptunaSearch(name), space)[1]:
             space.validate(params)
 
     def test_gaussian_process_proposes_after_enough_results(self) -> None:
@@ -258,7 +258,7 @@ class TestProposals:
 
     @pytest.mark.parametrize("name", NAMES)
     def test_same_seed_and_facts_give_the_same_proposals(self, name: str) -> None:
-        assert told(OptunaSearch(name), make_space())[1] == told(OptunaSearch(name), make_space())[1]
+        assert searched(OptunaSearch(name), make_space())[1] == searched(OptunaSearch(name), make_space())[1]
 
     def test_seeds_and_numbers_give_different_proposals(self) -> None:
         states = [OptunaSearch().begin(LINE, seed) for seed in range(5)]
@@ -277,7 +277,7 @@ class TestProposals:
 
     @pytest.mark.parametrize("name", NAMES)
     def test_asking_changes_nothing(self, name: str) -> None:
-        state, _ = told(OptunaSearch(name), make_space())
+        state, _ = searched(OptunaSearch(name), make_space())
         before = json.dumps(state.snapshot())
         first = state.propose(30), state.notes(30)
         assert (state.propose(31), state.notes(31)) is not None
@@ -309,7 +309,7 @@ class TestProposals:
 
     def test_parameters_inside_sequences_are_proposed(self) -> None:
         space = Space({"lr": choice(exponential(0.1, gamma=uniform(0.9, 0.99)), 0.01), "m": uniform(0, 1)})
-        proposals = told(OptunaSearch(), space)[1]
+        proposals = searched(OptunaSearch(), space)[1]
         for params in proposals:
             space.validate(params)
         assert {type(params["lr"]) for params in proposals} == {dict, float}
@@ -351,7 +351,7 @@ class TestRestarts:
                 state.restore(json.loads(snapshot))
                 assert json.dumps(state.snapshot()) == snapshot
         assert [state.propose(30), state.notes(30)] == [
-            (unbroken := told(OptunaSearch(name), space, 1)[0]).propose(30),
+            (unbroken := searched(OptunaSearch(name), space, 1)[0]).propose(30),
             unbroken.notes(30),
         ]
         assert state.snapshot() == unbroken.snapshot()
@@ -419,7 +419,7 @@ class TestRestarts:
         assert restored_state.notes(1) == {"study": {"count": 2}}
 
     def test_tpe_keeps_nothing(self) -> None:
-        assert not any(trial[1] for trial in told(OptunaSearch(), make_space())[0].snapshot()["trials"])
+        assert not any(trial[1] for trial in searched(OptunaSearch(), make_space())[0].snapshot()["trials"])
 
 
 class TestBadInput:
@@ -459,7 +459,7 @@ class TestBadInput:
 
     def test_function_that_returns_no_sampler_is_refused(self) -> None:
         with pytest.raises(
-            UsageError, match=r"the function returned 5, which is no sampler of Optuna\. Write a function of a"
+            UsageError, match=r"the function returned 5, not a sampler of Optuna\. Write a function of a"
         ):
             OptunaSearch(lambda seed: 5).begin(LINE, 0)
 
@@ -516,7 +516,7 @@ class TestWords:
 
     def test_nothing_is_printed_and_the_users_setting_stays(self, capfd: pytest.CaptureFixture[str]) -> None:
         optuna.logging.set_verbosity(optuna.logging.INFO)
-        told(OptunaSearch("cmaes"), make_space())
+        searched(OptunaSearch("cmaes"), make_space())
         assert optuna.logging.get_verbosity() == optuna.logging.INFO
         assert capfd.readouterr() == ("", "")
 

@@ -54,7 +54,7 @@ from asyncsearch.sequences import (
         (lambda: values(0.1, [5]), "0.1 is a float: write a list of values"),  # type: ignore[arg-type]
         (lambda: values("ab", [5]), "'ab' is a str: write a list of values"),
         (lambda: values([math.nan], []), "nan is not finite"),
-        (lambda: values([object()], []), "is no JSON value"),
+        (lambda: values([object()], []), "is not a JSON value"),
         (lambda: constant(step(0.1, 3)), r"constant\(value=...\): step\(0.1, step_size=3\) is a sequence"),
         (lambda: step(0.1, 0), "0 is less than one unit: write a whole number from 1 on"),
         (lambda: linear(0.1, total=-5), "-5 is less than one unit"),
@@ -88,8 +88,8 @@ def test_malformed_sequence_is_refused(make: Callable[[], Any], words: str) -> N
         ({"sequence": "step", "value": 1}, "lacks 'step_size': step has value, step_size, gamma"),
         ({"sequence": "multistep", "value": 1, "milestones": [9, 3]}, "out of order"),
         ({"sequence": "warmup", "duration": 5, "then": {"sequence": "stpe"}}, "no sequence 'stpe'"),
-        ({"sequence": 3}, "is no sequence"),
-        (0.1, "0.1 is no sequence"),
+        ({"sequence": 3}, "is not a sequence"),
+        (0.1, "0.1 is not a sequence"),
     ],
 )
 def test_malformed_json_is_refused(value: Any, words: str) -> None:

@@ -158,7 +158,7 @@ def test_result_may_be_any_scalar(value: Any) -> None:
         (lambda: custom(3), r"custom\(3\) is given an int: write a function of time"),  # type: ignore[arg-type]
         (lambda: custom(lambda time: 1), "without a name"),
         (lambda: custom(saw, size=3), "cannot be called as function"),
-        (lambda: custom(saw, height=saw), "is no JSON value"),
+        (lambda: custom(saw, height=saw), "is not a JSON value"),
         (lambda: custom(saw, height=custom(saw)), "is a sequence where a constant is required"),
     ],
 )

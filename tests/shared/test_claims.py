@@ -16,13 +16,13 @@ from asyncsearch.errors import StoreError
 from asyncsearch.ids import NodeKey
 from asyncsearch.shared.claims import CLAIM, DRIVER, ClaimHolder
 from asyncsearch.shared.folder import SharedFolder
-from asyncsearch.store.lease_lock import _machine
-from asyncsearch.testing.stores import together
+from asyncsearch.store.lease_lock import machine
+from asyncsearch.testing.store_checkpoints import together
 from tests.shared.tools import NODE, NODES, Rival, interrupted, plan_at
 
 LEASE_S = 60.0
 
-only_linux = pytest.mark.skipif(not _machine(), reason="only Linux tells which machine a process id belongs to")
+only_linux = pytest.mark.skipif(not machine(), reason="only Linux tells which machine a process id belongs to")
 
 
 @pytest.fixture(params=["disk", "file", "memory"])

@@ -21,7 +21,7 @@ from asyncsearch.shared.folder import SharedFolder
 from asyncsearch.store import LocalStore, Store
 from asyncsearch.store.fsspec_store import FsspecStore
 from asyncsearch.study.study import Study
-from asyncsearch.testing.stores import load, save
+from asyncsearch.testing.store_checkpoints import load, save
 from tests.engine.tools import make_state, record, replayed
 from tests.report.tools import SCHEDULER, SPACE, simulated, store_of
 from tests.shared.test_claims import silence

@@ -14,7 +14,7 @@ import pytest
 from asyncsearch.errors import StoreError, UsageError
 from asyncsearch.ids import NodeKey
 from asyncsearch.shared.folder import NodeFacts, SharedFolder
-from asyncsearch.testing.stores import together
+from asyncsearch.testing.store_checkpoints import together
 from asyncsearch.trial import Metrics
 from tests.shared.tools import NODE, NODES, Rival, commit, content, interrupted, plan_at
 

@@ -17,7 +17,7 @@ from asyncsearch.shared.folder import SHARED_FILE, SharedFolder, open_shared
 from asyncsearch.shared.survey import survey
 from asyncsearch.store import LocalStore
 from asyncsearch.store.fsspec_store import FsspecStore
-from asyncsearch.testing.stores import load
+from asyncsearch.testing.store_checkpoints import load
 from tests.shared.test_claims import silence
 from tests.shared.tools import NODE, NODES, Between, commit, content, interrupted, plan_at
 

@@ -36,6 +36,8 @@ class Watched(SharedFolder):
         self.may_claim.set()
         self.broken: Exception | None = None
         self.gone: set[NodeKey] = set()
+        self.claim, self.hold = self.watched_claim, self.watched_hold
+        self.renew, self.release = self.watched_renew, self.watched_release
 
     def say(self, what: str) -> None:
         with self.changed:
@@ -46,29 +48,29 @@ class Watched(SharedFolder):
         with self.changed:
             assert self.changed.wait_for(lambda: what in self.done, PATIENCE_S), self.done
 
-    def claim(self, nodes: Any, owner: str) -> dict[NodeKey, str | None]:
+    def watched_claim(self, nodes: Any, owner: str) -> dict[NodeKey, str | None]:
         assert self.may_claim.wait(PATIENCE_S)
         if self.broken is not None:
             raise self.broken
         self.say("claim")
-        return super().claim(nodes, owner)
+        return self.claims.claim(nodes, owner)
 
-    def hold(self, study_id: str, refs: Any, home: str = "") -> frozenset[CheckpointRef]:
+    def watched_hold(self, study: str, refs: Any, home: str = "") -> frozenset[CheckpointRef]:
         self.say("hold")
-        return super().hold(study_id, refs, home)
+        return self._holds.hold(study, refs, home)
 
     def publish(self, node: NodeKey, reports: Any, ended: int | None = None) -> Any:
         self.say("publish")
         return super().publish(node, reports, ended)
 
-    def renew(self) -> frozenset[NodeKey]:
-        lost, self.gone = super().renew() | self.gone, set()
+    def watched_renew(self) -> frozenset[NodeKey]:
+        lost, self.gone = self.claims.renew() | self.gone, set()
         self.say("renew")
         return lost
 
-    def release(self, nodes: Any) -> None:
+    def watched_release(self, nodes: Any) -> None:
         self.say("release")
-        super().release(nodes)
+        self.claims.release(nodes)
 
 
 class Folder:

@@ -17,7 +17,7 @@ from asyncsearch.ids import CheckpointRef, NodeKey
 from asyncsearch.shared.folder import SharedFolder
 from asyncsearch.store import LocalStore, Store
 from asyncsearch.store.fsspec_store import FsspecStore
-from asyncsearch.testing.stores import save
+from asyncsearch.testing.store_checkpoints import save
 
 NODE = NodeKey("0123456789abcdef" * 2)
 NODES = [NodeKey(f"{number:032x}") for number in range(12)]

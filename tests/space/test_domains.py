@@ -158,9 +158,9 @@ class TestDomains:
             (lambda: choice(np.arange(3), 1), "is a numpy array: write a list"),
             (lambda: choice(len, max), r"len \(a function\) .*name the object by a string and look it up"),
             (lambda: choice(Space, dict), r"Space \(a class\) .*name the object by a string and look it up"),
-            (lambda: choice(object(), 1), "is an object and is no JSON value"),
-            (lambda: choice(1j, 1), "is a complex and is no JSON value"),
-            (lambda: choice(b"x", 1), "is a bytes and is no JSON value"),
+            (lambda: choice(object(), 1), "is an object and is not a JSON value"),
+            (lambda: choice(1j, 1), "is a complex and is not a JSON value"),
+            (lambda: choice(b"x", 1), "is a bytes and is not a JSON value"),
             (lambda: choice(Activation.RELU, 1), "is an enum member: write its value, 'relu'"),
             (lambda: choice(math.nan, 1), "nan is not finite"),
             (lambda: choice({1: 2}, 1), "keys of a dictionary must be strings"),
@@ -183,7 +183,7 @@ class TestDomains:
             def __repr__(self) -> str:
                 raise RuntimeError("no words")
 
-        with pytest.raises(SpaceError, match="<Mute> is a Mute and is no JSON value"):
+        with pytest.raises(SpaceError, match="<Mute> is a Mute and is not a JSON value"):
             choice(Mute(), 1)
         with pytest.raises(SpaceError, match=r"\.\.\. is a str: write a number"):
             uniform("1" * 1000, 2)  # type: ignore[arg-type]

@@ -175,7 +175,10 @@ class TestGiven:
             ({"lr": exponential(0.2, 0.9)}, "lr: value is 0.2, where the space has 0.1"),
             ({"lr": step(0.1, 3)}, r"lr: step\(0.1, step_size=3\), where the space has exponential\("),
             ({"lr": exponential(0.1, 0.8)}, r"lr.gamma: 0.8 is none of choice\(0.9, 0.95\)"),
-            ({"lr": 0.1}, r"lr: 0.1 is no sequence: write what exponential\(0.1, gamma=choice\(0.9, 0.95\)\) can be"),
+            (
+                {"lr": 0.1},
+                r"lr: 0.1 is not a sequence: write what exponential\(0.1, gamma=choice\(0.9, 0.95\)\) can be",
+            ),
             ({"lr": {"gama": 0.9}}, "lr: .* has no open parameter 'gama': they are 'gamma'"),
             ({"lr": {"sequence": "exp"}}, "lr: There is no sequence 'exp'"),
             ({}, "lr.gamma: it is missing"),
@@ -285,7 +288,7 @@ class TestSpace:
             (lambda: {"lr": multistep(0.1, [choice(0, 3), 9])}, "0 is the beginning"),
             (lambda: {"lr": multistep(0.1, choice([9, 3], [3, 9]))}, r"\[9, 3\] is out of order"),
             (lambda: {"lr": step(choice(0.1, step(0.1, 3)), 3)}, "is a sequence where a constant is required"),
-            (lambda: {"lr": values([{"a": choice(1, 2)}], [])}, "is no JSON value"),
+            (lambda: {"lr": values([{"a": choice(1, 2)}], [])}, "is not a JSON value"),
             (lambda: {"lr": exponential(0.1, choice(0.9).when(k=1)), "k": 1}, r"lr.gamma: .* stands in a sequence"),
             (
                 lambda: {"lr": constant(exponential(0.1, choice(0.9, 0.8)))},

@@ -13,7 +13,7 @@ import pytest
 
 from asyncsearch.ids import WorkerId
 from asyncsearch.launch.spark.launcher import SparkLauncher
-from asyncsearch.launch.spark.task import RUN_AGAIN, Mode
+from asyncsearch.launch.spark.task import RUN_AGAIN, TaskMode
 from tests.launch.tools import Ends, Line, config_for
 from tests.spark.cluster import StandaloneCluster, spark_session
 
@@ -43,7 +43,7 @@ def executor_of(agent: int) -> int:
 class Run:
     """A launcher with two agents that run on two executors."""
 
-    def __init__(self, folder: Path, mode: Mode) -> None:
+    def __init__(self, folder: Path, mode: TaskMode) -> None:
         self.folder, self.ends = folder, Ends()
         self.launcher = SparkLauncher(agent=endless(str(folder)), mode=mode)
         self.preflight = self.launcher.check(None)
@@ -63,7 +63,7 @@ class Run:
 
 def test_killed_executor_ends_its_worker_only_which_can_be_launched_again(tmp_path: Path) -> None:
     with StandaloneCluster(tmp_path) as cluster, spark_session(cluster.url) as session:
-        for mode in Mode:
+        for mode in TaskMode:
             folder = tmp_path / mode.value
             folder.mkdir()
             run = Run(folder, mode)
@@ -74,7 +74,7 @@ def test_killed_executor_ends_its_worker_only_which_can_be_launched_again(tmp_pa
             os.kill(executors[1], signal.SIGKILL)
             worker, epoch, reason = run.ends.next()
             assert (worker, epoch) == (1, 1)
-            assert reason.startswith("its executor ") if mode is Mode.INDEPENDENT else reason == RUN_AGAIN
+            assert reason.startswith("its executor ") if mode is TaskMode.INDEPENDENT else reason == RUN_AGAIN
             run.lines[1, 1].await_end()
 
             again = run.launch(1, 2)

@@ -19,7 +19,7 @@ from asyncsearch.launch.spark.launcher import SparkLauncher
 from asyncsearch.launch.spark.preflight import examine, warnings
 from asyncsearch.launch.spark.probe import PACKAGES, as_packages_error, probe
 from asyncsearch.launch.spark.session import Spark, new_tag
-from asyncsearch.launch.spark.task import Mode
+from asyncsearch.launch.spark.task import TaskMode
 
 ELASTIC = {"spark.dynamicAllocation.enabled": "true"}
 
@@ -64,7 +64,7 @@ class FakeSpark(Spark):
         self.cancelled.append(tag)
 
 
-def check(spark: FakeSpark, parallelism: int | None = None, mode: Mode = Mode.INDEPENDENT) -> Any:
+def check(spark: FakeSpark, parallelism: int | None = None, mode: TaskMode = TaskMode.INDEPENDENT) -> Any:
     return examine(spark, parallelism, mode, 600.0)
 
 
@@ -104,23 +104,23 @@ def test_dynamic_allocation_counts_what_it_may_bring() -> None:
         "spark.executor.cores": "4",
         "spark.task.cpus": "2",
     }
-    assert check(FakeSpark(settings, slots=0), None, Mode.PLAIN).parallelism == 10
+    assert check(FakeSpark(settings, slots=0), None, TaskMode.PLAIN).parallelism == 10
     with pytest.raises(NotEnoughSlotsError, match=r"11 workers .* at most 10: run with parallelism=10"):
-        check(FakeSpark(settings, slots=0), 11, Mode.PLAIN)
+        check(FakeSpark(settings, slots=0), 11, TaskMode.PLAIN)
 
 
 @pytest.mark.parametrize("limit", [{}, {"spark.dynamicAllocation.maxExecutors": "2147483647"}])
 def test_dynamic_allocation_without_limit_wants_a_number(limit: dict[str, str]) -> None:
     spark = FakeSpark({**ELASTIC, **limit}, slots=0)
-    assert check(spark, 3, Mode.PLAIN).parallelism == 3
+    assert check(spark, 3, TaskMode.PLAIN).parallelism == 3
     assert spark.asked == 3
     with pytest.raises(NotEnoughSlotsError, match="parallelism="):
-        check(spark, None, Mode.PLAIN)
+        check(spark, None, TaskMode.PLAIN)
 
 
 def test_dynamic_allocation_refuses_barrier_tasks() -> None:
     with pytest.raises(UnsupportedSparkError, match="does not allow barrier tasks"):
-        check(FakeSpark(ELASTIC), 1, Mode.INDEPENDENT)
+        check(FakeSpark(ELASTIC), 1, TaskMode.INDEPENDENT)
 
 
 def test_gang_is_refused_with_dynamic_allocation_and_is_not_there_yet_without() -> None:
@@ -143,26 +143,26 @@ def test_threads_are_the_cores_of_a_task(cpus: str, threads: int) -> None:
 @pytest.mark.parametrize(
     ("settings", "mode", "words"),
     [
-        (ELASTIC, Mode.PLAIN, "Dynamic allocation is on"),
+        (ELASTIC, TaskMode.PLAIN, "Dynamic allocation is on"),
         (
             {**ELASTIC, "spark.speculation": "true", "spark.speculation.task.duration.threshold": "10s"},
-            Mode.PLAIN,
+            TaskMode.PLAIN,
             "starts copies of tasks",
         ),
         (
             {"spark.python.worker.idleTimeoutSeconds": "300"},
-            Mode.INDEPENDENT,
+            TaskMode.INDEPENDENT,
             "idleTimeoutSeconds=300 may kill workers",
         ),
-        ({"spark.python.worker.killOnIdleTimeout": "true"}, Mode.INDEPENDENT, "may kill workers"),
+        ({"spark.python.worker.killOnIdleTimeout": "true"}, TaskMode.INDEPENDENT, "may kill workers"),
         (
             {"spark.executor.pyspark.memory": "2g", "spark.task.resource.gpu.amount": "1"},
-            Mode.INDEPENDENT,
+            TaskMode.INDEPENDENT,
             "limits the address space",
         ),
     ],
 )
-def test_settings_that_harm_are_said(settings: dict[str, str], mode: Mode, words: str) -> None:
+def test_settings_that_harm_are_said(settings: dict[str, str], mode: TaskMode, words: str) -> None:
     assert words in " ".join(warnings(FakeSpark(settings), mode))
 
 
@@ -172,7 +172,7 @@ def test_usual_settings_have_no_warnings() -> None:
         "spark.executor.pyspark.memory": "2g",
         "spark.speculation": "true",
     }
-    assert warnings(FakeSpark(settings), Mode.INDEPENDENT) == []
+    assert warnings(FakeSpark(settings), TaskMode.INDEPENDENT) == []
 
 
 def test_missing_packages_name_the_machine_and_the_way_to_ship_them() -> None:

@@ -13,9 +13,9 @@ import pytest
 from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.ids import WorkerId
 from asyncsearch.launch import choose
-from asyncsearch.launch.agent_entry import Agent
+from asyncsearch.launch.base_launcher import AgentFunction
 from asyncsearch.launch.spark.launcher import SparkLauncher
-from asyncsearch.launch.spark.task import RUN_AGAIN, Mode
+from asyncsearch.launch.spark.task import RUN_AGAIN, TaskMode
 from tests.launch.tools import TOKEN, Ends, Line, config_for
 from tests.spark.cluster import spark_session
 
@@ -40,7 +40,7 @@ def spark(session: Any, ends: Ends, tmp_path: Path) -> Iterator[Any]:
     """Start launchers of agents; after the test, no job of theirs may be active."""
     launchers: list[SparkLauncher] = []
 
-    def started(agent: Agent, **options: Any) -> SparkLauncher:
+    def started(agent: AgentFunction, **options: Any) -> SparkLauncher:
         launcher = SparkLauncher(agent=agent, **{"study": "digits", **options})
         launchers.append(launcher)
         launcher.check(2)
@@ -53,7 +53,7 @@ def spark(session: Any, ends: Ends, tmp_path: Path) -> Iterator[Any]:
     assert session.sparkContext.statusTracker().getActiveJobsIds() == []
 
 
-def endless(*lines: str) -> Agent:
+def endless(*lines: str) -> AgentFunction:
     """Return an agent that says its process id on the line of its worker and does not end."""
 
     def agent(config: Any) -> str:
@@ -76,9 +76,9 @@ def test_active_session_is_joined_and_not_stopped(session: Any) -> None:
     assert session.sparkContext.parallelize([1, 2]).sum() == 3
 
 
-@pytest.mark.parametrize("mode", list(Mode))
+@pytest.mark.parametrize("mode", list(TaskMode))
 def test_agent_runs_in_the_main_thread_of_a_task_and_its_last_words_are_told(
-    spark: Any, ends: Ends, mode: Mode
+    spark: Any, ends: Ends, mode: TaskMode
 ) -> None:
     def agent(config: Any) -> str:
         import threading
@@ -89,7 +89,7 @@ def test_agent_runs_in_the_main_thread_of_a_task_and_its_last_words_are_told(
         return f"{threading.current_thread().name} {is_barrier} {config.endpoint.token}"
 
     spark(agent, mode=mode).launch(W0, 3)
-    assert ends.next() == (0, 3, f"MainThread {mode is Mode.INDEPENDENT} {TOKEN}")
+    assert ends.next() == (0, 3, f"MainThread {mode is TaskMode.INDEPENDENT} {TOKEN}")
 
 
 def test_job_says_in_sparks_pages_what_it_is(spark: Any, ends: Ends, session: Any, tmp_path: Path) -> None:
@@ -147,8 +147,8 @@ def in_thread(thread: threading.Thread) -> None:
     thread.join()
 
 
-@pytest.mark.parametrize("mode", list(Mode))
-def test_exception_is_told_and_not_tried_again(spark: Any, ends: Ends, mode: Mode) -> None:
+@pytest.mark.parametrize("mode", list(TaskMode))
+def test_exception_is_told_and_not_tried_again(spark: Any, ends: Ends, mode: TaskMode) -> None:
     def agent(config: Any) -> str:
         raise OSError("no route to the driver")
 
@@ -158,8 +158,8 @@ def test_exception_is_told_and_not_tried_again(spark: Any, ends: Ends, mode: Mod
     assert any("Traceback" in line for line in rest)
 
 
-@pytest.mark.parametrize("mode", list(Mode))
-def test_crash_of_the_python_worker_is_told(spark: Any, ends: Ends, mode: Mode) -> None:
+@pytest.mark.parametrize("mode", list(TaskMode))
+def test_crash_of_the_python_worker_is_told(spark: Any, ends: Ends, mode: TaskMode) -> None:
     def agent(config: Any) -> str:
         import os
 
@@ -308,7 +308,7 @@ def test_plain_task_that_spark_runs_again_ends_at_once(monkeypatch: pytest.Monke
     def agent(config: WorkerConfig) -> str:
         raise AssertionError("it runs twice")
 
-    assert task(agent, config_for(tmp_path), Mode.PLAIN)([0]) == [RUN_AGAIN]
+    assert task(agent, config_for(tmp_path), TaskMode.PLAIN)([0]) == [RUN_AGAIN]
 
 
 def test_devices_that_spark_gives_a_task_reach_the_agent(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -331,16 +331,16 @@ def test_devices_that_spark_gives_a_task_reach_the_agent(monkeypatch: pytest.Mon
             return {"gpu": Gpu}
 
     monkeypatch.setattr(pyspark, "TaskContext", WithGpu)
-    assert task(lambda config: repr(config.gpus), config_for(tmp_path), Mode.INDEPENDENT)([0]) == ["('1', '3')"]
+    assert task(lambda config: repr(config.gpus), config_for(tmp_path), TaskMode.INDEPENDENT)([0]) == ["('1', '3')"]
 
 
 def test_task_pickles_little(tmp_path: Path) -> None:
     from pyspark import cloudpickle
 
-    from asyncsearch.launch.agent_entry import run_agent
+    from asyncsearch.launch.base_launcher import run_agent
     from asyncsearch.launch.spark.task import task
 
-    empty = len(cloudpickle.dumps(task(run_agent, config_for(tmp_path), Mode.INDEPENDENT)))
-    full = len(cloudpickle.dumps(task(run_agent, config_for(tmp_path, bytes(100_000)), Mode.INDEPENDENT)))
+    empty = len(cloudpickle.dumps(task(run_agent, config_for(tmp_path), TaskMode.INDEPENDENT)))
+    full = len(cloudpickle.dumps(task(run_agent, config_for(tmp_path, bytes(100_000)), TaskMode.INDEPENDENT)))
     assert empty < 2_500
     assert full - empty < 100_100

@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any, cast
 
 from asyncsearch.ids import WorkerId
-from asyncsearch.launch.agent_entry import run_agent
-from asyncsearch.launch.base_launcher import TOO_LATE
+from asyncsearch.launch.base_launcher import TOO_LATE, run_agent
 from asyncsearch.launch.spark.session import Spark
 from asyncsearch.launch.spark.supervisor import Supervisor
-from asyncsearch.launch.spark.task import Mode
+from asyncsearch.launch.spark.task import TaskMode
 from tests.launch.tools import PATIENCE_S, Ends, config_for
 
 
@@ -40,7 +39,7 @@ def test_launch_that_comes_while_the_others_are_ended_starts_no_job_and_is_told(
     supervisor = Supervisor(
         cast("Spark", spark),
         agent=run_agent,
-        mode=Mode.PLAIN,
+        mode=TaskMode.PLAIN,
         study="digits",
         tag="tag",
         start_timeout_s=PATIENCE_S,

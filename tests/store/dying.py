@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import IO, Any
 
 from asyncsearch.store import LocalStore
-from asyncsearch.testing.stores import REF, save
+from asyncsearch.testing.store_checkpoints import REF, save
 
 CALLS = ("open", "write", "fsync", "fdatasync", "ftruncate", "mkdir", "rename", "replace", "unlink", "rmdir")
 

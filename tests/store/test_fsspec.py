@@ -25,9 +25,10 @@ from asyncsearch.errors import StoreError, StoreLockedError
 from asyncsearch.store import open_store
 from asyncsearch.store.base_store import FileInfo
 from asyncsearch.store.fsspec_store import FsspecStore
-from asyncsearch.store.lease_lock import LockRecord, _machine
+from asyncsearch.store.lease_lock import LockRecord, machine
 from asyncsearch.store.remote import Remote
-from asyncsearch.testing.stores import REF, StoreTests, load, save
+from asyncsearch.testing.store_checkpoints import REF, load, save
+from asyncsearch.testing.stores import StoreTests
 
 
 def files_of(store: FsspecStore) -> list[str]:
@@ -267,17 +268,17 @@ def test_lock_of_a_driver_that_is_gone_can_be_taken(store: FsspecStore, why: str
     elif why == "stale":
         put_lock(store, refreshed=time.time() - 61)
     else:
-        if not _machine():
+        if not machine():
             pytest.skip("only Linux tells which machine a process id belongs to")
         child = subprocess.Popen([sys.executable, "-c", ""])
         child.wait()
-        put_lock(store, host=socket.gethostname(), machine=_machine(), pid=child.pid)
+        put_lock(store, host=socket.gethostname(), machine=machine(), pid=child.pid)
     with store.lock():
         assert files_of(store) == ["lock/000008.json"]
 
 
 def test_lock_of_a_living_process_here_is_not_taken(store: FsspecStore) -> None:
-    put_lock(store, host=socket.gethostname(), machine=_machine(), pid=os.getpid())
+    put_lock(store, host=socket.gethostname(), machine=machine(), pid=os.getpid())
     with pytest.raises(StoreLockedError, match=f"process {os.getpid()} on"), store.lock():
         pass
 

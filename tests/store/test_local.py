@@ -19,7 +19,8 @@ import pytest
 from asyncsearch.errors import StoreError, StoreLockedError
 from asyncsearch.ids import CheckpointRef
 from asyncsearch.store import LocalStore
-from asyncsearch.testing.stores import NODE, OTHER, REF, StoreTests, load, save
+from asyncsearch.testing.store_checkpoints import NODE, OTHER, REF, load, save
+from asyncsearch.testing.stores import StoreTests
 from tests.store.dying import Reaper
 
 ROOT = Path(__file__).resolve().parents[2]

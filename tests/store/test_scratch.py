@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from asyncsearch.store import scratch
-from asyncsearch.testing.stores import together
+from asyncsearch.testing.store_checkpoints import together
 from tests.system.tools import PATIENCE_S
 
 HOLDER = """

@@ -107,7 +107,7 @@ def test_a_story_names_the_bracket_wherever_it_is_told(name: str, tmp_path: Path
     made = study(tmp_path / "s", SCHEDULERS[name]).run(27, display="none")
     paused = next(trial for trial in made.trials if trial.state is TrialState.PAUSED)
     told = made.explain(paused)
-    assert "Where it stands: bracket " in told
+    assert "Its position: bracket " in told
     assert Study.resume(tmp_path / "s").explain(paused) == told
     assert Study.open(tmp_path / "s").explain(paused) == told
 
@@ -130,4 +130,4 @@ def test_a_study_that_was_created_before_schedulers_were_written_down_is_explain
     del described["scheduler_options"]
     file.write_text(json.dumps(described))
     paused = next(trial for trial in made.trials if trial.state is TrialState.PAUSED)
-    assert f"It waits at {paused.resource}, where it ranks" in Study.open(tmp_path / "s").explain(paused)
+    assert f"It waits at {paused.resource}, where it has rank" in Study.open(tmp_path / "s").explain(paused)

@@ -25,7 +25,7 @@ from asyncsearch import (
 )
 from asyncsearch.errors import StudyNotFoundError, UsageError
 from asyncsearch.searchers.base_searcher import Searcher
-from asyncsearch.searchers.earlier_trials import BEST, beginning_with_best, differences
+from asyncsearch.searchers.earlier_trials import BEST, differences, with_best_initial
 from asyncsearch.searchers.observations import Observed, TrialPosition
 from asyncsearch.sequences import exponential
 from asyncsearch.store import open_store
@@ -149,7 +149,7 @@ def test_trials_that_were_cut_off_are_known_as_stopped(earlier: Path, tmp_path: 
         journal.write_bytes(b"".join(lines[:last]))
         found |= {trial.state for trial in Study.open(source).trials}
         warm = study(tmp_path / f"s{last}", warm_start=[source]).run(1, display="none")
-        assert TrialPosition.RUNNING not in {trial.stand for trial in kept(warm.store).trials}
+        assert TrialPosition.RUNNING not in {trial.position for trial in kept(warm.store).trials}
     assert {TrialState.WAITING, TrialState.RUNNING} & found
 
 
@@ -163,7 +163,7 @@ def test_trials_that_took_over_weights_are_known_as_what_they_began_as(tmp_path:
     assert all(isinstance(trial.params["x"], float) for trial in known)
     for trial in moved:
         one = known[trial.id]
-        assert one.stand is TrialPosition.BRANCHED
+        assert one.position is TrialPosition.BRANCHED
         x = one.params["x"]
         assert one.values == {resource: pytest.approx(x + 1 / resource) for resource in one.values}
         assert one.values
@@ -256,8 +256,8 @@ class TestDifferences:
         assert all(sentence.startswith(start) for sentence, start in zip(found, words, strict=True)), found
 
 
-def observed(x: float, values: dict[int, float | None], stand: TrialPosition = TrialPosition.COMPLETED) -> Observed:
-    return Observed({"x": x}, {}, values, stand, max(values, default=0), None)
+def observed(x: float, values: dict[int, float | None], position: TrialPosition = TrialPosition.COMPLETED) -> Observed:
+    return Observed({"x": x}, {}, values, position, max(values, default=0), None)
 
 
 def test_best_are_those_that_came_furthest_then_those_with_the_best_last_score() -> None:
@@ -271,6 +271,6 @@ def test_best_are_those_that_came_furthest_then_those_with_the_best_last_score()
         observed(0.5, {1: None, 9: None}),
         observed(0.6, {}),
     ]
-    assert [point["x"] for point in beginning_with_best(space, trials).initial] == [0, 0.3, 0.2, 0.1]
-    assert beginning_with_best(space, []) is space
+    assert [point["x"] for point in with_best_initial(space, trials).initial] == [0, 0.3, 0.2, 0.1]
+    assert with_best_initial(space, []) is space
     assert len(space.initial) == 1

@@ -16,7 +16,7 @@ from asyncsearch import Study, WorkerOptions
 from asyncsearch.events import Reported, WorkerLost
 from asyncsearch.ids import WorkerId
 from asyncsearch.journal.opening import read_records
-from asyncsearch.launch.base_launcher import ConfigFor, Ended
+from asyncsearch.launch.base_launcher import ConfigFor, OnWorkerEnded
 from asyncsearch.launch.processes import ProcessLauncher
 from asyncsearch.trial import TrialState
 from tests.rpc.tools import Proxy
@@ -69,7 +69,7 @@ class Lenient(ProcessLauncher):
         super().__init__()
         self.ends: queue.Queue[tuple[int, int, str]] = queue.Queue()
 
-    def start(self, config_for: ConfigFor, ended: Ended) -> None:
+    def start(self, config_for: ConfigFor, ended: OnWorkerEnded) -> None:
         def told(worker: WorkerId, epoch: int, reason: str) -> None:
             self.ends.put((worker, epoch, reason))
             ended(worker, epoch, reason)
@@ -118,7 +118,7 @@ class ThroughProxies(ProcessLauncher):
         super().__init__()
         self.proxies: queue.Queue[Proxy] = queue.Queue()
 
-    def start(self, config_for: ConfigFor, ended: Ended) -> None:
+    def start(self, config_for: ConfigFor, ended: OnWorkerEnded) -> None:
         def through_proxy(worker: WorkerId, epoch: int) -> Any:
             config = config_for(worker, epoch)
             assert config.endpoint is not None

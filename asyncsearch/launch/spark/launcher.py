@@ -8,12 +8,11 @@ from typing import Any
 
 from asyncsearch.errors import InternalError, UnsupportedSparkError, UsageError
 from asyncsearch.ids import WorkerId
-from asyncsearch.launch.agent_entry import Agent, run_agent
-from asyncsearch.launch.base_launcher import ConfigFor, Ended, Launcher, Preflight
+from asyncsearch.launch.base_launcher import AgentFunction, ConfigFor, Launcher, OnWorkerEnded, Preflight, run_agent
 from asyncsearch.launch.spark.preflight import examine
 from asyncsearch.launch.spark.session import Spark, join, new_tag
 from asyncsearch.launch.spark.supervisor import Supervisor
-from asyncsearch.launch.spark.task import Mode
+from asyncsearch.launch.spark.task import TaskMode
 
 
 class SparkLauncher(Launcher):
@@ -26,10 +25,10 @@ class SparkLauncher(Launcher):
         session: Any = None,
         *,
         study: str = "study",
-        mode: Mode | None = None,
+        mode: TaskMode | None = None,
         gang: int = 1,
         start_timeout_s: float = 600.0,
-        agent: Agent = run_agent,
+        agent: AgentFunction = run_agent,
     ) -> None:
         """Make a launcher; nothing of Spark is touched yet.
 
@@ -61,7 +60,7 @@ class SparkLauncher(Launcher):
             self._leave()
             raise
 
-    def start(self, config_for: ConfigFor, ended: Ended) -> None:
+    def start(self, config_for: ConfigFor, ended: OnWorkerEnded) -> None:
         if self._spark is None:
             raise InternalError("start() comes after check()")
         self._config_for = config_for
@@ -101,8 +100,8 @@ class SparkLauncher(Launcher):
         if spark is not None:
             spark.close()
 
-    def _mode_of(self, spark: Spark) -> Mode:
-        return self._mode or (Mode.PLAIN if spark.has_dynamic_allocation else Mode.INDEPENDENT)
+    def _mode_of(self, spark: Spark) -> TaskMode:
+        return self._mode or (TaskMode.PLAIN if spark.has_dynamic_allocation else TaskMode.INDEPENDENT)
 
     def _require_no_gang(self, spark: Spark) -> None:
         if self._gang == 1:

@@ -11,15 +11,15 @@ from asyncsearch.launch.base_launcher import Preflight
 from asyncsearch.launch.spark import slots
 from asyncsearch.launch.spark.addresses import addresses, port
 from asyncsearch.launch.spark.failure_reasons import reason_of
-from asyncsearch.launch.spark.probe import PACKAGES, Answer, Found, as_packages_error, probe, require_same
+from asyncsearch.launch.spark.probe import PACKAGES, Answer, ExecutorFacts, as_packages_error, probe, require_same
 from asyncsearch.launch.spark.session import WAIT_SAID_AFTER_S, Spark, new_tag
-from asyncsearch.launch.spark.task import Mode
+from asyncsearch.launch.spark.task import TaskMode
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-def examine(spark: Spark, parallelism: int | None, mode: Mode, start_timeout_s: float) -> Preflight:
+def examine(spark: Spark, parallelism: int | None, mode: TaskMode, start_timeout_s: float) -> Preflight:
     """Prove that the workers can run.
 
     Args:
@@ -32,7 +32,7 @@ def examine(spark: Spark, parallelism: int | None, mode: Mode, start_timeout_s: 
     """
     if parallelism is not None and parallelism < 1:
         raise UsageError(f"parallelism={parallelism} is too small: it counts workers, from 1.")
-    if mode is Mode.INDEPENDENT and spark.has_dynamic_allocation:
+    if mode is TaskMode.INDEPENDENT and spark.has_dynamic_allocation:
         raise UnsupportedSparkError(
             "Dynamic allocation (spark.dynamicAllocation.enabled=true) does not allow barrier tasks. Leave mode= away, "
             "so that workers are plain tasks, or switch it off when the session is made."
@@ -53,7 +53,7 @@ def examine(spark: Spark, parallelism: int | None, mode: Mode, start_timeout_s: 
     )
 
 
-def warnings(spark: Spark, mode: Mode) -> list[str]:
+def warnings(spark: Spark, mode: TaskMode) -> list[str]:
     """Return what the user should know about the settings of the application."""
     found = []
     if spark.has_dynamic_allocation:
@@ -62,7 +62,7 @@ def warnings(spark: Spark, mode: Mode) -> list[str]:
             "what ran there since its last checkpoint is trained again."
         )
     threshold = "spark.speculation.task.duration.threshold"
-    if mode is Mode.PLAIN and spark.is_on("spark.speculation") and spark.conf(threshold):
+    if mode is TaskMode.PLAIN and spark.is_on("spark.speculation") and spark.conf(threshold):
         found.append(
             f"spark.speculation with {threshold} starts copies of tasks that run long, as all workers do: switch it "
             "off for this application."
@@ -104,7 +104,7 @@ def _ask_executors(spark: Spark, tasks: int, timeout_s: float) -> None:
         raise as_packages_error(result, spark.is_local) or ClusterError(
             f"The check of the executors failed: {reason_of(result)}. Look at the executors' logs."
         ) from result
-    require_same([Found(*answer) for answer in result], spark.is_local)
+    require_same([ExecutorFacts(*answer) for answer in result], spark.is_local)
 
 
 def _await(done: queue.SimpleQueue[T], timeout_s: float) -> T:

@@ -23,7 +23,7 @@ PACKAGES = {
 """What a worker imports -> what installs it."""
 
 Answer = tuple[str, str, str, tuple[str, ...]]
-"""The fields of ``Found``, as an executor without asyncsearch can send them."""
+"""The fields of ``ExecutorFacts``, as an executor without asyncsearch can send them."""
 
 _SHIP = (
     "Give the executors the driver's environment: `venv-pack -o env.tar.gz` (or conda-pack), then "
@@ -36,7 +36,7 @@ _SAME_PYTHON = (
 )
 
 
-class Found(msgspec.Struct, frozen=True):
+class ExecutorFacts(msgspec.Struct, frozen=True):
     """What one executor has."""
 
     host: str
@@ -78,7 +78,7 @@ def probe(packages: dict[str, str]) -> Callable[[Iterable[Any]], list[Answer]]:
     return look
 
 
-def require_same(found: Sequence[Found], is_local: bool) -> None:
+def require_same(found: Sequence[ExecutorFacts], is_local: bool) -> None:
     """Check what the executors have against what workers need.
 
     Args:
@@ -119,7 +119,7 @@ def as_packages_error(error: BaseException, is_local: bool) -> PackagesDifferErr
     return None
 
 
-def _hosts(found: Sequence[Found]) -> str:
+def _hosts(found: Sequence[ExecutorFacts]) -> str:
     hosts = sorted({one.host for one in found})
     more = f" and {len(hosts) - 3} more" if len(hosts) > 3 else ""
     return ", ".join(hosts[:3]) + more

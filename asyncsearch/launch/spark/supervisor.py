@@ -1,6 +1,6 @@
 """Looks after the Spark jobs of one run. Each launch is a job of its own: a lost executor costs only what ran on it.
 
-Rule: the supervisor's thread owns all that is known of the jobs. It sleeps until it is told something, or something is
+Rule: the supervisor's thread owns all that is known of the jobs. It sleeps until it is given a task, or a task is
 due. Each job has a thread that waits for it in ``collect``; these, and the driver's threads, only put into the queue.
 """
 
@@ -10,16 +10,14 @@ import logging
 import queue
 import threading
 import time
-
-import msgspec
+from collections.abc import Callable
 
 from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.ids import WorkerId, worker_name
-from asyncsearch.launch.agent_entry import Agent
-from asyncsearch.launch.base_launcher import TOO_LATE, Ended
+from asyncsearch.launch.base_launcher import TOO_LATE, AgentFunction, OnWorkerEnded
 from asyncsearch.launch.spark.failure_reasons import reason_of
 from asyncsearch.launch.spark.session import WAIT_SAID_AFTER_S, Spark
-from asyncsearch.launch.spark.task import Mode, task
+from asyncsearch.launch.spark.task import TaskMode, task
 
 _log = logging.getLogger(__name__)
 
@@ -28,34 +26,14 @@ _CANCEL_AGAIN_S = 2.0
 _CANCELLED_WITHIN_S = 30.0
 """How long ``stop`` waits for jobs that it cancelled."""
 
-Key = tuple[WorkerId, int]
+LaunchKey = tuple[WorkerId, int]
 """One launch: a worker and an epoch."""
-
-
-class _Launch(msgspec.Struct, frozen=True):
-    key: Key
-    config: WorkerConfig
-
-
-class _Kill(msgspec.Struct, frozen=True):
-    key: Key
-
-
-class _Over(msgspec.Struct, frozen=True):
-    key: Key
-
-
-class _Stop(msgspec.Struct, frozen=True):
-    deadline: float
-
-
-_Message = _Launch | _Kill | _Over | _Stop
 
 
 class _Job:
     """One launch, as the supervisor knows it. Times are monotonic seconds."""
 
-    def __init__(self, key: Key, tag: str) -> None:
+    def __init__(self, key: LaunchKey, tag: str) -> None:
         self.key = key
         self.name = f"{worker_name(key[0])} epoch {key[1]}"
         self.tag = tag
@@ -72,7 +50,15 @@ class Supervisor:
     """Public methods may be called from any thread."""
 
     def __init__(
-        self, spark: Spark, *, agent: Agent, mode: Mode, study: str, tag: str, start_timeout_s: float, ended: Ended
+        self,
+        spark: Spark,
+        *,
+        agent: AgentFunction,
+        mode: TaskMode,
+        study: str,
+        tag: str,
+        start_timeout_s: float,
+        ended: OnWorkerEnded,
     ) -> None:
         """Prepare; see ``SparkLauncher``."""
         self._spark = spark
@@ -82,9 +68,10 @@ class Supervisor:
         self._tag = tag
         self._start_timeout_s = start_timeout_s
         self._ended = ended
-        self._inbox: queue.SimpleQueue[_Message] = queue.SimpleQueue()
+        self._inbox: queue.SimpleQueue[Callable[[], object]] = queue.SimpleQueue()
+        """What the supervisor's thread is to do."""
         self._stopped = threading.Event()
-        self._jobs: dict[Key, _Job] = {}
+        self._jobs: dict[LaunchKey, _Job] = {}
         self._stop_at: float | None = None
         """When to cancel what has not ended; None: not."""
         self._give_up_at: float | None = None
@@ -94,17 +81,21 @@ class Supervisor:
         """Begin. The jobs have the scheduler pool and the job group of the thread that joined the session."""
         self._spark.thread(self._supervise, "asyncsearch-spark").start()
 
-    def launch(self, key: Key, config: WorkerConfig) -> None:
+    def launch(self, key: LaunchKey, config: WorkerConfig) -> None:
         """Start a worker's job."""
-        self._inbox.put(_Launch(key, config))
+        if self._stopped.is_set():
+            self._ended(*key, TOO_LATE)
+            return
+        self._inbox.put(lambda: self._start_job(key, config))
 
-    def kill(self, key: Key) -> None:
+    def kill(self, key: LaunchKey) -> None:
         """Make sure that a job ends."""
-        self._inbox.put(_Kill(key))
+        self._inbox.put(lambda: self._kill(key))
 
     def stop(self, grace_s: float) -> None:
         """Wait until all jobs have ended, and cancel those that have not in time."""
-        self._inbox.put(_Stop(time.monotonic() + grace_s))
+        stop_at = time.monotonic() + grace_s
+        self._inbox.put(lambda: self._begin_to_stop(stop_at))
         # On an event and not in Thread.join, which an interrupt breaks for good before Python 3.13.
         self._stopped.wait()
 
@@ -113,9 +104,9 @@ class Supervisor:
     def _supervise(self) -> None:
         try:
             while not self._is_over():
-                message = self._next()
+                do = self._next()
                 try:
-                    self._handle(message)
+                    do()
                 except Exception:
                     _log.warning("Spark could not be asked about a worker.", exc_info=True)
         finally:
@@ -126,32 +117,24 @@ class Supervisor:
             return False
         return not self._jobs or time.monotonic() >= self._give_up_at
 
-    def _next(self) -> _Message | None:
-        """Return the next message; None: something is due."""
+    def _next(self) -> Callable[[], object]:
+        """Wait for the next thing to do."""
         dues = [job.due for job in self._jobs.values()] + [self._stop_at, self._give_up_at]
         due = min((due for due in dues if due is not None), default=None)
         try:
             return self._inbox.get(timeout=None if due is None else max(0.0, due - time.monotonic()))
         except queue.Empty:
-            return None
+            return self._do_what_is_due
 
-    def _handle(self, message: _Message | None) -> None:
-        match message:
-            case _Launch(key=key) if self._give_up_at is not None:
-                self._ended(*key, TOO_LATE)
-            case _Launch(key=key, config=config):
-                self._start_job(key, config)
-            case _Kill(key=key):
-                if key in self._jobs:
-                    self._cancel(self._jobs[key], "it was ended by the driver")
-            case _Over(key=key):
-                del self._jobs[key]
-            case _Stop(deadline=deadline):
-                self._stop_at, self._give_up_at = deadline, deadline + _CANCELLED_WITHIN_S
-            case None:
-                self._do_what_is_due(time.monotonic())
+    def _kill(self, key: LaunchKey) -> None:
+        if key in self._jobs:
+            self._cancel(self._jobs[key], "it was ended by the driver")
 
-    def _do_what_is_due(self, now: float) -> None:
+    def _begin_to_stop(self, stop_at: float) -> None:
+        self._stop_at, self._give_up_at = stop_at, stop_at + _CANCELLED_WITHIN_S
+
+    def _do_what_is_due(self) -> None:
+        now = time.monotonic()
         if self._stop_at is not None and now >= self._stop_at:
             self._stop_at = None
             for job in self._jobs.values():
@@ -181,7 +164,10 @@ class Supervisor:
         job.due = time.monotonic() + _CANCEL_AGAIN_S
         self._spark.cancel(job.tag)
 
-    def _start_job(self, key: Key, config: WorkerConfig) -> None:
+    def _start_job(self, key: LaunchKey, config: WorkerConfig) -> None:
+        if self._give_up_at is not None:
+            self._ended(*key, TOO_LATE)
+            return
         job = self._jobs[key] = _Job(key, f"{self._tag}-{worker_name(key[0])}.{key[1]}")
         try:
             self._spark.thread(lambda: self._run(job, config), f"asyncsearch-{job.name}").start()
@@ -197,7 +183,7 @@ class Supervisor:
                 1,
                 tags=(self._tag, job.tag),
                 description=f"asyncsearch: {self._study} {job.name}",
-                is_barrier=self._mode is Mode.INDEPENDENT,
+                is_barrier=self._mode is TaskMode.INDEPENDENT,
             )[0]
         except Exception as error:
             reason = job.reason or reason_of(error)
@@ -207,4 +193,4 @@ class Supervisor:
         try:
             self._ended(*job.key, reason)
         finally:
-            self._inbox.put(_Over(job.key))
+            self._inbox.put(lambda: self._jobs.pop(job.key))

@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from asyncsearch.agent.config import WorkerConfig
-from asyncsearch.launch.agent_entry import Agent
+from asyncsearch.launch.base_launcher import AgentFunction
 
 
-class Mode(enum.Enum):
+class TaskMode(enum.Enum):
     """What kind of task a worker is."""
 
     INDEPENDENT = "independent"
@@ -27,15 +27,15 @@ class Mode(enum.Enum):
 
 RUN_AGAIN = "Spark lost its task and ran it again, which only the driver may decide"
 
-Task = Callable[[Iterable[int]], list[str]]
+SparkTask = Callable[[Iterable[int]], list[str]]
 
 
-def task(agent: Agent, config: WorkerConfig, mode: Mode) -> Task:
+def task(agent: AgentFunction, config: WorkerConfig, mode: TaskMode) -> SparkTask:
     """Return the function that Spark pickles: it holds the configuration and little else."""
     return functools.partial(_run, agent, config, mode.value)
 
 
-def _run(agent: Agent, config: WorkerConfig, mode: str, rows: Iterable[int]) -> list[str]:
+def _run(agent: AgentFunction, config: WorkerConfig, mode: str, rows: Iterable[int]) -> list[str]:
     """Run the agent and return why it ended.
 
     An exception becomes a result, because Spark would run the task of a plain stage again.
@@ -45,7 +45,7 @@ def _run(agent: Agent, config: WorkerConfig, mode: str, rows: Iterable[int]) -> 
     del rows
     context = TaskContext.get()
     assert context is not None
-    if mode == Mode.PLAIN.value and context.attemptNumber() > 0:
+    if mode == TaskMode.PLAIN.value and context.attemptNumber() > 0:
         return [RUN_AGAIN]
     gpus = context.resources().get("gpu")
     if gpus is not None and config.gpus is None:

@@ -1,6 +1,6 @@
-"""A study as HTML for a notebook cell: one self-contained piece, readable on light and on dark pages.
+"""A study as HTML for a notebook cell: one self-contained element, readable on light and on dark pages.
 
-Rule: every word that is not ours goes through ``escape``: names, parameters and errors are the user's.
+Rule: all text goes through ``escape``: names, parameters and errors are the user's.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from asyncsearch.report.live.status import StudyStatus, TrialRow
 from asyncsearch.report.live.table import cells, facts, headings
 from asyncsearch.trial import TrialState
 
-# Colours are taken from the page and only made weaker, or are middle tones that both white and black carry.
+# Colours are those of the page made fainter, or middle tones that are visible on white and on black.
 _FONT = "font:13px/1.45 system-ui,sans-serif;color:inherit"
 _FAINT = "opacity:.7"
 _LINE = "border-bottom:1px solid rgba(128,128,128,.35)"
@@ -29,7 +29,7 @@ _LONGEST_CELL = 120
 
 
 def html(status: StudyStatus) -> str:
-    """Return how the study stands as a ``<div>``."""
+    """Return the status as a ``<div>``."""
     lines = "".join(f"<div>{escape(fact)}</div>" for fact in facts(status))
     return (
         f'<div style="{_FONT}"><div style="font-weight:600">{escape(status.name)}</div>{_bar(status)}'
@@ -38,7 +38,7 @@ def html(status: StudyStatus) -> str:
 
 
 def _bar(status: StudyStatus) -> str:
-    """A thin bar: how many of the trials that the run wants are in which state."""
+    """Return a thin bar: the share of the requested trials in each state."""
     whole = max(status.trials, status.num_trials or 0)
     if not whole:
         return ""

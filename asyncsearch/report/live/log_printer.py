@@ -1,4 +1,4 @@
-"""Which of the lines that trials print are shown: one that prints a million must not drown the others, or the cell."""
+"""Limits the lines of trials that are shown: a trial that prints a million must not hide the others."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)
 
 
 class LinePrinter:
-    """Lets so many lines a second through, newest first, and counts the rest."""
+    """Shows a limited number of lines per second, the newest ones, and counts the others."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic, most: int | None = None) -> None:
-        """Show ``most`` lines in all; None: no end."""
+        """Show ``most`` lines in all; None: no limit."""
         self._clock = clock
         self._left = most
         self._allowance = float(_BURST)
-        self._asked_s = clock()
+        self._refilled_s = clock()
 
     def chosen(self, lines: Sequence[tuple[str, LogLine]], store: str) -> list[str]:
-        """Return what to print now of new lines, and a line that says how many are left out and where they are."""
+        """Return the new lines to print now, and a line with the number of the others and where they are."""
         if self._left == 0:
             return []
         now = self._clock()
-        self._allowance = min(_BURST, self._allowance + (now - self._asked_s) * LINES_PER_S)
-        self._asked_s = now
+        self._allowance = min(_BURST, self._allowance + (now - self._refilled_s) * LINES_PER_S)
+        self._refilled_s = now
         room = int(self._allowance) if self._left is None else min(int(self._allowance), self._left)
         shown = lines[max(0, len(lines) - room) :]
         self._allowance -= len(shown)

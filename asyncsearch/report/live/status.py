@@ -1,4 +1,4 @@
-"""How a study stands, at one moment, in a size that does not grow with it. Everything that shows a study shows this."""
+"""The status of a study at one moment, in a size that does not grow with it. All displays show it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FAILED_ROWS = 2
 
 
 class TrialRow(msgspec.Struct, frozen=True):
-    """One trial, as a table shows it."""
+    """A trial as a table shows it."""
 
     name: str
     state: TrialState
@@ -35,27 +35,27 @@ class TrialRow(msgspec.Struct, frozen=True):
 
 
 class BestSeen(msgspec.Struct, frozen=True):
-    """The best value that any trial had at any resource, whatever became of the trial."""
+    """The best value that any trial had at any resource, whatever the trial did afterwards."""
 
     name: str
     """Of the trial."""
     value: float
     resource: int
-    """Units of training after which the trial had it."""
+    """Units of training after which the trial reported it."""
 
 
 class StudyStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """How a study stands. Small: a dozen trials at most."""
+    """The status of a study. It holds a dozen trials at most."""
 
     name: str
     metric: str
     mode: str
     scheduler: str = ""
-    """One line; empty where it is not known."""
+    """One line; empty if unknown."""
     counts: dict[TrialState, int]
-    """How many trials are in each state; states without any are left out."""
+    """The number of trials in each state; states without trials are left out."""
     rows: tuple[TrialRow, ...] = ()
-    """Running trials, then the best ones, then the last failed ones; each once."""
+    """Running trials, then the best ones, then the last failed ones; each trial once."""
     best: TrialRow | None = None
     """The trial with the best last value."""
     incumbent: BestSeen | None = None
@@ -63,13 +63,13 @@ class StudyStatus(msgspec.Struct, frozen=True, kw_only=True):
     workers_wanted: int = 0
     """0 between runs."""
     num_trials: int | None = None
-    """How many trials the run in progress wants in all; None: no end, or no run."""
+    """The total of trials that the run has requested; None: no limit, or no run."""
     trained: int = 0
     """Units of training done by all trials together, repeated ones included."""
     full: int | None = None
-    """Units that training every trial to ``max_resource`` takes; None: there is no such resource."""
+    """Units of training every trial to ``max_resource``; None: there is no such resource."""
     failures: int = 0
-    """Attempts that ended by an error of their trial."""
+    """Attempts that ended by an error of the trial."""
     last_failure: str = ""
     """Name of the trial that failed last and the last line of its error."""
     stopping: str = ""
@@ -78,16 +78,16 @@ class StudyStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds since the run began; None between runs."""
     store: str = ""
     beyond_quota: str = ""
-    """Why checkpoints take more than ``quota_bytes``, in a sentence; empty while they do not."""
+    """Why checkpoints take more than ``quota_bytes``; empty while they do not."""
 
     @property
     def trials(self) -> int:
-        """How many trials there are."""
+        """The number of trials."""
         return sum(self.counts.values())
 
     @property
     def saved(self) -> float | None:
-        """Share of training that early stopping has saved, from 0 to 1; None: not known, or none."""
+        """The share of training that early stopping has saved, from 0 to 1; None: unknown, or none."""
         if not self.full or self.trained >= self.full:
             return None
         return 1 - self.trained / self.full
@@ -95,22 +95,15 @@ class StudyStatus(msgspec.Struct, frozen=True, kw_only=True):
     def counts_line(self) -> str:
         """Return "64 trials: 2 running, 62 completed"."""
         parts = [f"{self.counts[state]:,} {state.value.lower()}" for state in TrialState if state in self.counts]
-        asked = f" of {self.num_trials:,}" if self.num_trials is not None and self.num_trials > self.trials else ""
-        head = f"{self.trials:,}{asked} trials" if asked else many(self.trials, "trial")
+        total = f" of {self.num_trials:,}" if self.num_trials is not None and self.num_trials > self.trials else ""
+        head = f"{self.trials:,}{total} trials" if total else many(self.trials, "trial")
         return f"{head}: {', '.join(parts)}" if parts else head
 
 
 def status_of(
     state: StudyState, *, elapsed_s: float | None = None, store: str = "", scheduler: str = ""
 ) -> StudyStatus:
-    """Return how a study stands, in one pass over its trials; nothing of the state is kept.
-
-    Args:
-        state: of the study; call this in the thread that owns it.
-        elapsed_s: seconds since the run began; None between runs.
-        store: where the study lies.
-        scheduler: one line that describes the scheduler.
-    """
+    """Return the status of a study, which holds no part of its state. Called in the thread that owns the state."""
     counts: dict[TrialState, int] = {}
     trained = failures = 0
     sign, worst = 1 if state.config.mode == "min" else -1, math.inf
@@ -161,11 +154,11 @@ def status_of(
 
 
 def _beyond_quota(state: StudyState) -> str:
-    if not state.stock.is_over:
+    if not state.usage.is_over:
         return ""
     return (
-        f"{many(len(state.stock.sizes), 'checkpoint')} take {state.stock.total_bytes:,} bytes, more than "
-        f"quota_bytes={state.stock.quota_bytes:,}: all are of trials that may go on, or of the best one, and stay. "
+        f"{many(len(state.usage.sizes), 'checkpoint')} take {state.usage.total_bytes:,} bytes, more than "
+        f"quota_bytes={state.usage.quota_bytes:,}: all are of trials that may go on, or of the best one, and stay. "
         "Raise Sharing(quota_bytes=...), or save less."
     )
 

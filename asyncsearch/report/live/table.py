@@ -1,4 +1,4 @@
-"""A study as plain text: at most 100 columns, nothing but characters and newlines, so it can be logged and mailed."""
+"""A study as plain text: at most 100 columns, only characters and newlines, so it can be logged and mailed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LONGEST_FACT = 400
 
 
 def table(status: StudyStatus) -> str:
-    """Return how the study stands as lines of at most 100 characters; only a longer path or word exceeds them."""
+    """Return the status as lines of at most 100 characters; only a longer path or word exceeds them."""
     lines = [cut(status.name, WIDTH)]
     for fact in facts(status):
         lines += textwrap.wrap(fact, WIDTH - 2, initial_indent="  ", subsequent_indent="    ", break_long_words=False)
@@ -34,7 +34,7 @@ def short_line(status: StudyStatus) -> str:
 
 
 def facts(status: StudyStatus) -> list[str]:
-    """Return what there is to say besides the trials, one fact a line."""
+    """Return the facts besides the trials, one on each line."""
     lines = [
         status.scheduler,
         status.counts_line(),
@@ -58,7 +58,7 @@ def best_line(status: StudyStatus) -> str:
 
 
 def incumbent_line(status: StudyStatus) -> str:
-    """Return "incumbent: accuracy 0.99 at 9: trial-3", a value on the way; empty if the best last value is as good."""
+    """Return "incumbent: accuracy 0.99 at 9: trial-3", an intermediate value; empty if the best last value is equal."""
     seen = status.incumbent
     if seen is None or (status.best is not None and status.best.value == seen.value):
         return ""
@@ -66,7 +66,7 @@ def incumbent_line(status: StudyStatus) -> str:
 
 
 def training_line(status: StudyStatus) -> str:
-    """Return how much was trained, and how much less that is than training everything to the end."""
+    """Return the units that were trained, and how much less that is than training every trial to the end."""
     line = f"{many(status.trained, 'unit')} of training"
     if status.saved is None or status.full is None:
         return line
@@ -74,7 +74,7 @@ def training_line(status: StudyStatus) -> str:
 
 
 def workers_line(status: StudyStatus) -> str:
-    """Return how many workers there are, and for how long; empty between runs."""
+    """Return how many workers there are, and the time since the run began; empty between runs."""
     if not status.workers_wanted:
         return ""
     time = "" if status.elapsed_s is None else f" after {duration(status.elapsed_s)}"
@@ -90,20 +90,20 @@ def failures_line(status: StudyStatus) -> str:
 
 
 def headings(metric: str) -> tuple[str, ...]:
-    """Return what stands above the columns."""
+    """Return the headings of the columns."""
     return ("trial", "state", "at", metric, "configuration")
 
 
 def cells(row: TrialRow) -> tuple[str, ...]:
-    """Return what stands in the columns of a row; of a failed trial the error instead of its configuration."""
-    is_on_its_way = row.state in (TrialState.RUNNING, TrialState.WAITING) and row.target is not None
-    at = f"{row.resource:,} of {row.target:,}" if is_on_its_way else f"{row.resource:,}"
+    """Return the cells of a row; a failed trial has its error in place of its configuration."""
+    is_unfinished = row.state in (TrialState.RUNNING, TrialState.WAITING) and row.target is not None
+    at = f"{row.resource:,} of {row.target:,}" if is_unfinished else f"{row.resource:,}"
     what = row.reason if row.state is TrialState.FAILED else params(row.params)
     return row.name, row.state.value.lower(), at, number(row.value), what
 
 
 def grid(metric: str, trials: Sequence[TrialRow], best: str = "") -> list[str]:
-    """Return one line a trial under a line of headings; the trial named ``best`` is marked."""
+    """Return a line for each trial below a line of headings; the trial named ``best`` is marked."""
     rows = [headings(metric), *map(cells, trials)]
     short = [[cut(cell, 20) for cell in row[:-1]] for row in rows]
     widths = [max(map(len, column)) for column in zip(*short, strict=True)]

@@ -1,4 +1,4 @@
-"""The best value so far, over the time of a search; values on the way of a trial count (ASHA paper, section 3.3)."""
+"""The best value so far over the time of a search; intermediate values of trials count (ASHA paper, section 3.3)."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
 
 
 class Incumbent(msgspec.Struct, frozen=True):
-    """A value that was the best of all so far when it was reported, whatever became of its trial afterwards."""
+    """A value that was the best one when it was reported, whatever its trial did afterwards."""
 
     trial: TrialId
     value: float
-    """Of the metric, in the user's own sign."""
+    """Of the metric, with the user's sign."""
     resource: int
-    """Units of training after which the trial had it."""
+    """Units of training after which the trial reported it."""
     t: float
     """When it was reported: driver's clock, seconds since 1970."""
     elapsed_s: float
-    """Seconds from the study's first record to then; pauses between runs included."""
+    """Seconds from the study's first record to the report, pauses between runs included."""
     trained: int
-    """Units of training that all trials together had done by then, repeated ones included."""
+    """Units of training of all trials up to then, repeated ones included."""
 
     @property
     def name(self) -> str:
@@ -39,14 +39,9 @@ class Incumbent(msgspec.Struct, frozen=True):
 
 
 def incumbents(records: Iterable[Record], *, metric: str, mode: str) -> list[Incumbent]:
-    """Return every value that was the best so far, in the order of the journal; the last one is the incumbent.
+    """Return every value that was the best one when it was reported, in that order; the last one is the incumbent.
 
-    Of equal values the one of the older trial is the better, as everywhere.
-
-    Args:
-        records: the whole journal, in order.
-        metric: the study's metric.
-        mode: ``"min"`` or ``"max"``.
+    Of equal values that of the older trial is the better one.
     """
     sign = 1.0 if mode == "min" else -1.0
     projection, found = Projection(), list[Incumbent]()
@@ -64,7 +59,7 @@ def incumbents(records: Iterable[Record], *, metric: str, mode: str) -> list[Inc
 
 
 def incumbents_dataframe(found: Sequence[Incumbent]) -> pandas.DataFrame:
-    """Return one row for each; ``reported`` is in UTC.
+    """Return one row for each incumbent; ``reported`` is in UTC.
 
     Raises:
         UsageError: pandas is not installed.

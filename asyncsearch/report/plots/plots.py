@@ -19,12 +19,12 @@ from asyncsearch.trial import Trial, TrialState
 _BLUE, _ORANGE = "#2f7fd1", "#d9480f"
 _MOST_CURVES = 400
 
-Point = tuple[TrialId, int, float]
-"""Trial, resource, value of the metric; finite ones only, in the order of the journal."""
+PlottedPoint = tuple[TrialId, int, float]
+"""Trial, resource, and finite value of the metric."""
 
 
 class PlottedStudy(Protocol):
-    """What a plot needs of a ``Study``."""
+    """The part of a ``Study`` that a plot needs."""
 
     @property
     def name(self) -> str: ...
@@ -40,7 +40,7 @@ def plot_history(study: PlottedStudy) -> Plot:
     """Return two panels: each trial's metric over its own training, and the best so far over all training.
 
     Raises:
-        UsageError: it is no study.
+        UsageError: it is not a study.
         NoTrialsError: no trial has reported a finite value yet.
     """
     points = _points(study)
@@ -49,10 +49,10 @@ def plot_history(study: PlottedStudy) -> Plot:
 
 
 def plot_rungs(study: PlottedStudy) -> Plot:
-    """Return the values of trials at each resource where trials paused or ended: filled if they went on from there.
+    """Return the values of trials at each resource where trials paused or ended: filled if they continued from there.
 
     Raises:
-        UsageError: it is no study.
+        UsageError: it is not a study.
         NoTrialsError: no trial has reported a finite value yet.
     """
     points = _points(study)
@@ -65,18 +65,18 @@ def plot_rungs(study: PlottedStudy) -> Plot:
         there = {trial: value for trial, resource, value in points if resource == level}
         for place, (trial, value) in enumerate(sorted(there.items())):
             shift = (place + 0.5) / len(there) - 0.5
-            goes_on = reached[trial] > level
+            continued = reached[trial] > level
             tip = f"{trial_name(trial)}: {number(value)} at {level:,}"
-            shapes.append(dot(x(index + 0.7 * shift), _clamp(y, value), _BLUE, tip, is_hollow=not goes_on))
+            shapes.append(dot(x(index + 0.7 * shift), _clamp(y, value), _BLUE, tip, is_hollow=not continued))
         shapes.append(text(x(index), 66, many(len(there), "trial"), at="middle", weight=600))
     ticks = [(float(index), f"{level:,}") for index, level in enumerate(levels)]
     axes = frame(x, y, "units of training; filled: trained further", study.config.metric, ticks)
     return Plot(f"{study.name}: rungs", 900, 380, [axes, *shapes])
 
 
-def _points(study: PlottedStudy) -> list[Point]:
+def _points(study: PlottedStudy) -> list[PlottedPoint]:
     if isinstance(study, type) or not hasattr(study, "store"):
-        raise UsageError(f"{study!r} is no study to plot: write e.g. plot_history(Study.open('studies/digits')).")
+        raise UsageError(f"{study!r} is not a study: write e.g. plot_history(Study.open('studies/digits')).")
     points = []
     for report in reports(read_records(study.store)):
         value = finite(report.metrics.get(study.config.metric))
@@ -88,7 +88,7 @@ def _points(study: PlottedStudy) -> list[Point]:
 
 
 def _value_axis(values: Sequence[float]) -> Axis:
-    """Make room for all values but far outliers: one diverged trial must not press all others into a line."""
+    """Make room for all values except far outliers: one diverged trial must not compress the others into a line."""
     ranked = sorted(values)
     low, high = ranked[0], ranked[-1]
     quarter, three_quarters = ranked[len(ranked) // 4], ranked[-1 - len(ranked) // 4]
@@ -103,7 +103,7 @@ def _clamp(y: Axis, value: float) -> float:
     return y(min(max(value, y.low), y.high))
 
 
-def _curves(study: PlottedStudy, points: Sequence[Point]) -> str:
+def _curves(study: PlottedStudy, points: Sequence[PlottedPoint]) -> str:
     y = _value_axis([value for _, _, value in points])
     curves: dict[TrialId, list[tuple[int, float]]] = {}
     for trial, resource, value in points:
@@ -129,8 +129,8 @@ def _curve(x: Axis, y: Axis, reported: Sequence[tuple[int, float]], colour: str,
     return line(pixels, colour, width=width, opacity=opacity)
 
 
-def _best_so_far(study: PlottedStudy, points: Sequence[Point]) -> str:
-    """The best value over units of training done by all trials together."""
+def _best_so_far(study: PlottedStudy, points: Sequence[PlottedPoint]) -> str:
+    """The best value over the units of training of all trials together."""
     better = min if study.config.mode == "min" else max
     spent, best, done = 0, points[0][2], dict.fromkeys((trial for trial, _, _ in points), 0)
     steps: list[tuple[int, float]] = []
@@ -155,8 +155,8 @@ def _best(trials: Sequence[Trial], mode: str) -> TrialId:
     return min(ranked)[1] if ranked else TrialId(-1)
 
 
-def _levels(trials: Sequence[Trial], points: Sequence[Point]) -> list[int]:
-    """Where trials stand still; at most 12 of them, the most populated ones."""
+def _levels(trials: Sequence[Trial], points: Sequence[PlottedPoint]) -> list[int]:
+    """Return the resources at which most trials paused or ended; at most 12."""
     count: dict[int, int] = {}
     for trial in trials:
         if trial.resource:

@@ -1,6 +1,6 @@
-"""Drawing with text: the few shapes that plots need, as SVG without any library.
+"""The few shapes that plots need, as SVG text without a library.
 
-Rule: every word that is not ours goes through ``escape``.
+Rule: all text goes through ``escape``: names, parameters and errors are the user's.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Plot:
 
 
 class Axis:
-    """Maps values to pixels, evenly or by logarithm, and knows where to put ticks."""
+    """Maps values to pixels, linearly or by logarithm, and places ticks."""
 
     def __init__(self, low: float, high: float, start: float, end: float, *, is_log: bool = False) -> None:
         if high <= low:
@@ -72,7 +72,7 @@ class Axis:
 def text(
     x: float, y: float, words: str, *, size: int = 11, weight: int = 400, fill: str = INK, at: str = "start"
 ) -> str:
-    """Return a text; ``at`` is which part of it stands at x: start, middle or end."""
+    """Return a text; ``at`` is the part of it that is placed at x: start, middle or end."""
     style = f"font-size='{size}' font-weight='{weight}' fill='{fill}' text-anchor='{at}'"
     return f"<text x='{x:.1f}' y='{y:.1f}' {style}>{escape(words)}</text>"
 
@@ -85,7 +85,7 @@ def line(points: Sequence[tuple[float, float]], colour: str, *, width: float = 1
 
 
 def dot(x: float, y: float, colour: str, tip: str, *, radius: float = 3.0, is_hollow: bool = False) -> str:
-    """Return a point that says what it is when the pointer rests on it."""
+    """Return a point with a tool tip."""
     fill = f"fill='{CARD}' stroke='{colour}'" if is_hollow else f"fill='{colour}' fill-opacity='0.75'"
     return f"<circle cx='{x:.1f}' cy='{y:.1f}' r='{radius}' {fill}><title>{escape(tip)}</title></circle>"
 

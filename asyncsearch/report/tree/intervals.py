@@ -27,13 +27,7 @@ def forget_beyond(node: TreeNode, stop: int) -> None:
 
 
 def intervals(node: TreeNode, exits: list[tuple[int, TrialId]], busy: list[tuple[int, int]]) -> Iterator[Interval]:
-    """Yield the intervals of a node in order.
-
-    Args:
-        node: to be cut.
-        exits: resource and id of the trials that leave it.
-        busy: the parts that workers are training.
-    """
+    """Yield the intervals of a node in order, from where trials leave it and the parts that workers are training."""
     cuts = {stop for stop, _ in exits} | {node.start, node.done}
     cuts |= {cut for interval in [*busy, *node.elsewhere] for cut in interval}
     ordered = sorted(cut for cut in cuts if cut >= node.start)

@@ -36,11 +36,12 @@ class Layout:
 
     def _place(self, roots: list[NodeKey]) -> None:
         inner: dict[NodeKey, list[NodeKey]] = {}  # of nodes without a lane: the children that part last, next to it
-        work: list[NodeKey | _Own] = list(reversed(roots))
+        work = [(key, False) for key in reversed(roots)]  # (node, whether to give it its own lane now)
         while work:
-            key = work.pop()
-            if isinstance(key, _Own):
-                self._next_lane(key.node)
+            key, is_due = work.pop()
+            if is_due:
+                self.at[key] = float(self.size)
+                self.size += 1
                 continue
             node = self._nodes[key]
             above, below = self._sides(node)
@@ -48,15 +49,11 @@ class Layout:
                 latest = max(self._nodes[child].start for child in node.children)
                 nearest = [*above[-1:], *below[:1]]
                 inner[key] = [child for child in nearest if self._nodes[child].start == latest]
-            own = [] if key in inner else [_Own(key)]
-            work.extend(reversed([*above, *own, *below]))
+            own = [] if key in inner else [(key, True)]
+            work.extend(reversed([*((child, False) for child in above), *own, *((child, False) for child in below)]))
         for key in reversed(self._nodes):
             if key in inner:
                 self.at[key] = sum(self.at[child] for child in inner[key]) / len(inner[key])
-
-    def _next_lane(self, key: NodeKey) -> None:
-        self.at[key] = float(self.size)
-        self.size += 1
 
     def _sides(self, node: TreeNode) -> tuple[list[NodeKey], list[NodeKey]]:
         """Return the children above, from outside to inside, and those below, from inside to outside."""
@@ -86,13 +83,6 @@ class Layout:
 
         for _, group in groupby(sorted(node.children, key=start), key=start):
             yield list(group)
-
-
-class _Own:
-    """A node's own lane, among the remaining entries of the work list."""
-
-    def __init__(self, node: NodeKey) -> None:
-        self.node = node
 
 
 def has_lane(node: TreeNode, nodes: dict[NodeKey, TreeNode]) -> bool:

@@ -11,13 +11,7 @@ from asyncsearch.report.tree.view import Kind, TreeNode, TreeView
 
 WIDTH = 100
 _DEEPEST = 12
-_STATES = {
-    Kind.SHARED: "trained",
-    Kind.TRAINED: "trained",
-    Kind.ELSEWHERE: "trained by another study",
-    Kind.RUNNING: "running",
-    Kind.WAITING: "waiting",
-}
+_TRAINED = (Kind.SHARED, Kind.TRAINED)
 
 
 def text_tree(tree: TreeView, lines: int = 30) -> str:
@@ -53,7 +47,8 @@ def _level(keys: list[NodeKey], depth: int, shown: set[NodeKey]) -> list[tuple[N
 
 def _line(node: TreeNode, only: set[str]) -> str:
     first, last = node.intervals[0], node.intervals[-1]
-    states = ", ".join(dict.fromkeys(_STATES[interval.kind] for interval in node.intervals))
+    kinds = [interval.kind for interval in node.intervals]
+    states = ", ".join(dict.fromkeys("trained" if kind in _TRAINED else kind.value for kind in kinds))
     who = reader_names(first) if first.count <= 3 else many(first.count, "trial")
     branched = branched_text(node)
     who += f", {branched}" if branched else ""

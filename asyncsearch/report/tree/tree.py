@@ -59,12 +59,6 @@ class Tree:
 def tree(records: Iterable[Record], *, name: str, metric: str, mode: str) -> Tree:
     """Return the stage tree of a journal.
 
-    Args:
-        records: the whole journal, in order.
-        name: of the study.
-        metric: the study's metric.
-        mode: ``"min"`` or ``"max"``: which trial is marked as the best.
-
     Raises:
         NoTrialsError: there is no trial yet.
     """

@@ -116,9 +116,6 @@ def expected(
     """Simulate a search, or a part of a large one; None: no part represents it, or its trials end by themselves.
 
     Args:
-        scheduler: of the study.
-        num_trials: of the search.
-        workers: how many.
         cost: of training; None: a unit takes one second.
         config: of the study; None: trials share nothing.
         space: of the study, if trials share training or the scheduler changes proposals.

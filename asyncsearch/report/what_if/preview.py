@@ -119,13 +119,7 @@ def preview(
 ) -> Preview:
     """Return what a search of ``num_trials`` trials would train if every rung promoted exactly its share.
 
-    Args:
-        scheduler: of the search.
-        num_trials: in all.
-        parallelism: how many workers.
-        cost: of a unit of training, if it is known.
-        expected: the result of a simulation.
-        warnings: sentences to show; None: the warnings of the scheduler.
+    ``warnings``: sentences to show; None: the warnings of the scheduler.
 
     Raises:
         ResourceError: the search cannot work at all.
@@ -152,7 +146,6 @@ def warnings_of(
     """Return a scheduler's warnings about a search with the number of trials that it will really have.
 
     Args:
-        scheduler: of the search.
         num_trials: as requested; None: as many as the searcher proposes.
         proposals: how many the searcher has; None: no limit, or unknown.
         is_begun: whether the search has begun; then it continues however few proposals there are.
@@ -178,7 +171,6 @@ def notes_of(requested: int, num_trials: int, already: int, scheduler: Scheduler
         requested: by the user.
         num_trials: of the preview, at most the number of proposals.
         already: how many the study has.
-        scheduler: of the study, fresh.
     """
     notes = []
     if num_trials < requested:

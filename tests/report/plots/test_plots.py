@@ -76,7 +76,7 @@ def test_a_study_without_values_has_no_plot(tmp_path: Path) -> None:
 @pytest.mark.parametrize("plot", [plot_history, plot_rungs])
 @pytest.mark.parametrize("study", [3, None, "studies/digits", Study])
 def test_what_is_no_study_has_no_plot(plot: Any, study: Any) -> None:
-    with pytest.raises(UsageError, match=r"is no study to plot: write e\.g\. plot_history"):
+    with pytest.raises(UsageError, match=r"is not a study: write e\.g\. plot_history"):
         plot(study)
 
 

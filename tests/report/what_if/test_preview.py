@@ -118,10 +118,10 @@ def test_a_study_with_trials_is_told_what_a_run_would_add() -> None:
     assert more.endswith("A run of 64 trials would add 52.")
     for size in (1, 12):
         (none,) = notes_of(size, size, 12, halving)
-        assert none.endswith("would add 0: nothing new begins."), "and no bracket is opened for it"
+        assert none.endswith("would add 0: no new trial begins."), "and no bracket is opened for it"
     one, brackets = notes_of(2, 2, 1, halving)
-    assert one.startswith("1 trial is there already")
-    assert "a later run asks for beyond opens further brackets" in brackets
+    assert one.startswith("1 trial exists already")
+    assert "additional trials of a later run open new brackets" in brackets
 
 
 @pytest.mark.parametrize(

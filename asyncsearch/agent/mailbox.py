@@ -1,4 +1,4 @@
-"""What other threads have to tell the agent's one thread."""
+"""A queue by which other threads reach the agent's one thread."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Mailbox(Generic[T]):
         self._is_closed = False
 
     def fileno(self) -> int:
-        """Readable while something is in the inbox."""
+        """Return a descriptor that is readable while an item waits."""
         return self._reading
 
     def put(self, item: T) -> None:

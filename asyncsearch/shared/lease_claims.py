@@ -1,0 +1,105 @@
+"""Which leases train in the nodes that a driver has claimed, and what the shared folder knows of nodes on their paths.
+
+Rule: whoever reads nodes reads children before their parents, so that what is known of a path has no gap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from asyncsearch.ids import CheckpointRef, NodeKey, PathStep
+from asyncsearch.shared.folder import NodeFacts, SharedFolder
+from asyncsearch.shared.publications import Publication
+
+
+class FolderAnswer(NamedTuple):
+    """What is known of nodes, and who trains in them."""
+
+    busy: dict[NodeKey, str]
+    """The nodes in which others train, and who does."""
+    facts: list[tuple[NodeKey, NodeFacts]]
+    """Parents before their children."""
+
+
+class LeaseClaims:
+    """The claims of one driver's leases. One thread calls it."""
+
+    def __init__(self, folder: SharedFolder, study: str) -> None:
+        self._folder, self._study = folder, study
+        self.lease_s = folder.lease_s
+        self._users: dict[NodeKey, set[int]] = {}
+        """The leases that train in each claimed node."""
+        self._forbidden: set[tuple[int, NodeKey]] = set()
+        """Leases that lost a node to others while they trained in it."""
+
+    def ask(
+        self,
+        lease: int,
+        nodes: list[NodeKey],
+        paths: set[tuple[PathStep, ...]],
+        needed: frozenset[CheckpointRef] | None,
+    ) -> FolderAnswer:
+        """Claim the nodes of a lease; return who holds the others, and what is known of all nodes on the paths."""
+        claims = self._folder.claim(nodes, self._study)
+        busy = {node: who for node, who in claims.items() if who is not None}
+        for node in claims.keys() - busy.keys():
+            self._users.setdefault(node, set()).add(lease)
+        if needed is not None:
+            self.hold(needed)
+        return FolderAnswer(busy, self._read_on(nodes, paths))
+
+    def look(self, nodes: tuple[NodeKey, ...]) -> FolderAnswer:
+        """Return which nodes others train, and what is known of all of them."""
+        busy = {node: who for node in nodes if (who := self._folder.holder(node)) is not None}
+        return FolderAnswer(busy, self._read(nodes))
+
+    def publish(self, what: Publication) -> None:
+        if (what.lease, what.node) not in self._forbidden:
+            self._folder.publish(what.node, what.reports, what.ended)
+
+    def hold(self, references: frozenset[CheckpointRef]) -> None:
+        self._folder.hold(self._study, references, self._study)
+
+    def renew(self) -> None:
+        for node in self._folder.renew():
+            self._forbidden |= {(lease, node) for lease in self._users.pop(node, ())}
+
+    def release(self, lease: int, nodes: set[NodeKey]) -> None:
+        free = []
+        for node in nodes:
+            users = self._users.get(node, set())
+            users.discard(lease)
+            if not users and self._users.pop(node, None) is not None:
+                free.append(node)
+        self._folder.release(free)
+
+    def close(self) -> None:
+        self._folder.close()
+
+    def _read(self, nodes: Iterable[NodeKey]) -> list[tuple[NodeKey, NodeFacts]]:
+        """Read ordered nodes, the last ones first: what is known of a node was known before of its parent."""
+        return [(node, self._folder.read(node)) for node in reversed(list(nodes))][::-1]
+
+    def _read_on(self, nodes: list[NodeKey], paths: set[tuple[PathStep, ...]]) -> list[tuple[NodeKey, NodeFacts]]:
+        """Read nodes with their ancestors and descendants on the paths, as far as any study has trained."""
+        found: dict[NodeKey, NodeFacts] = {}
+        levels: list[list[NodeKey]] = []
+        open_paths = dict.fromkeys(sorted(paths), 0)
+        while open_paths:
+            depth = len(levels)
+            ahead = [(steps, steps[depth]) for steps, reach in open_paths.items() if len(steps) > depth]
+            ahead = [(steps, step) for steps, step in ahead if step.start <= open_paths[steps] or step.node in nodes]
+            read = self._folder.read_many(step.node for _, step in ahead)
+            open_paths = {steps: _reach(read[step.node]) for steps, step in ahead}
+            levels.append([node for node, facts in read.items() if facts != NodeFacts()])
+            found |= read
+        if sum(map(len, levels)) > 1:
+            for known in reversed(levels):
+                found |= self._folder.read_many(known)
+        return list(found.items())
+
+
+def _reach(facts: NodeFacts) -> int:
+    """Return the resource up to which a node was trained by any study."""
+    return max((*facts.checkpoints, *(at for at, _ in facts.reports[-1:])), default=0)
