@@ -1,7 +1,7 @@
-"""Ctrl-C while a search runs: counted, told to the driver, and raised only where the user's own code trains.
+"""Ctrl-C while a search runs: counted, passed on to the driver, and raised only inside the user's own code.
 
-An exception that may come between any two steps of the main thread would leave a search that nobody owns. So the
-handler raises nothing, and whoever runs a search raises ``KeyboardInterrupt`` once it has ended.
+An exception between any two steps of the main thread could leave a search without an owner. So the handler raises
+nothing, and the function that runs the search raises ``KeyboardInterrupt`` once the search has ended.
 """
 
 from __future__ import annotations
@@ -16,54 +16,55 @@ from asyncsearch.driver.wakeup import Wakeup
 from asyncsearch.events import StopRequested
 
 GRACE_S = 20.0
-"""How long workers may take to stop after the first press."""
+"""How long workers may take to stop after the first Ctrl-C."""
 
 
 class Interrupts:
-    """How often Ctrl-C was pressed, and how often the driver was told."""
+    """How often Ctrl-C was pressed, and of how many presses the driver was notified."""
 
     def __init__(self) -> None:
-        self.count = self.told = 0
-        self.bells: tuple[Wakeup, ...] = ()
-        """Wake the thread that watches the run."""
+        self.count = self.notified = 0
+        self.wakeups: tuple[Wakeup, ...] = ()
+        """Set at each press; they wake the thread that watches the run."""
         self._is_armed = False
 
-    def press(self) -> None:
-        """Count one. It takes no lock, so a signal handler may call it, and any thread.
+    def add(self) -> None:
+        """Count a press. It takes no lock, so a signal handler and any thread may call it.
 
         Raises:
-            KeyboardInterrupt: what ``interruptible`` was given runs in this thread; at the first press only.
+            KeyboardInterrupt: ``interruptible`` runs a function in this thread; at the first press only.
         """
         self.count += 1
-        for bell in self.bells:
-            bell.ring()
+        for wakeup in self.wakeups:
+            wakeup.set()
         if self._is_armed:
             self._is_armed = False
             raise KeyboardInterrupt
 
-    def tell(self, driver: Driver) -> bool:
+    def notify(self, driver: Driver) -> bool:
         """Ask the search to stop at the first press; at the second one, wait for workers no longer.
 
         Returns:
-            Whether there was something to tell.
+            Whether there was a press of which the driver was not notified.
         """
-        is_news = self.told < self.count
-        while self.told < self.count:
-            self.told += 1
+        is_news = self.notified < self.count
+        while self.notified < self.count:
+            self.notified += 1
             driver.post(StopRequested("it was interrupted"))
-            driver.give_up_after(GRACE_S if self.told == 1 else 0.0)
+            driver.give_up_after(GRACE_S if self.notified == 1 else 0.0)
         return is_news
 
     def interruptible(self, function: Callable[[], None]) -> None:
-        """Call a function that a press breaks by KeyboardInterrupt, which ends here. One from elsewhere is a press too.
+        """Call a function that a press interrupts by KeyboardInterrupt, which is caught here.
 
-        It is not called where a press has not been told yet.
+        A KeyboardInterrupt from elsewhere counts as a press. The function is not called while the driver has not been
+        notified of a press.
         """
         before = self.count
         try:
             try:
                 self._is_armed = True
-                if self.told == self.count:
+                if self.notified == self.count:
                     function()
             finally:
                 self._is_armed = False
@@ -73,9 +74,9 @@ class Interrupts:
 
 @contextmanager
 def interrupts_to(press: Callable[[], None]) -> Iterator[None]:
-    """Have Ctrl-C call ``press`` and do no more: PySpark's handler would cancel the jobs of the workers.
+    """Let Ctrl-C call ``press`` and nothing else: PySpark's handler would cancel the jobs of the workers.
 
-    Outside the main thread, which alone gets signals, nothing is changed.
+    Only the main thread gets signals; in any other thread nothing is changed.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -1,4 +1,4 @@
-"""The driver: the one thread that owns ``StudyState``, tells it what happens, and carries out what it decides.
+"""The driver: the one thread that owns ``StudyState``, passes events to it, and carries out its decisions.
 
     messages, losses, deadlines ──> inbox ──> handle ──> journal, one sync for all that is waiting
                                                                    │ durable
@@ -69,27 +69,25 @@ Worker = tuple[WorkerId, int]
 """One launch of a worker: its number and epoch."""
 
 _COMMIT_DELAY_S = 0.01
-"""How long records that decided nothing wait for others to be synced with: nothing but their acknowledgement waits for
-them, and a sync, with the change of threads and back, costs as much as handling several reports.
-"""
-
+"""How long records without a decision wait for others to be synced with: only their acknowledgement waits, and a sync,
+with its two changes of threads, costs as much as handling several reports."""
 
 _NAMED = 8
 """Trials that a shared stage's log names."""
 
 
 class DriverSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What the driver, as opposed to the engine, is told. Times in seconds."""
+    """Settings of the driver; those of the engine are in ``EngineConfig``. Times are in seconds."""
 
     lease_timeout_s: float = 30.0
-    """A worker that is silent for so long has lost its leases."""
+    """Silence after which a worker loses its leases."""
     trial_timeout_s: float | None = None
-    """An attempt that takes longer fails."""
+    """Time after which an attempt fails; None: none."""
     snapshot_every: int = 50_000
     """Records between two snapshots."""
 
 
-class _Said(msgspec.Struct, frozen=True):
+class _Received(msgspec.Struct, frozen=True):
     """A numbered message of a worker."""
 
     worker: WorkerId
@@ -114,13 +112,13 @@ class Driver:
         shared: FolderMembership | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """Take over a state that nobody else touches any more.
+        """Take over a state, which no other code may change from now on.
 
         Args:
             launch: starts a worker; called in a thread of its own, may block.
-            kill: ends a worker that is held for lost; likewise.
+            kill: ends a worker that counts as lost; likewise.
             shared: the folder in which the study's checkpoints are, if it shares them with others.
-            changed: called in the driver's thread after something happened that people may want to see.
+            changed: called in the driver's thread after each change that a display may show.
             clock: seconds since 1970.
         """
         self.settings = settings or DriverSettings()
@@ -133,29 +131,29 @@ class Driver:
         self._launch, self._kill, self._changed, self._clock = launch, kill, changed, clock
         self._transport: Transport | None = None
         self._now = 0.0
-        self._inbox: list[AnyEvent | _Said] = []
+        self._inbox: list[AnyEvent | _Received] = []
         self._lines: list[bytes] = []
-        """Records that are not in the journal yet; what follows from them waits in the next two."""
-        self._said: dict[Worker, int] = {}
+        """Records that are not in the journal yet; their consequences wait in the next two."""
+        self._unacknowledged: dict[Worker, int] = {}
         """Highest number of each worker's messages to acknowledge."""
         self._todo: list[AnyAction] = []
         self._commit_timer: asyncio.TimerHandle | None = None
         self._is_commit_due = False
         self._liveness: Liveness[Worker] = Liveness(self.settings.lease_timeout_s)
         self._deadlines: Deadlines[Lease] = Deadlines()
-        # Both by the loop's clock: one that is set, or jumps after a suspension, must not take anybody for lost.
+        # Both use the loop's clock: a system clock that is set, or jumps after a suspension, would make workers lost.
         self._timer: asyncio.TimerHandle | None = None
         self._deleting: defaultdict[NodeKey, int] = defaultdict(int)
         """How many checkpoints of a node are being deleted."""
         self._held_back: dict[int, list[WorkerAction]] = {}
-        """By lease: work that waits for such deletions, and what was decided about it since."""
+        """By lease: work that waits for such deletions, and the decisions about it since."""
         self._attached: set[Worker] = set()
-        """Launches that have attached; the others cannot be told anything yet."""
+        """Launches that have attached; nothing can be sent to the others yet."""
         self._snapshot_at = journal.last + self.settings.snapshot_every
         self._disk = ThreadPoolExecutor(1, "asyncsearch-journal")
         self._files = ThreadPoolExecutor(1, "asyncsearch-files")
         self._deletions = ThreadPoolExecutor(1, "asyncsearch-deletions")
-        """A thread of their own: work may wait for them, and is not to wait for snapshots and logs."""
+        """A thread of its own: work may wait for a deletion, and must not wait for snapshots and logs."""
         self._workers = ThreadPoolExecutor(1, "asyncsearch-launch")
         self.loop = asyncio.new_event_loop()
         self._wake = asyncio.Event()
@@ -163,25 +161,25 @@ class Driver:
         self._sharing = (
             None
             if shared is None
-            else SharingSession(shared, state, self.loop, post=self._take, send=self._tell, fail=self._fail)
+            else SharingSession(shared, state, self.loop, post=self._take, send=self._send, fail=self._fail)
         )
         self._thread_ended = threading.Event()
         threading.Thread(target=self._run_loop, name="asyncsearch-driver", daemon=True).start()
         self._pump_task = asyncio.run_coroutine_threadsafe(self._pump(), self.loop)
 
     def connect(self, transport: Transport) -> None:
-        """Say how messages reach the workers. Call it before the first event is posted."""
+        """Set how messages reach the workers; call it before the first event is posted."""
         self._transport = transport
 
     def post(self, event: AnyEvent) -> None:
-        """Tell the engine of something."""
+        """Pass an event to the engine."""
         self.loop.call_soon_threadsafe(self._take, event)
 
     def lost(self, worker: WorkerId, epoch: int, reason: str) -> None:
-        """Say that a launch of a worker has ended; of one that was dismissed nobody hears."""
+        """Report that a launch of a worker has ended; ignored if the worker was dismissed."""
         self.post(WorkerLost(worker, epoch, reason))
 
-    def hear(self, worker: WorkerId, epoch: int, number: int, message: WorkerMessage) -> None:
+    def receive(self, worker: WorkerId, epoch: int, number: int, message: WorkerMessage) -> None:
         """Take a message of a worker that lives in this process."""
         if isinstance(message, Hello):
             self.loop.call_soon_threadsafe(self._attached_here, message)
@@ -192,13 +190,13 @@ class Driver:
         """Return ``function(state)``, called in the driver's thread; it must be quick and keep nothing of the state."""
         future: Future[T] = Future()
 
-        def answer() -> None:
+        def run() -> None:
             try:
                 future.set_result(function(self._state))
             except Exception as error:
                 future.set_exception(error)
 
-        self.loop.call_soon_threadsafe(answer)
+        self.loop.call_soon_threadsafe(run)
         return future.result()
 
     def stop_after(self, seconds: float, reason: str) -> None:
@@ -206,11 +204,11 @@ class Driver:
         self.loop.call_soon_threadsafe(lambda: self.loop.call_later(seconds, self._take, StopRequested(reason)))
 
     def give_up_after(self, seconds: float) -> None:
-        """Hold every worker for lost ``seconds`` from now, so that a run ends although some do not answer."""
+        """Count every worker as lost ``seconds`` from now, so that a run ends although some do not answer."""
         self.loop.call_soon_threadsafe(lambda: self.loop.call_later(seconds, self._give_up))
 
     def close(self) -> None:
-        """Write everything that is pending, save a snapshot, and end the thread. The state is the caller's again."""
+        """Write all pending records, save a snapshot, and end the thread. The state belongs to the caller again."""
         try:
             asyncio.run_coroutine_threadsafe(self._shut_down(), self.loop).result()
         finally:
@@ -239,7 +237,7 @@ class Driver:
         """See ``rpc.server.Handler``."""
         self._liveness.heard((worker, epoch), self.loop.time())
         if not isinstance(message, Heartbeat):
-            self._inbox.append(_Said(worker, epoch, number, message))
+            self._inbox.append(_Received(worker, epoch, number, message))
             self._wake.set()
 
     def detached(self, worker: WorkerId, epoch: int) -> None:
@@ -253,7 +251,7 @@ class Driver:
             self._thread_ended.set()
 
     def _time(self) -> float:
-        """The clock of the journal, which a correction of the system's time cannot turn back."""
+        """Return the time of the journal, which a correction of the system's clock cannot turn back."""
         self._now = max(self._now, self._clock())
         return self._now
 
@@ -274,13 +272,15 @@ class Driver:
             self._fail(error)
 
     def _fail(self, error: BaseException) -> None:
-        _log.error("The driver of the study stops: what it cannot make durable it must not do.", exc_info=error)
+        _log.error(
+            "The driver of the study stops: it must not act on a decision that it cannot make durable.", exc_info=error
+        )
         self._pump_task.cancel()
         self.failure = self.failure or error
         self.ended.set()
         self._changed()
 
-    async def _process(self, batch: list[AnyEvent | _Said]) -> None:
+    async def _process(self, batch: list[AnyEvent | _Received]) -> None:
         for item in batch:
             event = self._event_of(item)
             if event is None or self._state.is_stale(event):
@@ -303,15 +303,15 @@ class Driver:
         self._changed()
 
     async def _commit(self) -> None:
-        """Make the records durable, and then do what follows from them."""
-        lines, said, todo = self._lines, self._said, self._todo
-        self._lines, self._said, self._todo, self._is_commit_due = [], {}, [], False
+        """Make the records durable, and then carry out the decisions in them."""
+        lines, unacknowledged, todo = self._lines, self._unacknowledged, self._todo
+        self._lines, self._unacknowledged, self._todo, self._is_commit_due = [], {}, [], False
         if self._commit_timer is not None:
             self._commit_timer.cancel()
             self._commit_timer = None
         if lines:
             await self.loop.run_in_executor(self._disk, self._journal.append, b"".join(lines))
-        for (worker, epoch), number in said.items():
+        for (worker, epoch), number in unacknowledged.items():
             self._require_transport().acknowledge(worker, epoch, number)
         for action in todo:
             self._carry_out(action)
@@ -323,11 +323,11 @@ class Driver:
         self._is_commit_due = True
         self._wake.set()
 
-    def _event_of(self, item: AnyEvent | _Said) -> AnyEvent | None:
+    def _event_of(self, item: AnyEvent | _Received) -> AnyEvent | None:
         """Return the event in an item of the inbox; log lines are no events, and stale leases are refused."""
-        if not isinstance(item, _Said):
+        if not isinstance(item, _Received):
             return item
-        self._said[item.worker, item.epoch] = item.number
+        self._unacknowledged[item.worker, item.epoch] = item.number
         message = item.message
         if isinstance(message, Hello | Heartbeat):
             return None
@@ -356,10 +356,10 @@ class Driver:
                 if self._sharing is not None:
                     self._sharing.admit(action)
                 else:
-                    self._tell(action)
+                    self._send(action)
             case StopTraining() | SaveAt() | CutWork():
                 if self._sharing is None or not self._sharing.delay(action.lease.number, action):
-                    self._tell(action)
+                    self._send(action)
             case DismissWorker():
                 self._dismiss(action)
             case LaunchWorker():
@@ -377,8 +377,8 @@ class Driver:
             case _:
                 assert_never(action)
 
-    def _tell(self, action: WorkerAction) -> None:
-        """Send a worker what was decided about its work, in the order in which it was."""
+    def _send(self, action: WorkerAction) -> None:
+        """Send a worker the decisions about its work, in their order."""
         lease = action.work.lease if isinstance(action, Assign) else action.lease
         if lease.number in self._held_back:
             self._held_back[lease.number].append(action)
@@ -390,7 +390,7 @@ class Driver:
             self._assign(action)
 
     def _must_wait(self, action: WorkerAction) -> bool:
-        """Whether a checkpoint is being deleted where work is to save: its own could be deleted in that one's place."""
+        """Return whether a checkpoint is being deleted in a node in which the work saves: its own could go with it."""
         if not isinstance(action, Assign) or not self._deleting:
             return False
         return any(stage.node in self._deleting for lane in action.work.lanes for stage in lane.stages)
@@ -404,7 +404,7 @@ class Driver:
         try:
             self._require_transport().send(lease.worker, lease.epoch, action)
         except ProtocolError as error:
-            # Parameters that fit into no message cost their own trial, not the search.
+            # Parameters that are too large for a message fail their own trial, not the search.
             for number, lane in enumerate(action.work.lanes):
                 start = lane.stages[0].start
                 self._take(
@@ -445,11 +445,11 @@ class Driver:
                 del self._held_back[number]
                 if number in self._state.attempts:  # else its worker was lost meanwhile
                     for action in actions:
-                        self._tell(action)
+                        self._send(action)
         self._arm()
 
     def _arm(self) -> None:
-        """Let the timer fire no later than the earliest thing is due; one that fires too early sets itself anew."""
+        """Let the timer fire no later than the earliest deadline; one that fires too early is set again."""
         due = [when for when in (self._liveness.next_deadline(), self._deadlines.next_deadline()) if when is not None]
         if not due:
             return
@@ -481,7 +481,11 @@ class Driver:
         try:
             await self.loop.run_in_executor(self._files, save_snapshot, self._store, data, last)
         except Exception as error:
-            _log.warning("The snapshot after record %d could not be saved, and the journal has it all: %s", last, error)
+            _log.warning(
+                "The snapshot after record %d could not be saved, and the journal is complete without it: %s",
+                last,
+                error,
+            )
 
     async def _shut_down(self) -> None:
         self._pump_task.cancel()

@@ -3,7 +3,7 @@
     clock.py             time that is moved by hand       workloads.py          cost and value of trials: drawn curves
     cluster.py           scripted workers                 quadratic.py          a workload with a known optimum
     options.py           delays, faults, training, end    recorded_workload.py  an earlier study as the workload
-    random_faults.py     stragglers and dropped work      workload_answers.py   return values of a workload, checked
+    random_faults.py     stragglers and dropped work      checked_workload.py   return values of a workload, checked
     simulated_search.py  ``simulate``                     result.py             what was found, and when
     observer.py          records that result
 

@@ -46,10 +46,10 @@ from asyncsearch.events import (
     WorkerLost,
 )
 from asyncsearch.ids import CheckpointRef, Lease, NodeKey, TrialId, WorkerId
+from asyncsearch.simulate.checked_workload import CheckedWorkload, Failure
 from asyncsearch.simulate.clock import VirtualClock
 from asyncsearch.simulate.options import Delays, Faults, Loss, TrainingModel
 from asyncsearch.simulate.random_faults import Chance, Draws
-from asyncsearch.simulate.workload_answers import Answers, Failure
 from asyncsearch.simulate.workloads import Workload
 from asyncsearch.work import Stage, Work
 
@@ -123,7 +123,7 @@ class Simulation:
         self.ended_s: float | None = None
         """When the run ended, in virtual seconds."""
         self._busy_s = 0.0
-        self._answers, self._size, self._delays = Answers(workload), workers, delays
+        self._workload, self._size, self._delays = CheckedWorkload(workload), workers, delays
         faults = Faults(losses=losses, failures=failures or {}, chance=chance)
         training = TrainingModel(restarts=restarts, report_every=report_every)
         self._failures, self._draws = dict(faults.failures), Draws(chance)
@@ -139,8 +139,8 @@ class Simulation:
     def run(self, num_trials: int | None, until: float = float("inf")) -> EndRun | None:
         """Search until the run ends, or the clock passes ``until`` seconds; return how it ended."""
         self.end = self.ended_s = None
-        self._tell(DriverStarted("simulated"))
-        self._tell(RunRequested(num_trials, self._size))
+        self._handle(DriverStarted("simulated"))
+        self._handle(RunRequested(num_trials, self._size))
         self.clock.run(until)
         return self.end
 
@@ -150,7 +150,7 @@ class Simulation:
         now = self.clock.now
         return self._busy_s + sum(now - worker.began_s for worker in self._workers.values() if worker.work is not None)
 
-    def _tell(self, event: AnyEvent) -> None:
+    def _handle(self, event: AnyEvent) -> None:
         actions = handle(self.state, event, self.clock.now)
         if self._watch is not None:
             self._watch(self.clock.now, event, actions)
@@ -160,9 +160,9 @@ class Simulation:
     def _send(self, event: AnyEvent) -> None:
         """Let the driver hear of something as soon as a message takes to travel."""
         if self._delays.message_s:
-            self.clock.after(self._delays.message_s, lambda: self._tell(event))
+            self.clock.after(self._delays.message_s, lambda: self._handle(event))
         else:
-            self._tell(event)
+            self._handle(event)
 
     def _carry_out(self, action: AnyAction) -> None:
         match action:
@@ -177,7 +177,7 @@ class Simulation:
             case CutWork():
                 self.clock.after(self._delays.message_s, lambda: self._cut(action))
             case DismissWorker():
-                self._let_go(action.worker)
+                self._release(action.worker)
             case EndRun():
                 self.end, self.ended_s = action, self.clock.now
             case CreateTrial() | Inherit() | Promote() | Branch() | MoveTrial():
@@ -195,7 +195,7 @@ class Simulation:
         def attach() -> None:
             if self.state.pool.is_current(action.worker, action.epoch):
                 self._workers[action.worker] = _Worker(action.epoch)
-                self._tell(WorkerAttached(action.worker, action.epoch))
+                self._handle(WorkerAttached(action.worker, action.epoch))
 
         self.clock.after(delay, attach)
 
@@ -204,12 +204,12 @@ class Simulation:
         self._lose(loss.worker, "it was killed by the script")
 
     def _lose(self, number: WorkerId, reason: str) -> None:
-        worker = self._let_go(number)
+        worker = self._release(number)
         if worker is not None:
             event = WorkerLost(number, worker.epoch, reason)
-            self.clock.after(self._delays.detect_s, lambda: self._tell(event))
+            self.clock.after(self._delays.detect_s, lambda: self._handle(event))
 
-    def _let_go(self, number: WorkerId) -> _Worker | None:
+    def _release(self, number: WorkerId) -> _Worker | None:
         worker = self._workers.pop(number, None)
         if worker is not None and worker.work is not None:
             self._busy_s += self.clock.now - worker.began_s
@@ -237,7 +237,7 @@ class Simulation:
             self.clock.after(lost_after_s, lambda: self._drop(work))
 
     def _unit_s(self, worker: _Worker, stage: Stage) -> float:
-        return self._answers.seconds(stage) * worker.slowness
+        return self._workload.seconds(stage) * worker.slowness
 
     def _longest_s(self, worker: _Worker, stages: Sequence[Stage]) -> float:
         """Return how long the stages take if nothing happens: what would be lost later is not lost."""
@@ -245,7 +245,7 @@ class Simulation:
 
     def _stop_of(self, stage: Stage) -> int:
         """Return where a stage ends, beyond its start; one without an end where its trial's function returns."""
-        return max(self._answers.units(stage.trials[0]), stage.start + 1) if stage.stop is None else stage.stop
+        return max(self._workload.units(stage.trials[0]), stage.start + 1) if stage.stop is None else stage.stop
 
     def _holder(self, work: Work) -> _Worker | None:
         worker = self._workers.get(work.lease.worker)
@@ -258,7 +258,7 @@ class Simulation:
     def _evaluate(self, worker: _Worker, work: Work) -> None:
         """Report of what is loaded; that takes no time."""
         stage = work.lanes[0].stages[0]
-        value = self._answers.value(stage, stage.start)
+        value = self._workload.value(stage, stage.start)
         self._send(Reported(work.lease, stage.start, {self.state.config.metric: value}))
         if worker.work is work:
             self._end(worker, work, Outcome.RETURNED if stage.stop == stage.max_resource else Outcome.REACHED)
@@ -270,7 +270,7 @@ class Simulation:
             return
         if stage is not worker.stage:
             worker.stage, worker.unit_s = stage, self._unit_s(worker, stage)
-            worker.failure = self._answers.failure(stage.trials[0])
+            worker.failure = self._workload.failure(stage.trials[0])
         worker.turn += 1
         turn, failure = worker.turn, worker.failure
         if failure is not None and worker.resource >= failure.units:
@@ -305,7 +305,7 @@ class Simulation:
             del self._failures[trial]
             self._end(worker, work, Outcome.FAILED, error="it raised as the script says")
             return
-        value = self._answers.value(stage, worker.resource)
+        value = self._workload.value(stage, worker.resource)
         self._send(Reported(work.lease, worker.resource, {self.state.config.metric: value}))
         if worker.work is not work:
             return
@@ -319,7 +319,7 @@ class Simulation:
         if worker is not None and worker.work is work and worker.turn == turn:
             self._end(worker, work, Outcome.FAILED, error="it failed as the workload says")
 
-    def _catch_up(self, worker: _Worker) -> None:
+    def _count_units(self, worker: _Worker) -> None:
         """Count the units that were done since the worker last stopped for something."""
         done = int((self.clock.now - worker.since_s) / worker.unit_s + 1e-9)
         if done > 0:
@@ -330,7 +330,7 @@ class Simulation:
     def _turn(self, worker: _Worker, work: Work) -> None:
         """Go for another goal, if one lies on the way to the present one."""
         if worker.goal > worker.resource + 1:
-            self._catch_up(worker)
+            self._count_units(worker)
             self._train_on(worker, work)
 
     def _pass_boundary(self, worker: _Worker, work: Work, stage: Stage) -> None:
@@ -349,7 +349,7 @@ class Simulation:
     def _stop(self, action: StopTraining) -> None:
         worker = self._holder_of(action.lease)
         if worker is not None and worker.work is not None:
-            self._catch_up(worker)
+            self._count_units(worker)
             self._end(worker, worker.work, Outcome.STOPPED)
 
     def _save_at(self, action: SaveAt) -> None:

@@ -122,7 +122,7 @@ class Results:
             number,
             metric=self.config.metric,
             mode=self.config.mode,
-            position="" if is_finished else self._standing(number),
+            position="" if is_finished else self._position(number),
         )
 
     def tree(self) -> Tree:
@@ -194,7 +194,7 @@ class Results:
         except StoreError:
             return False  # what was seen can be shown without the store
 
-    def _standing(self, trial: TrialId) -> str:
+    def _position(self, trial: TrialId) -> str:
         """Return where a trial stands in its scheduler's words; empty where the scheduler is not at hand."""
         words = self._read_state().scheduler.position(trial)
         return words or read_standing(self.store, self._require_file(), trial)

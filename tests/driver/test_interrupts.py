@@ -16,14 +16,14 @@ def press() -> None:
 
 
 def test_ctrl_c_is_counted_and_rings_and_raises_nothing() -> None:
-    presses, bell = Interrupts(), Wakeup()
-    presses.bells = (bell,)
-    with interrupts_to(presses.press):
+    interrupts, wakeup = Interrupts(), Wakeup()
+    interrupts.wakeups = (wakeup,)
+    with interrupts_to(interrupts.add):
         press()
         press()
-    assert presses.count == 2
-    assert bell.has_rung
-    bell.close()
+    assert interrupts.count == 2
+    assert wakeup.is_set()
+    wakeup.close()
 
 
 def test_the_former_handler_is_back_whatever_happens() -> None:
@@ -53,7 +53,7 @@ def test_outside_the_main_thread_no_handler_is_set() -> None:
 
 
 def test_what_may_be_interrupted_is_broken_once_and_each_press_counts_once() -> None:
-    presses, after = Interrupts(), []
+    interrupts, after = Interrupts(), []
 
     def function() -> None:
         try:
@@ -62,26 +62,26 @@ def test_what_may_be_interrupted_is_broken_once_and_each_press_counts_once() -> 
             press()
             after.append("unwound")
 
-    with interrupts_to(presses.press):
-        presses.interruptible(function)
+    with interrupts_to(interrupts.add):
+        interrupts.interruptible(function)
         press()
     assert after == ["unwound"]
-    assert presses.count == 3
+    assert interrupts.count == 3
 
 
 def test_a_debugger_that_is_left_is_a_press() -> None:
-    presses = Interrupts()
+    interrupts = Interrupts()
 
     def function() -> None:
         raise KeyboardInterrupt
 
-    presses.interruptible(function)
-    assert presses.count == 1
+    interrupts.interruptible(function)
+    assert interrupts.count == 1
 
 
 def test_nothing_is_begun_after_a_press_of_which_the_driver_does_not_know() -> None:
-    presses, called = Interrupts(), []
-    presses.press()
-    presses.interruptible(lambda: called.append("begun"))
+    interrupts, called = Interrupts(), []
+    interrupts.add()
+    interrupts.interruptible(lambda: called.append("begun"))
     assert called == []
-    assert presses.count == 1
+    assert interrupts.count == 1

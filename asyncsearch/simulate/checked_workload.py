@@ -26,7 +26,7 @@ class Failure(NamedTuple):
     """From there to its failure. 0: it fails at once, and is not paused there either."""
 
 
-class Answers:
+class CheckedWorkload:
     """Asks a workload.
 
     Args:
