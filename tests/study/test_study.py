@@ -490,10 +490,10 @@ def test_a_preview_of_a_study_with_trials_is_of_the_whole_search_and_says_what_a
     plan, over = made.preview(9, seconds_per_unit=1.0), made.preview(3, seconds_per_unit=1.0)
     added = plan.warnings[len(before.warnings) :]
     assert (plan.rungs, plan.total, plan.seconds) == (before.rungs, before.total, before.seconds)
-    assert "4 trials are there already" in added[0]
+    assert "4 trials exist already" in added[0]
     assert added[0].endswith("A run of 9 trials would add 5.")
-    assert [("further brackets" in note) for note in added] == [False] + is_bracketed * [True]
-    assert over.warnings[-1].endswith("A run of 3 trials would add 0: nothing new begins.")
+    assert [("open new brackets" in note) for note in added] == [False] + is_bracketed * [True]
+    assert over.warnings[-1].endswith("A run of 3 trials would add 0: no new trial begins.")
     assert len(run(Study.resume(tmp_path / "s"), 9).trials) == 4 + 5
 
 
