@@ -86,7 +86,7 @@ def test_what_does_not_fit_and_may_be_gone_on_from_stays_and_is_said_once(
 
 
 def test_a_status_that_comes_again_says_it_no_second_time(capsys: pytest.CaptureFixture[str]) -> None:
-    run: Any = SimpleNamespace(is_quota_told=False)
+    run: Any = SimpleNamespace(is_quota_shown=False)
     beyond = StudyStatus(name="s", metric="loss", mode="min", counts={}, beyond_quota="too much")
     for _ in range(2):
         _show_status(run, Plain(logs=False), beyond)
