@@ -18,8 +18,9 @@ from asyncsearch.sequences.composition import chain, warmup
 from asyncsearch.sequences.curves import cosine, exponential, linear, polynomial
 from asyncsearch.sequences.custom_sequences import custom, custom_functions, register, sequence
 from asyncsearch.sequences.cycles import cosine_restarts, cyclic
-from asyncsearch.sequences.decoding import from_json, has_sequences, is_sequence, present, revive
+from asyncsearch.sequences.decoding import has_sequences, is_sequence, present, revive
 from asyncsearch.sequences.formulas import Formula, Piece
+from asyncsearch.sequences.parsing import from_json
 from asyncsearch.sequences.steps import constant, multistep, step, values
 from asyncsearch.sequences.undecided_values import Undecided
 

@@ -1,6 +1,6 @@
 """``Sequence``: a hyper-parameter as a pure function of the logical time of training.
 
-Rule 1: pure and frozen. Rule 2: a kind defines its arguments (``parsers``) and its pieces; the rest is here.
+Rule 1: pure and frozen. Rule 2: a kind defines its arguments and its pieces; the rest is here.
 Rule 3: a sequence that contains domains is a *template*. It has no values until each domain is decided.
 """
 
@@ -13,7 +13,7 @@ import functools
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, fields
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self, get_origin, get_type_hints
 
 import numpy as np
 
@@ -29,8 +29,6 @@ Raises:
     SpaceError: it is not a valid one; says the rule and what to write.
 """
 
-Parsers = Mapping[str, Parser]
-
 KINDS: dict[str, type[Sequence]] = {}
 """Name of a kind -> its class; filled as the classes are defined."""
 
@@ -41,18 +39,23 @@ class Sequence(abc.ABC):
 
     kind: ClassVar[str]
     """Name of the function that makes it, and its tag in JSON."""
-    parsers: ClassVar[Parsers]
-    """Argument -> its parser."""
+    parsers: ClassVar[Mapping[str, Parser]]
+    """Argument -> its parser: a field annotated ``Annotated[Any, parser]`` is an argument."""
     positional: ClassVar[int] = 1
     """How many arguments ``repr`` writes without their names."""
 
     def __init_subclass__(cls) -> None:
         if "kind" in cls.__dict__:
             KINDS[cls.kind] = cls
+            hints = get_type_hints(cls, include_extras=True)
+            cls.parsers = {name: hint.__metadata__[0] for name, hint in hints.items() if get_origin(hint) is Annotated}
 
     def __post_init__(self) -> None:
         for name, parse in self.parsers.items():
-            self._set(name, self._parsed(name, parse))
+            try:
+                object.__setattr__(self, name, templates.parse(parse, getattr(self, name)))
+            except SpaceError as error:
+                raise SpaceError(f"{self.kind}({name}=...): {error}") from None
         self._check()
         if not self.is_template:
             self._begin()
@@ -182,13 +185,3 @@ class Sequence(abc.ABC):
                 f"{self!r} has no values yet, {slot} is {domain!r}: put it into the space of a study, which decides "
                 "it for each trial, or write a value."
             )
-
-    def _set(self, name: str, value: Any) -> None:
-        object.__setattr__(self, name, value)
-
-    def _parsed(self, name: str, parse: Parser) -> Any:
-        value = getattr(self, name)
-        try:
-            return templates.parse(parse, value)
-        except SpaceError as error:
-            raise SpaceError(f"{self.kind}({name}=...): {error}") from None

@@ -33,7 +33,7 @@ def segments(params: Mapping[str, Any], until: int) -> Iterator[tuple[int, str]]
     while start is not None and start < until:
         for track in tracks:
             track.advance(start)
-        yield start, text_of(_plain(tracked))
+        yield start, text_of(tracked, _Track.current)
         start = min((track.next.start for track in tracks if track.next is not None), default=None)
 
 
@@ -53,13 +53,3 @@ class _Track:
         formula = self.now.formula
         # The text of a formula is not the kind of any sequence, so the two cannot be confused.
         return formula.value if isinstance(formula, Const) else {"sequence": formula.text}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, _Track):
-        return value.current()
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_plain(item) for item in value]
-    return value

@@ -5,11 +5,11 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any
 
 from asyncsearch.errors import SpaceError
 from asyncsearch.sequences import parsing
-from asyncsearch.sequences.base_sequence import Parsers, Sequence
+from asyncsearch.sequences.base_sequence import Sequence
 from asyncsearch.sequences.formulas import Piece, between
 from asyncsearch.sequences.json_values import a_type, show
 from asyncsearch.sequences.undecided_values import Undecided
@@ -20,12 +20,11 @@ class Warmup(Sequence):
     """A line up to the first value of another sequence, then that sequence."""
 
     kind = "warmup"
-    parsers: ClassVar[Parsers] = {"duration": parsing.units_or_none, "then": parsing.sequence, "start": parsing.number}
     positional = 2
 
-    duration: Any
-    then: Any
-    start: Any = 0.0
+    duration: Annotated[Any, parsing.units_or_zero]
+    then: Annotated[Any, parsing.sequence]
+    start: Annotated[Any, parsing.number] = 0.0
 
     def pieces_from(self, origin: int) -> Iterator[Piece]:
         end = origin + self.duration
@@ -51,10 +50,8 @@ class Chain(Sequence):
     """Sequences one after the other."""
 
     kind = "chain"
-    parsers: ClassVar[Parsers] = {"parts": parsing.items(parsing.sequence, "sequences"), "boundaries": parsing.times}
-
-    parts: Any
-    boundaries: Any
+    parts: Annotated[Any, parsing.items(parsing.sequence, "sequences")]
+    boundaries: Annotated[Any, parsing.times]
 
     def _check(self) -> None:
         if isinstance(self.parts, Undecided) or isinstance(self.boundaries, Undecided):

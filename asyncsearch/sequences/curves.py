@@ -8,10 +8,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any
 
 from asyncsearch.sequences import formulas, parsing
-from asyncsearch.sequences.base_sequence import Parsers, Sequence
+from asyncsearch.sequences.base_sequence import Sequence
 from asyncsearch.sequences.formulas import Const, Piece, between
 from asyncsearch.sequences.undecided_values import Undecided
 
@@ -21,10 +21,8 @@ class Exponential(Sequence):
     """A number that is multiplied by ``gamma`` after each unit."""
 
     kind = "exponential"
-    parsers: ClassVar[Parsers] = {"value": parsing.number, "gamma": parsing.factor}
-
-    value: Any
-    gamma: Any
+    value: Annotated[Any, parsing.number]
+    gamma: Annotated[Any, parsing.factor]
 
     def pieces_from(self, origin: int) -> Iterator[Piece]:
         stays = self.gamma == 1 or self.value == 0
@@ -41,11 +39,9 @@ class Linear(Sequence):
     """A straight line from ``value`` to ``end``."""
 
     kind = "linear"
-    parsers: ClassVar[Parsers] = {"value": parsing.number, "total": parsing.units, "end": parsing.number}
-
-    value: Any
-    total: Any
-    end: Any = 0.0
+    value: Annotated[Any, parsing.number]
+    total: Annotated[Any, parsing.units]
+    end: Annotated[Any, parsing.number] = 0.0
 
     def pieces_from(self, origin: int) -> Iterator[Piece]:
         yield Piece(origin, between(origin, self.value, origin + self.total, self.end))
@@ -60,17 +56,10 @@ class Polynomial(Sequence):
     """A power of the time that is left, from ``value`` to ``end``."""
 
     kind = "polynomial"
-    parsers: ClassVar[Parsers] = {
-        "value": parsing.number,
-        "total": parsing.units,
-        "power": parsing.positive,
-        "end": parsing.number,
-    }
-
-    value: Any
-    total: Any
-    power: Any = 1.0
-    end: Any = 0.0
+    value: Annotated[Any, parsing.number]
+    total: Annotated[Any, parsing.units]
+    power: Annotated[Any, parsing.positive] = 1.0
+    end: Annotated[Any, parsing.number] = 0.0
 
     def pieces_from(self, origin: int) -> Iterator[Piece]:
         if self.power == 1 or self.value == self.end:
@@ -88,11 +77,9 @@ class Cosine(Sequence):
     """Half a cosine wave from ``value`` to ``eta_min``."""
 
     kind = "cosine"
-    parsers: ClassVar[Parsers] = {"value": parsing.number, "total": parsing.units, "eta_min": parsing.number}
-
-    value: Any
-    total: Any
-    eta_min: Any = 0.0
+    value: Annotated[Any, parsing.number]
+    total: Annotated[Any, parsing.units]
+    eta_min: Annotated[Any, parsing.number] = 0.0
 
     def pieces_from(self, origin: int) -> Iterator[Piece]:
         yield wave(origin, self.value, self.eta_min, self.total)
@@ -124,10 +111,7 @@ def linear(value: float | Undecided, total: int | Undecided, end: float | Undeci
 
 
 def polynomial(
-    value: float | Undecided,
-    total: int | Undecided,
-    power: float | Undecided = 1.0,
-    end: float | Undecided = 0.0,
+    value: float | Undecided, total: int | Undecided, power: float | Undecided = 1.0, end: float | Undecided = 0.0
 ) -> Polynomial:
     """Return ``end + (value - end) * (1 - t / total)**power``, t units after its beginning, and ``end`` from total on.
 

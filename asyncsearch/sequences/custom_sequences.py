@@ -10,13 +10,13 @@ import inspect
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol
+from typing import Annotated, Any, Protocol
 
 import numpy as np
 
 from asyncsearch.errors import SpaceError
 from asyncsearch.sequences import parsing
-from asyncsearch.sequences.base_sequence import Parsers, Sequence
+from asyncsearch.sequences.base_sequence import Sequence
 from asyncsearch.sequences.formulas import CustomFormula, Piece, UnknownFunctionError, text_of
 from asyncsearch.sequences.json_values import INT_MAX, INT_MIN, a_type, show
 from asyncsearch.sequences.templates import Named, inner, show_argument, to_json
@@ -33,10 +33,8 @@ class Custom(Sequence):
     """A function of time, with parameters."""
 
     kind = "custom"
-    parsers: ClassVar[Parsers] = {"name": parsing.text, "parameters": parsing.named}
-
-    name: Any
-    parameters: Any = field(default_factory=Named)
+    name: Annotated[Any, parsing.text]
+    parameters: Annotated[Any, parsing.named] = field(default_factory=Named)
     function: ValueFunction | None = field(default=None, compare=False)
     """The function; None: the one that is registered under its name."""
 
@@ -173,16 +171,9 @@ def is_same(first: ValueFunction, second: ValueFunction) -> bool:
 
 
 def _essence(function: ValueFunction) -> tuple[Any, ...] | None:
-    code = getattr(function, "__code__", None)
-    if code is None:
-        return None
-    cells = getattr(function, "__closure__", None) or ()
-    return (
-        code,
-        getattr(function, "__defaults__", None),
-        getattr(function, "__kwdefaults__", None),
-        [show(cell.cell_contents) for cell in cells],
-    )
+    names = ("__code__", "__defaults__", "__kwdefaults__", "__closure__")
+    code, defaults, keyword_defaults, cells = (getattr(function, name, None) for name in names)
+    return code and (code, defaults, keyword_defaults, [show(cell.cell_contents) for cell in cells or ()])
 
 
 def _home(function: ValueFunction) -> tuple[str, str]:

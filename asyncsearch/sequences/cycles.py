@@ -9,10 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from asyncsearch.sequences import parsing
-from asyncsearch.sequences.base_sequence import Parsers
 from asyncsearch.sequences.curves import wave
 from asyncsearch.sequences.exact_arithmetic import fraction
 from asyncsearch.sequences.formulas import Const, Piece, ShrinkingTriangle, line
@@ -28,17 +27,10 @@ class CosineRestarts(Periodic):
     """Cosine waves, each from ``value`` to ``eta_min`` and ``T_mult`` times as long as the one before (SGDR)."""
 
     kind = "cosine_restarts"
-    parsers: ClassVar[Parsers] = {
-        "value": parsing.number,
-        "T_0": parsing.units,
-        "T_mult": parsing.units,
-        "eta_min": parsing.number,
-    }
-
-    value: Any
-    T_0: Any
-    T_mult: Any = 1
-    eta_min: Any = 0.0
+    value: Annotated[Any, parsing.number]
+    T_0: Annotated[Any, parsing.units]
+    T_mult: Annotated[Any, parsing.units] = 1
+    eta_min: Annotated[Any, parsing.number] = 0.0
 
     def index(self, time: float, origin: int) -> int:
         units = math.floor(time) - origin
@@ -70,22 +62,14 @@ class Cyclic(Periodic):
     """Triangles between ``base`` and ``peak``."""
 
     kind = "cyclic"
-    parsers: ClassVar[Parsers] = {
-        "base": parsing.number,
-        "peak": parsing.number,
-        "up": parsing.units,
-        "down": lambda value: None if value is None else parsing.units(value),
-        "mode": parsing.one_of("triangular", "triangular2", "exp_range"),
-        "gamma": parsing.positive,
-    }
     positional = 2
 
-    base: Any
-    peak: Any
-    up: Any
-    down: Any = None
-    mode: Any = "triangular"
-    gamma: Any = 1.0
+    base: Annotated[Any, parsing.number]
+    peak: Annotated[Any, parsing.number]
+    up: Annotated[Any, parsing.units]
+    down: Annotated[Any, parsing.optional(parsing.units)] = None
+    mode: Annotated[Any, parsing.one_of("triangular", "triangular2", "exp_range")] = "triangular"
+    gamma: Annotated[Any, parsing.positive] = 1.0
 
     def index(self, time: float, origin: int) -> int:
         cycle, phase = divmod(math.floor(time) - origin, self.up + self._fall)

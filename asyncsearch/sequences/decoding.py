@@ -11,11 +11,8 @@ from typing import Any
 
 import msgspec
 
-from asyncsearch.sequences import parsing
 from asyncsearch.sequences.base_sequence import Sequence
-
-is_tagged = parsing.is_tagged
-from_json = parsing.from_json
+from asyncsearch.sequences.parsing import from_json, is_tagged
 
 
 def is_sequence(value: Any) -> bool:

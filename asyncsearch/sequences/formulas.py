@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import msgspec
 
@@ -27,10 +27,13 @@ class UnknownFunctionError(SpaceError):
 class Formula(abc.ABC):
     """A value as a closed formula of absolute time."""
 
+    form: ClassVar[str]
+    """The canonical text, for ``str.format`` of the formula."""
+
     @property
-    @abc.abstractmethod
     def text(self) -> str:
         """The canonical text."""
+        return self.form.format(self)
 
     @abc.abstractmethod
     def at(self, time: float) -> Any:
@@ -48,9 +51,12 @@ class Piece(NamedTuple):
     formula: Formula
 
 
-def text_of(value: Any) -> str:
-    """Return the canonical text of a JSON value: keys sorted, numbers as shortest decimals; 1, 1.0 and True differ."""
-    return msgspec.json.encode(value, order="sorted").decode()
+def text_of(value: Any, json_value: Callable[[Any], Any] | None = None) -> str:
+    """Return the canonical text of a JSON value: keys sorted, numbers as shortest decimals; 1, 1.0 and True differ.
+
+    ``json_value`` returns a JSON value for what is none.
+    """
+    return msgspec.json.encode(value, order="sorted", enc_hook=json_value).decode()
 
 
 @dataclass(frozen=True)
@@ -71,11 +77,8 @@ class Const(Formula):
 class TooLarge(Formula):
     """A value that is too large for a float; an error only if training reaches it."""
 
+    form = "too large: {0.what}"
     what: str
-
-    @property
-    def text(self) -> str:
-        return f"too large: {self.what}"
 
     def at(self, time: float) -> Any:
         raise SpaceError(
@@ -87,12 +90,9 @@ class TooLarge(Formula):
 class Line(Formula):
     """``intercept + slope * time``, rounded once: all descriptions of one line have the same floats."""
 
+    form = "line {0.intercept} {0.slope}"
     intercept: Fraction
     slope: Fraction
-
-    @property
-    def text(self) -> str:
-        return f"line {self.intercept} {self.slope}"
 
     def at(self, time: float) -> float:
         return float(self.intercept + self.slope * Fraction(time))
@@ -102,69 +102,57 @@ class Line(Formula):
 class ExponentialFormula(Formula):
     """``value * gamma ** k`` in the k-th unit after the origin."""
 
+    form = "exponential {0.value!r} {0.gamma!r} @{0.origin}"
     value: float
     gamma: float
     origin: int
 
-    @property
-    def text(self) -> str:
-        return f"exponential {self.value!r} {self.gamma!r} @{self.origin}"
-
     def at(self, time: float) -> float:
-        return _finite(float(scaled(self.value, self.gamma, math.floor(time) - self.origin)), self.text, time)
+        return _finite(float(scaled(self.value, self.gamma, math.floor(time) - self.origin)), self, time)
 
 
 @dataclass(frozen=True)
 class PolynomialFormula(Formula):
     """``end + (value - end) * (1 - share) ** power``; the share of ``total`` that has passed since the origin."""
 
+    form = "polynomial {0.value!r} {0.end!r} {0.total} {0.power!r} @{0.origin}"
     value: float
     end: float
     total: int
     power: float
     origin: int
 
-    @property
-    def text(self) -> str:
-        return f"polynomial {self.value!r} {self.end!r} {self.total} {self.power!r} @{self.origin}"
-
     def at(self, time: float) -> float:
         left = 1 - (time - self.origin) / self.total
-        return _finite(_mixed(self.end, self.value, float(left**self.power)), self.text, time)
+        return _finite(_mixed(self.end, self.value, float(left**self.power)), self, time)
 
 
 @dataclass(frozen=True)
 class CosineFormula(Formula):
     """Half a cosine wave from ``value`` at the origin to ``end`` after ``total`` units."""
 
+    form = "cosine {0.value!r} {0.end!r} {0.total} @{0.origin}"
     value: float
     end: float
     total: int
     origin: int
 
-    @property
-    def text(self) -> str:
-        return f"cosine {self.value!r} {self.end!r} {self.total} @{self.origin}"
-
     def at(self, time: float) -> float:
         wave = (1 + math.cos(math.pi * (time - self.origin) / self.total)) / 2
-        return _finite(_mixed(self.end, self.value, wave), self.text, time)
+        return _finite(_mixed(self.end, self.value, wave), self, time)
 
 
 @dataclass(frozen=True)
 class ShrinkingTriangle(Formula):
     """A triangle wave whose height is multiplied by ``gamma`` in each unit, inside of units too."""
 
+    form = "exp_range {0.base!r} {0.peak!r} {0.up} {0.down} {0.gamma!r} @{0.origin}"
     base: float
     peak: float
     up: int
     down: int
     gamma: float
     origin: int
-
-    @property
-    def text(self) -> str:
-        return f"exp_range {self.base!r} {self.peak!r} {self.up} {self.down} {self.gamma!r} @{self.origin}"
 
     def at(self, time: float) -> float:
         passed = time - self.origin
@@ -173,23 +161,20 @@ class ShrinkingTriangle(Formula):
         try:
             scale = self.gamma**passed
         except OverflowError:
-            raise _not_finite(self.text, time) from None
-        return _finite(_mixed(self.base, self.peak, height * scale), self.text, time)
+            scale = math.inf
+        return _finite(_mixed(self.base, self.peak, height * scale), self, time)
 
 
 @dataclass(frozen=True)
 class CustomFormula(Formula):
     """The user's function of the time since the origin."""
 
+    form = "custom {0.name} {0.parameters} @{0.origin}"
     name: str
     parameters: str
     """Canonical text of its parameters."""
     origin: int
     call: Callable[[float], Any] = field(compare=False)
-
-    @property
-    def text(self) -> str:
-        return f"custom {self.name} {self.parameters} @{self.origin}"
 
     def at(self, time: float) -> Any:
         return self.call(time - self.origin)
@@ -199,13 +184,10 @@ class CustomFormula(Formula):
 class Rest(Formula):
     """The rest of a sequence of endlessly many pieces after the first ones."""
 
+    form = "rest of {0.what} @{0.origin}"
     what: str
     origin: int
     find: Callable[[float], Formula] = field(compare=False)
-
-    @property
-    def text(self) -> str:
-        return f"rest of {self.what} @{self.origin}"
 
     def at(self, time: float) -> Any:
         return self.find(time).at(time)
@@ -229,13 +211,9 @@ def _mixed(low: float, high: float, share: float) -> float:
     return low * (1 - share) + high * share
 
 
-def _finite(value: float, what: str, time: float) -> float:
-    if not math.isfinite(value):
-        raise _not_finite(what, time)
-    return value
-
-
-def _not_finite(what: str, time: float) -> SpaceError:
-    return SpaceError(
-        f"The piece {what} is not finite at {time}: let the sequence grow more slowly, or end the piece before."
+def _finite(value: float, formula: Formula, time: float) -> float:
+    if math.isfinite(value):
+        return value
+    raise SpaceError(
+        f"The piece {formula.text} is not finite at {time}: let the sequence grow more slowly, or end the piece before."
     )

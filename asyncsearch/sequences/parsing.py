@@ -96,13 +96,18 @@ def units(value: Any) -> int:
     return result
 
 
-def units_or_none(value: Any) -> int:
+def units_or_zero(value: Any) -> int:
     """A whole number of units of training, at least 0."""
     _refuse_sequence(value, "write a whole number")
     result = integer(value)
     if result < 0:
         raise SpaceError(f"{value!r} is negative: write a whole number from 0 on.")
     return result
+
+
+def optional(parser: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """None, or the result of the parser."""
+    return lambda value: None if value is None else parser(value)
 
 
 def one_of(*names: str) -> Callable[[Any], str]:

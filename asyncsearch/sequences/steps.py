@@ -8,11 +8,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any
 
 from asyncsearch.errors import SpaceError
 from asyncsearch.sequences import parsing
-from asyncsearch.sequences.base_sequence import Parsers, Sequence
+from asyncsearch.sequences.base_sequence import Sequence
 from asyncsearch.sequences.exact_arithmetic import scaled
 from asyncsearch.sequences.formulas import Const, Formula, Piece, TooLarge
 from asyncsearch.sequences.json_values import INT_MAX, INT_MIN
@@ -26,9 +26,7 @@ class ConstantSequence(Sequence):
     """One value for all time."""
 
     kind = "constant"
-    parsers: ClassVar[Parsers] = {"value": parsing.constant}
-
-    value: Any
+    value: Annotated[Any, parsing.constant]
 
     def pieces_from(self, origin: int) -> Iterator[Piece]:
         yield Piece(origin, Const(self.value))
@@ -39,10 +37,8 @@ class Values(Sequence):
     """Values that follow each other at milestones."""
 
     kind = "values"
-    parsers: ClassVar[Parsers] = {"values": parsing.items(parsing.constant, "values"), "milestones": parsing.times}
-
-    values: Any
-    milestones: Any
+    values: Annotated[Any, parsing.items(parsing.constant, "values")]
+    milestones: Annotated[Any, parsing.times]
 
     def _check(self) -> None:
         if isinstance(self.values, Undecided) or isinstance(self.milestones, Undecided):
@@ -65,11 +61,9 @@ class MultiStep(Sequence):
     """A number that is multiplied by ``gamma`` at each milestone."""
 
     kind = "multistep"
-    parsers: ClassVar[Parsers] = {"value": parsing.int_or_float, "milestones": parsing.times, "gamma": parsing.factor}
-
-    value: Any
-    milestones: Any
-    gamma: Any = 0.1
+    value: Annotated[Any, parsing.int_or_float]
+    milestones: Annotated[Any, parsing.times]
+    gamma: Annotated[Any, parsing.factor] = 0.1
 
     def pieces_from(self, origin: int) -> Iterator[Piece]:
         steps = (power_of(self.value, self.gamma, count) for count in range(len(self.milestones) + 1))
@@ -84,11 +78,9 @@ class Step(Periodic):
     """A number that is multiplied by ``gamma`` every ``step_size`` units."""
 
     kind = "step"
-    parsers: ClassVar[Parsers] = {"value": parsing.int_or_float, "step_size": parsing.units, "gamma": parsing.factor}
-
-    value: Any
-    step_size: Any
-    gamma: Any = 0.1
+    value: Annotated[Any, parsing.int_or_float]
+    step_size: Annotated[Any, parsing.units]
+    gamma: Annotated[Any, parsing.factor] = 0.1
 
     def index(self, time: float, origin: int) -> int:
         return math.floor(time) // int(self.step_size)

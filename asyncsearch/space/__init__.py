@@ -1,12 +1,11 @@
 """Search spaces: domains, conditions, constraints, and ``Space``, which holds them.
 
-    values.py         what a value may be: JSON; how it is compared and shown
-    conditions.py     where a parameter exists
-    domains.py        Domain, choice, constant        spacing.py  what domains of numbers share
-    floats.py         uniform, loguniform, quniform   integers.py randint, lograndint
-    tree.py           nested mappings <-> dotted names
-    dependencies.py   conditions across a space       constraints.py  the user's functions of params
-    search_space.py   Space
+    parameter_values.py  JSON values and sequences       conditions.py    where a parameter exists
+    domains.py           Domain, choice, constant        spacing.py       what domains of numbers share
+    floats.py            uniform, loguniform, quniform   integers.py      randint, lograndint
+    dotted_names.py      nested mappings <-> names       parameters.py    sequences that contain domains
+    dependencies.py      conditions across a space       constraints.py   the user's functions of params
+    search_space.py      Space
 
 Everything here is pure: randomness comes from the generator that a method is given.
 """

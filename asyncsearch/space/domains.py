@@ -46,9 +46,9 @@ class Domain(Undecided):
     def size(self) -> int | None:
         """How many values it has; None: it is continuous."""
 
-    @abc.abstractmethod
     def sample(self, generator: np.random.Generator) -> Any:
         """Draw a value."""
+        return self.at_quantile(generator.random())
 
     @abc.abstractmethod
     def at_quantile(self, share: float) -> Any:
@@ -194,9 +194,8 @@ class Choice(Domain):
         return f"choice([{shown[0]}])" if single_list else f"choice({', '.join(shown)})"
 
     def _shown(self) -> str:
-        return (
-            self.call() if self.size <= 20 else f"the {self.size} values of choice({show_plain(self.values[0])}, ...)"
-        )
+        few = self.size <= 20
+        return self.call() if few else f"the {self.size} values of choice({show_plain(self.values[0])}, ...)"
 
 
 @dataclass(frozen=True, repr=False)

@@ -14,46 +14,30 @@ import numpy as np
 
 from asyncsearch.errors import SpaceError
 from asyncsearch.randomness import below, step_at
-from asyncsearch.space.domains import Domain
+from asyncsearch.sequences.exact_arithmetic import fraction
 from asyncsearch.space.parameter_values import number, show
-from asyncsearch.space.spacing import (
-    bounds_advice,
-    decimal,
-    distinct,
-    log_between,
-    parse_arguments,
-    parse_value,
-    shares,
-)
+from asyncsearch.space.spacing import Numbers, distinct, log_between, shares
 
 _MAX_STEPS = 2**53
 
 
 @dataclass(frozen=True, repr=False)
-class _Floats(Domain):
+class _Floats(Numbers):
     """Floats from ``low`` to ``high``."""
 
+    parse = staticmethod(number)
+    noun = "a number"
     low: float
     high: float
 
     def __post_init__(self) -> None:
-        parse_arguments(self, number, self.arguments())
+        super().__post_init__()
         if self.low >= self.high:
-            advice = bounds_advice(self.kind, self.low, self.high)
-            raise SpaceError(f"{self.call()}: low must be below high; {advice}.")
+            raise self._bounds_error("be below")
 
     @property
     def size(self) -> int | None:
         return None
-
-    def accept(self, value: Any) -> float:
-        result = parse_value(self, number, value)
-        if not self.low <= result <= self.high:
-            raise SpaceError(f"{show(value)} is outside {self.call()}: write a number from {self.low} to {self.high}.")
-        return result
-
-    def arguments(self) -> dict[str, Any]:
-        return {"low": self.low, "high": self.high}
 
     def _drawn(self, value: float) -> float:
         """Return a draw moved into [low, high): rounding must not return the upper bound, nor leave the range."""
@@ -66,15 +50,12 @@ class Uniform(_Floats):
 
     kind = "uniform"
 
-    def sample(self, generator: np.random.Generator) -> float:
-        return self.at_quantile(generator.random())
-
     def at_quantile(self, share: float) -> float:
         # Not low + (high - low) * share: the difference of two finite bounds may be infinite.
         return self._drawn(self.low * (1 - share) + self.high * share)
 
     def grid(self, points: int | None) -> Sequence[float]:
-        low, high = decimal(self.low), decimal(self.high)
+        low, high = fraction(self.low), fraction(self.high)
         return distinct(float(low + (high - low) * share) for share in shares(points))
 
 
@@ -88,9 +69,6 @@ class LogUniform(_Floats):
         super().__post_init__()
         if self.low <= 0:
             raise SpaceError(f"{self.call()}: low must be above 0 to have a logarithm; write e.g. 1e-6.")
-
-    def sample(self, generator: np.random.Generator) -> float:
-        return self.at_quantile(generator.random())
 
     def at_quantile(self, share: float) -> float:
         return self._drawn(log_between(self.low, self.high, share))
@@ -124,7 +102,7 @@ class QUniform(_Floats):
 
     @property
     def size(self) -> int:
-        return (decimal(self.high) - decimal(self.low)) // decimal(self.step) + 1
+        return (fraction(self.high) - fraction(self.low)) // fraction(self.step) + 1
 
     def sample(self, generator: np.random.Generator) -> float:
         return self.at(below(generator, self.size))
@@ -133,7 +111,7 @@ class QUniform(_Floats):
         return self.at(step_at(share, self.size))
 
     def accept(self, value: Any) -> float:
-        result = super().accept(value)
+        result: float = super().accept(value)
         step = self.nearest(result)
         if step != result:
             raise SpaceError(f"{show(value)} is not a step of {self.call()}: write {step}, the nearest one.")
@@ -144,16 +122,13 @@ class QUniform(_Floats):
             return _Steps(self)
         return distinct(self.at(round((self.size - 1) * share)) for share in shares(points))
 
-    def arguments(self) -> dict[str, Any]:
-        return {"low": self.low, "high": self.high, "step": self.step}
-
     def at(self, index: int) -> float:
         """Return the value at an index from 0 to ``size - 1``."""
-        return float(decimal(self.low) + index * decimal(self.step))
+        return float(fraction(self.low) + index * fraction(self.step))
 
     def nearest(self, value: float) -> float:
         """Return the value that is nearest to a number."""
-        index = round((decimal(value) - decimal(self.low)) / decimal(self.step))
+        index = round((fraction(value) - fraction(self.low)) / fraction(self.step))
         return self.at(max(0, min(index, self.size - 1)))
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -15,22 +14,23 @@ from asyncsearch.errors import SpaceError
 from asyncsearch.randomness import below, step_at
 from asyncsearch.space.domains import Domain
 from asyncsearch.space.parameter_values import integer
-from asyncsearch.space.spacing import bounds_advice, distinct, log_between, parse_arguments, parse_value, shares
+from asyncsearch.space.spacing import Numbers, distinct, log_between, shares
 
 
 @dataclass(frozen=True, repr=False)
-class RandInt(Domain):
+class RandInt(Numbers):
     """Integers from ``low`` to ``high``, both included, each equally likely."""
 
     kind = "randint"
+    parse = staticmethod(integer)
+    noun = "an integer"
     low: int
     high: int
 
     def __post_init__(self) -> None:
-        parse_arguments(self, integer, self.arguments())
+        super().__post_init__()
         if self.low > self.high:
-            advice = bounds_advice(self.kind, self.low, self.high)
-            raise SpaceError(f"{self.call()}: low must not be above high; {advice}.")
+            raise self._bounds_error("not be above")
 
     @property
     def size(self) -> int:
@@ -42,19 +42,10 @@ class RandInt(Domain):
     def at_quantile(self, share: float) -> int:
         return self.low + step_at(share, self.size)
 
-    def accept(self, value: Any) -> int:
-        result = parse_value(self, integer, value)
-        if not self.low <= result <= self.high:
-            raise SpaceError(f"{result} is outside {self.call()}: write an integer from {self.low} to {self.high}.")
-        return result
-
     def grid(self, points: int | None) -> Sequence[int]:
         if points is None or points >= self.size:
             return range(self.low, self.high + 1)
         return self._spaced(points)
-
-    def arguments(self) -> dict[str, Any]:
-        return {"low": self.low, "high": self.high}
 
     def _spaced(self, points: int) -> Sequence[int]:
         return distinct(self.low + round((self.size - 1) * share) for share in shares(points))
@@ -71,8 +62,7 @@ class LogRandInt(RandInt):
         if self.low < 1:
             raise SpaceError(f"{self.call()}: low must be 1 or more to have a logarithm; write 1.")
 
-    def sample(self, generator: np.random.Generator) -> int:
-        return self.at_quantile(generator.random())
+    sample = Domain.sample
 
     def at_quantile(self, share: float) -> int:
         # Half a step beyond both bounds, so that they get their full share.

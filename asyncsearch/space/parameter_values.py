@@ -8,32 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from asyncsearch.sequences import decoding
+from asyncsearch.sequences import decoding, parsing
 from asyncsearch.sequences.base_sequence import Sequence
-from asyncsearch.sequences.json_values import (
-    INT_MAX,
-    INT_MIN,
-    a_type,
-    copy_plain,
-    identity,
-    integer,
-    number,
-    show,
-)
+from asyncsearch.sequences.json_values import INT_MAX, INT_MIN, a_type, copy_plain, identity, integer, number, show
 from asyncsearch.sequences.json_values import plain as plain_constant
 
-__all__ = [
-    "INT_MAX",
-    "INT_MIN",
-    "a_type",
-    "copy_plain",
-    "identity",
-    "integer",
-    "number",
-    "plain",
-    "show",
-    "show_plain",
-]
+__all__ = ["INT_MAX", "INT_MIN", "a_type", "copy_plain", "identity", "integer", "number", "plain", "show", "show_plain"]
 
 
 def plain(value: Any) -> Any:
@@ -54,8 +34,8 @@ def _without_sequences(value: Any) -> Any:
     if isinstance(value, Sequence):
         return value.to_json()
     if isinstance(value, Mapping):
-        if decoding.is_tagged(value):
-            return decoding.from_json(value).to_json()
+        if parsing.is_tagged(value):
+            return parsing.from_json(value).to_json()
         return {key: _without_sequences(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_without_sequences(item) for item in value]

@@ -16,7 +16,8 @@ import numpy as np
 
 from asyncsearch.errors import SpaceError
 from asyncsearch.randomness import generator as make_generator
-from asyncsearch.sequences import custom_sequences, has_sequences, revive
+from asyncsearch.sequences import custom_sequences, has_sequences
+from asyncsearch.sequences.decoding import replaced
 from asyncsearch.space.constraints import Constraint, first_failing, name_constraint, parse_constraints
 from asyncsearch.space.dependencies import decision_order
 from asyncsearch.space.domains import Choice, Constant, Domain
@@ -164,7 +165,7 @@ class Space:
         Raises:
             SpaceError: says which parameter has which value, the rule, and what to write instead.
         """
-        self._refuse_rejected(self._accept_all(self.flatten(params)))
+        self.plain(params)
 
     def plain(self, params: Mapping[str, Any]) -> Params:
         """Return whole params as a trial has them: plain values, sequences in their JSON form.
@@ -242,11 +243,12 @@ class Space:
 
     def to_json(self) -> dict[str, Any]:
         """Return a description as JSON values; of constraints only the names."""
+        sketches = {path: node.call() for path, node in self._templates.items()}
         return {
             "parameters": {name: domain.to_json() for name, domain in self._parameters.items()},
             "constraints": self._constraint_names(),
             "initial": list(self.initial),
-            **({"templates": self._sketches()} if self._templates else {}),
+            **({"templates": sketches} if sketches else {}),
         }
 
     def __repr__(self) -> str:
@@ -258,9 +260,6 @@ class Space:
         self.__dict__.update(state)
         custom_sequences.register(self._functions)
 
-    def _sketches(self) -> dict[str, Any]:
-        return {path: node.call() for path, node in self._templates.items()}
-
     def _constraint_names(self) -> list[str]:
         return [name_constraint(self._constraints, index) for index in range(len(self._constraints))]
 
@@ -269,7 +268,7 @@ class Space:
             ill_made = self._ill_made(path, flat)
             if ill_made is not None:
                 return ill_made
-        index = first_failing(self._constraints, lambda: self._revived(flat))
+        index = first_failing(self._constraints, lambda: replaced(self.nest(flat), lambda sequence: sequence))
         if index is None:
             return None
         name = name_constraint(self._constraints, index)
@@ -284,10 +283,6 @@ class Space:
             except SpaceError as error:
                 return _Rejection(f"the sequence {path!r}", f"{path}: {error}")
         return None
-
-    def _revived(self, flat: Mapping[str, Any]) -> Params:
-        params = self.nest(flat)
-        return {name: revive(value) for name, value in params.items()}
 
     def _refuse_rejected(self, flat: Mapping[str, Any]) -> None:
         rejecting = self._rejecting(flat)

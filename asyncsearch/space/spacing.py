@@ -1,4 +1,4 @@
-"""Arithmetic that the domains of numbers share: exact decimals, even spacing, and the checks of their arguments.
+"""The base of the domains of numbers, and even spacing.
 
 Rule 1: pure. Rule 2: what lies evenly between decimals is computed with exact fractions, never summed up.
 """
@@ -7,18 +7,52 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, fields
 from fractions import Fraction
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from asyncsearch.errors import SpaceError
 from asyncsearch.space.domains import Domain
+from asyncsearch.space.parameter_values import show
 
 T = TypeVar("T", int, float)
 
 
-def decimal(value: float) -> Fraction:
-    """Return exactly the number that was written: 0.1 is 1/10, not the nearest binary fraction."""
-    return Fraction(repr(value))
+@dataclass(frozen=True, repr=False)
+class Numbers(Domain):
+    """Numbers from ``low`` to ``high``; each field is an argument."""
+
+    parse: ClassVar[Callable[[Any], Any]]
+    """Returns a value as one of them, or raises ``SpaceError``."""
+    noun: ClassVar[str]
+    """One of them, for messages: ``an integer``."""
+    low: Any
+    high: Any
+
+    def __post_init__(self) -> None:
+        for name, value in self.arguments().items():
+            try:
+                object.__setattr__(self, name, self.parse(value))
+            except SpaceError as error:
+                raise SpaceError(f"{self.kind}({name}=...): {error}") from None
+
+    def accept(self, value: Any) -> Any:
+        try:
+            result = self.parse(value)
+        except SpaceError as error:
+            raise SpaceError(f"{error} Its domain is {self.call()}.") from None
+        if not self.low <= result <= self.high:
+            bounds = f"{self.low} to {self.high}"
+            raise SpaceError(f"{show(value)} is outside {self.call()}: write {self.noun} from {bounds}.")
+        return result
+
+    def arguments(self) -> dict[str, Any]:
+        return {field.name: getattr(self, field.name) for field in fields(self) if not field.kw_only}
+
+    def _bounds_error(self, rule: str) -> SpaceError:
+        low, high = self.low, self.high
+        advice = f"constant({low!r})" if low == high else f"{self.kind}({high!r}, {low!r})"
+        return SpaceError(f"{self.call()}: low must {rule} high; write {advice}.")
 
 
 def shares(points: int | None) -> list[Fraction]:
@@ -38,33 +72,3 @@ def log_between(low: float, high: float, share: float) -> float:
 def distinct(values: Iterable[T]) -> Sequence[T]:
     """Return the values ascending, without repetitions."""
     return tuple(sorted(set(values)))
-
-
-def parse_arguments(domain: Domain, parse: Callable[[Any], float], names: Iterable[str]) -> None:
-    """Replace those fields of a domain under construction by what ``parse`` makes of them.
-
-    Raises:
-        SpaceError: ``parse`` refuses one; the message names the domain and the argument.
-    """
-    for name in names:
-        try:
-            object.__setattr__(domain, name, parse(getattr(domain, name)))
-        except SpaceError as error:
-            raise SpaceError(f"{domain.kind}({name}=...): {error}") from None
-
-
-def parse_value(domain: Domain, parse: Callable[[Any], T], value: Any) -> T:
-    """Return what ``parse`` makes of a value that is meant for the domain.
-
-    Raises:
-        SpaceError: ``parse`` refuses it.
-    """
-    try:
-        return parse(value)
-    except SpaceError as error:
-        raise SpaceError(f"{error} Its domain is {domain.call()}.") from None
-
-
-def bounds_advice(kind: str, low: float, high: float) -> str:
-    """Return what to write instead of bounds in the wrong order."""
-    return f"write constant({low!r})" if low == high else f"write {kind}({high!r}, {low!r})"
