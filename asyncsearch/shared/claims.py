@@ -1,13 +1,11 @@
 """Claims: the sole right to train in a node, among the drivers that share a folder.
 
     drivers/<token>.json          a driver and when it last gave a sign of life; one write renews all its claims
-    claims/<node>/000007.json     the seventh claim of that node; the highest number counts
+    claims/<node>/000007.json     the seventh claim of that node; see asyncsearch.store.numbered_files
 
 A claim is void when it was released, or when its driver has gone, has died on this very machine, or gave no sign of
-life for ``lease_s``. To claim a node is to create the next number and then to look again: the claim stands only if its
-number is still the highest and all others are void. Numbers are not used again while an old driver may still come back.
-So exactly one of several rivals is granted where a file is created exclusively (disk, S3, Google's object store), and
-never two, provided that
+life for ``lease_s``. Exactly one of several rivals is granted a claim where a file is created exclusively (disk, S3,
+Google's object store), and never two, provided that
 
 * a listing shows what was created before it began (NFS, HDFS, S3 and Google's store do);
 * the clocks of the drivers' hosts agree within a quarter of ``lease_s``.
@@ -33,12 +31,11 @@ import msgspec
 
 from asyncsearch.errors import StoreError
 from asyncsearch.ids import CheckpointRef, NodeKey
-from asyncsearch.shared.files import SharedFiles, Unreadable, Written
+from asyncsearch.shared.files import SharedFiles, Unreadable, Written, encode
 from asyncsearch.store.base_store import FileInfo
 from asyncsearch.store.layout import node_folder
-from asyncsearch.store.lease_lock import LockRecord, NumberedFile, last_number, numbered
-
-_AT_THIS_MOMENT = "a driver that claims it at this moment"
+from asyncsearch.store.lease_lock import LockRecord
+from asyncsearch.store.numbered_files import AT_THIS_MOMENT, ExclusiveRight, NumberedFile
 
 
 class ClaimHolder(Written, frozen=True, kw_only=True):
@@ -157,7 +154,7 @@ class Claims:
             for node in nodes:
                 mine = self._mine.get(node)
                 if mine is not None:
-                    self._withdraw(mine.entry, mine.owner)
+                    self._withdraw(mine)
                     del self._mine[node]
 
     def close(self) -> None:
@@ -200,11 +197,11 @@ class Claims:
 
     def holder(self, node: NodeKey) -> str | None:
         """Return who else trains in a node now, in words, or None."""
-        return next((who for entry in self.entries(node) if (who := self._other(entry)) is not None), None)
+        return self._right(node).holder()
 
     def entries(self, node: NodeKey) -> list[NumberedFile]:
         """Return the files of a node's claims in order."""
-        return numbered(_folder(node), self._files.store.list(_folder(node)))
+        return self._right(node).entries()
 
     def expired(self, age_s: float) -> dict[str, str]:
         """Return the files of claims and drivers that mean nothing any more and are older than that, and why.
@@ -236,13 +233,17 @@ class Claims:
         driver = self.driver(claim.token)
         return driver is None or (driver.is_void and driver.holder.refreshed < before_s)
 
-    def _other(self, entry: NumberedFile, own: bool = False) -> str | None:
-        """Return the driver whose claim a file holds; None: the claim is void, or it is ours and ``own`` is false."""
+    def _right(self, node: NodeKey) -> ExclusiveRight:
+        folder = node_folder(CheckpointRef(node, 0)).replace("checkpoints/", "claims/", 1)
+        return ExclusiveRight(self._files.store, folder, self._other)
+
+    def _other(self, entry: NumberedFile) -> str | None:
+        """Return the driver whose claim a file holds; None: the claim is void or ours."""
         claim = self._files.look(entry.name, CLAIM)
         if isinstance(claim, Unreadable):
             return self._unsettled(claim)
         self._unclear.pop(entry.name, None)
-        if claim is None or claim.released or (claim.token == self.token and not own):
+        if claim is None or claim.released or claim.token == self.token:
             return None
         driver = self._files.look(_driver_file(claim.token), DRIVER)
         if isinstance(driver, Unreadable):
@@ -255,7 +256,7 @@ class Claims:
     def _unsettled(self, file: Unreadable) -> str | None:
         # Some file systems show a name before its content, and its writer may die in between.
         first = self._unclear.setdefault(file.name, time.monotonic())
-        return _AT_THIS_MOMENT if time.monotonic() - first <= self._lease_s else None
+        return AT_THIS_MOMENT if time.monotonic() - first <= self._lease_s else None
 
     # What we hold
 
@@ -263,35 +264,11 @@ class Claims:
         mine = self._mine.get(node)
         if mine is not None:
             return None if mine.owner == owner else f"study {mine.owner!r} in this same driver"
-        before = self.entries(node)
-        for entry in before:
-            who = self._other(entry)
-            if who is not None:
-                return who
-        number = last_number(before) + 1
         suffix = "" if self._files.store.is_exclusive else f"-{self.token}"
-        entry = NumberedFile(number, f"{_folder(node)}/{number:06d}{suffix}.json")
-        if not self._files.create(entry.name, self._record(owner)):
-            return self._other(entry, own=True) or _AT_THIS_MOMENT
-        who = self._rival(node, entry)
-        if who is not None:
-            self._withdraw(entry, owner)
-            return who
-        self._mine[node] = OwnClaim(owner, entry)
-        for old in before:
-            self._files.store.remove(old.name)
-        return None
-
-    def _rival(self, node: NodeKey, own: NumberedFile) -> str | None:
-        """Return the driver that makes our claim void, or None if the claim is good."""
-        for entry in self.entries(node):
-            if entry == own:
-                continue
-            who = self._other(entry)
-            if who is not None:
-                return who
-            if entry.number > own.number:
-                return "a driver that claimed it meanwhile"
+        found = self._right(node).acquire(self._record(owner), self._record(owner, released=True), suffix)
+        if isinstance(found, str):
+            return found
+        self._mine[node] = OwnClaim(owner, found)
         return None
 
     def _renew(self) -> None:
@@ -307,13 +284,13 @@ class Claims:
             mine = self._mine.pop(node)
             claim = self._files.read(mine.entry.name, CLAIM)
             if claim is not None and claim.token == self.token:
-                self._withdraw(mine.entry, mine.owner)
+                self._withdraw(mine)
         self._lost |= lost
         self._fresh = begun
 
     def _stands(self, node: NodeKey, own: NumberedFile) -> bool:
         claim = self._files.read(own.name, CLAIM)
-        return claim is not None and claim.token == self.token and self._rival(node, own) is None
+        return claim is not None and claim.token == self.token and self._right(node).rival(own) is None
 
     def _age(self) -> float:
         """Return how long ago we gave a sign of life; a suspended machine's monotonic clock may have stood still."""
@@ -321,18 +298,20 @@ class Claims:
             return 0.0
         return max(time.monotonic() - self._fresh[0], time.time() - self._fresh[1])
 
-    def _withdraw(self, entry: NumberedFile, owner: str) -> None:
-        # The file stays, so that a driver that does not know of it does not use its number again.
-        self._files.write(entry.name, msgspec.structs.replace(self._record(owner), released=True))
+    def _withdraw(self, claim: OwnClaim) -> None:
+        self._files.store.write(claim.entry.name, self._record(claim.owner, released=True))
 
-    def _record(self, owner: str) -> Claim:
-        return Claim(
-            study=owner,
-            token=self.token,
-            host=socket.gethostname(),
-            pid=os.getpid(),
-            since=time.strftime("%Y-%m-%d %H:%M:%S %z"),
-            claimed_s=time.time(),
+    def _record(self, owner: str, released: bool = False) -> bytes:
+        return encode(
+            Claim(
+                study=owner,
+                token=self.token,
+                host=socket.gethostname(),
+                pid=os.getpid(),
+                since=time.strftime("%Y-%m-%d %H:%M:%S %z"),
+                claimed_s=time.time(),
+                released=released,
+            )
         )
 
 
@@ -344,7 +323,3 @@ def _driver_file(token: str) -> str:
     if re.fullmatch(r"[0-9a-f]{32}", token) is None:
         raise StoreError(f"{token!r} in a shared folder does not name a driver: remove that file from 'drivers/'.")
     return f"drivers/{token}.json"
-
-
-def _folder(node: NodeKey) -> str:
-    return node_folder(CheckpointRef(node, 0)).replace("checkpoints/", "claims/", 1)

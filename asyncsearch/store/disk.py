@@ -92,6 +92,17 @@ def write_new(path: Path, data: bytes) -> None:
         os.close(descriptor)
 
 
+def is_running(pid: int) -> bool:
+    """Return whether a process of this machine is alive."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
 def discard(path: Path, bin_: Path) -> None:
     """Take a file or folder away at one stroke, then remove it piece by piece; no error if it is gone.
 

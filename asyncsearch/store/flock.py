@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from asyncsearch.errors import StoreError, StoreLockedError
-from asyncsearch.store.disk import explained, write_all
+from asyncsearch.store.disk import explained, is_running, write_all
 
 _held: set[int] = set()
 
@@ -92,15 +92,7 @@ def is_held(path: Path) -> bool:
         holder = _HOLDER.decode(path.read_bytes())
     except (OSError, msgspec.DecodeError):
         return False
-    if holder.host != socket.gethostname():
-        return True
-    try:
-        os.kill(holder.pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
+    return holder.host != socket.gethostname() or is_running(holder.pid)
 
 
 def _read_holder(descriptor: int) -> Holder | str:

@@ -118,8 +118,8 @@ class FsspecStore(Store):
         if self._remote.is_file(""):
             raise StoreError(f"{self._remote.shown!r} is a file, and a store is a folder. Choose another address.")
         probe, data = f"tmp/probe-{uuid.uuid4().hex}", b"asyncsearch was here\n"
-        self._remote.replace(probe, b"")
-        self._remote.replace(probe, data)
+        self._remote.write(probe, b"")
+        self._remote.write(probe, data)
         found = self._remote.read(probe)
         self._remote.remove(probe)
         if found != data or self._remote.read(probe) is not None:
@@ -149,7 +149,7 @@ class FsspecStore(Store):
         return self._remote.read(layout.check_name(name))
 
     def write(self, name: str, data: bytes) -> None:
-        self._remote.replace(layout.check_name(name), data)
+        self._remote.write(layout.check_name(name), data)
 
     def create(self, name: str, data: bytes) -> bool:
         return self._remote.create(layout.check_name(name), data)
@@ -158,7 +158,7 @@ class FsspecStore(Store):
         self._remote.remove(layout.check_name(name))
 
     def list(self, folder: str) -> Sequence[str]:
-        return self._remote.names(layout.check_name(folder, ()))
+        return self._remote.list(layout.check_name(folder, ()))
 
     def walk(self, folder: str = "") -> Mapping[str, FileInfo]:
         return self._remote.find(layout.check_name(folder, ()) if folder else "")
@@ -187,7 +187,7 @@ class FsspecStore(Store):
         if self._lock is not None:
             self._lock.check()
         appends = self._can_append()
-        number = max(layout.segment_numbers(self._remote.names("journal")), default=0) + 1
+        number = max(layout.segment_numbers(self._remote.list("journal")), default=0) + 1
         while not self._remote.create(
             f"journal/{layout.segment_name(number)}" + ("" if appends else "/000000000"), b""
         ):
@@ -223,7 +223,7 @@ class FsspecStore(Store):
                 f"Cannot commit checkpoint {checkpoint} to {self._remote.shown!r}: other files or sizes arrived than"
                 " were sent. Check the connection, and that no other driver opened the study; then commit again."
             )
-        self._remote.replace(f"{folder}/{layout.MANIFEST}", manifest.encode())
+        self._remote.write(f"{folder}/{layout.MANIFEST}", manifest.encode())
         for version in older:
             self._remove_version(checkpoint, version)
         self.discard(staged)
@@ -253,7 +253,7 @@ class FsspecStore(Store):
         return sorted(found, key=lambda checkpoint: (checkpoint.node, checkpoint.resource))
 
     def sweep(self) -> None:
-        for name in self._remote.names("tmp"):
+        for name in self._remote.list("tmp"):
             self._remote.remove(f"tmp/{name}")
         attempts = {tuple(name.split("/")[:2]) for name in self._remote.find("checkpoints") if name.count("/") > 1}
         committed = self._committed("checkpoints")
@@ -277,7 +277,7 @@ class FsspecStore(Store):
 
     def read_log(self, name: str) -> Iterator[str]:
         path = layout.log_file(name)
-        lines = self._lines(path) if path.removeprefix("logs/") in self._remote.names("logs") else iter(())
+        lines = self._lines(path) if path.removeprefix("logs/") in self._remote.list("logs") else iter(())
         return (line.decode(errors="replace").removesuffix("\n") for line in lines)
 
     def _can_append(self) -> bool:
@@ -295,7 +295,7 @@ class FsspecStore(Store):
         return self._appends
 
     def _lines(self, name: str) -> Iterator[bytes]:
-        chunks = self._remote.names(name)
+        chunks = self._remote.list(name)
         if not chunks:
             yield from _split(self._remote.blocks(name))
         for chunk in chunks:

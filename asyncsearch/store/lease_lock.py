@@ -1,44 +1,31 @@
 """A lock for file systems that do not know when a process has died: a record that its holder keeps refreshing.
 
-    lock/000007.json    the seventh holder; the highest number counts
+    lock/000007.json    the seventh holder; see asyncsearch.store.numbered_files
 
-To take the lock is to create the next number, which only one can do where the file system creates exclusively (disk,
-and the S3 and Google object stores; others look first, and two that come at the same moment are told apart by their
-tokens at the next refresh). It may be taken when the last holder has released it, has died on this very machine, or
-has not refreshed it for ``lease_s``; that last rule trusts that the clocks of driver hosts agree within a quarter of
-it. A holder that was away so long finds out before its next write, and writes no more. Like every lease, this cannot
-stop a write that was already on its way when the lease ran out: where that matters, use a store with real locks.
+Only one can take the lock where the file system creates files exclusively (disk, and the S3 and Google object stores;
+others look first, and two that come at the same moment are told apart by their tokens at the next refresh). It may be
+taken when the last holder has released it, has died on this very machine, or has not refreshed it for ``lease_s``; that
+last rule trusts that the clocks of driver hosts agree within a quarter of it. A holder that was away so long finds out
+before its next write, and writes no more. Like every lease, this cannot stop a write that was already on its way when
+the lease ran out: where that matters, use a store with real locks.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-import re
 import socket
 import threading
 import time
 import uuid
-from collections.abc import Iterable
-from typing import NamedTuple, Protocol
 
 import msgspec
 
 from asyncsearch.errors import StoreError, StoreLockedError
+from asyncsearch.store.disk import is_running
+from asyncsearch.store.numbered_files import AT_THIS_MOMENT, ExclusiveRight, Files, NumberedFile
 
 logger = logging.getLogger(__name__)
-
-
-class Files(Protocol):
-    """What the lock needs of a file system."""
-
-    @property
-    def shown(self) -> str: ...
-    def names(self, folder: str) -> list[str]: ...
-    def read(self, name: str) -> bytes | None: ...
-    def create(self, name: str, data: bytes) -> bool: ...
-    def replace(self, name: str, data: bytes) -> None: ...
-    def remove(self, name: str) -> None: ...
 
 
 class LockRecord(msgspec.Struct, frozen=True):
@@ -64,37 +51,10 @@ class LockRecord(msgspec.Struct, frozen=True):
 
     def has_died(self) -> bool:
         """Return whether the holder was a process of this machine and is gone."""
-        if not self.machine or self.machine != machine():
-            return False
-        try:
-            os.kill(self.pid, 0)
-        except ProcessLookupError:
-            return True
-        except PermissionError:
-            return False
-        return False
+        return bool(self.machine) and self.machine == machine() and not is_running(self.pid)
 
 
-_NUMBERED = re.compile(r"(\d{6,})(?:-[0-9a-f]{32})?\.json")
 _RECORD = msgspec.json.Decoder(LockRecord)
-
-
-class NumberedFile(NamedTuple):
-    """One of the files of which the highest number counts."""
-
-    number: int
-    name: str
-
-
-def numbered(folder: str, names: Iterable[str]) -> list[NumberedFile]:
-    """Return the numbered files among the names in a folder, in order."""
-    matches = ((match, name) for name in names if (match := _NUMBERED.fullmatch(name)))
-    return sorted(NumberedFile(int(match[1]), f"{folder}/{name}") for match, name in matches)
-
-
-def last_number(entries: Iterable[NumberedFile]) -> int:
-    """Return the number that counts, 0 if there is none."""
-    return max((entry.number for entry in entries), default=0)
 
 
 class LeaseLock:
@@ -104,7 +64,8 @@ class LeaseLock:
         self._files = files
         self._lease_s = lease_s
         self._token = uuid.uuid4().hex
-        self._number = 0
+        self._right = ExclusiveRight(files, "lock", self._holder)
+        self._own = NumberedFile(0, "")
         self._fresh_until = 0.0
         self._guard = threading.Lock()
         self._stop = threading.Event()
@@ -112,8 +73,8 @@ class LeaseLock:
 
     def is_held(self) -> bool:
         """Return whether somebody holds the lock now."""
-        found = _decode(self._files.read(_name(last_number(self._entries()))))
-        return found is not None and not found.is_void(self._lease_s)
+        records = [self._read(entry) for entry in self._right.entries()[-1:]]
+        return any(record is not None and not record.is_void(self._lease_s) for record in records)
 
     def acquire(self) -> None:
         """Take the lock and keep it.
@@ -121,17 +82,15 @@ class LeaseLock:
         Raises:
             StoreLockedError: somebody else holds it.
         """
-        before = self._entries()
-        last = last_number(before)
-        if last:
-            self._refuse_unless_free(last)
-        self._number = last + 1
         begun = time.monotonic()
-        if not self._files.create(_name(self._number), self._record()):
-            self._refuse_unless_free(self._number, just_created=True)
+        found = self._right.acquire(self._record(), self._record(released=True))
+        if isinstance(found, str):
+            raise StoreLockedError(
+                f"Another driver has the study at {self._files.shown!r} open: {found}. One study has one driver: wait"
+                " for it or stop it, or give this study another store."
+            )
+        self._own = found
         self._fresh_until = begun + 0.75 * self._lease_s
-        for entry in before:
-            self._files.remove(entry.name)
         self._thread.start()
 
     def refresh(self) -> None:
@@ -143,15 +102,15 @@ class LeaseLock:
         """
         with self._guard:
             begun = time.monotonic()
-            found = _decode(self._files.read(_name(self._number)))
-            if last_number(self._entries()) != self._number or (found is not None and found.token != self._token):
+            found = self._read(self._own)
+            if self._right.rival(self._own) is not None or (found is not None and found.token != self._token):
                 self._fresh_until = 0.0
                 raise StoreLockedError(
                     f"Process {os.getpid()} has lost the study at {self._files.shown!r} to another driver, because it"
                     f" did not refresh its lock for {self._lease_s:g} s: it was stopped, or the store did not answer."
                     " Nothing more is written from here; the other driver goes on with the study."
                 )
-            self._files.replace(_name(self._number), self._record())
+            self._files.write(self._own.name, self._record())
             self._fresh_until = begun + 0.75 * self._lease_s
 
     def check(self) -> None:
@@ -170,7 +129,7 @@ class LeaseLock:
         self._thread.join(timeout=self._lease_s / 4)  # a file system that does not answer must not hold up the end
         try:
             self.refresh()
-            self._files.replace(_name(self._number), self._record(released=True))
+            self._files.write(self._own.name, self._record(released=True))
         except StoreError as error:
             logger.warning("The lock could not be released; others can take it in %g s: %s", self._lease_s, error)
 
@@ -184,39 +143,27 @@ class LeaseLock:
             except StoreError as error:
                 logger.warning("The lock could not be refreshed, and will be tried again: %s", error)
 
-    def _entries(self) -> list[NumberedFile]:
-        return numbered("lock", self._files.names("lock"))
-
     def _record(self, released: bool = False) -> bytes:
         return msgspec.json.encode(LockRecord.here(self._token, released))
 
-    def _refuse_unless_free(self, number: int, just_created: bool = False) -> None:
-        found = _decode(self._files.read(_name(number)))
-        where = f"{self._files.shown}/{_name(number)}"
-        if found is None or just_created:
-            who = "a process that takes it at this moment" if found is None else f"process {found.pid} on {found.host}"
-            wait = f"try again; if it stays so and no driver runs, remove {where!r}"
-        else:
-            age = time.time() - found.refreshed
-            if found.is_void(self._lease_s):
-                return
-            who = f"process {found.pid} on {found.host}, seen {max(age, 0):.0f} s ago"
-            wait = f"wait for it or stop it (if it was killed, its lock is void in {self._lease_s - age:.0f} s)"
-        raise StoreLockedError(
-            f"Another driver has the study at {self._files.shown!r} open: {who}. One study has one driver: {wait}, or"
-            " give this study another store."
+    def _read(self, entry: NumberedFile) -> LockRecord | None:
+        try:
+            return _RECORD.decode(self._files.read(entry.name) or b"")
+        except msgspec.DecodeError:
+            return None
+
+    def _holder(self, entry: NumberedFile) -> str | None:
+        found = self._read(entry)
+        if found is None:
+            where = f"{self._files.shown}/{entry.name}"
+            return f"{AT_THIS_MOMENT} (try again; if it stays so and no driver runs, remove {where!r})"
+        if found.token == self._token or found.is_void(self._lease_s):
+            return None
+        age = time.time() - found.refreshed
+        return (
+            f"process {found.pid} on {found.host}, seen {max(age, 0):.0f} s ago (if it was killed, its lock is void in"
+            f" {self._lease_s - age:.0f} s)"
         )
-
-
-def _name(number: int) -> str:
-    return f"lock/{number:06d}.json"
-
-
-def _decode(data: bytes | None) -> LockRecord | None:
-    try:
-        return _RECORD.decode(data or b"")
-    except msgspec.DecodeError:
-        return None
 
 
 def machine() -> str:

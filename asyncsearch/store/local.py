@@ -24,15 +24,7 @@ from asyncsearch.errors import StoreError
 from asyncsearch.ids import CheckpointRef, NodeKey
 from asyncsearch.store import flock, layout
 from asyncsearch.store.base_store import FileInfo, Store
-from asyncsearch.store.disk import (
-    discard,
-    explained,
-    make_folders,
-    sync_data,
-    sync_folder,
-    write_all,
-    write_new,
-)
+from asyncsearch.store.disk import discard, explained, make_folders, sync_data, sync_folder, write_all, write_new
 from asyncsearch.store.manifest import Manifest, check, damaged, missing, survey
 
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)

@@ -68,10 +68,6 @@ class Remote:
         """Whether ``create`` lets exactly one of several machines succeed."""
         return self.url.partition("://")[0].lower() in _EXCLUSIVE
 
-    def at(self, url: str) -> Remote:
-        """Return the files below another URL, reached with the same options."""
-        return Remote(url, self._options)
-
     @property
     def can_append(self) -> bool:
         """Whether this kind of file system can append at a fair price; to be tried before it is believed."""
@@ -128,7 +124,7 @@ class Remote:
         with self.explained("write", name):
             self._with_folder(path, lambda: self._fs.pipe_file(path, data))
 
-    def replace(self, name: str, data: bytes) -> None:
+    def write(self, name: str, data: bytes) -> None:
         """Write a file so that a reader sees the old content or the new one."""
         if not self._is_tree:
             self.put(name, data)
@@ -203,7 +199,7 @@ class Remote:
             with contextlib.suppress(Exception):
                 self._fs.rmdir(self._path(folder))
 
-    def names(self, folder: str) -> list[str]:
+    def list(self, folder: str) -> list[str]:
         """Return the sorted names directly in a folder."""
         path = self._path(folder)
         with self.explained("list", folder):

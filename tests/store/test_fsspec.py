@@ -185,7 +185,7 @@ def test_commit_that_dies_leaves_the_old_checkpoint(
         return call
 
     with monkeypatch.context() as patch:
-        for name in ("upload", "find", "replace"):
+        for name in ("upload", "find", "write"):
             patch.setattr(store._remote, name, dying(getattr(store._remote, name)))
         with pytest.raises(Killed):
             save(store, a=b"new", b=b"new")
@@ -253,6 +253,22 @@ def test_damaged_manifest_is_named(store: FsspecStore, data: bytes) -> None:
 def put_lock(store: FsspecStore, **changes: Any) -> None:
     record = LockRecord("elsewhere", 12345, "another machine", "token", time.time())
     store._remote.put("lock/000007.json", msgspec.json.encode(msgspec.structs.replace(record, **changes)))
+
+
+def test_lock_is_not_taken_behind_a_rival_with_a_higher_number(
+    store: FsspecStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create = store._remote.create
+
+    def create_late(name: str, data: bytes) -> bool:
+        put_lock(store)
+        return create(name, data)
+
+    monkeypatch.setattr(store._remote, "create", create_late)
+    with pytest.raises(StoreLockedError, match="process 12345 on elsewhere"), store.lock():
+        pass
+    own = msgspec.json.decode(store._remote.read("lock/000001.json") or b"", type=LockRecord)
+    assert own.released, "the next driver does not wait for it"
 
 
 def test_living_driver_elsewhere_is_respected(store: FsspecStore) -> None:

@@ -1,0 +1,93 @@
+"""Exclusive rights among processes that share a file system: a right belongs to the file with the highest number.
+
+    <folder>/000007.json    the seventh holder
+
+To acquire a right is to create the next number and then to look again: the acquisition is good only if its number is
+still the highest and all others are void. Only one process can create a number where the file system creates files
+exclusively. Whoever gives a right up leaves its file there, so that a process that does not know of it cannot use the
+number again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
+
+AT_THIS_MOMENT = "a driver that takes it at this moment"
+
+_NUMBERED = re.compile(r"(\d{6,})(?:-[0-9a-f]{32})?\.json")
+
+
+class Files(Protocol):
+    """The operations on a file system that a right needs; every store has them."""
+
+    @property
+    def shown(self) -> str: ...
+    def list(self, folder: str) -> Sequence[str]: ...
+    def read(self, name: str) -> bytes | None: ...
+    def create(self, name: str, data: bytes) -> bool: ...
+    def write(self, name: str, data: bytes) -> None: ...
+    def remove(self, name: str) -> None: ...
+
+
+class NumberedFile(NamedTuple):
+    """One of the files of which the highest number counts."""
+
+    number: int
+    name: str
+
+
+class ExclusiveRight:
+    """The right to something, held in one folder.
+
+    Args:
+        files: the file system.
+        folder: the folder of this right alone.
+        holder: returns in words who else holds the right by a file; None: nobody does.
+    """
+
+    def __init__(self, files: Files, folder: str, holder: Callable[[NumberedFile], str | None]) -> None:
+        self._files, self._folder, self._holder = files, folder, holder
+
+    def entries(self) -> list[NumberedFile]:
+        """Return its files in order."""
+        matches = ((match, name) for name in self._files.list(self._folder) if (match := _NUMBERED.fullmatch(name)))
+        return sorted(NumberedFile(int(match[1]), f"{self._folder}/{name}") for match, name in matches)
+
+    def holder(self) -> str | None:
+        """Return in words who else holds the right, or None."""
+        return self._first(self.entries())
+
+    def acquire(self, content: bytes, released: bytes, suffix: str = "") -> NumberedFile | str:
+        """Return the file by which we hold the right now, or in words who else holds it.
+
+        Args:
+            content: of the new file.
+            released: its content after a rival turned out to hold the right.
+            suffix: of its name; distinguishes drivers where files are not created exclusively.
+        """
+        before = self.entries()
+        who = self._first(before)
+        if who is not None:
+            return who
+        number = max((entry.number for entry in before), default=0) + 1
+        own = NumberedFile(number, f"{self._folder}/{number:06d}{suffix}.json")
+        if not self._files.create(own.name, content):
+            return self._holder(own) or AT_THIS_MOMENT
+        who = self.rival(own)
+        if who is not None:
+            self._files.write(own.name, released)
+            return who
+        for old in before:
+            self._files.remove(old.name)
+        return own
+
+    def rival(self, own: NumberedFile) -> str | None:
+        """Return in words the driver that makes our file void, or None if the file is good."""
+        others = [entry for entry in self.entries() if entry != own]
+        is_highest = all(entry.number <= own.number for entry in others)
+        return self._first(others) or (None if is_highest else "a driver that took it meanwhile")
+
+    def _first(self, entries: Sequence[NumberedFile]) -> str | None:
+        return next((who for entry in entries if (who := self._holder(entry)) is not None), None)
