@@ -86,7 +86,7 @@ class SchedulerConformance(MethodSuite):
         one.created(TrialId(0), {})
         one.reported(TrialId(0), 1, 0.5)
         one.failed(TrialId(0), 1)
-        assert text_of(other) == before, "what one study's scheduler was told, that of another knows"
+        assert text_of(other) == before, "a fact of one study reached the scheduler of another one"
 
     def test_whatever_happens_in_whatever_order_its_answers_and_its_memory_are_sound(self) -> None:
         for seed in range(self.orders):

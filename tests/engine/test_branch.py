@@ -406,7 +406,7 @@ def test_the_stories_tell_of_branches(share: bool) -> None:
     assert f"trial-{first.trial} took over its weights at {first.resource}" in told
     shown = tree(entries, name="x", metric="loss", mode="min")
     assert f"left by trial-{first.trial} at 3" in str(shown)
-    assert f"left by trial-{first.trial} at 3, who went on with the weights of others" in shown.svg
+    assert f"left by trial-{first.trial} at 3, which continued with the weights of others" in shown.svg
     reached = {path.trial: path.reached for path in shown.stages.paths}
     assert set(reached.values()) == {12}
     assert shown.stages.trained == sum(trial.trained for trial in recorded.state.trials)
