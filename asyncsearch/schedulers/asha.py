@@ -13,7 +13,7 @@ Li et al., "A System for Massively Parallel Hyperparameter Tuning", MLSys 2020, 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from asyncsearch.errors import ResourceError
 from asyncsearch.ids import TrialId
@@ -23,10 +23,8 @@ from asyncsearch.schedulers.asynchronous_bracket import AsynchronousBracket
 from asyncsearch.schedulers.base_scheduler import Promotion, RungForecast, Scheduler, SchedulerState
 from asyncsearch.schedulers.progress import Progress
 from asyncsearch.schedulers.rungs import check_whole, halving_forecast, levels_up_to, rung_levels
-
-if TYPE_CHECKING:
-    from asyncsearch.space import Space
-    from asyncsearch.trial import Params
+from asyncsearch.space import Space
+from asyncsearch.trial import Params
 
 _VARIANTS = ("promotion", "stopping")
 
@@ -97,15 +95,8 @@ class ASHA(Scheduler):
     def describe(self) -> str:
         if self.max_resource is None:
             first = ", ".join(str(level) for level in self._levels_for(self.reduction_factor**2))
-            options, rungs = [f"min_resource={self.min_resource}"], f"rungs at {first}, ... without end"
-        else:
-            options, rungs = [f"max_resource={self.max_resource}"], reasons.rungs(self.levels)
-        options.append(f"reduction_factor={self.reduction_factor}")
-        if self.variant != "promotion":
-            options.append(f"variant={self.variant!r}")
-        if self.finish_best:
-            options.append("finish_best=True")
-        return f"ASHA({', '.join(options)}): {rungs}"
+            return f"{reasons.call(self, 'min_resource', 'reduction_factor')}: rungs at {first}, ... without end"
+        return f"{reasons.call(self, 'reduction_factor', hidden='min_resource')}: {reasons.rungs(self.levels)}"
 
     def forecast(self, num_trials: int) -> list[RungForecast]:
         # The stopping variant lets the first trial at each rung go on, finish_best takes the best one to the end.

@@ -43,12 +43,9 @@ class Crossing(msgspec.Struct, frozen=True):
 
 
 class StoppingState(SchedulerState):
-    """The rungs, the last value of each trial, and the report to judge.
+    """The rungs, lowest first, the last value of each trial, and the report to judge.
 
-    Args:
-        levels: Resources of the rungs, lowest first.
-        reduction_factor: η.
-        is_endless: Whether there are rungs r·ηᵏ beyond the last level too; they are added as reports come near.
+    If it is endless, there are rungs r·ηᵏ beyond the last level too; they are added as reports come near.
     """
 
     def __init__(self, levels: tuple[int, ...], reduction_factor: int, *, is_endless: bool = False) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from asyncsearch.ids import TrialId
 from asyncsearch.schedulers.base_scheduler import Promotion
 from asyncsearch.schedulers.bracket import Bracket
 from asyncsearch.schedulers.progress import Progress
@@ -28,24 +27,11 @@ class AsynchronousBracket(Bracket):
         candidate = self.rungs[self.ready].candidate if self.ready >= 0 else None
         return None if candidate is None else self.promotion(self.ready, candidate)
 
-    def promote(self, trial: TrialId, resource: int) -> int:
-        index = super().promote(trial, resource)
+    def _changed(self, index: int) -> None:
+        """Set the quota of the rung: the best ⌊n/η⌋ of Algorithm 2."""
+        rung = self.rungs[index]
+        rung.allow(rung.size // self._reduction_factor)
         self._update_ready(index)
-        return index
-
-    def pause(self, trial: TrialId, resource: int, score: float | None) -> int | None:
-        return self._update_quota(super().pause(trial, resource, score))
-
-    def end(self, trial: TrialId, score: float | None) -> int | None:
-        return self._update_quota(super().end(trial, score))
-
-    def _update_quota(self, index: int | None) -> int | None:
-        """Set the quota of a rung that has changed: the best ⌊n/η⌋ of Algorithm 2."""
-        if index is not None:
-            rung = self.rungs[index]
-            rung.allow(rung.size // self._reduction_factor)
-            self._update_ready(index)
-        return index
 
     def _update_ready(self, index: int) -> None:
         rungs = self.rungs

@@ -20,11 +20,7 @@ class AsynchronousHyperbandState(SchedulerState):
     A bracket lasts for the whole search: a further round widens its rungs, as more trials do in ASHA. Of several
     brackets with a trial to promote, the one that was given the fewest units of training comes first: all brackets have
     the same share of the budget. In a tie that is the one with more rungs.
-
-    Args:
-        levels: Resources of the rungs of each bracket; at most 255 brackets.
-        reduction_factor: η.
-        allocation: Which bracket a new trial belongs to.
+    There are at most 255 brackets.
     """
 
     judges = False

@@ -40,28 +40,23 @@ class Bracket:
         """Index of the last rung, from which no trial is promoted."""
         return len(self.levels) - 1
 
-    def pause(self, trial: TrialId, resource: int, score: float | None) -> int | None:
-        """Count a trial that pauses at a rung; return the rung's index, or None if it was counted there before."""
+    def pause(self, trial: TrialId, resource: int, score: float | None) -> None:
+        """Count a trial that pauses at a rung, once."""
         index = self._index(trial, resource)
-        if index < self._progress.next_rung(trial) or self._progress.has_ended(trial):
-            return None
-        self._count(trial, index, score)
-        return index
+        if index >= self._progress.next_rung(trial) and not self._progress.has_ended(trial):
+            self._count(trial, index, score)
+            self._changed(index)
 
-    def promote(self, trial: TrialId, resource: int) -> int:
-        """Let a trial train on from the rung at ``resource``; return the rung's index."""
+    def promote(self, trial: TrialId, resource: int) -> None:
+        """Let a trial train on from the rung at ``resource``."""
         index = self._index(trial, resource)
         self.rungs[index].promote(trial, self._progress.value(trial))
-        return index
+        self._changed(index)
 
-    def end(self, trial: TrialId, score: float | None) -> int | None:
-        """Let a trial end for good: a waiting one keeps its rank, one in training is counted at its next rung.
-
-        Returns:
-            The index of the rung that has changed, or None if the trial had ended before.
-        """
+    def end(self, trial: TrialId, score: float | None) -> None:
+        """Let a trial end for good: a waiting one keeps its rank, one in training is counted at its next rung."""
         if self._progress.has_ended(trial):
-            return None
+            return
         if self._is_training(trial):
             self._count(trial, self._progress.next_rung(trial), score)
         self._progress.end(trial)
@@ -69,7 +64,7 @@ class Bracket:
         value = self._progress.value(trial)
         if self.rungs[index].is_waiting(trial, value):
             self.rungs[index].withdraw(trial, value)
-        return index
+        self._changed(index)
 
     def is_bound_for_top(self, trial: TrialId) -> bool:
         """Return whether the trial is training towards ``max_resource``."""
@@ -115,6 +110,9 @@ class Bracket:
         self.rungs = [Rung.restored(rung) for rung in snapshot]
         while self._growth is not None and len(self.levels) < len(self.rungs):
             self.levels = levels_up_to(self.levels, self.levels[-1], self._growth)
+
+    def _changed(self, index: int) -> None:
+        """The trials at a rung have changed."""
 
     def _count(self, trial: TrialId, index: int, score: float | None) -> None:
         """Count a trial at a rung; rungs without end grow before a trial can be at the last one."""

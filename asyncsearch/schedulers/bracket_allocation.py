@@ -33,10 +33,7 @@ class Shares:
 
     The next trial goes to the bracket that is furthest behind its share; in a tie to the one with more rungs. So no
     bracket is ever a whole trial ahead of its share. All weights are integers, so nothing is rounded.
-
-    Args:
-        rung_counts: k of each bracket, descending.
-        reduction_factor: η.
+    ``rung_counts`` has k of each bracket, descending.
     """
 
     def __init__(self, rung_counts: Sequence[int], reduction_factor: int) -> None:
@@ -73,11 +70,7 @@ class Shares:
 
 
 class Rounds:
-    """One bracket is filled after the other, in turn.
-
-    Args:
-        sizes: How many trials in a row each bracket gets.
-    """
+    """One bracket is filled after the other, in turn, with as many trials in a row as ``sizes`` says."""
 
     def __init__(self, sizes: Sequence[int]) -> None:
         self.sizes = tuple(sizes)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -89,31 +90,23 @@ def continued(value: Any, resource: int, new: Any) -> Any:
     return {"sequence": "values", "values": copy_plain(values), "milestones": milestones}
 
 
+@dataclass(frozen=True)
 class Explorer:
-    """Explores a space.
+    """Explores a space: multiplies values by one of ``factors``, or draws them anew with ``resample_probability``."""
 
-    Args:
-        space: of the study.
-        domains: of the perturbed parameters; one that a configuration does not have is left out there.
-        factors: what numbers are multiplied by.
-        resample_probability: of drawing a value anew instead, from 0 to 1.
-    """
-
-    def __init__(
-        self, space: Space, domains: Mapping[str, Domain], factors: Sequence[float], resample_probability: float
-    ) -> None:
-        self._space = space
-        self._domains = domains
-        self._factors = factors
-        self._resample_probability = resample_probability
+    space: Space
+    domains: Mapping[str, Domain]
+    """Of the perturbed parameters; one that a configuration does not have is left out there."""
+    factors: Sequence[float]
+    resample_probability: float
 
     def explore(self, params: Params, resource: int, source: np.random.Generator) -> tuple[Params, str]:
         """Return params that are the given ones up to a resource and explored from there, and the changes in words.
 
         Where the constraints reject all of a bounded number of draws, the values stay as they are.
         """
-        flat = self._space.flatten(params)
-        now = {name: current(flat[name], resource) for name in self._domains if name in flat}
+        flat = self.space.flatten(params)
+        now = {name: current(flat[name], resource) for name in self.domains if name in flat}
         then = self._allowed({**flat, **now}, now, source)
         result: Params = copy_plain(params)
         for name, value in then.items():
@@ -124,10 +117,10 @@ class Explorer:
     def _allowed(self, flat: Mapping[str, Any], now: dict[str, Any], source: np.random.Generator) -> dict[str, Any]:
         for _ in range(MAX_CANDIDATES):
             drawn = {
-                name: explored(self._domains[name], value, self._factors, self._resample_probability, source)
+                name: explored(self.domains[name], value, self.factors, self.resample_probability, source)
                 for name, value in now.items()
             }
-            if not self._space.is_constrained or self._space.allows({**flat, **drawn}):
+            if not self.space.is_constrained or self.space.allows({**flat, **drawn}):
                 return drawn
         return now
 

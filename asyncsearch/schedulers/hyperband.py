@@ -14,18 +14,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from asyncsearch.errors import ResourceError
 from asyncsearch.schedulers import reasons
 from asyncsearch.schedulers.asynchronous_hyperband import AsynchronousHyperbandState
 from asyncsearch.schedulers.base_scheduler import RungForecast, Scheduler, SchedulerState
 from asyncsearch.schedulers.bracket_allocation import BracketAllocation, Rounds, Shares, bracket_sizes
-from asyncsearch.schedulers.rungs import HIGHEST, check_whole, halving_forecast, rung_levels
+from asyncsearch.schedulers.rungs import HIGHEST, check_whole, competing, halving_forecast, rung_levels
 from asyncsearch.schedulers.sha import Shape, SHAState
-
-if TYPE_CHECKING:
-    from asyncsearch.space import Space
+from asyncsearch.space import Space
 
 _VARIANTS = ("shares", "rounds", "synchronous")
 _NAMED = {"aggressive": 1, "standard": 3}
@@ -143,16 +141,9 @@ class Hyperband(Scheduler):
         return Rounds(self.sizes)
 
     def describe(self) -> str:
-        options = [f"max_resource={self.max_resource}", f"reduction_factor={self.reduction_factor}"]
-        if self.min_resource > 1:
-            options.insert(1, f"min_resource={self.min_resource}")
-        if self.brackets is not None:
-            options.append(f"brackets={self.brackets!r}")
-        if self.variant != "shares":
-            options.append(f"variant={self.variant!r}")
         brackets = "brackets" if len(self.levels) > 1 else "one bracket"
         starts = ", ".join(str(levels[0]) for levels in self.levels)
-        return f"Hyperband({', '.join(options)}): {brackets} from {starts} to {self.max_resource}"
+        return f"{reasons.call(self, 'reduction_factor')}: {brackets} from {starts} to {self.max_resource}"
 
     def forecast(self, num_trials: int) -> list[RungForecast]:
         return [
@@ -188,11 +179,7 @@ class Hyperband(Scheduler):
         counts = self._allocation().split(num_trials)
         if self.variant != "synchronous":
             return [[(1, count)] for count in counts]
-        groups = []
-        for count, size in zip(counts, self.sizes, strict=True):
-            full, rest = divmod(count, size)
-            groups.append([group for group in ((full, size), (1, rest)) if min(group) > 0])
-        return groups
+        return list(map(competing, counts, self.sizes))
 
     def _enough(self) -> str:
         """Return for which number of trials every bracket is expected to bring one to its end."""
@@ -200,9 +187,8 @@ class Hyperband(Scheduler):
             whole = sum(self.sizes)
             return f"num_trials as a multiple of {whole}" if self.variant == "synchronous" else f"num_trials >= {whole}"
         shares = Shares(self.rung_counts, self.reduction_factor)
-        late = len(
-            self.rung_counts
-        ).bit_length()  # an upper bound of how far a bracket may be behind its share, in trials
+        # An upper bound of how far a bracket may be behind its share, in trials.
+        late = len(self.rung_counts).bit_length()
         needs = [self.reduction_factor ** (rungs - 1) + late for rungs in self.rung_counts]
         pairs = zip(needs, shares.weights, strict=True)
         return f"num_trials >= {max(-(-need * shares.total // weight) for need, weight in pairs)}"

@@ -13,19 +13,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from asyncsearch.errors import ResourceError
 from asyncsearch.ids import TrialId
+from asyncsearch.schedulers import reasons
 from asyncsearch.schedulers.base_scheduler import Promotion, RungForecast, Scheduler, SchedulerState
 from asyncsearch.schedulers.rungs import check_whole
 from asyncsearch.schedulers.running_median import RunningMedian
-
-if TYPE_CHECKING:
-    from asyncsearch.space import Space
-    from asyncsearch.trial import Params
+from asyncsearch.space import Space
+from asyncsearch.trial import Params
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -70,11 +69,8 @@ class MedianStopping(Scheduler):
         return MedianState(self)
 
     def describe(self) -> str:
-        names = ("max_resource", "min_resource", "min_trials", "interval")
-        given = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
-        options = ", ".join(f"{name}={value}" for name, value in given.items())
         points = ", ".join(str(self.point(index)) for index in range(3))
-        return f"MedianStopping({options}): trials are judged at {points}, ..."
+        return f"{reasons.call(self, 'min_resource', 'min_trials')}: trials are judged at {points}, ..."
 
     def forecast(self, num_trials: int) -> list[RungForecast]:
         return [RungForecast(0, self.max_resource, num_trials)]
@@ -241,13 +237,8 @@ class MedianState(SchedulerState):
             at["point"]: RunningMedian(math.inf if value is None else value for value in at["values"])
             for at in snapshot["averages"]
         }
-        self._averages = {TrialId(running["trial"]): _average_of(running) for running in snapshot["courses"]}
-
-
-def _average_of(snapshot: dict[str, Any]) -> RunningAverage:
-    comparison = snapshot["comparison"]
-    facts = {name: snapshot[name] for name in RunningAverage.__struct_fields__ if name != "comparison"}
-    return RunningAverage(**facts, comparison=None if comparison is None else Comparison(**comparison))
+        found = snapshot["courses"]
+        self._averages = {TrialId(running["trial"]): msgspec.convert(running, RunningAverage) for running in found}
 
 
 def _trials(others: int) -> str:

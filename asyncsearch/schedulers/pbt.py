@@ -146,15 +146,11 @@ class PBT(Scheduler):
         need = math.ceil(1 / fraction(self.quantile))
         if size >= need:
             return ""
-        ways = (
-            [f"{need} trials or more", f"quantile={math.ceil(100 / size) / 100}"]
-            if size > 1
-            else [f"{need} trials or more"]
-        )
+        quantile = f" or quantile={math.ceil(100 / size) / 100}" if size > 1 else ""
         trials = "1 trial" if size == 1 else f"{size} trials"
         return (
             f"{what} has {trials}, fewer than 1/quantile = {need}, so that none is ever among the worst and takes "
-            f"over another's weights. Use {' or '.join(ways)}."
+            f"over another's weights. Use {need} trials or more{quantile}."
         )
 
 

@@ -96,10 +96,7 @@ class Boundary:
 class Population:
     """Up to ``size`` trials; None: as many as there will be. None trains on before all of them have begun.
 
-    Args:
-        rules: of the search.
-        start: How many trials the populations before it have.
-        size: How many it will have.
+    ``start`` is how many trials the populations before it have.
     """
 
     def __init__(self, rules: Rules, start: int, size: int | None) -> None:

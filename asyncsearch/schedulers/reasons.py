@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields
+from typing import Any
 
 
 def short(description: str) -> str:
     """Return the call from a description, for use in a sentence: "ASHA(max_resource=81)"."""
     return description.partition(": ")[0]
+
+
+def call(scheduler: Any, *shown: str, hidden: str = "") -> str:
+    """Return the call that makes a scheduler: the options ``shown``, and each other one that is not the default."""
+    options = [(field, getattr(scheduler, field.name)) for field in fields(scheduler) if field.name != hidden]
+    given = [f"{field.name}={value!r}" for field, value in options if field.name in shown or value != field.default]
+    return f"{type(scheduler).__name__}({', '.join(given)})"
 
 
 def go_on(quota: int) -> str:
@@ -40,13 +49,9 @@ def one_rung(levels: Sequence[int], min_resource: int, reduction_factor: int) ->
         ways.append(f"min_resource <= {top // reduction_factor}")
     if top // min_resource >= 2:
         ways.append(f"reduction_factor <= {top // min_resource}")
-    return [
-        (
-            f"There is one rung only, at max_resource={top}, so that no trial is stopped early: "
-            f"min_resource={min_resource} times reduction_factor={reduction_factor} lies beyond it. "
-            f"Use {' or '.join(ways)}."
-        )
-    ]
+    note = f"There is one rung only, at max_resource={top}, so that no trial is stopped early"
+    ratio = f"min_resource={min_resource} times reduction_factor={reduction_factor}"
+    return [f"{note}: {ratio} lies beyond it. Use {' or '.join(ways)}."]
 
 
 def too_few(
@@ -67,12 +72,8 @@ def too_few(
         return []
     need = f"{reduction_factor}^{steps} = {reduction_factor**steps}"
     ways = [*remedies, f"max_resource <= {_reachable(num_trials, min_resource, reduction_factor)}"]
-    return [
-        (
-            f"No trial is expected to reach max_resource={levels[-1]}: {what} fewer than {need}, and each rung "
-            f"passes one of {reduction_factor}. Use {' or '.join(ways)}."
-        )
-    ]
+    note = f"No trial is expected to reach max_resource={levels[-1]}: {what} fewer than {need}"
+    return [f"{note}, and each rung passes one of {reduction_factor}. Use {' or '.join(ways)}."]
 
 
 def _reachable(num_trials: int, min_resource: int, reduction_factor: int) -> int:

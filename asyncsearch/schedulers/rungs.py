@@ -18,7 +18,6 @@ from asyncsearch.schedulers.ranking import RankedTrial, Ranking
 HIGHEST = 2**62 - 1
 """Resource beyond which no rung lies: plans count to there."""
 
-
 _SHOWN_BITS = 200
 
 
@@ -77,6 +76,12 @@ def check_whole(name: str, value: object, low: int) -> None:
             f"{shown} is too large: resources and trials are counted up to {HIGHEST}. Use a smaller {name}, and count "
             "resources in coarser units."
         )
+
+
+def competing(num_trials: int, size: int) -> list[tuple[int, int]]:
+    """Return (how many groups of this size, size): the full groups of trials, and the one with the rest."""
+    full, rest = divmod(num_trials, size or 1)
+    return [group for group in ((full, size), (1, rest)) if min(group) > 0]
 
 
 def halving_forecast(
@@ -139,12 +144,16 @@ class Rung:
 
     def promote(self, trial: TrialId, score: float | None) -> None:
         """Let a waiting trial train on."""
-        self._leave(trial, score)
+        self.withdraw(trial, score)
         self.promoted += 1
 
     def withdraw(self, trial: TrialId, score: float | None) -> None:
         """Let a waiting trial end here: it keeps its rank and is never promoted."""
-        self._leave(trial, score)
+        if score is None or not self._waiting.remove(score, trial):
+            raise InternalError(f"{trial_name(trial)} does not wait at this rung; its last score was {score}.")
+        self._gone.add(score, trial)
+        self._ahead = -1
+        self._settle()
 
     def is_waiting(self, trial: TrialId, score: float | None) -> bool:
         """Return whether the trial is here and may still be promoted."""
@@ -163,13 +172,6 @@ class Rung:
     def rank_of_newcomer(self, score: float) -> int:
         """Return the rank of a trial that reaches the rung now; in a tie only gone trials are ahead of it."""
         return 1 + self._waiting.below(score) + self._gone.up_to(score)
-
-    def _leave(self, trial: TrialId, score: float | None) -> None:
-        if score is None or not self._waiting.remove(score, trial):
-            raise InternalError(f"{trial_name(trial)} does not wait at this rung; its last score was {score}.")
-        self._gone.add(score, trial)
-        self._ahead = -1
-        self._settle()
 
     def _settle(self) -> None:
         """Find the candidate. All trials better than the best waiting one are gone, so their number is its rank."""

@@ -15,18 +15,16 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from asyncsearch.ids import TrialId
 from asyncsearch.schedulers import reasons
 from asyncsearch.schedulers.base_scheduler import Promotion, RungForecast, Scheduler, SchedulerState
 from asyncsearch.schedulers.progress import Progress
-from asyncsearch.schedulers.rungs import check_whole, halving_forecast, rung_levels
+from asyncsearch.schedulers.rungs import check_whole, competing, halving_forecast, rung_levels
 from asyncsearch.schedulers.synchronous_bracket import SynchronousBracket
-
-if TYPE_CHECKING:
-    from asyncsearch.space import Space
-    from asyncsearch.trial import Params
+from asyncsearch.space import Space
+from asyncsearch.trial import Params
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -67,9 +65,7 @@ class SHA(Scheduler):
         return SHAState([Shape(self.levels, self.bracket_size)], self.reduction_factor)
 
     def describe(self) -> str:
-        size = "" if self.bracket_size is None else f", bracket_size={self.bracket_size}"
-        options = f"max_resource={self.max_resource}, reduction_factor={self.reduction_factor}{size}"
-        return f"SHA({options}): {reasons.rungs(self.levels)}"
+        return f"{reasons.call(self, 'reduction_factor', hidden='min_resource')}: {reasons.rungs(self.levels)}"
 
     def forecast(self, num_trials: int) -> list[RungForecast]:
         return halving_forecast(self.levels, self._groups(num_trials), self.reduction_factor)
@@ -90,11 +86,7 @@ class SHA(Scheduler):
         return reasons.too_few(size, what, self.levels, self.min_resource, self.reduction_factor, remedies)
 
     def _groups(self, num_trials: int) -> list[tuple[int, int]]:
-        """Return (number of brackets, their size): the full ones, and the one with the rest."""
-        size = self.bracket_size or num_trials
-        if num_trials == 0:
-            return []
-        return [group for group in ((num_trials // size, size), (1, num_trials % size)) if min(group) > 0]
+        return competing(num_trials, self.bracket_size or num_trials)
 
 
 class Shape(NamedTuple):
@@ -106,12 +98,7 @@ class Shape(NamedTuple):
 
 
 class SHAState(SchedulerState):
-    """Brackets in the order in which they were opened. Only the last one may still take trials.
-
-    Args:
-        shapes: Of the brackets, used in turn.
-        reduction_factor: η.
-    """
+    """Brackets in the order in which they were opened, their shapes in turn. Only the last may still take trials."""
 
     judges = False
     promotes_in_groups = True
@@ -124,9 +111,7 @@ class SHAState(SchedulerState):
         self._created = 0
         self._brackets: list[SynchronousBracket] = []
         self._first_trials: list[TrialId] = []  # of each bracket
-        self._ready: list[
-            int
-        ] = []  # numbers of the brackets that have a candidate, so that a question does not visit them all
+        self._ready: list[int] = []  # brackets with a candidate, so that a question does not visit them all
         self._totals: list[int] = []  # num_trials of the runs, increasing; no bracket spans one
         self._is_endless = True  # whether the present run creates trials beyond the last total
 

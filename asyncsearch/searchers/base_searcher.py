@@ -73,6 +73,6 @@ class Searcher(abc.ABC):
         """
         return self.begin(with_best_initial(space, earlier), continued_seed(seed, earlier))
 
-    @abc.abstractmethod
     def describe(self) -> str:
-        """Return one line for people."""
+        """Return one line for people: by default the call without arguments."""
+        return f"{type(self).__name__}()"

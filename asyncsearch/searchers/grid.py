@@ -70,7 +70,8 @@ class GridSearch(Searcher):
     def _values(self, space: Space) -> dict[str, Sequence[Any]]:
         self._check_names(space)
         points = {name: self._points_of(name, domain) for name, domain in space.parameters.items()}
-        sizes = {name: _size(domain, points[name]) for name, domain in space.parameters.items()}
+        known = {name: (domain.size, points[name]) for name, domain in space.parameters.items()}
+        sizes = {name: min(size for size in both if size is not None) for name, both in known.items()}
         if max(sizes.values()) > MAX_GRID_POINTS:
             raise _too_large(space, sizes, max(sizes.values()))
         return {name: domain.grid(points[name]) for name, domain in space.parameters.items()}
@@ -173,12 +174,6 @@ def _parse_points(value: Any) -> int:
             f"GridSearch(points=...): {show(value)} is not a number of points: write an integer from 1 on."
         )
     return number
-
-
-def _size(domain: Domain, points: int | None) -> int:
-    """Return how many values a domain has in a grid of ``points``, at most."""
-    sizes = [size for size in (domain.size, points) if size is not None]
-    return min(sizes)
 
 
 def _too_large(space: Space, sizes: Mapping[str, int], total: int) -> SpaceError:

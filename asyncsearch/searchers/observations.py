@@ -101,15 +101,8 @@ class Observations:
     def snapshot(self, start: int = 0) -> list[Any]:
         """Return the trials from a number on as JSON values."""
         return [
-            [
-                trial.params,
-                trial.notes,
-                list(map(list, trial.values.items())),
-                trial.position.value,
-                trial.resource,
-                trial.score,
-            ]
-            for trial in self.trials[start:]
+            [its.params, its.notes, list(map(list, its.values.items())), its.position.value, its.resource, its.score]
+            for its in self.trials[start:]
         ]
 
     def restore(self, snapshot: list[Any]) -> None:

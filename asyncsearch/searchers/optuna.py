@@ -91,9 +91,13 @@ class OptunaSearch(Searcher):
             UsageError: optuna or what the sampler needs is not installed, or the sampler cannot be made.
             SpaceError: the sampler cannot search this space, or the constraints reject everything.
         """
-        _require_optuna()
-        from asyncsearch.searchers.optuna_state import OptunaState
+        try:
+            import optuna  # noqa: F401
 
+            from asyncsearch.searchers.optuna_state import OptunaState
+        except ImportError as error:
+            message = "OptunaSearch() needs optuna, which is not installed: pip install 'asyncsearch[optuna]'."
+            raise UsageError(message) from error
         state = OptunaState(self, space, seed, earlier)
         # A sampler that does not support the space fails before a worker starts, not in the middle of a search.
         for number in range(len(space.initial) + 1):
@@ -101,8 +105,11 @@ class OptunaSearch(Searcher):
         return state
 
     def describe(self) -> str:
-        name = repr(self.sampler) if isinstance(self.sampler, str) else _name(self.sampler)
-        options = f", options={_without_addresses(dict(self.options))}" if self.options else ""
+        sampler = self.sampler
+        name = repr(sampler) if isinstance(sampler, str) else getattr(sampler, "__qualname__", type(sampler).__name__)
+        # Without addresses, so that it is the same in every process.
+        shown = re.sub(r" at 0x[0-9a-f]+", "", repr(dict(self.options)))
+        options = f", options={shown}" if self.options else ""
         enough = f", min_observations={self.min_observations}" if self.min_observations is not None else ""
         return f"OptunaSearch({name}{options}{enough})"
 
@@ -155,21 +162,3 @@ class OptunaSearch(Searcher):
         parameters = sum(domain.size != 1 for domain in space.parameters.values())
         startup = self.options.get("n_startup_trials", _STARTUP)
         return max(_STARTUP, startup if isinstance(startup, int) else 0, parameters + 3)
-
-
-def _require_optuna() -> None:
-    try:
-        import optuna  # noqa: F401
-    except ImportError as error:
-        raise UsageError(
-            "OptunaSearch() needs optuna, which is not installed: pip install 'asyncsearch[optuna]'."
-        ) from error
-
-
-def _name(function: Callable[[int], Any]) -> str:
-    return getattr(function, "__qualname__", type(function).__name__)
-
-
-def _without_addresses(value: Any) -> str:
-    """Return a repr that is the same in every process."""
-    return re.sub(r" at 0x[0-9a-f]+", "", repr(value))

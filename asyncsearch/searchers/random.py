@@ -26,9 +26,6 @@ class RandomSearch(Searcher):
             state.propose(number)
         return state
 
-    def describe(self) -> str:
-        return "RandomSearch()"
-
 
 class RandomState(SearcherState):
     """Keeps its arguments only, so there is nothing to snapshot."""

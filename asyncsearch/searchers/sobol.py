@@ -48,9 +48,6 @@ class SobolSearch(Searcher):
             state.propose(number)
         return state
 
-    def describe(self) -> str:
-        return "SobolSearch()"
-
 
 class SobolState(SearcherState):
     """Keeps caches only, so there is nothing to snapshot."""

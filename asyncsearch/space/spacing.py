@@ -6,7 +6,7 @@ Rule 1: pure. Rule 2: what lies evenly between decimals is computed with exact f
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from fractions import Fraction
 from typing import Any, ClassVar, TypeVar
@@ -22,7 +22,7 @@ T = TypeVar("T", int, float)
 class Numbers(Domain):
     """Numbers from ``low`` to ``high``; each field is an argument."""
 
-    parse: ClassVar[Callable[[Any], Any]]
+    parse: ClassVar[staticmethod[[Any], Any]]
     """Returns a value as one of them, or raises ``SpaceError``."""
     noun: ClassVar[str]
     """One of them, for messages: ``an integer``."""
