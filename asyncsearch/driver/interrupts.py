@@ -1,4 +1,4 @@
-"""Ctrl-C while a search runs: counted, told to the driver, and raised only where the user's own code trains.
+"""Ctrl-C while a search runs: counted, forwarded to the driver, and raised only where the user's own code trains.
 
 An exception that may come between any two steps of the main thread would leave a search that nobody owns. So the
 handler raises nothing, and whoever runs a search raises ``KeyboardInterrupt`` once it has ended.
@@ -20,11 +20,11 @@ GRACE_S = 20.0
 
 
 class Interrupts:
-    """How often Ctrl-C was pressed, and how often the driver was told."""
+    """How often Ctrl-C was pressed, and how many presses the driver knows of."""
 
     def __init__(self) -> None:
-        self.count = self.told = 0
-        self.bells: tuple[Wakeup, ...] = ()
+        self.count = self.forwarded = 0
+        self.wakeups: tuple[Wakeup, ...] = ()
         """Wake the thread that watches the run."""
         self._is_armed = False
 
@@ -35,35 +35,35 @@ class Interrupts:
             KeyboardInterrupt: what ``interruptible`` was given runs in this thread; at the first press only.
         """
         self.count += 1
-        for bell in self.bells:
-            bell.ring()
+        for wakeup in self.wakeups:
+            wakeup.set()
         if self._is_armed:
             self._is_armed = False
             raise KeyboardInterrupt
 
-    def tell(self, driver: Driver) -> bool:
+    def forward(self, driver: Driver) -> bool:
         """Ask the search to stop at the first press; at the second one, wait for workers no longer.
 
         Returns:
-            Whether there was something to tell.
+            Whether there was a press to forward.
         """
-        is_news = self.told < self.count
-        while self.told < self.count:
-            self.told += 1
+        is_news = self.forwarded < self.count
+        while self.forwarded < self.count:
+            self.forwarded += 1
             driver.post(StopRequested("it was interrupted"))
-            driver.give_up_after(GRACE_S if self.told == 1 else 0.0)
+            driver.give_up_after(GRACE_S if self.forwarded == 1 else 0.0)
         return is_news
 
     def interruptible(self, function: Callable[[], None]) -> None:
         """Call a function that a press breaks by KeyboardInterrupt, which ends here. One from elsewhere is a press too.
 
-        It is not called where a press has not been told yet.
+        It is not called while a press is not forwarded yet.
         """
         before = self.count
         try:
             try:
                 self._is_armed = True
-                if self.told == self.count:
+                if self.forwarded == self.count:
                     function()
             finally:
                 self._is_armed = False

@@ -89,7 +89,7 @@ class DriverSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Records between two snapshots."""
 
 
-class _Said(msgspec.Struct, frozen=True):
+class _Numbered(msgspec.Struct, frozen=True):
     """A numbered message of a worker."""
 
     worker: WorkerId
@@ -133,10 +133,10 @@ class Driver:
         self._launch, self._kill, self._changed, self._clock = launch, kill, changed, clock
         self._transport: Transport | None = None
         self._now = 0.0
-        self._inbox: list[AnyEvent | _Said] = []
+        self._inbox: list[AnyEvent | _Numbered] = []
         self._lines: list[bytes] = []
         """Records that are not in the journal yet; what follows from them waits in the next two."""
-        self._said: dict[Worker, int] = {}
+        self._to_acknowledge: dict[Worker, int] = {}
         """Highest number of each worker's messages to acknowledge."""
         self._todo: list[AnyAction] = []
         self._commit_timer: asyncio.TimerHandle | None = None
@@ -163,7 +163,7 @@ class Driver:
         self._sharing = (
             None
             if shared is None
-            else SharingSession(shared, state, self.loop, post=self._take, send=self._tell, fail=self._fail)
+            else SharingSession(shared, state, self.loop, post=self._take, send=self._send, fail=self._fail)
         )
         self._thread_ended = threading.Event()
         threading.Thread(target=self._run_loop, name="asyncsearch-driver", daemon=True).start()
@@ -181,7 +181,7 @@ class Driver:
         """Say that a launch of a worker has ended; of one that was dismissed nobody hears."""
         self.post(WorkerLost(worker, epoch, reason))
 
-    def hear(self, worker: WorkerId, epoch: int, number: int, message: WorkerMessage) -> None:
+    def deliver(self, worker: WorkerId, epoch: int, number: int, message: WorkerMessage) -> None:
         """Take a message of a worker that lives in this process."""
         if isinstance(message, Hello):
             self.loop.call_soon_threadsafe(self._attached_here, message)
@@ -228,7 +228,7 @@ class Driver:
                 "it was silent too long, was replaced, or the run ended."
             )
         self._attached.add((hello.worker, hello.epoch))
-        self._liveness.heard((hello.worker, hello.epoch), self.loop.time())
+        self._liveness.seen((hello.worker, hello.epoch), self.loop.time())
         self._take(WorkerAttached(hello.worker, hello.epoch, hello.host, hello.pid))
 
     def _attached_here(self, hello: Hello) -> None:
@@ -237,9 +237,9 @@ class Driver:
 
     def received(self, worker: WorkerId, epoch: int, number: int, message: WorkerMessage) -> None:
         """See ``rpc.server.Handler``."""
-        self._liveness.heard((worker, epoch), self.loop.time())
+        self._liveness.seen((worker, epoch), self.loop.time())
         if not isinstance(message, Heartbeat):
-            self._inbox.append(_Said(worker, epoch, number, message))
+            self._inbox.append(_Numbered(worker, epoch, number, message))
             self._wake.set()
 
     def detached(self, worker: WorkerId, epoch: int) -> None:
@@ -280,7 +280,7 @@ class Driver:
         self.ended.set()
         self._changed()
 
-    async def _process(self, batch: list[AnyEvent | _Said]) -> None:
+    async def _process(self, batch: list[AnyEvent | _Numbered]) -> None:
         for item in batch:
             event = self._event_of(item)
             if event is None or self._state.is_stale(event):
@@ -304,14 +304,14 @@ class Driver:
 
     async def _commit(self) -> None:
         """Make the records durable, and then do what follows from them."""
-        lines, said, todo = self._lines, self._said, self._todo
-        self._lines, self._said, self._todo, self._is_commit_due = [], {}, [], False
+        lines, to_acknowledge, todo = self._lines, self._to_acknowledge, self._todo
+        self._lines, self._to_acknowledge, self._todo, self._is_commit_due = [], {}, [], False
         if self._commit_timer is not None:
             self._commit_timer.cancel()
             self._commit_timer = None
         if lines:
             await self.loop.run_in_executor(self._disk, self._journal.append, b"".join(lines))
-        for (worker, epoch), number in said.items():
+        for (worker, epoch), number in to_acknowledge.items():
             self._require_transport().acknowledge(worker, epoch, number)
         for action in todo:
             self._carry_out(action)
@@ -323,11 +323,11 @@ class Driver:
         self._is_commit_due = True
         self._wake.set()
 
-    def _event_of(self, item: AnyEvent | _Said) -> AnyEvent | None:
+    def _event_of(self, item: AnyEvent | _Numbered) -> AnyEvent | None:
         """Return the event in an item of the inbox; log lines are no events, and stale leases are refused."""
-        if not isinstance(item, _Said):
+        if not isinstance(item, _Numbered):
             return item
-        self._said[item.worker, item.epoch] = item.number
+        self._to_acknowledge[item.worker, item.epoch] = item.number
         message = item.message
         if isinstance(message, Hello | Heartbeat):
             return None
@@ -356,10 +356,10 @@ class Driver:
                 if self._sharing is not None:
                     self._sharing.admit(action)
                 else:
-                    self._tell(action)
+                    self._send(action)
             case StopTraining() | SaveAt() | CutWork():
                 if self._sharing is None or not self._sharing.delay(action.lease.number, action):
-                    self._tell(action)
+                    self._send(action)
             case DismissWorker():
                 self._dismiss(action)
             case LaunchWorker():
@@ -377,7 +377,7 @@ class Driver:
             case _:
                 assert_never(action)
 
-    def _tell(self, action: WorkerAction) -> None:
+    def _send(self, action: WorkerAction) -> None:
         """Send a worker what was decided about its work, in the order in which it was."""
         lease = action.work.lease if isinstance(action, Assign) else action.lease
         if lease.number in self._held_back:
@@ -445,7 +445,7 @@ class Driver:
                 del self._held_back[number]
                 if number in self._state.attempts:  # else its worker was lost meanwhile
                     for action in actions:
-                        self._tell(action)
+                        self._send(action)
         self._arm()
 
     def _arm(self) -> None:

@@ -8,7 +8,7 @@ import socket
 
 
 class Wakeup:
-    """Any thread rings; one thread waits.
+    """Any thread sets it; one thread waits.
 
     ``threading.Event`` will not do for a thread that gets KeyboardInterrupt: the exception may leave the event's own
     lock held, and then whoever sets the event waits for ever. Here the waiting thread holds no lock at all.
@@ -18,37 +18,37 @@ class Wakeup:
         self._near, self._far = socket.socketpair()
         self._near.setblocking(False)
         self._far.setblocking(False)
-        self._has_rung = False
+        self._is_set = False
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._near, selectors.EVENT_READ)
 
     @property
-    def has_rung(self) -> bool:
-        """Whether it was rung since it was last answered."""
-        return self._has_rung
+    def is_set(self) -> bool:
+        """Whether it was set since it was last cleared."""
+        return self._is_set
 
-    def ring(self) -> None:
-        """Wake whoever waits, now or later. Rung again before it was answered, it does nothing."""
-        if not self._has_rung:
-            self._has_rung = True
+    def set(self) -> None:
+        """Wake whoever waits, now or later. Set again before it was cleared, it does nothing."""
+        if not self._is_set:
+            self._is_set = True
             with contextlib.suppress(OSError):
                 self._far.send(b"!")
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Wait until it rings, and return whether it did."""
-        if not self._has_rung:
+        """Wait until it is set, and return whether it is."""
+        if not self._is_set:
             self._selector.select(timeout_s)
-        return self._has_rung
+        return self._is_set
 
-    def answer(self) -> None:
-        """Be ready for the next ring. A ring that comes meanwhile is kept."""
-        self._has_rung = False
+    def clear(self) -> None:
+        """Be ready to be set again. A call of ``set`` that comes meanwhile is kept."""
+        self._is_set = False
         with contextlib.suppress(BlockingIOError):
             self._near.recv(4096)
 
     def close(self) -> None:
-        """Give the sockets back; rings do nothing from now on."""
-        self._has_rung = True
+        """Close the sockets; ``set`` does nothing from now on."""
+        self._is_set = True
         self._selector.close()
         self._near.close()
         self._far.close()

@@ -43,8 +43,8 @@ def _forget_reports(state: StudyState) -> None:
     """Forget what was reported where nobody will read it: no new trial comes, and nobody goes on from there."""
     if not state.is_exhausted:
         return
-    going_on = [trial for trial in state.trials if not trial.state.is_finished or trial.checkpoint is not None]
-    state.plan.reports.keep({step.node for trial in going_on for step in trial.steps})
+    continuing = [trial for trial in state.trials if not trial.state.is_finished or trial.checkpoint is not None]
+    state.plan.reports.keep({step.node for trial in continuing for step in trial.steps})
 
 
 def _apply_delete(state: StudyState, action: DeleteCheckpoint, _now: float) -> None:

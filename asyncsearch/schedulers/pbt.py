@@ -146,7 +146,7 @@ class PBT(Scheduler):
         need = math.ceil(1 / fraction(self.quantile))
         if size >= need:
             return ""
-        ways = (
+        remedies = (
             [f"{need} trials or more", f"quantile={math.ceil(100 / size) / 100}"]
             if size > 1
             else [f"{need} trials or more"]
@@ -154,7 +154,7 @@ class PBT(Scheduler):
         trials = "1 trial" if size == 1 else f"{size} trials"
         return (
             f"{what} has {trials}, fewer than 1/quantile = {need}, so that none is ever among the worst and takes "
-            f"over another's weights. Use {' or '.join(ways)}."
+            f"over another's weights. Use {' or '.join(remedies)}."
         )
 
 
@@ -216,7 +216,7 @@ class PBTState(SchedulerState):
             return ""
         here = population.place(trial)
         if not population.is_waiting(trial):
-            return reasons.on_its_way(here)
+            return reasons.towards(here)
         return f"{reasons.place(*population.ranked(trial), here)}; it waits there"
 
     def run_requested(self, num_trials: int | None) -> None:

@@ -20,7 +20,7 @@ def place(rank: int, size: int, level: int) -> str:
     return f"rank {rank} of {size} at resource {level}"
 
 
-def on_its_way(level: int) -> str:
+def towards(level: int) -> str:
     """Return a phrase for a trial that trains, or waits for a worker."""
     return f"on its way to resource {level}"
 
@@ -35,16 +35,16 @@ def one_rung(levels: Sequence[int], min_resource: int, reduction_factor: int) ->
     if len(levels) > 1:
         return []
     top = levels[-1]
-    ways = [f"max_resource >= {min_resource * reduction_factor}"]
+    remedies = [f"max_resource >= {min_resource * reduction_factor}"]
     if top // reduction_factor >= 1:
-        ways.append(f"min_resource <= {top // reduction_factor}")
+        remedies.append(f"min_resource <= {top // reduction_factor}")
     if top // min_resource >= 2:
-        ways.append(f"reduction_factor <= {top // min_resource}")
+        remedies.append(f"reduction_factor <= {top // min_resource}")
     return [
         (
             f"There is one rung only, at max_resource={top}, so that no trial is stopped early: "
             f"min_resource={min_resource} times reduction_factor={reduction_factor} lies beyond it. "
-            f"Use {' or '.join(ways)}."
+            f"Use {' or '.join(remedies)}."
         )
     ]
 
@@ -66,11 +66,11 @@ def too_few(
     if num_trials >= reduction_factor**steps:
         return []
     need = f"{reduction_factor}^{steps} = {reduction_factor**steps}"
-    ways = [*remedies, f"max_resource <= {_reachable(num_trials, min_resource, reduction_factor)}"]
+    advice = [*remedies, f"max_resource <= {_reachable(num_trials, min_resource, reduction_factor)}"]
     return [
         (
             f"No trial is expected to reach max_resource={levels[-1]}: {what} fewer than {need}, and each rung "
-            f"passes one of {reduction_factor}. Use {' or '.join(ways)}."
+            f"passes one of {reduction_factor}. Use {' or '.join(advice)}."
         )
     ]
 

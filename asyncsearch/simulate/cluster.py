@@ -139,8 +139,8 @@ class Simulation:
     def run(self, num_trials: int | None, until: float = float("inf")) -> EndRun | None:
         """Search until the run ends, or the clock passes ``until`` seconds; return how it ended."""
         self.end = self.ended_s = None
-        self._tell(DriverStarted("simulated"))
-        self._tell(RunRequested(num_trials, self._size))
+        self._post(DriverStarted("simulated"))
+        self._post(RunRequested(num_trials, self._size))
         self.clock.run(until)
         return self.end
 
@@ -150,7 +150,7 @@ class Simulation:
         now = self.clock.now
         return self._busy_s + sum(now - worker.began_s for worker in self._workers.values() if worker.work is not None)
 
-    def _tell(self, event: AnyEvent) -> None:
+    def _post(self, event: AnyEvent) -> None:
         actions = handle(self.state, event, self.clock.now)
         if self._watch is not None:
             self._watch(self.clock.now, event, actions)
@@ -160,9 +160,9 @@ class Simulation:
     def _send(self, event: AnyEvent) -> None:
         """Let the driver hear of something as soon as a message takes to travel."""
         if self._delays.message_s:
-            self.clock.after(self._delays.message_s, lambda: self._tell(event))
+            self.clock.after(self._delays.message_s, lambda: self._post(event))
         else:
-            self._tell(event)
+            self._post(event)
 
     def _carry_out(self, action: AnyAction) -> None:
         match action:
@@ -195,7 +195,7 @@ class Simulation:
         def attach() -> None:
             if self.state.pool.is_current(action.worker, action.epoch):
                 self._workers[action.worker] = _Worker(action.epoch)
-                self._tell(WorkerAttached(action.worker, action.epoch))
+                self._post(WorkerAttached(action.worker, action.epoch))
 
         self.clock.after(delay, attach)
 
@@ -207,7 +207,7 @@ class Simulation:
         worker = self._let_go(number)
         if worker is not None:
             event = WorkerLost(number, worker.epoch, reason)
-            self.clock.after(self._delays.detect_s, lambda: self._tell(event))
+            self.clock.after(self._delays.detect_s, lambda: self._post(event))
 
     def _let_go(self, number: WorkerId) -> _Worker | None:
         worker = self._workers.pop(number, None)

@@ -44,17 +44,17 @@ class SimulationObserver:
 
     def __call__(self, now: float, event: AnyEvent, actions: Sequence[AnyAction]) -> None:
         if type(event) is Reported:
-            self._hear(now, event)
+            self._note_report(now, event)
         for action in actions:
             if type(action) is MoveTrial:
                 if action.to is TrialState.PAUSED or action.to is TrialState.COMPLETED:
-                    self._arrive(now, action.trial)
+                    self._note_arrival(now, action.trial)
             elif type(action) is Promote:
                 self.promotions += 1
             elif type(action) is CreateTrial and action.trial + 1 == self._most_trials:
                 self._stop(f"{self._most_trials:,} trials began before it was met; num_trials= lets more begin")
 
-    def _arrive(self, now: float, trial: TrialId) -> None:
+    def _note_arrival(self, now: float, trial: TrialId) -> None:
         resource = self._state.trials[trial].resource
         self.arrivals.append(Arrival(now, trial, resource))
         if resource == self._state.max_resource:
@@ -62,7 +62,7 @@ class SimulationObserver:
             if self._completed == self._until_completed:
                 self._stop(f"{self._completed:,} trained to the end")
 
-    def _hear(self, now: float, event: Reported) -> None:
+    def _note_report(self, now: float, event: Reported) -> None:
         attempt = self._state.attempts.get(event.lease.number)
         value: Any = event.metrics[self._state.config.metric]
         score = self._state.score(value)

@@ -68,13 +68,13 @@ def require_sequences(trainable: Trainable, space: Space, scheduler: Scheduler, 
                 f"{why} and {name} has no update(hp): write it; it gets the values that change, before the next "
                 "train()."
             )
-        cannot, wish = not trainable.can_pause(), "save(path) and load(path)"
+        cannot, missing = not trainable.can_pause(), "save(path) and load(path)"
     else:
-        cannot, wish = _never_loops_over_epochs(trainable), "`for epoch in trial.epochs(save=..., load=...):`"
+        cannot, missing = _never_loops_over_epochs(trainable), "`for epoch in trial.epochs(save=..., load=...):`"
     if share and cannot:
         raise CannotPauseError(
             f"Trials share what they train up to where their sequences part, and {name} cannot go on from there: write "
-            f"{wish}, or let each trial train for itself, Study(..., share=False)."
+            f"{missing}, or let each trial train for itself, Study(..., share=False)."
         )
 
 

@@ -81,42 +81,42 @@ class Search(msgspec.Struct, frozen=True, kw_only=True):
     """The folder in which its checkpoints are, if it shares them with other studies."""
 
 
-def run_search(search: Search, watcher: Watcher, presses: Interrupts | None = None) -> EndRun:
+def run_search(search: Search, watcher: Watcher, interrupts: Interrupts | None = None) -> EndRun:
     """Run a search to its end, and return how it ended.
 
     Args:
         search: what it needs.
         watcher: shows it; called from the calling thread only.
-        presses: by which another thread may interrupt it, as Ctrl-C does in the main thread.
+        interrupts: by which another thread may interrupt it, as Ctrl-C does in the main thread.
 
     Raises:
         KeyboardInterrupt: the calling thread was interrupted; the results are kept and nothing runs any more.
         Exception: what broke the driver, such as a ``StoreError``.
     """
-    presses = presses or Interrupts()
-    with interrupts_to(presses.press):
-        end = _conduct(search, watcher, presses)
-    if presses.count:
+    interrupts = interrupts or Interrupts()
+    with interrupts_to(interrupts.press):
+        end = _conduct(search, watcher, interrupts)
+    if interrupts.count:
         raise KeyboardInterrupt
     if end is None:
         raise InternalError("The run ended without an outcome. Please report this with the study's journal.")
     return end
 
 
-def _conduct(search: Search, watcher: Watcher, presses: Interrupts) -> EndRun | None:
+def _conduct(search: Search, watcher: Watcher, interrupts: Interrupts) -> EndRun | None:
     run = _elsewhere(lambda: _Run(search))
-    presses.bells = (run.news, run.over)
+    interrupts.wakeups = (run.news, run.over)
     try:
         if search.launcher.transport is None:
-            _watch(run, watcher, presses)
+            _watch(run, watcher, interrupts)
         else:
-            _train_here(run, search.launcher, watcher, presses)
+            _train_here(run, search.launcher, watcher, interrupts)
     except BaseException:
         run.driver.post(StopRequested("what waited for it was broken off"))
         run.driver.give_up_after(0.0)
         raise
     finally:
-        presses.bells = ()
+        interrupts.wakeups = ()
         _elsewhere(run.finish)
     if run.unshown is None:
         _show_lines(run, watcher)
@@ -134,14 +134,14 @@ class _Run:
     def __init__(self, search: Search) -> None:
         self.news = Wakeup()
         self.over = Wakeup()
-        """Rung when the run has ended or was interrupted: then nobody waits for the time to show it again."""
+        """Set when the run has ended or was interrupted: then nobody waits for the time to show it again."""
         self.statuses: deque[StudyStatus] = deque(maxlen=1)
         """The newest status that was asked for, for the calling thread to show."""
         self.status_due_s = 0.0
         """When the next one may be asked for, monotonic seconds."""
         self.unshown: Exception | None = None
         """Why it cannot be shown any more; it ends then, and this is raised."""
-        self.is_quota_told = False
+        self.is_quota_warned = False
         """Whether it was said that checkpoints take more than the quota."""
         self._search = search
         self._started_s = time.monotonic()
@@ -189,20 +189,20 @@ class _Run:
         return identity.endpoint(f"{preflight.host}:{port}")
 
     def _on_change(self) -> None:
-        self.news.ring()
+        self.news.set()
         if self.driver.ended.is_set():
-            self.over.ring()
+            self.over.set()
             self._search.launcher.wake()
 
     def ask_status(self) -> None:
-        """Have the driver put a status into ``statuses`` and ring."""
+        """Have the driver put a status into ``statuses`` and wake the thread that shows it."""
 
         def answer() -> None:
             began_s = time.monotonic()
             self.statuses.append(self.status(self._search.state))
             ended_s = time.monotonic()
             self.status_due_s = ended_s + (ended_s - began_s) / _STATUS_SHARE
-            self.news.ring()
+            self.news.set()
 
         self.driver.loop.call_soon_threadsafe(answer)
 
@@ -229,18 +229,18 @@ class _Run:
             asyncio.run_coroutine_threadsafe(self._server.stop(), self.driver.loop).result()
 
 
-def _watch(run: _Run, watcher: Watcher, presses: Interrupts) -> None:
+def _watch(run: _Run, watcher: Watcher, interrupts: Interrupts) -> None:
     """Show the run until it ends."""
     while not run.driver.ended.is_set():
-        if presses.tell(run.driver):
-            run.over.answer()
+        if interrupts.forward(run.driver):
+            run.over.clear()
         run.news.wait()
-        run.news.answer()
+        run.news.clear()
         _show(run, watcher)
         run.over.wait(_REFRESH_S)
 
 
-def _train_here(run: _Run, launcher: Launcher, watcher: Watcher, presses: Interrupts) -> None:
+def _train_here(run: _Run, launcher: Launcher, watcher: Watcher, interrupts: Interrupts) -> None:
     """Train in this thread until the run ends, and show it between reports."""
     shown_s = 0.0
 
@@ -251,8 +251,8 @@ def _train_here(run: _Run, launcher: Launcher, watcher: Watcher, presses: Interr
             _show(run, watcher)
 
     while not run.driver.ended.is_set():
-        presses.tell(run.driver)
-        presses.interruptible(lambda: launcher.train_here(run.driver.hear, run.driver.ended.is_set, tick))
+        interrupts.forward(run.driver)
+        interrupts.interruptible(lambda: launcher.train_here(run.driver.deliver, run.driver.ended.is_set, tick))
 
 
 def _show(run: _Run, watcher: Watcher) -> None:
@@ -273,8 +273,8 @@ def _show(run: _Run, watcher: Watcher) -> None:
 
 def _show_status(run: _Run, watcher: Watcher, status: StudyStatus) -> None:
     watcher.update(status)
-    if status.beyond_quota and not run.is_quota_told:
-        run.is_quota_told = True
+    if status.beyond_quota and not run.is_quota_warned:
+        run.is_quota_warned = True
         watcher.warn([status.beyond_quota])
 
 
@@ -298,14 +298,14 @@ def _elsewhere(function: Callable[[], T]) -> T:
         except BaseException as error:
             errors.append(error)
         finally:
-            done.ring()
+            done.set()
 
     try:
         threading.Thread(target=call, name="asyncsearch-run", daemon=True).start()
     except RuntimeError:  # the machine has no thread to spare
         call()
     raised: BaseException | None = None
-    while not done.has_rung:
+    while not done.is_set:
         try:
             done.wait()
         except BaseException as error:  # of a signal's handler that is the user's own

@@ -301,8 +301,8 @@ class Study(Results):
         root = self.config.root
         steps = path(root, {**self.config.defaults, **given}, resource)
         home = self.store.child(f"{EVALUATIONS}/{digest(root, canonical(given), str(resource))}")
-        way = KnownPath(given, steps, resource)
-        known = self._known(way, home)
+        known_path = KnownPath(given, steps, resource)
+        known = self._known(known_path, home)
         if known is None:
             self._require_described("run")
             display = open_display("none")
@@ -318,7 +318,7 @@ class Study(Results):
                         start.begin(home, state, last, self.store)
             ended = single.run(1, 1, None, display).state
             mine.keep_quota(display)
-            known = self._known(way, home)
+            known = self._known(known_path, home)
             if known is None:
                 raise AsyncSearchError(f"It could not be trained to {resource}: {ended.trials[0].reason}")
         return known
@@ -333,13 +333,13 @@ class Study(Results):
                 raise
             return given
 
-    def _known(self, way: KnownPath, home: Store) -> Evaluation | None:
+    def _known(self, known_path: KnownPath, home: Store) -> Evaluation | None:
         for store in (self.store, home):
-            way.read_journal(read_records(store))
+            known_path.read_journal(read_records(store))
         if self.shared is not None:
-            way.read_shared(SharedFolder(self.shared))
+            known_path.read_shared(SharedFolder(self.shared))
         can_evaluate = self.config.can_evaluate and not self._is_read_only
-        return way.metrics(self.config.metric if can_evaluate else "")
+        return known_path.metrics(self.config.metric if can_evaluate else "")
 
     def _max_resource(self) -> int | None:
         return self._require_file().max_resource if self._is_read_only else self.scheduler.max_resource
@@ -351,8 +351,8 @@ class Study(Results):
     def _begin_searcher(self) -> SearcherState:
         return begin_searcher(self.searcher, self.space, self.config, self._warm)
 
-    def _standing(self, trial: TrialId) -> str:
-        words = super()._standing(trial)
+    def _position(self, trial: TrialId) -> str:
+        words = super()._position(trial)
         if words or self._is_read_only:
             return words
         state = self._runnable().fresh_state()

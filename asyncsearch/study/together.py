@@ -57,15 +57,15 @@ def run_together(
     with chosen(backend_of(studies[0]), study=studies[0].name) as first:
         preflight = _look(first, total, len(studies))
         workers, more = divmod(preflight.parallelism, len(studies))
-        bell = Wakeup()
+        wakeup = Wakeup()
         sides = [
-            _Side(study, workers + (number < more), bell, said=preflight.warnings)
+            _Side(study, workers + (number < more), wakeup, noted=preflight.warnings)
             for number, study in enumerate(studies)
         ]
         if display != "none":
             say("\n".join(f"note: {sentence}" for sentence in preflight.warnings))
-        _run_sides(first, sides, bell, num_trials, timeout_s, preflight.cpu_threads, is_shown=display != "none")
-        bell.close()
+        _run_sides(first, sides, wakeup, num_trials, timeout_s, preflight.cpu_threads, is_shown=display != "none")
+        wakeup.close()
     if any(side.interrupts.count for side in sides):
         raise KeyboardInterrupt
     failed = [side for side in sides if side.error is not None]
@@ -98,7 +98,7 @@ def _look(launcher: Launcher, parallelism: int | None, studies: int) -> Prefligh
 def _run_sides(
     launcher: Launcher,
     sides: Sequence[_Side],
-    bell: Wakeup,
+    wakeup: Wakeup,
     num_trials: int | None,
     timeout_s: float | None,
     cpu_threads: int,
@@ -115,23 +115,23 @@ def _run_sides(
         try:
             for side in sides:
                 side.start(launcher, num_trials, timeout_s, cpu_threads)
-            _watch(sides, bell, is_shown=is_shown)
+            _watch(sides, wakeup, is_shown=is_shown)
         except BaseException:
             press()
-            _watch(sides, bell, is_shown=False)
+            _watch(sides, wakeup, is_shown=False)
             raise
 
 
 class _Side(Display):
     """One of the studies: its thread, and what there is to show of it."""
 
-    def __init__(self, study: Study, workers: int, bell: Wakeup, *, said: Sequence[str]) -> None:
-        """Begin nothing yet; ``said`` are the notes that hold for all studies, and are not said for each again."""
+    def __init__(self, study: Study, workers: int, wakeup: Wakeup, *, noted: Sequence[str]) -> None:
+        """Begin nothing yet; ``noted`` are the notes that hold for all studies, and are not repeated for each."""
         self.study = study
         self.interrupts = Interrupts()
         self.error: BaseException | None = None
         self.is_running = False
-        self._workers, self._bell, self._said = workers, bell, said
+        self._workers, self._wakeup, self._noted = workers, wakeup, noted
         self._notes: deque[str] = deque()
         self._statuses: deque[StudyStatus] = deque(maxlen=1)
 
@@ -146,7 +146,7 @@ class _Side(Display):
                 self.error = error
             finally:
                 self.is_running = False
-                self._bell.ring()
+                self._wakeup.set()
 
         self.is_running = True
         try:
@@ -163,7 +163,7 @@ class _Side(Display):
 
     def warn(self, sentences: Sequence[str]) -> None:
         self._notes.extend(
-            f"{self.study.name}: note: {sentence}" for sentence in sentences if sentence not in self._said
+            f"{self.study.name}: note: {sentence}" for sentence in sentences if sentence not in self._noted
         )
 
     def update(self, status: StudyStatus) -> None:
@@ -177,11 +177,11 @@ class _Side(Display):
         """The last line stays."""
 
 
-def _watch(sides: Sequence[_Side], bell: Wakeup, *, is_shown: bool) -> None:
+def _watch(sides: Sequence[_Side], wakeup: Wakeup, *, is_shown: bool) -> None:
     """Show the studies until all have ended."""
     while any(side.is_running for side in sides):
-        bell.wait(_EVERY_S)
-        bell.answer()
+        wakeup.wait(_EVERY_S)
+        wakeup.clear()
         _show(sides, is_shown)
     _show(sides, is_shown)
 

@@ -33,7 +33,7 @@ WARM_START_FILE = "warm_start.json"
 
 _SHOWN = 6
 _SHOWN_CHARS = 100
-_STANDS = {
+_POSITIONS = {
     TrialState.COMPLETED: TrialPosition.COMPLETED,
     TrialState.FAILED: TrialPosition.FAILED,
     TrialState.PAUSED: TrialPosition.PAUSED,
@@ -148,7 +148,7 @@ def _observed(state: StudyState, trial: Trial, own: tuple[Params, float], values
     if end < math.inf:
         own_values = {resource: score for resource, score in values.items() if resource <= end}
         return Observed(params, {}, own_values, TrialPosition.BRANCHED)
-    position = _STANDS.get(trial.state, TrialPosition.STOPPED)
+    position = _POSITIONS.get(trial.state, TrialPosition.STOPPED)
     score = None if position is TrialPosition.FAILED else state.score(trial.value)
     return Observed(trial.params, {}, values, position, trial.resource, score)
 

@@ -16,14 +16,14 @@ def press() -> None:
 
 
 def test_ctrl_c_is_counted_and_rings_and_raises_nothing() -> None:
-    presses, bell = Interrupts(), Wakeup()
-    presses.bells = (bell,)
+    presses, wakeup = Interrupts(), Wakeup()
+    presses.wakeups = (wakeup,)
     with interrupts_to(presses.press):
         press()
         press()
     assert presses.count == 2
-    assert bell.has_rung
-    bell.close()
+    assert wakeup.is_set
+    wakeup.close()
 
 
 def test_the_former_handler_is_back_whatever_happens() -> None:

@@ -75,12 +75,12 @@ class Beside(Simulation):
             start = stages[len(stages) - len(busy)].start
             steps = self.state.trials[stages[-1].trials[0]].steps
             self._tell_all({step.node: start for step in steps if step.start < start})
-            self._tell(WorkRefused(action.work.lease, "others train it now", busy))
+            self._post(WorkRefused(action.work.lease, "others train it now", busy))
             self.clock.after(LOOK_S, lambda: self._look(busy, self._chance.randint(1, 3)))
             return
         if kind != "none" or self.state.is_outdated(attempt):
             self.refused += 1
-            self._tell(WorkRefused(action.work.lease, "others have trained some of it before"))
+            self._post(WorkRefused(action.work.lease, "others have trained some of it before"))
         else:
             super()._carry_out(action)
 
@@ -91,10 +91,10 @@ class Beside(Simulation):
             return
         for node in busy:
             if node in self.state.busy:
-                self._tell(NodeFreed(node))
+                self._post(NodeFreed(node))
 
     def _tell_all(self, reach: Mapping[NodeKey, float]) -> None:
         for node, resource in reach.items():
             event = self._facts.upto(node, resource)
             if not self.state.is_stale(event):
-                self._tell(event)
+                self._post(event)

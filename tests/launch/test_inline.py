@@ -242,7 +242,7 @@ def test_worker_that_attaches_after_its_launch_is_over_is_not_heard_and_nobody_i
     search: Make, caplog: pytest.LogCaptureFixture
 ) -> None:
     one = search(counting)
-    one.driver.hear(WorkerId(0), 9, 0, Hello(WorkerId(0), 9, "id", "host", 1))
+    one.driver.deliver(WorkerId(0), 9, 0, Hello(WorkerId(0), 9, "id", "host", 1))
     assert one.driver.call(lambda state: list(state.pool.alive())) == []
     assert caplog.messages == []
 

@@ -86,7 +86,7 @@ def test_what_does_not_fit_and_may_be_gone_on_from_stays_and_is_said_once(
 
 
 def test_a_status_that_comes_again_says_it_no_second_time(capsys: pytest.CaptureFixture[str]) -> None:
-    run: Any = SimpleNamespace(is_quota_told=False)
+    run: Any = SimpleNamespace(is_quota_warned=False)
     beyond = StudyStatus(name="s", metric="loss", mode="min", counts={}, beyond_quota="too much")
     for _ in range(2):
         _show_status(run, Plain(logs=False), beyond)
@@ -157,7 +157,7 @@ def test_evaluations_of_other_studies_and_those_that_run_keep_what_they_hold(tmp
     running = made.store.child(f"evals/{min(made.store.list('evals'))}")
     with running.lock():
         keep_within(plan, 1, made.store)
-    held = {hold.study for hold in plan.standing().holds.values()}
+    held = {hold.study for hold in plan.current_holds().holds.values()}
     assert len(held) == 2
     assert running.url in held
     assert any(name.startswith(f"{other.store.url}/evals/") for name in held)

@@ -79,7 +79,7 @@ def test_work_that_is_cut_on_the_way_ends_there_or_after_its_present_unit(
 @pytest.mark.parametrize("report_every", EVERY[1:])
 def test_a_worker_that_is_stopped_on_the_way_has_done_its_whole_units(report_every: int | None) -> None:
     def stop(simulation: Simulation) -> None:
-        simulation._tell(StopRequested("enough"))
+        simulation._post(StopRequested("enough"))
 
     (fine, each), (coarse, seldom) = (run(every, at_s=6.3, then=stop) for every in (1, report_every))
     assert (6.3, 12) in each.ends
