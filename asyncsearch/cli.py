@@ -284,10 +284,10 @@ def _clean(options: argparse.Namespace) -> None:
     quota = None if options.quota is None else cleaning_lines.parse_size(options.quota)
     older_than = None if options.older_than is None else cleaning_lines.parse_age(options.older_than)
 
-    def told(item: Item) -> None:
+    def notify(item: Item) -> None:
         print(cleaning_lines.line(item, options.dry_run))
 
-    done = clean(open_store(options.store), Limits(quota, older_than), dry_run=options.dry_run, told=told)
+    done = clean(open_store(options.store), Limits(quota, older_than), dry_run=options.dry_run, notify=notify)
     print(cleaning_lines.totals(done, options.dry_run))
 
 

@@ -226,7 +226,7 @@ class Driver:
                 "it was silent too long, was replaced, or the run ended."
             )
         self._attached.add((hello.worker, hello.epoch))
-        self._liveness.heard((hello.worker, hello.epoch), self.loop.time())
+        self._liveness.seen((hello.worker, hello.epoch), self.loop.time())
         self._take(WorkerAttached(hello.worker, hello.epoch, hello.host, hello.pid))
 
     def _attached_here(self, hello: Hello) -> None:
@@ -235,7 +235,7 @@ class Driver:
 
     def received(self, worker: WorkerId, epoch: int, number: int, message: WorkerMessage) -> None:
         """See ``rpc.server.Handler``."""
-        self._liveness.heard((worker, epoch), self.loop.time())
+        self._liveness.seen((worker, epoch), self.loop.time())
         if not isinstance(message, Heartbeat):
             self._inbox.append(_Received(worker, epoch, number, message))
             self._wake.set()

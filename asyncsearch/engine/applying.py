@@ -5,24 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from asyncsearch.actions import (
-    AnyAction,
-    Assign,
-    Branch,
-    CreateTrial,
-    CutWork,
-    DeleteCheckpoint,
-    DismissWorker,
-    EndProposals,
-    EndRun,
-    Inherit,
-    LaunchWorker,
-    MoveTrial,
-    Promote,
-    SaveAt,
-    StopRun,
-    StopTraining,
-)
+from asyncsearch import actions
 from asyncsearch.engine.attempts import Attempt
 from asyncsearch.engine.learning import notify_progress, take_report
 from asyncsearch.engine.state import StudyState
@@ -34,7 +17,7 @@ from asyncsearch.plan.keys import joined
 from asyncsearch.trial import Trial, TrialState, horizon_of
 
 
-def apply(state: StudyState, action: AnyAction, now: float) -> None:
+def apply(state: StudyState, action: actions.AnyAction, now: float) -> None:
     """Apply a decision, new or recorded."""
     _BY_KIND[type(action)](state, action, now)
 
@@ -43,11 +26,11 @@ def _forget_reports(state: StudyState) -> None:
     """Forget what was reported where nobody will read it: no new trial comes, and nobody goes on from there."""
     if not state.is_exhausted:
         return
-    going_on = [trial for trial in state.trials if not trial.state.is_finished or trial.checkpoint is not None]
-    state.plan.reports.keep({step.node for trial in going_on for step in trial.steps})
+    continuing = [trial for trial in state.trials if not trial.state.is_finished or trial.checkpoint is not None]
+    state.plan.reports.keep({step.node for trial in continuing for step in trial.steps})
 
 
-def _apply_delete(state: StudyState, action: DeleteCheckpoint, _now: float) -> None:
+def _apply_delete(state: StudyState, action: actions.DeleteCheckpoint, _now: float) -> None:
     checkpoint = action.checkpoint
     if checkpoint in state.references:  # it was kept for finished trials only, and was too large for the quota
         given = {number for number in state.best_trials.trials() if state.trials[number].checkpoint == checkpoint}
@@ -60,7 +43,7 @@ def _apply_delete(state: StudyState, action: DeleteCheckpoint, _now: float) -> N
     state.usage.take(checkpoint)
 
 
-def _apply_create(state: StudyState, action: CreateTrial, _now: float) -> None:
+def _apply_create(state: StudyState, action: actions.CreateTrial, _now: float) -> None:
     trial = Trial(action.trial, action.params, action.node, target=action.target, path=action.path)
     state.trials.append(trial)
     state.proposals = action.proposal + 1
@@ -72,7 +55,7 @@ def _apply_create(state: StudyState, action: CreateTrial, _now: float) -> None:
             listener.noted(action.trial, action.notes)
 
 
-def _apply_promote(state: StudyState, action: Promote, now: float) -> None:
+def _apply_promote(state: StudyState, action: actions.Promote, now: float) -> None:
     trial = state.trials[action.trial]
     trial.target = action.to_resource
     _move(state, trial, TrialState.WAITING, action.reason, now)
@@ -82,7 +65,7 @@ def _apply_promote(state: StudyState, action: Promote, now: float) -> None:
         listener.promoted(action.trial, action.from_resource, action.to_resource)
 
 
-def _apply_branch(state: StudyState, action: Branch, now: float) -> None:
+def _apply_branch(state: StudyState, action: actions.Branch, now: float) -> None:
     trial = state.trials[action.trial]
     trial.params, trial.node = action.params, action.node
     trial.path = joined(action.path, state.trials[action.donor].steps)
@@ -96,7 +79,7 @@ def _apply_branch(state: StudyState, action: Branch, now: float) -> None:
         listener.branched(action.trial, action.donor, action.params, action.resource, action.to_resource)
 
 
-def _apply_inherit(state: StudyState, action: Inherit, _now: float) -> None:
+def _apply_inherit(state: StudyState, action: actions.Inherit, _now: float) -> None:
     trial = state.trials[action.trial]
     for resource, value in state.plan.reports.between(trial.steps, trial.resource, action.resource):
         take_report(state, trial, resource, value)
@@ -113,7 +96,7 @@ def _request(state: StudyState, trial: Trial) -> None:
         state.repoint(trial, nearest)
 
 
-def _apply_assign(state: StudyState, action: Assign, now: float) -> None:
+def _apply_assign(state: StudyState, action: actions.Assign, now: float) -> None:
     lease, lane = action.work.lease, action.work.lanes[0]
     stages = tuple([PlannedStage(s.node, s.start, horizon_of(s.stop), s.trials, s.more) for s in lane.stages])
     batch = Batch(lane.load, stages)
@@ -134,7 +117,7 @@ def _apply_assign(state: StudyState, action: Assign, now: float) -> None:
         state.open_attempts[number] = lease.number
 
 
-def _apply_stop(state: StudyState, action: StopTraining, _now: float) -> None:
+def _apply_stop(state: StudyState, action: actions.StopTraining, _now: float) -> None:
     attempt = state.attempts.get(action.lease.number)
     if attempt is not None:
         attempt.is_stop_sent = True
@@ -148,12 +131,12 @@ def _close_if_empty(state: StudyState, attempt: Attempt) -> None:
         state.leave_plan(attempt)
 
 
-def _apply_cut(state: StudyState, action: CutWork, _now: float) -> None:
+def _apply_cut(state: StudyState, action: actions.CutWork, _now: float) -> None:
     state.attempts[action.lease.number].cut = action.stop
     state.plan.cut(action.lease.number, action.stop)
 
 
-def _apply_move(state: StudyState, action: MoveTrial, now: float) -> None:
+def _apply_move(state: StudyState, action: actions.MoveTrial, now: float) -> None:
     trial = state.trials[action.trial]
     attempt = state.open_attempt_of(trial.id)
     ended = None if attempt is None or attempt.end is None else attempt.lease.number
@@ -218,51 +201,43 @@ def _move(state: StudyState, trial: Trial, to: TrialState, reason: str, now: flo
         state.waiting[trial.id] = None
 
 
-def _apply_save(state: StudyState, action: SaveAt, _now: float) -> None:
+def _apply_save(state: StudyState, action: actions.SaveAt, _now: float) -> None:
     state.attempts[action.lease.number].save_points.append(CheckpointRef(action.node, action.resource))
     state.plan.add_save_point(action.lease.number, action.node, action.resource)
 
 
-def _apply_launch(state: StudyState, action: LaunchWorker, _now: float) -> None:
-    state.pool.launch(action.worker, action.epoch)
-
-
-def _apply_dismissal(state: StudyState, action: DismissWorker, _now: float) -> None:
-    state.pool.lose(action.worker)
-
-
-def _apply_end_of_proposals(state: StudyState, _action: EndProposals, _now: float) -> None:
+def _apply_end_of_proposals(state: StudyState, _action: actions.EndProposals, _now: float) -> None:
     state.is_exhausted = True
     for listener in state.listeners:
         listener.no_more_trials()
     _forget_reports(state)
 
 
-def _apply_stop_of_run(state: StudyState, action: StopRun, _now: float) -> None:
+def _apply_stop_of_run(state: StudyState, action: actions.StopRun, _now: float) -> None:
     state.stopping, state.stopping_kind = action.reason, action.error_kind
 
 
-def _apply_end_of_run(state: StudyState, _action: EndRun, _now: float) -> None:
+def _apply_end_of_run(state: StudyState, _action: actions.EndRun, _now: float) -> None:
     state.run, state.stopping, state.stopping_kind = None, "", ""
     state.unblock_all()
     _forget_reports(state)
 
 
-_BY_KIND: dict[type[AnyAction], Callable[[StudyState, Any, float], None]] = {
-    CreateTrial: _apply_create,
-    Inherit: _apply_inherit,
-    Promote: _apply_promote,
-    Branch: _apply_branch,
-    MoveTrial: _apply_move,
-    Assign: _apply_assign,
-    StopTraining: _apply_stop,
-    SaveAt: _apply_save,
-    CutWork: _apply_cut,
-    LaunchWorker: _apply_launch,
-    DismissWorker: _apply_dismissal,
-    DeleteCheckpoint: _apply_delete,
-    EndProposals: _apply_end_of_proposals,
-    StopRun: _apply_stop_of_run,
-    EndRun: _apply_end_of_run,
+_BY_KIND: dict[type[actions.AnyAction], Callable[[StudyState, Any, float], None]] = {
+    actions.CreateTrial: _apply_create,
+    actions.Inherit: _apply_inherit,
+    actions.Promote: _apply_promote,
+    actions.Branch: _apply_branch,
+    actions.MoveTrial: _apply_move,
+    actions.Assign: _apply_assign,
+    actions.StopTraining: _apply_stop,
+    actions.SaveAt: _apply_save,
+    actions.CutWork: _apply_cut,
+    actions.LaunchWorker: lambda state, action, _now: state.pool.launch(action.worker, action.epoch),
+    actions.DismissWorker: lambda state, action, _now: state.pool.lose(action.worker),
+    actions.DeleteCheckpoint: _apply_delete,
+    actions.EndProposals: _apply_end_of_proposals,
+    actions.StopRun: _apply_stop_of_run,
+    actions.EndRun: _apply_end_of_run,
 }
 """A table, since a decision has three or four actions, and a ``match`` looks at one kind after the other."""

@@ -84,10 +84,8 @@ class Attempt(msgspec.Struct):
     @property
     def is_over(self) -> bool:
         """Whether nothing more is to come under the lease that anybody waits for."""
-        if self.is_lost:
-            return True
-        if self.end is None:
-            return False
+        if self.is_lost or self.end is None:
+            return self.is_lost
         awaited = self.end.checkpoint_resource
         return self.is_closed or awaited is None or (self.settled is not None and self.settled >= awaited)
 
@@ -141,12 +139,7 @@ def verdict_on_failure(end: TrainingEnded) -> Verdict:
 def verdict_on_end(end: TrainingEnded, trial: Trial, max_resource: int | None, metric: str, names: Set[str]) -> Verdict:
     """Say what the good end of a training means for a trial that it brought to its target, or to its own end.
 
-    Args:
-        end: how the training ended; its checkpoint is durable.
-        trial: one whose path led to where the training ended.
-        max_resource: resource at which a trial is complete, or None.
-        metric: name of the study's metric.
-        names: every name under which any trial ever reported.
+    Its checkpoint is durable; ``names`` are all under which any trial ever reported.
     """
     missing = missing_metric(trial, metric, names)
     if missing is not None:

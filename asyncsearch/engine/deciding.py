@@ -5,6 +5,7 @@ Every function asks the state and emits actions; ``emit`` applies each at once, 
 
 from __future__ import annotations
 
+from asyncsearch import events
 from asyncsearch.actions import LaunchWorker, MoveTrial
 from asyncsearch.engine.attempts import Attempt, Verdict, missing_metric, verdict_on_end, verdict_on_failure
 from asyncsearch.engine.filling import is_anything_left
@@ -26,68 +27,51 @@ from asyncsearch.engine.moving import (
 )
 from asyncsearch.engine.pool import SlotState
 from asyncsearch.engine.state import StudyState
-from asyncsearch.events import (
-    AnyEvent,
-    CheckpointCommitted,
-    CheckpointFailed,
-    DriverStarted,
-    Learned,
-    NodeFreed,
-    Outcome,
-    Reported,
-    RunRequested,
-    StopRequested,
-    TrainingEnded,
-    TrialTimedOut,
-    WorkerAttached,
-    WorkerLost,
-    WorkRefused,
-)
 from asyncsearch.ids import WorkerId, worker_name
 from asyncsearch.trial import Trial, TrialState
 
 
-def respond(state: StudyState, event: AnyEvent, subscribers: list[Trial], emit: Emit) -> None:
+def respond(state: StudyState, event: events.AnyEvent, subscribers: list[Trial], emit: Emit) -> None:
     """Emit what a fact means for the trials and workers that it concerns; ``subscribers`` are those of a report."""
     match event:
-        case Reported():
+        case events.Reported():
             if subscribers:
                 _respond_to_report(state, event, subscribers, emit)
-        case CheckpointCommitted():
+        case events.CheckpointCommitted():
             _respond_to_commit(state, event, emit)
-        case TrainingEnded():
+        case events.TrainingEnded():
             attempt_or_none = state.attempts.get(event.lease.number)
             if attempt_or_none is not None:
                 _respond_to_end(state, attempt_or_none, event, emit)
-        case DriverStarted():
+        case events.DriverStarted():
             for number in list(state.open_attempts):
                 wait(state, state.trials[number], "its driver ended", emit)
-        case RunRequested():
+        case events.RunRequested():
             if is_anything_left(state) or state.scheduler.closing_promotion() is not None:
                 _launch(state, event.parallelism, emit)
-        case WorkerLost():
+        case events.WorkerLost():
             _respond_to_loss(state, event, emit)
-        case CheckpointFailed():
+        case events.CheckpointFailed():
             _respond_to_failed_commit(state, event, emit)
-        case TrialTimedOut():
+        case events.TrialTimedOut():
             attempt = state.attempts[event.lease.number]
             if attempt.is_training:
                 for trial in state.dependents(attempt, attempt.next_unit):
                     fail_or_retry(state, trial, Verdict(TrialState.FAILED, "it ran longer than trial_timeout"), emit)
                 requeue(state, attempt, emit)
                 stop_training(attempt, "it ran longer than trial_timeout", emit)
-        case StopRequested():
+        case events.StopRequested():
             stop_all(state, event.reason, emit)
-        case Learned():
+        case events.Learned():
             for number in state.plan.subscribers_at(event.node, 0):
                 if state.trials[number].state is TrialState.WAITING:
                     inherit_news(state, state.trials[number], emit)
-        case WorkRefused():
+        case events.WorkRefused():
             refused = state.attempts.get(event.lease.number)
             for number in [] if refused is None else list(refused.trials):
                 emit(MoveTrial(number, TrialState.WAITING, event.reason))
                 inherit_news(state, state.trials[number], emit)
-        case WorkerAttached() | NodeFreed():
+        case events.WorkerAttached() | events.NodeFreed():
             pass
 
 
@@ -98,7 +82,7 @@ def _launch(state: StudyState, parallelism: int, emit: Emit) -> None:
             emit(LaunchWorker(slot.worker, slot.epoch + 1))
 
 
-def _respond_to_loss(state: StudyState, event: WorkerLost, emit: Emit) -> None:
+def _respond_to_loss(state: StudyState, event: events.WorkerLost, emit: Emit) -> None:
     lost = f"{worker_name(event.worker)} was lost: {event.reason}"
     for attempt in state.attempts_of(event.worker):
         for number in list(attempt.trials):
@@ -109,15 +93,11 @@ def _respond_to_loss(state: StudyState, event: WorkerLost, emit: Emit) -> None:
     if slot.fruitless <= state.config.max_relaunches:
         emit(LaunchWorker(slot.worker, slot.epoch + 1))
     elif not state.pool.alive():
-        stop_run(
-            state,
-            f"every worker was lost {slot.fruitless} times in a row; the last reason: {event.reason}",
-            "WorkersLostError",
-            emit,
-        )
+        reason = f"every worker was lost {slot.fruitless} times in a row; the last reason: {event.reason}"
+        stop_run(state, reason, "WorkersLostError", emit)
 
 
-def _respond_to_report(state: StudyState, event: Reported, subscribers: list[Trial], emit: Emit) -> None:
+def _respond_to_report(state: StudyState, event: events.Reported, subscribers: list[Trial], emit: Emit) -> None:
     """Judge the subscribers, and move on those whose target is here and who waited for nothing else."""
     resource = event.resource
     if state.scheduler.judges:
@@ -131,7 +111,7 @@ def _respond_to_report(state: StudyState, event: Reported, subscribers: list[Tri
                 settle_at_target(state, trial, "", emit)
 
 
-def _respond_to_commit(state: StudyState, event: CheckpointCommitted, emit: Emit) -> None:
+def _respond_to_commit(state: StudyState, event: events.CheckpointCommitted, emit: Emit) -> None:
     """Settle those that were on their way to this checkpoint; at the end of a batch its own end must be known too."""
     attempt, checkpoint = state.attempts.get(event.lease.number), event.checkpoint
     if attempt is not None and attempt.has_ended_well and attempt.is_durable and attempt.end is not None:
@@ -146,7 +126,7 @@ def _respond_to_commit(state: StudyState, event: CheckpointCommitted, emit: Emit
         requeue(state, attempt, emit)
 
 
-def _respond_to_failed_commit(state: StudyState, event: CheckpointFailed, emit: Emit) -> None:
+def _respond_to_failed_commit(state: StudyState, event: events.CheckpointFailed, emit: Emit) -> None:
     attempt = state.attempts.get(event.lease.number)
     if attempt is None:
         return
@@ -157,19 +137,19 @@ def _respond_to_failed_commit(state: StudyState, event: CheckpointFailed, emit: 
         requeue(state, attempt, emit)
 
 
-def _respond_to_end(state: StudyState, attempt: Attempt, end: TrainingEnded, emit: Emit) -> None:
+def _respond_to_end(state: StudyState, attempt: Attempt, end: events.TrainingEnded, emit: Emit) -> None:
     if attempt.is_closed:
         return
     match end.outcome:
-        case Outcome.FAILED:
+        case events.Outcome.FAILED:
             _respond_to_failure(state, attempt, end, emit)
-        case Outcome.STOPPED:
+        case events.Outcome.STOPPED:
             requeue_unsaved(state, attempt, end, state.stopping or "it was interrupted", emit)
-        case Outcome.REACHED | Outcome.RETURNED:
+        case events.Outcome.REACHED | events.Outcome.RETURNED:
             _settle(state, attempt, end, emit)
 
 
-def _respond_to_failure(state: StudyState, attempt: Attempt, end: TrainingEnded, emit: Emit) -> None:
+def _respond_to_failure(state: StudyState, attempt: Attempt, end: events.TrainingEnded, emit: Emit) -> None:
     verdict = verdict_on_failure(end)
     if end.error_kind == "checkpoint":
         for number in list(attempt.trials):
@@ -184,21 +164,18 @@ def _respond_to_failure(state: StudyState, attempt: Attempt, end: TrainingEnded,
         requeue_unsaved(state, attempt, end, verdict.reason, emit)
 
 
-def _settle(state: StudyState, attempt: Attempt, end: TrainingEnded, emit: Emit) -> None:
+def _settle(state: StudyState, attempt: Attempt, end: events.TrainingEnded, emit: Emit) -> None:
     """Move those on whose target a training ended, or whose end it was; the others of its trials wait again."""
     if not attempt.is_durable:
         if attempt.is_over:
             requeue(state, attempt, emit)
         return
-    node = attempt.node_at(end.resource)
     if attempt.is_evaluation:
         _settle_evaluation(state, attempt, emit)
         return
-    if attempt.has_returned_early:
-        numbers = state.plan.subscribers_at(node, end.resource)  # those that were saved just there included
-    else:
-        numbers = state.plan.requesters_at(node, end.resource)
-    for trial in [state.trials[number] for number in numbers]:
+    # Subscribers: those that were saved just there are included.
+    find = state.plan.subscribers_at if attempt.has_returned_early else state.plan.requesters_at
+    for trial in [state.trials[number] for number in find(attempt.node_at(end.resource), end.resource)]:
         if inherit_known(state, trial, emit):
             continue
         if state.is_to_be_evaluated(trial) and not attempt.has_returned_early:

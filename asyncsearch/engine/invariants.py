@@ -51,10 +51,7 @@ def check(state: StudyState) -> None:
     if state.config.quota_bytes is not None:
         durable = state.references.keys() | state.unreachable.keys()
         _hold(state.usage.sizes.keys() == durable, "the checkpoints that a quota counts")
-        _hold(
-            state.usage.total_bytes == sum(state.usage.sizes.values()),
-            "the bytes that a quota counts",
-        )
+        _hold(state.usage.total_bytes == sum(state.usage.sizes.values()), "the bytes that a quota counts")
     _hold(state.busy.keys() == state.plan.blocked, "the nodes in which others train")
     _hold(not state.touched, "a lease was left without its news")
 

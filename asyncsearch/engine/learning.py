@@ -2,55 +2,38 @@
 
 from __future__ import annotations
 
+from asyncsearch import events
 from asyncsearch.engine.attempts import Attempt
 from asyncsearch.engine.state import StudyState
-from asyncsearch.events import (
-    AnyEvent,
-    CheckpointCommitted,
-    CheckpointFailed,
-    DriverStarted,
-    Imported,
-    Learned,
-    NodeFreed,
-    Outcome,
-    Reported,
-    RunRequested,
-    StopRequested,
-    TrainingEnded,
-    TrialTimedOut,
-    WorkerAttached,
-    WorkerLost,
-    WorkRefused,
-)
 from asyncsearch.ids import CheckpointRef
 from asyncsearch.nonfinite import finite
 from asyncsearch.plan.base_plan import Batch
 from asyncsearch.trial import Trial
 
 
-def learn(state: StudyState, event: AnyEvent, now: float) -> list[Trial]:
+def learn(state: StudyState, event: events.AnyEvent, now: float) -> list[Trial]:
     """Take in a fact that is not stale; return the subscribers of a report that is new, so that they may be judged."""
     match event:
-        case Reported():
+        case events.Reported():
             return _learn_report(state, event, now)
-        case CheckpointCommitted():
+        case events.CheckpointCommitted():
             _learn_commit(state, event)
-        case TrainingEnded():
+        case events.TrainingEnded():
             _learn_end(state, event)
-        case DriverStarted():
+        case events.DriverStarted():
             state.pool.clear()
             state.run, state.stopping, state.stopping_kind = None, "", ""
             state.unblock_all()
             for attempt in list(state.attempts.values()):
                 _lose(state, attempt)
-        case RunRequested():
+        case events.RunRequested():
             state.run, state.stopping, state.stopping_kind = event, "", ""
             for listener in state.listeners:
                 listener.run_requested(event.num_trials)
-        case WorkerAttached():
+        case events.WorkerAttached():
             state.pool.slot(event.worker).host = event.host
             state.pool.free(event.worker)
-        case WorkerLost():
+        case events.WorkerLost():
             state.pool.lose(event.worker)
             state.pool.slots[event.worker].fruitless += 1
             for attempt in state.attempts_of(event.worker):
@@ -59,19 +42,19 @@ def learn(state: StudyState, event: AnyEvent, now: float) -> list[Trial]:
                     state.trials[number].losses += 1
                     if state.trials[number].losses > state.config.max_losses:
                         state.pool.slots[event.worker].fruitless = 0  # that trial is to blame, not the worker
-        case CheckpointFailed():
+        case events.CheckpointFailed():
             _learn_failed_commit(state, event)
-        case TrialTimedOut():
+        case events.TrialTimedOut():
             attempt = state.attempts[event.lease.number]
             if attempt.is_training:
                 _blame(state, attempt)
-        case StopRequested():
+        case events.StopRequested():
             state.stopping = state.stopping or event.reason
-        case Learned():
+        case events.Learned():
             _learn_of_others(state, event)
-        case WorkRefused():
+        case events.WorkRefused():
             _learn_refusal(state, event)
-        case NodeFreed():
+        case events.NodeFreed():
             state.unblock(event.node)
     return []
 
@@ -101,7 +84,7 @@ def _lose(state: StudyState, attempt: Attempt) -> None:
     state.tidy(attempt)
 
 
-def _learn_report(state: StudyState, event: Reported, now: float) -> list[Trial]:
+def _learn_report(state: StudyState, event: events.Reported, now: float) -> list[Trial]:
     attempt = state.attempts[event.lease.number]
     if event.resource <= attempt.resource:
         return []
@@ -149,13 +132,11 @@ def _measure(state: StudyState, attempt: Attempt, resource: int, now: float) -> 
     attempt.last_s = now
 
 
-def _learn_commit(state: StudyState, event: CheckpointCommitted) -> None:
+def _learn_commit(state: StudyState, event: events.CheckpointCommitted) -> None:
     attempt, checkpoint = state.attempts[event.lease.number], event.checkpoint
     resource = checkpoint.resource
-    if attempt.committed is None or resource > attempt.committed:
-        attempt.committed = resource
-    if attempt.settled is None or resource > attempt.settled:
-        attempt.settled = resource
+    attempt.committed = max(resource, attempt.committed or 0)
+    attempt.settled = max(resource, attempt.settled or 0)
     state.add_checkpoint(checkpoint, event.lease.number)
     state.pool.hold(event.lease.worker, checkpoint)
     state.usage.put(checkpoint, event.size_bytes)
@@ -167,7 +148,7 @@ def _learn_commit(state: StudyState, event: CheckpointCommitted) -> None:
     _end_if_over(state, attempt)
 
 
-def _learn_failed_commit(state: StudyState, event: CheckpointFailed) -> None:
+def _learn_failed_commit(state: StudyState, event: events.CheckpointFailed) -> None:
     attempt = state.attempts[event.lease.number]
     attempt.settled = max(event.checkpoint.resource, attempt.settled or 0)
     for trial in state.awaiting(attempt, event.checkpoint):
@@ -175,14 +156,14 @@ def _learn_failed_commit(state: StudyState, event: CheckpointFailed) -> None:
     _end_if_over(state, attempt)
 
 
-def _learn_end(state: StudyState, event: TrainingEnded) -> None:
+def _learn_end(state: StudyState, event: events.TrainingEnded) -> None:
     attempt = state.attempts[event.lease.number]
     if attempt.end is not None:
         return
     attempt.end = event
     if event.resource > attempt.resource:
         _progress(attempt, event.resource, state.subscribers(attempt, event.resource))
-    if event.outcome is Outcome.FAILED and not attempt.is_closed:
+    if event.outcome is events.Outcome.FAILED and not attempt.is_closed:
         if event.error_kind == "checkpoint":
             _forget_checkpoint(state, attempt)
         else:
@@ -205,7 +186,7 @@ def _end_if_over(state: StudyState, attempt: Attempt) -> None:
         state.tidy(attempt)
 
 
-def _learn_of_others(state: StudyState, event: Learned) -> None:
+def _learn_of_others(state: StudyState, event: events.Learned) -> None:
     """Take in what others have trained; ``deciding`` lets the waiting trials read their reports."""
     metric = state.config.metric
     for resource, metrics in event.reports:
@@ -217,7 +198,7 @@ def _learn_of_others(state: StudyState, event: Learned) -> None:
         state.plan.reports.end(event.node, event.ended)
     for checkpoint in event.known_checkpoints:
         wanting = state.wanting(checkpoint)
-        if isinstance(event, Imported) and not wanting and checkpoint not in state.references:
+        if isinstance(event, events.Imported) and not wanting and checkpoint not in state.references:
             state.imported[checkpoint] = None
             state.hold(checkpoint)
         if checkpoint in state.imported or wanting:
@@ -226,7 +207,7 @@ def _learn_of_others(state: StudyState, event: Learned) -> None:
             state.repoint(trial, checkpoint)
 
 
-def _learn_refusal(state: StudyState, event: WorkRefused) -> None:
+def _learn_refusal(state: StudyState, event: events.WorkRefused) -> None:
     """A lease that no worker ever had is over, and nobody is to blame."""
     attempt = state.attempts[event.lease.number]
     if state.pool.slots[event.lease.worker].lease == event.lease.number:

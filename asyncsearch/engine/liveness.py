@@ -17,21 +17,21 @@ class Liveness(Generic[K]):
 
     def __init__(self, timeout_s: float) -> None:
         self.timeout_s = timeout_s
-        self._heard: dict[K, float] = {}
+        self._last_seen: dict[K, float] = {}
 
-    def heard(self, key: K, now: float) -> None:
+    def seen(self, key: K, now: float) -> None:
         """Note a sign of life. Keys stay in the order of their last sign, so the first one is the most silent."""
-        self._heard.pop(key, None)
-        self._heard[key] = now
+        self._last_seen.pop(key, None)
+        self._last_seen[key] = now
 
     def forget(self, key: K) -> None:
         """Stop watching ``key``."""
-        self._heard.pop(key, None)
+        self._last_seen.pop(key, None)
 
     def overdue(self, now: float) -> list[tuple[K, float]]:
         """Return the overdue keys, each with its seconds of silence."""
         late = []
-        for key, last in self._heard.items():
+        for key, last in self._last_seen.items():
             if now - last < self.timeout_s:
                 break
             late.append((key, now - last))
@@ -39,7 +39,7 @@ class Liveness(Generic[K]):
 
     def next_deadline(self) -> float | None:
         """Return the earliest time at which a key may become overdue, or None."""
-        first = next(iter(self._heard.values()), None)
+        first = next(iter(self._last_seen.values()), None)
         return None if first is None else first + self.timeout_s
 
 

@@ -19,12 +19,7 @@ _FIRST = TrialId(0)
 
 
 def require_proposal(searcher: Searcher, state: Any, space: Space) -> None:
-    """Check the first proposal of a searcher.
-
-    Args:
-        searcher: of the study.
-        state: what its ``begin`` returned.
-        space: of the study.
+    """Check the first proposal of a searcher; ``state`` is what its ``begin`` returned.
 
     Raises:
         UsageError: ``begin`` returned no state, or what is proposed are no plain values.
@@ -50,11 +45,7 @@ def require_proposal(searcher: Searcher, state: Any, space: Space) -> None:
 
 
 def require_target(scheduler: Scheduler, state: Any) -> None:
-    """Check where a scheduler lets the first trial train to.
-
-    Args:
-        scheduler: of the study.
-        state: what its ``begin`` returned.
+    """Check where a scheduler lets the first trial train to; ``state`` is what its ``begin`` returned.
 
     Raises:
         UsageError: ``begin`` returned no state, or the target is no number of units, or lies beyond ``max_resource``.

@@ -92,11 +92,7 @@ class Pool:
         if checkpoint in slot.held:
             slot.held.remove(checkpoint)
         slot.held.append(checkpoint)
-        holders = self._holders.get(checkpoint)
-        if holders is None:
-            self._holders[checkpoint] = {worker}
-        else:
-            holders.add(worker)
+        self._holders.setdefault(checkpoint, set()).add(worker)
         while len(slot.held) > KEPT_CHECKPOINTS:
             self._drop(slot.held.pop(0), worker)
 

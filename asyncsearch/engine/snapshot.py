@@ -35,7 +35,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     proposals: int
     is_exhausted: bool
     metric_names: list[str]
-    podium: list[tuple[float, TrialId]]
+    best_trials: list[tuple[float, TrialId]] = msgspec.field(name="podium")
     known: dict[NodeKey, NodeReports]
     scheduler: dict[str, Any]
     searcher: dict[str, Any]
@@ -75,7 +75,7 @@ def encode(state: StudyState, record: int) -> bytes:
             proposals=state.proposals,
             is_exhausted=state.is_exhausted,
             metric_names=sorted(state.metric_names),
-            podium=state.best_trials.snapshot(),
+            best_trials=state.best_trials.snapshot(),
             known=cast(dict[NodeKey, NodeReports], state.plan.reports.nodes),
             scheduler=state.scheduler.snapshot(),
             searcher=state.searcher.snapshot(),
@@ -112,7 +112,7 @@ def restore(state: StudyState, snapshot: Snapshot) -> None:
     state.proposals = snapshot.proposals
     state.is_exhausted = snapshot.is_exhausted
     state.metric_names = set(snapshot.metric_names)
-    state.best_trials.restore(snapshot.podium)
+    state.best_trials.restore(snapshot.best_trials)
     state.usage.restore(dict(snapshot.sizes or ()))
     state.imported = dict.fromkeys(snapshot.imported)
     _restore_plan(state, snapshot)

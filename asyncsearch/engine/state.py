@@ -9,21 +9,10 @@ the lease, which is then to bring it to its target, or still WAITING.
 
 from __future__ import annotations
 
+from asyncsearch import events
 from asyncsearch.engine.attempts import Attempt
 from asyncsearch.engine.config import EngineConfig
 from asyncsearch.engine.pool import Pool, SlotState
-from asyncsearch.events import (
-    AnyEvent,
-    DriverStarted,
-    Imported,
-    Learned,
-    LeaseEvent,
-    NodeFreed,
-    RunRequested,
-    StopRequested,
-    WorkerAttached,
-    WorkerLost,
-)
 from asyncsearch.ids import CheckpointRef, Lease, NodeKey, TrialId, WorkerId
 from asyncsearch.listener import StudyListener
 from asyncsearch.nonfinite import finite
@@ -68,7 +57,7 @@ class StudyState:
         self.imported: dict[CheckpointRef, None] = {}
         """Checkpoints taken over from another study that no trial has gone on from yet."""
         self.pool = Pool()
-        self.run: RunRequested | None = None
+        self.run: events.RunRequested | None = None
         """The run in progress; None between runs."""
         self.stopping = ""
         """Why the run is being stopped; empty while it is not."""
@@ -84,23 +73,23 @@ class StudyState:
         self.unreachable: dict[CheckpointRef, None] = {}
         """Checkpoints that nothing can reach any more and that are still to be deleted."""
 
-    def is_stale(self, event: AnyEvent) -> bool:
+    def is_stale(self, event: events.AnyEvent) -> bool:
         """Whether the event concerns a lease or a launch that is over; ``handle`` would ignore it."""
         match event:
-            case LeaseEvent():
+            case events.LeaseEvent():
                 return self.attempt(event.lease) is None
-            case WorkerAttached(worker=worker, epoch=epoch):
+            case events.WorkerAttached(worker=worker, epoch=epoch):
                 slot = self.pool.slots.get(worker)
                 return slot is None or slot.epoch != epoch or slot.state is not SlotState.LAUNCHING
-            case WorkerLost(worker=worker, epoch=epoch):
+            case events.WorkerLost(worker=worker, epoch=epoch):
                 return not self.pool.is_current(worker, epoch)
-            case StopRequested():
+            case events.StopRequested():
                 return self.run is None
-            case DriverStarted() | RunRequested() | Imported():
+            case events.DriverStarted() | events.RunRequested() | events.Imported():
                 return False
-            case Learned():
+            case events.Learned():
                 return not self.is_news(event)
-            case NodeFreed(node=node):
+            case events.NodeFreed(node=node):
                 return node not in self.busy
 
     def attempt(self, lease: Lease) -> Attempt | None:
@@ -170,7 +159,7 @@ class StudyState:
             return False
         return not self.plan.lacks_metric(here)
 
-    def is_news(self, event: Learned) -> bool:
+    def is_news(self, event: events.Learned) -> bool:
         """Return whether others know anything of a node that is new and of use here."""
         if event.ended is not None and not self.plan.reports.has_end(event.node):
             return True

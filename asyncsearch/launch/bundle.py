@@ -128,9 +128,9 @@ def _failure(value: object, modules: Collection[str]) -> Exception | None:
 
 
 class _Culprit(NamedTuple):
-    """What cannot be pickled: the way to it, its type and why."""
+    """What cannot be pickled: the path to it, its type and why."""
 
-    way: tuple[str, ...]
+    path: tuple[str, ...]
     value: object
     error: Exception
 
@@ -139,7 +139,7 @@ def _culprit(trainable: object, modules: Collection[str]) -> _Culprit | None:
     """Return the innermost part that fails by itself; None: the whole fails only as a whole."""
     found, seen = None, {id(trainable)}
     inner: object = trainable
-    way: tuple[str, ...] = ()
+    path: tuple[str, ...] = ()
     for _ in range(_MAX_DEPTH):
         for words, part in parts(inner, lambda module: _is_sent(module, modules)):
             if id(part) in seen:
@@ -147,8 +147,8 @@ def _culprit(trainable: object, modules: Collection[str]) -> _Culprit | None:
             seen.add(id(part))
             error = _failure(part, modules)
             if error is not None:
-                way, inner = (*way, words), part
-                found = _Culprit(way, part, error)
+                path, inner = (*path, words), part
+                found = _Culprit(path, part, error)
                 break
         else:
             break
@@ -161,15 +161,15 @@ def _sizes(trainable: object, modules: Collection[str]) -> list[tuple[int, tuple
     seen = {id(trainable)}
     waiting: list[tuple[tuple[str, ...], object]] = [((), trainable)]
     while waiting and len(seen) < _MAX_LOOKED_AT:
-        way, value = waiting.pop()
+        path, value = waiting.pop()
         for words, part in parts(value, lambda module: _is_sent(module, modules)):
             if id(part) in seen:
                 continue
             seen.add(id(part))
-            if isinstance(part, types.FunctionType | types.MethodType | types.ModuleType | type) and len(way) < 3:
-                waiting.append(((*way, words), part))
+            if isinstance(part, types.FunctionType | types.MethodType | types.ModuleType | type) and len(path) < 3:
+                waiting.append(((*path, words), part))
             else:
-                sizes.append((_size(part, modules), (*way, words)))
+                sizes.append((_size(part, modules), (*path, words)))
     return sorted(sizes, key=lambda pair: -pair[0])
 
 
@@ -189,15 +189,15 @@ def _name(trainable: object) -> str:
 def _not_picklable(trainable: object, found: _Culprit | None, failure: Exception) -> str:
     if found is None:
         return f"{_name(trainable)} cannot be sent to workers: {_in_short(failure)}. {_ADVICE}."
-    way = ", in it ".join(found.way)
+    path = ", in it ".join(found.path)
     return (
-        f"{_name(trainable)} cannot be sent to workers: {way} is of type {_type_name(found.value)}, which cannot be "
+        f"{_name(trainable)} cannot be sent to workers: {path} is of type {_type_name(found.value)}, which cannot be "
         f"pickled ({_in_short(found.error)}). {_ADVICE}."
     )
 
 
 def _by_name(trainable: object, found: _Culprit | None) -> str:
-    what = f" because of {', in it '.join(found.way)} ({_type_name(found.value)})" if found else ""
+    what = f" because of {', in it '.join(found.path)} ({_type_name(found.value)})" if found else ""
     return (
         f"{_name(trainable)} cannot be sent by value{what}, so its module is sent by name: each worker must be able to "
         "import it. On a cluster, ship it with sc.addPyFile(...) or install it there."
@@ -227,10 +227,10 @@ def _largest(trainable: object, modules: Collection[str]) -> str:
 
 
 def _size_texts(sizes: list[tuple[int, tuple[str, ...]]]) -> Iterator[str]:
-    for size, way in sizes:
+    for size, path in sizes:
         if size >= _MB:
             more = "more than " if size > MAX_BYTES else ""
-            yield f"{', in it '.join(way)}: {more}{min(size, MAX_BYTES) / _MB:.0f} MB"
+            yield f"{', in it '.join(path)}: {more}{min(size, MAX_BYTES) / _MB:.0f} MB"
 
 
 def _type_name(value: object) -> str:

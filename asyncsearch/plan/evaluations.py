@@ -54,7 +54,3 @@ class Evaluations:
     def find(self, ref: CheckpointRef) -> Point | None:
         """Return the evaluation of a position, if it is due."""
         return self._stages.get(ref)
-
-    def stages(self) -> list[Point]:
-        """Return all evaluations that are due."""
-        return list(self._stages.values())

@@ -84,10 +84,8 @@ def checkpoint_to_spare(
 ) -> CheckpointRef | None:
     """Return the checkpoint to give up first: that of the worst trial, if nobody else needs it.
 
-    Args:
-        trials: those that keep theirs, best first; the first one's is never given up.
-        checkpoint_of: the checkpoint that a trial keeps.
-        references: how many trials and attempts would go on from each checkpoint, or keep it.
+    ``trials`` keep theirs, best first, and the first one's is never given up. ``references`` says how many trials and
+    attempts would go on from each checkpoint, or keep it.
     """
     kept = [checkpoint_of(trial) for trial in trials]
     counts = Counter(kept)

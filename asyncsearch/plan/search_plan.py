@@ -92,12 +92,8 @@ class SearchPlan(BasePlan):
         if not self._tree.save(ref):
             return
         node = self._tree.nodes.get(ref.node)
-        crossing = (
-            []
-            if node is None
-            else [s for s in node.spans if s.position < ref.resource <= s.stop and lease in (None, s.lease)]
-        )
-        for span in crossing:
+        spans = [] if node is None else node.spans
+        for span in [s for s in spans if s.position < ref.resource <= s.stop and lease in (None, s.lease)]:
             run = self._runs[span.lease]
             for earlier in reversed(run[: run.index(span)]):
                 if earlier.position == earlier.stop:

@@ -79,9 +79,9 @@ class LaneTimeline:
             return False
         index = self.index_at(done)
         stage = self.stages[index]
-        is_on_the_way = stage.save_every is not None and done % stage.save_every == 0
+        is_periodic = stage.save_every is not None and done % stage.save_every == 0
         is_at_stop = stage.save and done == self._ends[index]
-        return is_at_stop or is_on_the_way or done in self._points or self.is_cut(done)
+        return is_at_stop or is_periodic or done in self._points or self.is_cut(done)
 
     def is_save_needed(self, done: int) -> bool:
         """Whether the lane is of no use without its checkpoint here: it ends here, and not too late."""

@@ -84,7 +84,7 @@ class StoppingState(SchedulerState):
             return ""
         index = self._progress.next_rung(trial) - 1
         if index < 0:
-            return reasons.on_its_way(self._levels[0])
+            return reasons.towards(self._levels[0])
         rung, level = self._rungs[index], self._levels[index]
         return f"one of {rung.size} that passed the rung of {level}; {reasons.go_on(self._quota(rung))}"
 

@@ -83,7 +83,7 @@ class Bracket:
             return ""
         index = self._progress.next_rung(trial) - 1
         if index < 0:
-            return reasons.on_its_way(self.levels[0])
+            return reasons.towards(self.levels[0])
         rung, level, value = self.rungs[index], self.levels[index], self._progress.value(trial)
         if value is None:
             return (
@@ -98,7 +98,7 @@ class Bracket:
             return f"{place}; it ended there"
         if rung.is_waiting(trial, value):
             return f"{place}; it waits there"
-        return f"{place}; {reasons.on_its_way(self.levels[index + 1])}"
+        return f"{place}; {reasons.towards(self.levels[index + 1])}"
 
     def rungs_snapshot(self) -> list[dict[str, Any]]:
         """Return the rungs as JSON values; the progress belongs to the owner."""

@@ -87,18 +87,18 @@ class Hyperband(Scheduler):
             raise ResourceError(self._impossible(brackets, most))
 
     def _impossible(self, rungs: int, near: int | tuple[int, ...]) -> str:
-        ways = [f"brackets={near}"]
+        remedies = [f"brackets={near}"]
         # The power of thousands of rungs is too long to be written out, and beyond all resources.
         if rungs <= HIGHEST.bit_length():
             ratio = self.reduction_factor ** (rungs - 1)
             if self.min_resource * ratio <= HIGHEST:
-                ways.append(f"max_resource >= {self.min_resource * ratio}")
+                remedies.append(f"max_resource >= {self.min_resource * ratio}")
             if self.max_resource >= ratio:
-                ways.append(f"min_resource <= {self.max_resource // ratio}")
+                remedies.append(f"min_resource <= {self.max_resource // ratio}")
         return (
             f"brackets={self.brackets} needs {rungs} rungs, and from "
             f"min_resource={self.min_resource} to max_resource={self.max_resource} there are {self._most_rungs}, each "
-            f"reduction_factor={self.reduction_factor} times the one below. Use {' or '.join(ways)}."
+            f"reduction_factor={self.reduction_factor} times the one below. Use {' or '.join(remedies)}."
         )
 
     @property

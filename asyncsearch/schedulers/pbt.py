@@ -212,7 +212,7 @@ class PBTState(SchedulerState):
             return ""
         here = population.place(trial)
         if not population.is_waiting(trial):
-            return reasons.on_its_way(here)
+            return reasons.towards(here)
         return f"{reasons.place(*population.ranked(trial), here)}; it waits there"
 
     def run_requested(self, num_trials: int | None) -> None:

@@ -29,7 +29,7 @@ def place(rank: int, size: int, level: int) -> str:
     return f"rank {rank} of {size} at resource {level}"
 
 
-def on_its_way(level: int) -> str:
+def towards(level: int) -> str:
     """Return a phrase for a trial that trains, or waits for a worker."""
     return f"on its way to resource {level}"
 
@@ -44,9 +44,9 @@ def one_rung(levels: Sequence[int], min_resource: int, reduction_factor: int) ->
     if len(levels) > 1:
         return []
     top = levels[-1]
-    ways = [f"max_resource >= {min_resource * reduction_factor}"]
+    remedies = [f"max_resource >= {min_resource * reduction_factor}"]
     if top // reduction_factor >= 1:
-        ways.append(f"min_resource <= {top // reduction_factor}")
+        remedies.append(f"min_resource <= {top // reduction_factor}")
     if top // min_resource >= 2:
         ways.append(f"reduction_factor <= {top // min_resource}")
     note = f"There is one rung only, at max_resource={top}, so that no trial is stopped early"

@@ -279,7 +279,7 @@ class Claims:
         self._files.write(name, ClaimHolder(study=self._study, since=self._since, lease_s=self._lease_s, holder=holder))
         # First the sign of life, then the look at the claims: a driver that takes one over does both the other way
         # round, so at least one of the two sees the other.
-        lost = {node for node, mine in self._mine.items() if doubtful and not self._stands(node, mine.entry)}
+        lost = {node for node, mine in self._mine.items() if doubtful and not self._is_held(node, mine.entry)}
         for node in lost:
             mine = self._mine.pop(node)
             claim = self._files.read(mine.entry.name, CLAIM)
@@ -288,7 +288,7 @@ class Claims:
         self._lost |= lost
         self._fresh = begun
 
-    def _stands(self, node: NodeKey, own: NumberedFile) -> bool:
+    def _is_held(self, node: NodeKey, own: NumberedFile) -> bool:
         claim = self._files.read(own.name, CLAIM)
         return claim is not None and claim.token == self.token and self._right(node).rival(own) is None
 

@@ -58,7 +58,7 @@ class Cleaning(NamedTuple):
 
 
 def clean(
-    store: Store, limits: Limits | None = None, *, dry_run: bool = False, told: Callable[[Item], None] | None = None
+    store: Store, limits: Limits | None = None, *, dry_run: bool = False, notify: Callable[[Item], None] | None = None
 ) -> Cleaning:
     """Clean the store of a study, or a folder that studies share.
 
@@ -66,7 +66,7 @@ def clean(
         store: Either.
         limits: What of the unreachable checkpoints goes.
         dry_run: Change nothing, and return the items that would be removed.
-        told: Called with each item after it was removed, or would have been.
+        notify: Called with each item after it was removed, or would have been.
 
     Raises:
         StudyNotFoundError: the store is neither.
@@ -88,8 +88,8 @@ def clean(
         for item in items:
             is_gone = dry_run or item.remove()
             (gone if is_gone else stayed).append(item)
-            if is_gone and told is not None:
-                told(item)
+            if is_gone and notify is not None:
+                notify(item)
     back = [item.size_bytes for item in stayed if item.kind == "checkpoint"]
     return Cleaning(gone, stayed, len(kept) + len(back), sum(one.size_bytes for one in kept) + sum(back))
 
@@ -204,13 +204,13 @@ def _reference(name: str) -> CheckpointRef:
 
 
 def _of_shared(plan: SharedFolder, limits: Limits) -> tuple[list[Item], list[Stored]]:
-    standing = plan.standing()
+    current = plan.current_holds()
     stored = plan.stored()
     sizes = {one.ref: one for one in stored}
     abandoned = plan.abandoned()
-    begun = [ref for ref, _ in abandoned if not plan.needed(ref, standing)]
+    begun = [ref for ref, _ in abandoned if not plan.needed(ref, current)]
     rest = [one for one in stored if one.ref not in begun]
-    chosen = _choose(rest, lambda one: not plan.needed(one.ref, standing), limits)
+    chosen = _choose(rest, lambda one: not plan.needed(one.ref, current), limits)
     gone = {*begun, *(one.ref for one in chosen)}
 
     def finish(ref: CheckpointRef, name: str) -> Item:
@@ -226,7 +226,7 @@ def _of_shared(plan: SharedFolder, limits: Limits) -> tuple[list[Item], list[Sto
 
     items = [finish(ref, name) for ref, name in abandoned]
     items += _leftovers(plan.files, survey(plan.store), gone, DAY_S)
-    items += _small_files(plan, "hold", standing.gone)
+    items += _small_files(plan, "hold", current.gone)
     items += _small_files(plan, "claim", plan.claims.expired(DAY_S))
     items += [delete(one) for one in chosen]
     return items, [one for one in stored if one.ref not in gone]

@@ -107,7 +107,7 @@ class FactsFolder:
         if known is None:
             known = self._files.read(name, _FACTS)
             if known is not None and known.name != name:
-                self._files.tell(name, f"{name!r} in {self._files.store.shown!r} was changed and counts as absent.")
+                self._files.warn(name, f"{name!r} in {self._files.store.shown!r} was changed and counts as absent.")
                 known = None
             if known is not None:
                 with self._guard:
@@ -141,7 +141,7 @@ class FactsFolder:
         )
 
     def _say(self, node: NodeKey, what: str) -> None:
-        self._files.tell(
+        self._files.warn(
             f"facts/{node}",
             f"Two studies that share {self._files.store.shown!r} report differently of node {node}: {what}; the older"
             " counts. Training differs from machine to machine, or code or data changed: then name a new version=...",

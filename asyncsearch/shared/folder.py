@@ -78,7 +78,7 @@ class SharedFolder:
         self.claim, self.renew, self.release = claims.claim, claims.renew, claims.release
         self.take_over, self.holder, self.close = claims.take_over, claims.holder, claims.close
         self._holds = holds = Holds(self.files, claims, retention_s)
-        self.hold, self.let_go, self.standing, self.needed = holds.hold, holds.let_go, holds.standing, holds.needed
+        self.hold, self.let_go, self.current_holds, self.needed = holds.hold, holds.let_go, holds.current, holds.needed
         self.delete, self.abandoned, self.finish_one = holds.delete, holds.abandoned, holds.finish_one
 
     def prepare(self) -> None:
@@ -139,7 +139,7 @@ class SharedFolder:
 
     def holds(self) -> frozenset[CheckpointRef]:
         """Return the checkpoints of all holds that count: written lately, or of studies whose stores still exist."""
-        return frozenset(ref for hold in self.standing().holds.values() for ref in hold.references())
+        return frozenset(ref for hold in self.current_holds().holds.values() for ref in hold.references())
 
     # How much there is
 
@@ -165,12 +165,12 @@ class SharedFolder:
         self.finish()
         stored = self.stored()
         total = sum(one.size_bytes for one in stored)
-        standing = self.standing()
+        current = self.current_holds()
         gone: dict[CheckpointRef, int] = {}
         for one in stored:
             if total <= quota_bytes:
                 break
-            if one.ref not in keep and not self.needed(one.ref, standing) and self.delete(one.ref):
+            if one.ref not in keep and not self.needed(one.ref, current) and self.delete(one.ref):
                 gone[one.ref] = one.size_bytes
                 total -= one.size_bytes
         return gone

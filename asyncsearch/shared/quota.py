@@ -44,7 +44,7 @@ def _total(plan: SharedFolder) -> int:
 def _give_up_evaluations(plan: SharedFolder, home: Store) -> bool:
     """Release the holds of evaluations that do not run now; return whether there were any."""
     inner = f"{home.shown}/"
-    held = [hold.study for hold in plan.standing().holds.values()]
+    held = [hold.study for hold in plan.current_holds().holds.values()]
     names = [study for study in held if study.startswith(f"{inner}{EVALUATIONS}/")]
     over = [name for name in names if not home.child(name.removeprefix(inner)).is_locked()]
     for name in over:

@@ -134,7 +134,7 @@ class _Run:
     def __init__(self, search: Search) -> None:
         self.news = Wakeup()
         self.over = Wakeup()
-        """Rung when the run has ended or was interrupted: then nobody waits for the time to show it again."""
+        """Set when the run has ended or was interrupted: then nobody waits for the time to show it again."""
         self.statuses: deque[StudyStatus] = deque(maxlen=1)
         """The newest status that was asked for, for the calling thread to show."""
         self.status_due_s = 0.0

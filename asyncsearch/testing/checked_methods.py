@@ -48,7 +48,7 @@ class Double:
         assert copied == answer, f"{asked} answers {copied!r} after a restore, {answer!r} without"
         return answer
 
-    def tell(self, name: str, *arguments: Any) -> None:
+    def notify(self, name: str, *arguments: Any) -> None:
         """State a fact to the original and to its copy.
 
         Raises:
@@ -97,40 +97,40 @@ class _CheckedListener(StudyListener):
         self._double = Double(make)
 
     def run_requested(self, num_trials: int | None) -> None:
-        self._double.tell("run_requested", num_trials)
+        self._double.notify("run_requested", num_trials)
 
     def no_more_trials(self) -> None:
-        self._double.tell("no_more_trials")
+        self._double.notify("no_more_trials")
 
     def created(self, trial: TrialId, params: Params) -> None:
-        self._tell("created", trial, params)
+        self._notify("created", trial, params)
 
     def noted(self, trial: TrialId, notes: dict[str, Any]) -> None:
-        self._tell("noted", trial, notes)
+        self._notify("noted", trial, notes)
 
     def reported(self, trial: TrialId, resource: int, score: float | None) -> None:
-        self._double.tell("reported", trial, resource, score)
+        self._double.notify("reported", trial, resource, score)
 
     def paused(self, trial: TrialId, resource: int, score: float | None) -> None:
-        self._tell("paused", trial, resource, score)
+        self._notify("paused", trial, resource, score)
 
     def promoted(self, trial: TrialId, from_resource: int, to_resource: int) -> None:
-        self._tell("promoted", trial, from_resource, to_resource)
+        self._notify("promoted", trial, from_resource, to_resource)
 
     def branched(self, trial: TrialId, donor: TrialId, params: Params, resource: int, to_resource: int) -> None:
-        self._tell("branched", trial, donor, params, resource, to_resource)
+        self._notify("branched", trial, donor, params, resource, to_resource)
 
     def completed(self, trial: TrialId, resource: int, score: float | None) -> None:
-        self._tell("completed", trial, resource, score)
+        self._notify("completed", trial, resource, score)
 
     def stopped(self, trial: TrialId, resource: int, score: float | None) -> None:
-        self._tell("stopped", trial, resource, score)
+        self._notify("stopped", trial, resource, score)
 
     def failed(self, trial: TrialId, resource: int) -> None:
-        self._tell("failed", trial, resource)
+        self._notify("failed", trial, resource)
 
-    def _tell(self, name: str, trial: TrialId, *arguments: Any) -> None:
-        self._double.tell(name, trial, *arguments)
+    def _notify(self, name: str, trial: TrialId, *arguments: Any) -> None:
+        self._double.notify(name, trial, *arguments)
 
     def snapshot(self) -> dict[str, Any]:
         return self._double.original.snapshot()
@@ -179,8 +179,8 @@ class CheckedScheduler(_CheckedListener, SchedulerState):
         assert isinstance(words, str), f"position({trial}) is {words!r}, which is no text"
         return words
 
-    def _tell(self, name: str, trial: TrialId, *arguments: Any) -> None:
-        super()._tell(name, trial, *arguments)
+    def _notify(self, name: str, trial: TrialId, *arguments: Any) -> None:
+        super()._notify(name, trial, *arguments)
         self.position(trial)
 
 

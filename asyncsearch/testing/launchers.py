@@ -144,7 +144,7 @@ class RecordingDriver:
 
     def of(self, kind: type[Reported] | type[TrainingEnded], lease: Lease) -> list[WorkerMessage]:
         """Return what was told of a lease."""
-        return [said for _, said in self.messages if isinstance(said, kind) and said.lease == lease]
+        return [sent for _, sent in self.messages if isinstance(sent, kind) and sent.lease == lease]
 
     def end_of(self, worker: WorkerId, epoch: int) -> str:
         """Wait for the end of a launch, and return its reason."""
@@ -304,7 +304,7 @@ class LauncherTests(Suite):
             assert isinstance(first, Reported)
             assert first.metrics["seen"] == 0, "the token can be seen in the arguments or the environment of a process"
 
-    def test_the_end_of_a_worker_that_is_dismissed_is_told_once_with_a_reason(self) -> None:
+    def test_the_end_of_a_worker_that_is_dismissed_is_reported_once_with_a_reason(self) -> None:
         with self.driver() as driver:
             driver.attach()
             driver.send(W0, 1, DismissWorker(W0, 1, "nothing is left for it"))
@@ -313,7 +313,7 @@ class LauncherTests(Suite):
             driver.attach(W0, 2)
         self._require_one_end_each(driver)
 
-    def test_kill_ends_a_worker_and_its_trial_and_that_is_told_once(self) -> None:
+    def test_kill_ends_a_worker_and_its_trial_and_that_is_reported_once(self) -> None:
         with self.driver() as driver:
             driver.attach()
             _, pipe = driver.assign()
@@ -339,7 +339,7 @@ class LauncherTests(Suite):
                 driver.end_of(W0, epoch)
         self._require_one_end_each(driver)
 
-    def test_a_worker_that_cannot_attach_is_told_and_launch_raises_nothing(self) -> None:
+    def test_a_worker_that_cannot_attach_is_reported_and_launch_raises_nothing(self) -> None:
         with self.driver() as driver:
             if driver.endpoint is None:
                 return
@@ -366,7 +366,7 @@ class LauncherTests(Suite):
             driver.launcher.stop(self.patience_s)
             assert "nothing is left for it" in driver.end_of(W0, 1), "a worker was ended in its time of grace"
 
-    def test_a_launch_after_stop_starts_nothing_and_is_told(self) -> None:
+    def test_a_launch_after_stop_starts_nothing_and_is_reported(self) -> None:
         with self.driver() as driver:
             driver.launcher.stop(0.0)
             driver.launcher.launch(W0, 1)

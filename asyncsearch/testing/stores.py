@@ -216,7 +216,7 @@ class StoreTests(CheckpointLaws):
 
     # Lock
 
-    def test_second_driver_is_refused_and_told_who_holds_the_lock(self) -> None:
+    def test_second_driver_is_refused_and_learns_who_holds_the_lock(self) -> None:
         store = self.new()
         other = copy_of(store)
         with store.lock():

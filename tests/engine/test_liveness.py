@@ -7,20 +7,20 @@ from asyncsearch.engine.liveness import Deadlines, Liveness
 
 def test_a_silent_worker_is_overdue_and_a_heard_one_is_not() -> None:
     liveness: Liveness[str] = Liveness(30.0)
-    liveness.heard("a", 0.0)
-    liveness.heard("b", 10.0)
+    liveness.seen("a", 0.0)
+    liveness.seen("b", 10.0)
     assert liveness.overdue(29.9) == []
     assert liveness.overdue(30.0) == [("a", 30.0)]
-    liveness.heard("a", 31.0)
+    liveness.seen("a", 31.0)
     assert liveness.overdue(40.0) == [("b", 30.0)]
 
 
 def test_the_next_deadline_is_that_of_the_most_silent_worker() -> None:
     liveness: Liveness[str] = Liveness(30.0)
     assert liveness.next_deadline() is None
-    liveness.heard("a", 0.0)
-    liveness.heard("b", 5.0)
-    liveness.heard("a", 8.0)
+    liveness.seen("a", 0.0)
+    liveness.seen("b", 5.0)
+    liveness.seen("a", 8.0)
     assert liveness.next_deadline() == 35.0
     liveness.forget("b")
     assert liveness.next_deadline() == 38.0

@@ -17,7 +17,7 @@ def stages_of(plan: SearchPlan) -> Iterator[PendingStage]:
         for point in node.points:
             if point.host is not None:
                 yield _pending_stage(point, point.host)
-    for evaluation in plan._tree.evaluations.stages():
+    for evaluation in plan._tree.evaluations._stages.values():
         assert evaluation.host is not None
         yield _pending_stage(evaluation, evaluation.host)
 

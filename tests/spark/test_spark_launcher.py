@@ -201,7 +201,7 @@ def test_worker_without_a_slot_says_so_and_is_given_up(
     first.launch(W1, 1)
     for line in lines:
         line.hear()
-    monkeypatch.setattr("asyncsearch.launch.spark.supervisor.WAIT_SAID_AFTER_S", 0.5)
+    monkeypatch.setattr("asyncsearch.launch.spark.supervisor.WAIT_LOGGED_AFTER_S", 0.5)
     late.launch(WorkerId(2), 1)
     assert ends.next() == (2, 1, "it found no free task slot within 2 s")
     assert [record.getMessage() for record in caplog.records] == [

@@ -77,7 +77,7 @@ class LosesLines(LocalStore):
     ("kind", "law"),
     [
         (CreatesTwice, "a_file_is_created_once_and_stays_as_it_was"),
-        (LocksNobodyOut, "second_driver_is_refused_and_told_who_holds_the_lock"),
+        (LocksNobodyOut, "second_driver_is_refused_and_learns_who_holds_the_lock"),
         (LeadsOut, "names_cannot_lead_out_of_the_store"),
         (ForgetsSizes, "walk_finds_every_file_below_a_folder_with_its_size"),
         (ListsEveryNode, "checkpoints_of_one_node_are_listed_alone"),

@@ -12,7 +12,7 @@ from asyncsearch.launch.spark import slots
 from asyncsearch.launch.spark.addresses import addresses, port
 from asyncsearch.launch.spark.failure_reasons import reason_of
 from asyncsearch.launch.spark.probe import PACKAGES, Answer, ExecutorFacts, as_packages_error, probe, require_same
-from asyncsearch.launch.spark.session import WAIT_SAID_AFTER_S, Spark, new_tag
+from asyncsearch.launch.spark.session import WAIT_LOGGED_AFTER_S, Spark, new_tag
 from asyncsearch.launch.spark.task import TaskMode
 
 _log = logging.getLogger(__name__)
@@ -108,13 +108,13 @@ def _ask_executors(spark: Spark, tasks: int, timeout_s: float) -> None:
 
 
 def _await(done: queue.SimpleQueue[T], timeout_s: float) -> T:
-    said_after_s = min(WAIT_SAID_AFTER_S, timeout_s)
+    logged_after_s = min(WAIT_LOGGED_AFTER_S, timeout_s)
     try:
-        return done.get(timeout=said_after_s)
+        return done.get(timeout=logged_after_s)
     except queue.Empty:
         _log.warning("The check of the executors waits for a free task slot, or for Python to start there.")
     try:
-        return done.get(timeout=timeout_s - said_after_s)
+        return done.get(timeout=timeout_s - logged_after_s)
     except queue.Empty:
         raise NotEnoughSlotsError(
             f"No task slot became free within {timeout_s:.0f} s: other jobs of this session hold them. Wait for their "

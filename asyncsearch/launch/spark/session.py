@@ -22,7 +22,7 @@ from asyncsearch.launch.spark.failure_reasons import full_text
 
 T = TypeVar("T")
 
-WAIT_SAID_AFTER_S = 10.0
+WAIT_LOGGED_AFTER_S = 10.0
 """How long one waits for a free task slot in silence."""
 
 _QUIET = {"spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR"}

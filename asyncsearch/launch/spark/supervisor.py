@@ -16,7 +16,7 @@ from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.ids import WorkerId, worker_name
 from asyncsearch.launch.base_launcher import TOO_LATE, AgentFunction, OnWorkerEnded
 from asyncsearch.launch.spark.failure_reasons import reason_of
-from asyncsearch.launch.spark.session import WAIT_SAID_AFTER_S, Spark
+from asyncsearch.launch.spark.session import WAIT_LOGGED_AFTER_S, Spark
 from asyncsearch.launch.spark.task import TaskMode, task
 
 _log = logging.getLogger(__name__)
@@ -38,10 +38,10 @@ class _Job:
         self.name = f"{worker_name(key[0])} epoch {key[1]}"
         self.tag = tag
         self.launched_at = time.monotonic()
-        self.due: float | None = self.launched_at + WAIT_SAID_AFTER_S
+        self.due: float | None = self.launched_at + WAIT_LOGGED_AFTER_S
         """When to look at it again; None: never."""
         self.is_cancelled = False
-        self.is_wait_said = False
+        self.is_wait_logged = False
         self.reason: str | None = None
         """Why it ends, where that is known better than by Spark."""
 
@@ -153,9 +153,9 @@ class Supervisor:
         elif now >= job.launched_at + self._start_timeout_s:
             self._cancel(job, f"it found no free task slot within {self._start_timeout_s:.0f} s")
         else:
-            if not job.is_wait_said:
+            if not job.is_wait_logged:
                 _log.warning("%s waits for a free task slot: other jobs hold them, or executors are missing.", job.name)
-            job.is_wait_said = True
+            job.is_wait_logged = True
             job.due = job.launched_at + self._start_timeout_s
 
     def _cancel(self, job: _Job, reason: str | None = None) -> None:
@@ -172,7 +172,7 @@ class Supervisor:
         try:
             self._spark.thread(lambda: self._run(job, config), f"asyncsearch-{job.name}").start()
         except Exception as error:
-            self._tell(job, f"its job could not be started: {reason_of(error)}")
+            self._notify(job, f"its job could not be started: {reason_of(error)}")
 
     # The thread of one job.
 
@@ -187,9 +187,9 @@ class Supervisor:
             )[0]
         except Exception as error:
             reason = job.reason or reason_of(error)
-        self._tell(job, reason)
+        self._notify(job, reason)
 
-    def _tell(self, job: _Job, reason: str) -> None:
+    def _notify(self, job: _Job, reason: str) -> None:
         try:
             self._ended(*job.key, reason)
         finally:
