@@ -48,10 +48,10 @@ def one_rung(levels: Sequence[int], min_resource: int, reduction_factor: int) ->
     if top // reduction_factor >= 1:
         remedies.append(f"min_resource <= {top // reduction_factor}")
     if top // min_resource >= 2:
-        ways.append(f"reduction_factor <= {top // min_resource}")
+        remedies.append(f"reduction_factor <= {top // min_resource}")
     note = f"There is one rung only, at max_resource={top}, so that no trial is stopped early"
     ratio = f"min_resource={min_resource} times reduction_factor={reduction_factor}"
-    return [f"{note}: {ratio} lies beyond it. Use {' or '.join(ways)}."]
+    return [f"{note}: {ratio} lies beyond it. Use {' or '.join(remedies)}."]
 
 
 def too_few(
@@ -71,9 +71,9 @@ def too_few(
     if num_trials >= reduction_factor**steps:
         return []
     need = f"{reduction_factor}^{steps} = {reduction_factor**steps}"
-    ways = [*remedies, f"max_resource <= {_reachable(num_trials, min_resource, reduction_factor)}"]
+    remedies = [*remedies, f"max_resource <= {_reachable(num_trials, min_resource, reduction_factor)}"]
     note = f"No trial is expected to reach max_resource={levels[-1]}: {what} fewer than {need}"
-    return [f"{note}, and each rung passes one of {reduction_factor}. Use {' or '.join(ways)}."]
+    return [f"{note}, and each rung passes one of {reduction_factor}. Use {' or '.join(remedies)}."]
 
 
 def _reachable(num_trials: int, min_resource: int, reduction_factor: int) -> int:
