@@ -12,14 +12,19 @@ from asyncsearch.trial import Trial
 if TYPE_CHECKING:
     import pandas
 
-_TIMES = ("started", "ended")
-_COUNTS = ("trained", "failures", "losses")
-COLUMNS = ("trial", "state", "value", "resource", "best", "best_resource", *_COUNTS, *_TIMES, "reason")
+_AS_THEY_ARE = ("value", "resource", "best", "best_resource", "trained", "failures", "losses")
+COLUMNS = ("trial", "state", *_AS_THEY_ARE, "started", "ended", "reason")
 
 
 def trial_rows(trials: Sequence[Trial]) -> list[dict[str, Any]]:
     """Return a row for each trial as plain values; its parameters have names such as ``params.lr``."""
-    return [_row(trial) for trial in trials]
+    return [
+        {"trial": trial.name, "state": trial.state.value}
+        | {name: getattr(trial, name) for name in _AS_THEY_ARE}
+        | {"started": trial.started_s, "ended": trial.ended_s, "reason": trial.reason}
+        | {f"params.{name}": value for name, value in flat(trial.params)}
+        for trial in trials
+    ]
 
 
 def trials_dataframe(trials: Sequence[Trial]) -> pandas.DataFrame:
@@ -28,37 +33,28 @@ def trials_dataframe(trials: Sequence[Trial]) -> pandas.DataFrame:
     Raises:
         UsageError: pandas is not installed.
     """
+    rows = trial_rows(trials)
+    names = dict.fromkeys((*COLUMNS, *(name for row in rows for name in row)))
+    without = "`asyncsearch trials STORE --format csv` works without."
+    frame = dataframe("trials_dataframe", rows, [*names], times=("started", "ended"), without=without)
+    return frame.astype({"value": "float64", "best": "float64"})
+
+
+def dataframe(
+    function: str, rows: Sequence[Any], names: list[str], *, times: Sequence[str], without: str
+) -> pandas.DataFrame:
+    """Return a frame for a function of the library; ``times`` are columns of seconds since 1970.
+
+    Raises:
+        UsageError: pandas is not installed; ``without`` says what works without it.
+    """
     try:
         import pandas
     except ImportError as error:
         raise UsageError(
-            "trials_dataframe() needs pandas, which is not installed: pip install 'asyncsearch[report]'. "
-            "`asyncsearch trials STORE --format csv` works without."
+            f"{function}() needs pandas, which is not installed: pip install 'asyncsearch[report]'. {without}"
         ) from error
-
-    rows = trial_rows(trials)
-    names = dict.fromkeys(name for row in rows for name in row)
-    frame = pandas.DataFrame(rows, columns=[*COLUMNS, *(name for name in names if name not in COLUMNS)])
-    for name in ("value", "best"):
-        frame[name] = frame[name].astype("float64")
-    for name in _TIMES:
+    frame: pandas.DataFrame = pandas.DataFrame(rows, columns=names)
+    for name in times:
         frame[name] = pandas.to_datetime(frame[name].astype("float64"), unit="s", utc=True)
     return frame
-
-
-def _row(trial: Trial) -> dict[str, Any]:
-    return {
-        "trial": trial.name,
-        "state": trial.state.value,
-        "value": trial.value,
-        "resource": trial.resource,
-        "best": trial.best,
-        "best_resource": trial.best_resource,
-        "trained": trial.trained,
-        "failures": trial.failures,
-        "losses": trial.losses,
-        "started": trial.started_s,
-        "ended": trial.ended_s,
-        "reason": trial.reason,
-        **{f"params.{name}": value for name, value in flat(trial.params)},
-    }

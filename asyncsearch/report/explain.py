@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from asyncsearch.actions import AnyAction, Assign, Branch, CreateTrial, Inherit, MoveTrial, Promote, StopTraining
 from asyncsearch.events import CheckpointFailed
-from asyncsearch.ids import Lease, TrialId, trial_name, worker_name
+from asyncsearch.ids import TrialId, trial_name, worker_name
 from asyncsearch.journal.format import Record
 from asyncsearch.journal.projection import Projection
 from asyncsearch.nonfinite import finite
@@ -61,18 +61,14 @@ class _Story:
             if self._metric in report.metrics:
                 self._values[report.trial] = (report.resource, finite(report.metrics[self._metric]))
         event = record.event
-        if isinstance(event, CheckpointFailed) and self._is_ours(event.lease):
-            self._add_sentence(
-                when, f"its checkpoint at {event.checkpoint.resource} could not be stored: {event.error}"
-            )
+        if isinstance(event, CheckpointFailed) and event.lease.number in self._leases:
+            at = event.checkpoint.resource
+            self._add_sentence(when, f"its checkpoint at {at} could not be stored: {event.error}")
         for action in record.actions:
             if isinstance(action, CreateTrial):
                 self._firsts[action.trial] = action.target
             self._has_branches |= isinstance(action, Branch)
             self._note(action, when)
-
-    def _is_ours(self, lease: Lease) -> bool:
-        return lease.number in self._leases
 
     def _note(self, action: AnyAction, when: str) -> None:
         match action:
@@ -86,15 +82,14 @@ class _Story:
                 self._add_sentence(when, f"created{target}: {params(action.params) or 'no parameters'}")
             case Promote(trial=self._trial):
                 self._state, self._target = TrialState.WAITING, action.to_resource
-                self._add_sentence(
-                    when, f"promoted from {action.from_resource:,} to {action.to_resource:,}: {action.reason}"
-                )
+                start, stop = action.from_resource, action.to_resource
+                self._add_sentence(when, f"promoted from {start:,} to {stop:,}: {action.reason}")
             case Branch(trial=self._trial):
                 self._state, self._target = TrialState.WAITING, action.to_resource
                 self._add_sentence(when, f"{action.reason}; it continues to {action.to_resource:,}")
             case Branch(donor=self._trial):
                 self._add_sentence(when, f"{trial_name(action.trial)} took over its weights at {action.resource:,}")
-            case StopTraining() if self._is_ours(action.lease):
+            case StopTraining() if action.lease.number in self._leases:
                 self._add_sentence(when, f"{worker_name(action.lease.worker)} was told to stop it: {action.reason}")
             case Inherit(trial=self._trial):
                 self._add_sentence(when, f"its path up to {action.resource:,} had been trained before it was created")
@@ -130,37 +125,21 @@ class _Story:
             reason += f"; its {self._metric} there: {number(value)}"
         self._add_sentence(when, f"{_HEADINGS.get(action.to, '')}{reason}")
         if action.detail.strip() not in ("", action.reason):
-            kept = action.detail.rstrip().splitlines()[-_LAST_LINES:]
-            self._lines += [
-                f"{'':12}| {''.join(char if char.isprintable() else ' ' for char in line)}" for line in kept
-            ]
+            for line in action.detail.rstrip().splitlines()[-_LAST_LINES:]:
+                self._lines.append(f"{'':12}| {''.join(char if char.isprintable() else ' ' for char in line)}")
 
     def _add_sentence(self, when: str, sentence: str) -> None:
-        self._lines += textwrap.wrap(
-            f"{when:>10}  {cut(sentence, 1000)}",
-            WIDTH,
-            subsequent_indent=" " * 12,
-            break_long_words=False,
-            replace_whitespace=False,
-            drop_whitespace=True,
-        )
+        line = f"{when:>10}  {cut(sentence, 1000)}"
+        self._lines += textwrap.wrap(line, WIDTH, subsequent_indent=" " * 12, break_long_words=False)
 
     def text(self, mode: str | None, position: str) -> str:
         name = trial_name(self._trial)
         if not self._lines or self._state is None:
             return f"Nothing happened to {name}: the study has no such trial yet."
-        return "\n".join(
-            [
-                f"{name} {_STATES[self._state]}. Times since the study began:",
-                *self._lines,
-                *self._position(mode, position),
-            ]
-        )
-
-    def _position(self, mode: str | None, position: str) -> list[str]:
-        if position and self._state is not None and not self._state.is_finished:
-            return [f"{'':12}Its position: {position}."]
-        return self._rank(mode)
+        head = f"{name} {_STATES[self._state]}. Times since the study began:"
+        is_known = position and not self._state.is_finished
+        last = [f"Its position: {position}."] if is_known else self._rank(mode)
+        return "\n".join([head, *self._lines, *(f"{'':12}{line}" for line in last)])
 
     def _rank(self, mode: str | None) -> list[str]:
         """Return the rank of a paused trial among all trials that reached its rung and have its first target."""
@@ -169,11 +148,11 @@ class _Story:
         if mode is None or self._has_branches or self._state is not TrialState.PAUSED or self._trial not in rung:
             return []
         if value is None:
-            return [f"{'':12}It counts as the worst there: its {self._metric} is not a finite number."]
+            return [f"It counts as the worst there: its {self._metric} is not a finite number."]
         sign = 1 if mode == "min" else -1
         here = (sign * value, self._trial)
         better = sum(1 for other, its in rung.items() if its is not None and (sign * its, other) < here)
-        return [f"{'':12}It waits at {resource:,}, where it has rank {better + 1} of {len(rung)} so far."]
+        return [f"It waits at {resource:,}, where it has rank {better + 1} of {len(rung)} so far."]
 
 
 _HEADINGS = {

@@ -1,12 +1,12 @@
-"""Conformance suites: the laws of every scheduler, searcher and store, for those who write their own.
+"""Conformance suites: the laws of every scheduler, searcher, store and launcher, for those who write their own.
 
-schedulers   SchedulerConformance              searchers   SearcherConformance              stores   StoreTests
-suite        laws as methods, with or without pytest
-asking       holds each answer and each fact to the interface; legal: each action; forecasts: each forecast
-worlds       agents that do whatever comes, in whatever order; batches: agents whose trainings have histories
-recording    states to begin with, journals in memory, replays
-effort       what a decision costs, in instructions of Python
-workloads    ties, NaN, infinities; histories: a workload as good as weights
+Suites: ``SchedulerConformance``, ``SearcherConformance``, ``StoreTests``, ``LauncherTests``. Their parts:
+
+checked_methods    holds each answer of a method to its interface; action_laws: each action; forecasts: each forecast
+agent_world        agents that do anything in any order, whose trainings have histories
+recording          states to begin with, journals in memory, replays
+instruction_count  what a decision costs, in instructions of Python
+workloads          ties, NaN, infinities; histories: values that identify the training
 
 Nothing here needs pytest; with it, derive a class named ``Test...`` from a suite.
 """

@@ -1,14 +1,24 @@
-"""Agents of one study in a random order of events: losses, duplicates, stale leases, restarts.
+"""The agents of one study in a random order of events: losses, duplicates, stale leases, restarts, late amendments.
 
-The trials of ``World`` report random values; those of ``BatchWorld`` report values that depend on their training.
+Each agent trains batches of stages and keeps its checkpoints in one store. A journal in memory records every event.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
-from asyncsearch.actions import AnyAction, Assign, DismissWorker, EndRun, LaunchWorker, StopTraining
+from asyncsearch.actions import (
+    AnyAction,
+    Assign,
+    CutWork,
+    DeleteCheckpoint,
+    DismissWorker,
+    EndRun,
+    LaunchWorker,
+    SaveAt,
+    StopTraining,
+)
 from asyncsearch.engine import snapshot
 from asyncsearch.engine.handling import handle
 from asyncsearch.engine.invariants import check
@@ -27,61 +37,101 @@ from asyncsearch.events import (
     WorkerAttached,
     WorkerLost,
 )
-from asyncsearch.ids import CheckpointRef, Lease, WorkerId
+from asyncsearch.ids import CheckpointRef, Lease, NodeKey, TrialId, WorkerId
 from asyncsearch.journal.format import FORMAT, Header, encode_header, encode_record
+from asyncsearch.runner.timeline import LaneTimeline
+from asyncsearch.testing.histories import Histories
 from asyncsearch.testing.recording import replayed, restored
+from asyncsearch.testing.workloads import VALUES
+from asyncsearch.trial import UNBOUNDED
 from asyncsearch.work import Stage, Work
 
-VALUES: tuple[float | str, ...] = (0.0, 0.25, 0.5, 0.5, 1.0, "NaN", "Infinity")
-"""Few, so that ties are common."""
+HISTORIES = Histories()
 
 
 class Training:
-    """The training under one lease, as its agent knows it."""
+    """A lease on a batch of stages; the runner's own ``LaneTimeline`` decides where it saves and ends."""
 
     def __init__(self, work: Work) -> None:
-        self.lease = work.lease
-        self.stage: Stage = work.lanes[0].stages[0]
-        self.is_loaded = work.lanes[0].load is not None
-        self.resource = self.stage.start
+        self.lease, lane = work.lease, work.lanes[0]
+        self.load = lane.load
+        self.is_loaded = lane.load is None
+        self.timeline = LaneTimeline(lane.stages)
+        self.resource = self.timeline.start
         self.saved: int | None = None
+        """The resource of the newest saved checkpoint whose commit has not failed."""
         self.uploads: list[CheckpointRef] = []
         """Saved checkpoints whose commit has neither succeeded nor failed yet."""
+        self.amendments: list[SaveAt | CutWork] = []
+        """Sent to it, and not read yet."""
         self.is_ended = self.is_stop_requested = False
 
-    @property
-    def is_at_end(self) -> bool:
-        return self.resource == self.stage.stop
+    def value_at(self, resource: int) -> float:
+        """Return the loss, which identifies the training up to there."""
+        stages = self.timeline.stages
+        return HISTORIES.value(TrialId(0), stages[self.timeline.index_at(resource)].params, resource)
 
-    def save(self) -> None:
-        self.saved = self.resource
-        self.uploads.append(CheckpointRef(self.stage.node, self.resource))
+    def checkpoint(self) -> CheckpointRef:
+        """Return the checkpoint that is saved here."""
+        stages = self.timeline.stages
+        return CheckpointRef(stages[self.timeline.index_at(self.resource)].node, self.resource)
+
+    def read(self) -> None:
+        for amendment in self.amendments:
+            self.timeline.amend(amendment)
+        self.amendments.clear()
 
 
 class World:
-    """Agents of one study; a commit may come before or after the end of its training.
+    """Agents of one study. Their trainings have histories, so that a checkpoint of another training is recognised.
 
     Args:
         make: returns a fresh state of the study, each time the same.
         chance: chooses the next event.
+        own_ends: share of the units after which the user's function returns by itself.
+        report: turns a loss between 0 and 1 into the reported value.
+        silences: share of the units after which nothing is reported, except by an evaluation.
+        is_fickle: whether functions fail often and return anywhere, and the same training again reports another value.
     """
 
-    def __init__(self, make: Callable[[], StudyState], chance: random.Random) -> None:
-        self.make = make
+    def __init__(
+        self,
+        make: Callable[[], StudyState],
+        chance: random.Random,
+        *,
+        own_ends: float = 0.0,
+        report: Callable[[float], float | str] = float,
+        silences: float = 0.0,
+        is_fickle: bool = False,
+    ) -> None:
+        self.make, self.chance = make, chance
+        self.own_ends, self.silences, self.is_fickle = own_ends, silences, is_fickle
+        self.shown: Callable[[float], float | str] = (lambda _: chance.choice(VALUES)) if is_fickle else report
+        self.reads = chance.choice([0.05, 0.5])
+        """How often an agent reads its amendments rather than that it trains on."""
+        self.commits = chance.choice([0.05, 0.5])
+        self.fails = 0.1 if is_fickle else chance.choice([0.0, 0.02])
         self.state = make()
         self.twin: StudyState | None = None
         """A restored state that handles the same events since."""
-        self.chance = chance
         self.now = 0.0
         self.lines = [encode_header(Header(FORMAT, "test", 1))]
         self.sent: list[AnyEvent] = []
         self.trainings: dict[int, Training] = {}
         self.launches: dict[WorkerId, int] = {}
         self.attached: set[WorkerId] = set()
+        self.evaluations = 0
+        """How many evaluations were begun."""
+        self.stored: dict[CheckpointRef, float] = {}
+        """The checkpoints in the store, each with the value of its history."""
+        self.corrupt: set[CheckpointRef] = set()
+        self.end_of_run: EndRun | None = None
 
     def tell(self, event: AnyEvent) -> None:
         self.now += 1.0
         is_stale, before = self.state.is_stale(event), snapshot.encode(self.state, 0)
+        if isinstance(event, CheckpointCommitted) and not is_stale:
+            self.stored[event.checkpoint] = self.trainings[event.lease.number].value_at(event.checkpoint.resource)
         actions = handle(self.state, event, self.now)
         check(self.state)
         if self.twin is not None:
@@ -104,17 +154,44 @@ class World:
                 self.launches[worker] = epoch
             case Assign(work=work):
                 assert work.lease.number not in self.trainings
-                self.trainings[work.lease.number] = Training(work)
+                self.require_that_nobody_else_trains(work)
+                load = work.lanes[0].load
+                assert load is None or load in self.stored, f"{load} was deleted"
+                self.trainings[work.lease.number] = training = Training(work)
+                self.evaluations += training.timeline.is_evaluation
             case StopTraining(lease=lease):
                 assert not self.trainings[lease.number].is_stop_requested, "stopped twice"
                 self.trainings[lease.number].is_stop_requested = True
+            case SaveAt(lease=lease) | CutWork(lease=lease):
+                self.trainings[lease.number].amendments.append(action)
+            case DeleteCheckpoint(checkpoint=checkpoint):
+                self.stored.pop(checkpoint, None)
             case DismissWorker(worker=worker):
                 self.attached.discard(worker)
             case EndRun():
+                self.end_of_run = action
+                assert action.error_kind in ("", "WorkersLostError"), action
                 assert not self.state.attempts
                 assert not self.state.pool.alive()
             case _:
                 pass
+
+    def require_that_nobody_else_trains(self, work: Work) -> None:
+        taken = set(self.units(work.lanes[0].stages, 0))
+        for attempt in self.state.attempts.values():
+            training = self.trainings.get(attempt.lease.number)
+            if attempt.is_training and training is not None:
+                units = self.units(training.timeline.stages, attempt.resource)
+                rest = [(n, r) for n, r in units if r <= attempt.stop or r == UNBOUNDED]
+                assert not taken.intersection(rest), f"{attempt.lease} and {work.lease}"
+
+    @staticmethod
+    def units(stages: tuple[Stage, ...], after: int) -> Iterator[tuple[NodeKey, int]]:
+        for stage in stages:
+            if stage.stop is None:
+                yield stage.node, UNBOUNDED
+            else:
+                yield from ((stage.node, unit) for unit in range(max(stage.start, after) + 1, stage.stop + 1))
 
     def send(self, event: AnyEvent) -> None:
         self.sent.append(event)
@@ -131,6 +208,7 @@ class World:
 
     def begin_run(self) -> None:
         if self.state.run is None:
+            self.end_of_run = None
             self.tell(RunRequested(self.chance.randint(1, 14), self.chance.randint(1, 4)))
 
     def attach(self) -> None:
@@ -141,51 +219,77 @@ class World:
                 return
 
     def train(self, *, is_kind: bool = False) -> None:
-        """Let one agent make one step."""
+        """Let one agent make one step; ``is_kind``: nothing fails."""
         trainings = self.living()
         if not trainings:
             return
         training = self.chance.choice(trainings)
-        if training.uploads and (training.is_ended or self.chance.random() < 0.5):
-            self.settle(training, is_kind=is_kind)
-        elif training.is_stop_requested:
-            self.end(training, Outcome.STOPPED)
-        elif not is_kind and self.chance.random() < 0.1:
+        if training.uploads and (training.is_ended or self.chance.random() < self.commits):
+            self.commit(training, is_kind=is_kind)
+        elif training.amendments and self.chance.random() < self.reads:
+            training.read()
+        elif training.is_stop_requested and self.chance.random() < 2 * self.reads:
+            self.finish(training, Outcome.STOPPED)
+        elif not is_kind and self.chance.random() < self.fails:
             self.fail(training)
-        elif not training.is_at_end:
-            self.report(training)
-        elif training.saved != training.resource:
-            training.save()
+        elif not training.is_loaded:
+            self.fetch(training, is_kind=is_kind)
         else:
-            top = training.resource == self.state.max_resource
-            self.end(training, Outcome.RETURNED if top else Outcome.REACHED)
+            self.go_on(training, is_kind=is_kind)
 
-    def report(self, training: Training) -> None:
-        training.resource += 1
-        metrics: dict[str, float | str] = {"loss": self.chance.choice(VALUES)}
-        self.send(Reported(training.lease, training.resource, metrics))
-        every = training.stage.save_every
-        if every is not None and training.resource % every == 0:
-            training.save()
+    def fail(self, training: Training) -> None:
+        if self.is_fickle and training.resource > training.timeline.start and self.chance.random() < 0.3:
+            self.finish(training, Outcome.RETURNED)
+        else:
+            self.finish(training, Outcome.FAILED, "ValueError")
 
-    def settle(self, training: Training, *, is_kind: bool) -> None:
+    def fetch(self, training: Training, *, is_kind: bool) -> None:
+        assert training.load is not None
+        training.is_loaded = True
+        if training.load not in self.stored:
+            assert training.load in self.corrupt, f"{training.load} was deleted before it was loaded"
+            self.finish(training, Outcome.FAILED, "checkpoint")
+        elif not is_kind and self.chance.random() < 0.1:
+            self.corrupt.add(training.load)
+            self.finish(training, Outcome.FAILED, "checkpoint")
+        else:
+            assert self.stored[training.load] == training.value_at(training.resource), "of another training"
+
+    def go_on(self, training: Training, *, is_kind: bool) -> None:
+        timeline, done = training.timeline, training.resource
+        if timeline.is_evaluation:
+            self.send(Reported(training.lease, done, {"loss": self.shown(training.value_at(done))}))
+            self.finish(training, Outcome.REACHED if timeline.is_pause(done) else Outcome.RETURNED)
+        elif done > 0 and training.value_at(done) < self.own_ends and not timeline.is_over(done):
+            self.finish(training, Outcome.RETURNED)
+        elif timeline.is_save_due(done):
+            timeline.saved(done)
+            if is_kind or timeline.is_save_needed(done) or self.chance.random() < 0.9:
+                training.saved = done
+                training.uploads.append(training.checkpoint())
+            else:
+                self.send(CheckpointFailed(training.lease, training.checkpoint(), "disk full"))
+        elif timeline.is_over(done):
+            self.finish(training, Outcome.REACHED if timeline.is_pause(done) else Outcome.RETURNED)
+        else:
+            training.resource += 1
+            loss = training.value_at(training.resource)
+            # Silence follows from the hyper-parameters alone, as the loss does.
+            if loss * 1_000 % 1.0 >= self.silences:
+                self.send(Reported(training.lease, training.resource, {"loss": self.shown(loss)}))
+
+    def commit(self, training: Training, *, is_kind: bool) -> None:
         checkpoint = training.uploads.pop(0)
         if is_kind or self.chance.random() < 0.8:
             self.send(CheckpointCommitted(training.lease, checkpoint))
         else:
+            if training.saved == checkpoint.resource and not self.is_fickle:
+                training.saved = None
             self.send(CheckpointFailed(training.lease, checkpoint, "disk full"))
 
-    def end(self, training: Training, outcome: Outcome, error_kind: str = "") -> None:
+    def finish(self, training: Training, outcome: Outcome, error_kind: str = "") -> None:
         training.is_ended = True
         self.send(TrainingEnded(training.lease, outcome, training.resource, training.saved, error_kind, error_kind))
-
-    def fail(self, training: Training) -> None:
-        if training.is_loaded and training.resource == training.stage.start:
-            self.end(training, Outcome.FAILED, "checkpoint")
-        elif training.resource > training.stage.start and self.chance.random() < 0.3:
-            self.end(training, Outcome.RETURNED)
-        else:
-            self.end(training, Outcome.FAILED, "ValueError")
 
     def lose(self) -> None:
         alive = self.state.pool.alive()
@@ -217,7 +321,7 @@ class World:
         """The driver dies; the next one has the journal, and no worker."""
         self.state = self.restored() if self.chance.random() < 0.5 else self.replayed()
         self.attached.clear()
-        self.twin = None
+        self.twin = self.end_of_run = None
         self.tell(DriverStarted("test"))
         assert not self.state.attempts
 
@@ -242,12 +346,20 @@ class World:
         common: list[Callable[[], None]] = [self.train] * 40 + [self.attach] * 8 + [self.begin_run] * 3
         self.chance.choice([*common, *rare])()
 
+    def live(self, steps: int) -> None:
+        """Start a driver and let this many random events happen."""
+        self.tell(DriverStarted("test"))
+        for _ in range(steps):
+            self.step()
+
     def drain(self) -> None:
-        """Continue without faults until the run has ended."""
-        self.begin_run()
-        for _ in range(2_000):
+        """Continue without faults until a run has ended with all that it requested."""
+        for _ in range(5_000):
             if self.state.run is None:
-                return
+                if self.end_of_run is not None and self.end_of_run.is_complete:
+                    return
+                self.begin_run()
             self.attach()
             self.train(is_kind=True)
-        raise AssertionError(f"the run never ends; open: {self.state.attempts}")
+        waiting = [self.state.trials[number] for number in self.state.waiting]
+        raise AssertionError(f"the run never ends; open: {self.state.attempts}; waiting: {waiting}")

@@ -16,24 +16,21 @@ from asyncsearch.engine.config import EngineConfig
 from asyncsearch.engine.handling import handle
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import ResourceError
-from asyncsearch.events import DriverStarted
 from asyncsearch.ids import TrialId, WorkerId
 from asyncsearch.journal.format import SegmentReader
-from asyncsearch.nonfinite import spell
 from asyncsearch.schedulers.base_scheduler import Scheduler, SchedulerState
 from asyncsearch.searchers.random import RandomSearch
 from asyncsearch.simulate.cluster import Simulation
 from asyncsearch.simulate.options import Delays, Loss
 from asyncsearch.space import Space
 from asyncsearch.testing.action_laws import ActionLaws
-from asyncsearch.testing.agent_world import VALUES
+from asyncsearch.testing.agent_world import HISTORIES, World
 from asyncsearch.testing.base_suite import MethodSuite
-from asyncsearch.testing.batch_world import HISTORIES, BatchWorld
 from asyncsearch.testing.checked_methods import CheckedScheduler, text_of
 from asyncsearch.testing.forecasts import check_forecast
 from asyncsearch.testing.instruction_count import decision
 from asyncsearch.testing.recording import SPACE, Recorded, replayed, restored
-from asyncsearch.testing.workloads import Steps
+from asyncsearch.testing.workloads import Steps, coarse
 from asyncsearch.trial import TrialState
 
 _STEPS = (40, 150)
@@ -172,11 +169,14 @@ class SchedulerConformance(MethodSuite):
     def _after_events(self, seed: int, mode: str = "min") -> _LawfulWorld:
         """Return agents after many random events; ``seed`` chooses them, and whether trials share."""
         chance = random.Random(seed)
-        config = {"max_failures": seed % 3, "share": seed % 4 < 2}
-        world = _LawfulWorld(self, chance, mode, own_ends=self._own_ends(seed), **config)
-        world.tell(DriverStarted("test"))
-        for _ in range(chance.randint(*_STEPS)):
-            world.step()
+        world = _LawfulWorld(
+            lambda: self._state(is_checked=True, mode=mode, max_failures=seed % 3, share=seed % 4 < 2),
+            chance,
+            own_ends=self._own_ends(seed),
+            report=lambda loss: coarse(loss, 1.0 if mode == "min" else -1.0),
+        )
+        world.laws = self.laws()
+        world.live(chance.randint(*_STEPS))
         return world
 
     def _own_ends(self, seed: int) -> float:
@@ -216,25 +216,13 @@ class SchedulerConformance(MethodSuite):
         )
 
 
-class _LawfulWorld(BatchWorld):
+class _LawfulWorld(World):
     """Agents of a study whose every action is checked against the laws."""
 
-    def __init__(
-        self, suite: SchedulerConformance, chance: random.Random, mode: str, *, own_ends: float, **config: Any
-    ) -> None:
-        sign = 1.0 if mode == "min" else -1.0
-
-        def make() -> StudyState:
-            return suite._state(is_checked=True, mode=mode, **config)
-
-        def report(loss: float) -> float | str:
-            return spell(sign * float(VALUES[int(loss * 7919) % len(VALUES)]))
-
-        super().__init__(make, chance, own_ends=own_ends, report=report)
-        self._laws = suite.laws()
+    laws: ActionLaws
 
     def decided(self, actions: Sequence[AnyAction]) -> None:
-        self._laws.check(self.state, actions)
+        self.laws.check(self.state, actions)
 
 
 def _histories(state: StudyState) -> list[tuple[Any, ...]]:

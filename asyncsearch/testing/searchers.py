@@ -15,19 +15,16 @@ from typing import Any
 from asyncsearch.engine.config import EngineConfig
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import SpaceError
-from asyncsearch.events import DriverStarted
 from asyncsearch.ids import TrialId
-from asyncsearch.nonfinite import spell
 from asyncsearch.schedulers.asha import ASHA
 from asyncsearch.searchers.base_searcher import Searcher, SearcherState
 from asyncsearch.simulate.cluster import Simulation
 from asyncsearch.space import Space, choice, lograndint, loguniform, quniform, randint, uniform
-from asyncsearch.testing.agent_world import VALUES
+from asyncsearch.testing.agent_world import World
 from asyncsearch.testing.base_suite import MethodSuite
-from asyncsearch.testing.batch_world import BatchWorld
 from asyncsearch.testing.checked_methods import CheckedSearcher, text_of
 from asyncsearch.testing.recording import Recorded, replayed, restored
-from asyncsearch.testing.workloads import Steps
+from asyncsearch.testing.workloads import Steps, coarse
 from asyncsearch.trial import Params
 
 _STEPS = (40, 150)
@@ -212,21 +209,16 @@ class SearcherConformance(MethodSuite):
             begun = searcher.begin(space, _SEED)
         return StudyState(settings, begun, scheduler.begin(space, settings.seed), scheduler.max_resource)
 
-    def _after_events(self, seed: int, mode: str = "min") -> BatchWorld:
+    def _after_events(self, seed: int, mode: str = "min") -> World:
         """Return agents after many random events, which ``seed`` chooses."""
         chance = random.Random(seed)
-        sign = 1.0 if mode == "min" else -1.0
-
-        def make() -> StudyState:
-            return self._state(is_checked=True, mode=mode, max_failures=seed % 3)
-
-        def report(loss: float) -> float | str:
-            return spell(sign * float(VALUES[int(loss * 7919) % len(VALUES)]))
-
-        world = BatchWorld(make, chance, own_ends=0.06 if seed % 2 else 0.0, report=report)
-        world.tell(DriverStarted("test"))
-        for _ in range(chance.randint(*_STEPS)):
-            world.step()
+        world = World(
+            lambda: self._state(is_checked=True, mode=mode, max_failures=seed % 3),
+            chance,
+            own_ends=0.06 if seed % 2 else 0.0,
+            report=lambda loss: coarse(loss, 1.0 if mode == "min" else -1.0),
+        )
+        world.live(chance.randint(*_STEPS))
         return world
 
     def _searched(self) -> Recorded:

@@ -1,4 +1,4 @@
-"""A driver in this process, an agent in a thread of it, and real runners."""
+"""A driver in this process, an agent in a thread of it, and real runners: messages on the wire, no engine."""
 
 from __future__ import annotations
 

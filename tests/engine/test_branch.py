@@ -28,7 +28,7 @@ from asyncsearch.schedulers.pbt import PBTState
 from asyncsearch.sequences import multistep
 from asyncsearch.simulate import Delays, Loss
 from asyncsearch.space import Space, choice, loguniform, randint, uniform
-from asyncsearch.testing.batch_world import HISTORIES, BatchWorld
+from asyncsearch.testing.agent_world import HISTORIES, World
 from asyncsearch.trial import TrialState
 from asyncsearch.work import Lane, Stage, Work
 from tests.engine.tools import Recorded, live_through, make_state, record, replayed, results
@@ -440,7 +440,7 @@ def test_whatever_happens_trials_have_the_values_of_their_schedules_and_the_run_
     def make() -> StudyState:
         return fresh(scheduler, space, max_failures=seed % 3, save_every=save_every, share=share)
 
-    world = BatchWorld(make, random.Random(seed), own_ends=own_ends)
+    world = World(make, random.Random(seed), own_ends=own_ends)
     live_through(world, steps)
     for trial in world.state.trials:
         assert trial.state in (TrialState.COMPLETED, TrialState.FAILED), trial
@@ -449,7 +449,7 @@ def test_whatever_happens_trials_have_the_values_of_their_schedules_and_the_run_
             assert trial.value == HISTORIES.value(trial.id, trial.params, 9)
 
 
-class UnevenWorld(BatchWorld):
+class UnevenWorld(World):
     """A world in which no unit takes as long as another, and what was restored once stays the same to the byte."""
 
     def begin_run(self) -> None:
@@ -473,7 +473,7 @@ def test_what_units_cost_orders_batches_alike_in_what_was_restored_and_in_what_w
     world = UnevenWorld(
         lambda: fresh(scheduler, space, max_failures=seed % 3, save_every=save_every), random.Random(seed)
     )
-    world.tell(DriverStarted("test"))
+    world.live(0)
     for number in range(steps):
         world.step()
         if number % 60 == 40:

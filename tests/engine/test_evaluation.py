@@ -30,7 +30,7 @@ from asyncsearch.space import Space, choice
 from asyncsearch.testing.recording import restored
 from asyncsearch.trial import Metrics, TrialState
 from asyncsearch.work import Lane, Stage
-from tests.engine.test_state import Player, lease_of, only
+from tests.engine.player import Player, lease_of, only
 from tests.engine.tools import make_state
 
 W0, W1 = WorkerId(0), WorkerId(1)

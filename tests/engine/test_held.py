@@ -9,19 +9,14 @@ from typing import Any
 import pytest
 
 from asyncsearch.actions import AnyAction, Assign
-from asyncsearch.engine.handling import handle
-from asyncsearch.engine.invariants import check
 from asyncsearch.engine.pool import Pool
 from asyncsearch.engine.state import StudyState
 from asyncsearch.events import (
     AnyEvent,
     CheckpointCommitted,
-    DriverStarted,
     Outcome,
     Reported,
-    RunRequested,
     TrainingEnded,
-    WorkerAttached,
     WorkerLost,
 )
 from asyncsearch.ids import CheckpointRef, Lease, NodeKey, WorkerId
@@ -34,6 +29,7 @@ from asyncsearch.simulate import Loss, Simulation
 from asyncsearch.space import Space, uniform
 from asyncsearch.testing.recording import restored
 from asyncsearch.work import KEPT_CHECKPOINTS, Work
+from tests.engine.player import Player
 from tests.engine.test_sharing import SPACE
 from tests.engine.tools import make_state
 from tests.sequences.spaces import resnet56_space
@@ -109,55 +105,44 @@ def test_a_worker_that_was_lost_has_nothing_at_hand() -> None:
     assert counted.fetched > 0
 
 
+def paused_by(player: Player, trial: int, loss: float) -> list[Work]:
+    """Let the worker with the number of the trial pause it at 1, and return the work that is assigned upon that."""
+    lease = Lease(trial, WorkerId(trial), 1)
+    return player.assigned(
+        Reported(lease, 1, {"loss": loss}),
+        TrainingEnded(lease, Outcome.REACHED, 1, checkpoint_resource=1),
+        CheckpointCommitted(lease, CheckpointRef(player.state.trials[trial].node, 1)),
+    )
+
+
 class TestOneOfSeveralIdleWorkers:
     @pytest.fixture
-    def state(self) -> StudyState:
-        """A trial that worker 2 has paused at 1; all workers are idle, and it is to be promoted."""
-        state = make_state(SHA(max_resource=3, bracket_size=3), share=False)
-        self.now = 0.0
-        self.tell(state, DriverStarted("test"), RunRequested(3, 3))
-        for worker in range(3):
-            self.tell(state, WorkerAttached(WorkerId(worker), 1))
-        return state
+    def player(self) -> Player:
+        """Three trials, each with its worker; the best one is promoted when all have paused."""
+        player = Player(make_state(SHA(max_resource=3, bracket_size=3), share=False))
+        player.begin(3, 3)
+        return player
 
-    def tell(self, state: StudyState, *events: AnyEvent) -> list[Work]:
-        works = []
-        for event in events:
-            self.now += 1.0
-            actions = handle(state, event, self.now)
-            check(state)
-            works += [action.work for action in actions if isinstance(action, Assign)]
-        return works
-
-    def pause(self, state: StudyState, trial: int, loss: float) -> list[Work]:
-        lease = Lease(trial, WorkerId(trial), 1)
-        return self.tell(
-            state,
-            Reported(lease, 1, {"loss": loss}),
-            TrainingEnded(lease, Outcome.REACHED, 1, checkpoint_resource=1),
-            CheckpointCommitted(lease, CheckpointRef(state.trials[trial].node, 1)),
-        )
-
-    def test_gets_the_trial_that_has_its_checkpoint(self, state: StudyState) -> None:
-        assert self.pause(state, 0, 0.5) == []
-        assert self.pause(state, 1, 0.4) == []
-        (work,) = self.pause(state, 2, 0.1)
-        assert work.lanes[0].load == CheckpointRef(state.trials[2].node, 1)
+    def test_gets_the_trial_that_has_its_checkpoint(self, player: Player) -> None:
+        assert paused_by(player, 0, 0.5) == []
+        assert paused_by(player, 1, 0.4) == []
+        (work,) = paused_by(player, 2, 0.1)
+        assert work.lanes[0].load == CheckpointRef(player.state.trials[2].node, 1)
         assert work.lease.worker == 2
 
-    def test_after_a_restart_too(self, state: StudyState) -> None:
-        self.pause(state, 0, 0.5)
-        self.pause(state, 1, 0.4)
-        again = restored(state, make_state(SHA(max_resource=3, bracket_size=3), share=False))
-        assert self.pause(again, 2, 0.1)[0].lease.worker == 2
-        assert self.pause(state, 2, 0.1)[0].lease.worker == 2
+    def test_after_a_restart_too(self, player: Player) -> None:
+        paused_by(player, 0, 0.5)
+        paused_by(player, 1, 0.4)
+        again = Player(restored(player.state, make_state(SHA(max_resource=3, bracket_size=3), share=False)))
+        assert paused_by(again, 2, 0.1)[0].lease.worker == 2
+        assert paused_by(player, 2, 0.1)[0].lease.worker == 2
 
-    def test_is_any_if_that_one_was_lost(self, state: StudyState) -> None:
-        self.pause(state, 1, 0.1)
-        self.pause(state, 0, 0.5)
-        self.tell(state, WorkerLost(WorkerId(1), 1, "killed"))
-        (work,) = self.pause(state, 2, 0.4)
-        assert work.lanes[0].load == CheckpointRef(state.trials[1].node, 1)
+    def test_is_any_if_that_one_was_lost(self, player: Player) -> None:
+        paused_by(player, 1, 0.1)
+        paused_by(player, 0, 0.5)
+        player.tell(WorkerLost(WorkerId(1), 1, "killed"))
+        (work,) = paused_by(player, 2, 0.4)
+        assert work.lanes[0].load == CheckpointRef(player.state.trials[1].node, 1)
         assert work.lease.worker == 0
 
 

@@ -14,7 +14,7 @@ from asyncsearch.report.tree.reading import TreeReader
 from asyncsearch.schedulers import FIFO
 from asyncsearch.searchers.grid import GridSearch
 from asyncsearch.space import Space, choice
-from tests.engine.test_state import Player, only
+from tests.engine.player import Player, only
 from tests.engine.tools import make_state
 
 SPACE = Space({"x": choice(0.5)})

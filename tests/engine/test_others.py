@@ -12,7 +12,7 @@ from asyncsearch.engine import snapshot
 from asyncsearch.engine.applying import apply
 from asyncsearch.engine.attempts import Attempt
 from asyncsearch.engine.handling import handle
-from asyncsearch.events import DriverStarted, Learned, NodeFreed, RunRequested, WorkRefused
+from asyncsearch.events import Learned, NodeFreed, WorkRefused
 from asyncsearch.ids import Lease, NodeKey, TrialId, WorkerId
 from asyncsearch.journal.format import SegmentReader
 from asyncsearch.plan.base_plan import Batch, PlannedStage
@@ -22,6 +22,7 @@ from asyncsearch.searchers.grid import GridSearch
 from asyncsearch.simulate import Loss, Simulation
 from asyncsearch.space import Space, constant
 from tests.engine.others import Beside, Facts
+from tests.engine.player import Player
 from tests.engine.test_sharing import SPACE, search, seen
 from tests.engine.tools import Recorded, make_state, replayed
 from tests.simulate.workloads import Histories
@@ -94,21 +95,19 @@ def test_deciding_again_gives_the_recorded_decisions() -> None:
 
 def test_news_is_news_once() -> None:
     facts = known()
-    state = make_state(FIFO(max_resource=9), GridSearch(), SPACE, **SHARED)
-    handle(state, DriverStarted("test"), 0.0)
-    handle(state, RunRequested(1, 1), 0.0)
+    player = Player(make_state(FIFO(max_resource=9), GridSearch(), SPACE, **SHARED))
+    player.begin(1, 1)
     node = next(iter(facts.reports))
-    assert not state.is_stale(facts.upto(node, 9))
-    handle(state, facts.upto(node, 9), 1.0)
-    assert state.is_stale(facts.upto(node, 9))
+    assert not player.state.is_stale(facts.upto(node, 9))
+    player.tell(facts.upto(node, 9))
+    assert player.state.is_stale(facts.upto(node, 9))
 
 
 def test_the_keys_of_a_shared_study_do_not_know_its_name_and_know_its_version() -> None:
     def key(**options: object) -> str:
-        state = make_state(FIFO(max_resource=9), GridSearch(), SPACE, **(SHARED | options))
-        handle(state, DriverStarted("test"), 0.0)
-        handle(state, RunRequested(1, 1), 0.0)
-        return state.root
+        player = Player(make_state(FIFO(max_resource=9), GridSearch(), SPACE, **(SHARED | options)))
+        player.begin(1, 1)
+        return player.state.root
 
     assert key() == key(study="another")
     assert len({key(), key(version="v2"), key(seed=4), key(shared_as="other"), key(shared_as="")}) == 5

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from asyncsearch.actions import AnyAction, DeleteCheckpoint
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import UsageError
-from asyncsearch.events import AnyEvent, CheckpointCommitted, DriverStarted
+from asyncsearch.events import AnyEvent, CheckpointCommitted
 from asyncsearch.ids import CheckpointRef
 from asyncsearch.schedulers import ASHA, FIFO
 from asyncsearch.schedulers.base_scheduler import Scheduler
@@ -22,7 +22,6 @@ from asyncsearch.searchers.grid import GridSearch
 from asyncsearch.sequences import multistep
 from asyncsearch.space import Space, choice
 from asyncsearch.testing.agent_world import World
-from asyncsearch.testing.batch_world import BatchWorld
 from asyncsearch.testing.recording import replayed
 from asyncsearch.trial import TrialState
 from tests.engine.tools import make_state
@@ -62,10 +61,6 @@ class Weighing(World):
         require_within(self.state, actions)
 
 
-class WeighingBatches(Weighing, BatchWorld):
-    """Agents that train batches and whose checkpoints have sizes."""
-
-
 def require_within(state: StudyState, actions: Sequence[AnyAction]) -> None:
     needed = pinned(state)
     gone = {action.checkpoint for action in actions if isinstance(action, DeleteCheckpoint)}
@@ -89,11 +84,8 @@ def test_whatever_happens_only_finished_trials_but_the_best_give_up_checkpoints(
             return make_state(scheduler, GridSearch(), SHARED, **options)
         return make_state(scheduler, **options)
 
-    kind: Callable[..., World] = WeighingBatches if is_shared else Weighing
-    world = kind(make, random.Random(seed))
-    world.tell(DriverStarted("test"))
-    for _ in range(steps):
-        world.step()
+    world = Weighing(make, random.Random(seed), is_fickle=not is_shared)
+    world.live(steps)
     world.require_memory()
     world.drain()
     world.require_memory()
@@ -107,8 +99,8 @@ def finished(quota: int | None, lines: list[bytes] | None = None, keep: int = 5)
 
     if lines is not None:
         return replayed(make(), lines), lines
-    world = Weighing(make, random.Random(7))
-    world.tell(DriverStarted("test"))
+    world = Weighing(make, random.Random(7), is_fickle=True)
+    world.live(0)
     world.drain()
     return world.state, world.lines
 

@@ -17,8 +17,7 @@ from asyncsearch.searchers.grid import GridSearch
 from asyncsearch.searchers.random import RandomSearch
 from asyncsearch.sequences import exponential, multistep, warmup
 from asyncsearch.space import Space, choice
-from asyncsearch.testing.agent_world import World
-from asyncsearch.testing.batch_world import HISTORIES, BatchWorld
+from asyncsearch.testing.agent_world import HISTORIES, World
 from asyncsearch.trial import Trial, TrialState
 from tests.engine.tools import live_through, make_state
 from tests.examples import examples
@@ -44,7 +43,10 @@ SCHEDULERS = [
 def test_whatever_happens_in_whatever_order_the_state_is_whole_and_the_run_ends(
     scheduler: Scheduler, seed: int, steps: int, save_every: int | None
 ) -> None:
-    world = World(lambda: make_state(scheduler, max_failures=seed % 3, save_every=save_every), random.Random(seed))
+    def make() -> StudyState:
+        return make_state(scheduler, max_failures=seed % 3, save_every=save_every)
+
+    world = World(make, random.Random(seed), is_fickle=True)
     live_through(world, steps)
     assert all(trial.state is not TrialState.RUNNING for trial in world.state.trials)
 
@@ -115,7 +117,7 @@ def test_whatever_happens_trials_that_share_have_the_values_that_each_would_have
             scheduler, searcher, space, max_failures=failures, save_every=save_every, look_ahead=look_ahead
         )
 
-    world = BatchWorld(make, random.Random(seed), own_ends=OWN_ENDS)
+    world = World(make, random.Random(seed), own_ends=OWN_ENDS)
     live_through(world, steps)
     for trial in world.state.trials:
         require_the_truth(trial, world.state.config)
@@ -137,7 +139,7 @@ def test_whatever_happens_a_target_at_which_nothing_was_reported_is_evaluated(
     def make() -> StudyState:
         return make_state(scheduler, searcher, space, can_evaluate=True, **config)
 
-    world = BatchWorld(make, random.Random(seed), own_ends=OWN_ENDS, silences=SILENCES)
+    world = World(make, random.Random(seed), own_ends=OWN_ENDS, silences=SILENCES)
     live_through(world, steps)
     for trial in world.state.trials:
         require_the_truth(trial, world.state.config, SILENCES)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, get_args
+from typing import get_args
 
 import pytest
 
@@ -20,13 +20,10 @@ from asyncsearch.actions import (
     StopTraining,
 )
 from asyncsearch.engine import applying
-from asyncsearch.engine.handling import handle
 from asyncsearch.engine.invariants import check
-from asyncsearch.engine.state import StudyState
 from asyncsearch.engine.transitions import TRANSITIONS, check_transition
 from asyncsearch.errors import InternalError, InvalidTransitionError
 from asyncsearch.events import (
-    AnyEvent,
     CheckpointCommitted,
     CheckpointFailed,
     DriverStarted,
@@ -44,52 +41,10 @@ from asyncsearch.schedulers import ASHA, FIFO
 from asyncsearch.searchers.grid import GridSearch
 from asyncsearch.space import Space, choice
 from asyncsearch.trial import TrialState
+from tests.engine.player import Player, lease_of, only
 from tests.engine.tools import make_state
 
 W0, W1 = WorkerId(0), WorkerId(1)
-
-
-class Player:
-    """Tells a state what happens, and checks its invariants after each event."""
-
-    def __init__(self, state: StudyState) -> None:
-        self.state = state
-        self.now = 0.0
-        self.last: list[AnyAction] = []
-
-    def tell(self, event: AnyEvent) -> list[AnyAction]:
-        self.now += 1.0
-        self.last = handle(self.state, event, self.now)
-        check(self.state)
-        return self.last
-
-    def begin(self, num_trials: int | None, workers: int) -> None:
-        self.tell(DriverStarted("test"))
-        self.tell(RunRequested(num_trials, workers))
-        for number in range(workers):
-            self.tell(WorkerAttached(WorkerId(number), 1))
-
-    def states(self) -> list[TrialState]:
-        return [trial.state for trial in self.state.trials]
-
-    def report(self, lease: Lease, resource: int, loss: float | str = 1.0) -> list[AnyAction]:
-        return self.tell(Reported(lease, resource, {"loss": loss}))
-
-    def reach(self, lease: Lease, resource: int, loss: float | str = 1.0) -> list[AnyAction]:
-        """Report, end at the target and commit the checkpoint there."""
-        trial = self.state.trials[self.state.attempts[lease.number].trial]
-        self.report(lease, resource, loss)
-        end = Outcome.RETURNED if resource == self.state.max_resource else Outcome.REACHED
-        first = self.tell(TrainingEnded(lease, end, resource, resource))
-        return first + self.tell(CheckpointCommitted(lease, CheckpointRef(trial.node, resource)))
-
-
-def lease_of(actions: list[AnyAction]) -> Lease:
-    return next(action.work.lease for action in actions if isinstance(action, Assign))
-
-
-def only(actions: list[AnyAction], kind: type[Any]) -> list[Any]:
-    return [action for action in actions if isinstance(action, kind)]
 
 
 @pytest.fixture

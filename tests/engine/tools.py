@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from asyncsearch.engine.state import StudyState
-from asyncsearch.events import DriverStarted
 from asyncsearch.simulate import Simulation
 from asyncsearch.simulate.workloads import Curves
 from asyncsearch.testing.agent_world import World
@@ -15,8 +14,8 @@ __all__ = ["SPACE", "Recorded", "live_through", "make_state", "record", "replaye
 
 
 def live_through(world: World, steps: int) -> None:
-    """Let so many things happen in a world and let it end, and look now and then at what it remembers."""
-    world.tell(DriverStarted("test"))
+    """Let this many random events happen and the run end, and check now and then what the world remembers."""
+    world.live(0)
     for number in range(steps):
         world.step()
         if number % 50 == 0:

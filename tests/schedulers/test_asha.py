@@ -12,7 +12,7 @@ from asyncsearch.errors import InternalError
 from asyncsearch.ids import TrialId
 from asyncsearch.schedulers import ASHA, Promotion, SchedulerState
 from tests.schedulers.oracle import Fact, Oracle, check_promotions, legal_promotions
-from tests.schedulers.play import COMMANDS, Command, Play
+from tests.schedulers.oracle_play import COMMANDS, Command, OraclePlay
 from tests.schedulers.tools import Move, drain, pause_new
 
 NINE = ASHA(max_resource=9)
@@ -362,7 +362,7 @@ def test_every_promotion_is_the_one_that_brute_force_finds(commands: list[Comman
     """asha.md 1.1, 1.5, 1.6, 1.11, 1.12, 1.14, and 1.19: the state is put through its snapshot after every fact."""
     max_resource, min_resource, eta = form
     scheduler = ASHA(max_resource=max_resource, min_resource=min_resource, reduction_factor=eta)
-    play = Play(scheduler, Oracle(scheduler.levels, eta))
+    play = OraclePlay(scheduler, Oracle(scheduler.levels, eta))
     play.go(commands)
     assert legal_promotions(play.facts, scheduler.levels, eta) == []
     assert check_promotions(play.facts, scheduler.levels, eta) == sum(fact[0] == "promoted" for fact in play.facts)

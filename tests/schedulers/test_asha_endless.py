@@ -13,7 +13,7 @@ from asyncsearch.schedulers.rungs import HIGHEST, levels_up_to
 from asyncsearch.trial import TrialState
 from tests.engine.tools import make_state, record
 from tests.schedulers.oracle import Oracle, check_promotions
-from tests.schedulers.play import COMMANDS, Command, Play
+from tests.schedulers.oracle_play import COMMANDS, Command, OraclePlay
 from tests.schedulers.test_asha_stopping import report
 from tests.schedulers.tools import Move, drain, pause_new, restored
 
@@ -88,7 +88,7 @@ def test_a_trial_that_fails_or_returns_above_all_others_counts_there_and_never_g
 def test_every_promotion_is_the_one_that_brute_force_finds(commands: list[Command], form: tuple[int, int]) -> None:
     low, eta = form
     levels = [low * eta**k for k in range(12)]
-    play = Play(ASHA(min_resource=low, reduction_factor=eta), Oracle(levels, eta))
+    play = OraclePlay(ASHA(min_resource=low, reduction_factor=eta), Oracle(levels, eta))
     play.go(commands)
     check_promotions(play.facts, levels, eta)
 

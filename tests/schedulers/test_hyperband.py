@@ -17,7 +17,7 @@ from asyncsearch.schedulers import Hyperband, RungForecast, SchedulerState
 from asyncsearch.schedulers.bracket_allocation import Shares
 from asyncsearch.schedulers.rungs import rung_levels
 from tests.schedulers.oracle import BracketsOracle
-from tests.schedulers.play import COMMANDS, Command, Play
+from tests.schedulers.oracle_play import COMMANDS, Command, OraclePlay
 from tests.schedulers.tools import Move, drain, restored
 
 PAPER = [(81, 3), (243, 3), (3**10, 3), (1000, 10), (10**6, 10), (256, 4), (100, 4)]
@@ -227,7 +227,7 @@ def test_every_promotion_is_the_one_that_brute_force_finds(commands: list[Comman
     """asha.md 1.1, 1.5, 1.6, 1.11, 1.12, 1.14, 1.16 and 1.19, in brackets."""
     scheduler, oracle, has_turns = form
     rule = oracle(scheduler.levels, scheduler.reduction_factor, scheduler.sizes if has_turns else None)
-    play = Play(scheduler, rule)
+    play = OraclePlay(scheduler, rule)
     play.go(commands)
     assert rule.legal() == []
     assert [bracket_of(play.state, trial) for trial in range(play.created)] == list(rule.homes.values())

@@ -35,6 +35,11 @@ _NOTEBOOK_LINES = 5_000
 class Display(abc.ABC):
     """Shows one run."""
 
+    _lines: LinePrinter | None = None
+    """Chooses among the lines that trials print; None: none are shown."""
+    _status: StudyStatus | None = None
+    """As last updated; None: before, and once it is closed."""
+
     def warn(self, sentences: Sequence[str]) -> None:
         """Show notes to the user."""
         for sentence in sentences:
@@ -44,13 +49,19 @@ class Display(abc.ABC):
     def update(self, status: StudyStatus) -> None:
         """Show the state of the study, if an update is due."""
 
-    @abc.abstractmethod
     def log_lines(self, lines: Sequence[tuple[str, LogLine]]) -> None:
         """Show lines that trials printed: (name of the trial, line)."""
+        if self._lines is not None:
+            self._print("\n".join(self._lines.chosen(lines, self._status.store if self._status is not None else "")))
 
-    @abc.abstractmethod
+    def _print(self, text: str) -> None:
+        say(text)
+
     def close(self) -> None:
         """Show the last status in full. May be called again, and before anything was shown."""
+        if self._status is not None:
+            self._print(table(self._status))
+        self._status = None
 
 
 def open_display(kind: str = "auto", *, logs: bool = False) -> Display:
@@ -87,12 +98,6 @@ class Quiet(Display):
     def update(self, status: StudyStatus) -> None:
         pass
 
-    def log_lines(self, lines: Sequence[tuple[str, LogLine]]) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
-
 
 class Plain(Display):
     """Prints a line now and then, and the table at the end."""
@@ -106,22 +111,12 @@ class Plain(Display):
         self._lines = LinePrinter(clock) if logs else None
         self._clock = clock
         self._due_s = clock()
-        self._status: StudyStatus | None = None
 
     def update(self, status: StudyStatus) -> None:
         self._status = status
         if status.trials and self._clock() >= self._due_s:
             self._due_s = self._clock() + self._every_s
             say(short_line(status))
-
-    def log_lines(self, lines: Sequence[tuple[str, LogLine]]) -> None:
-        if self._lines is not None:
-            say("\n".join(self._lines.chosen(lines, self._status.store if self._status is not None else "")))
-
-    def close(self) -> None:
-        if self._status is not None:
-            say(table(self._status))
-        self._status = None
 
 
 class Terminal(Display):
@@ -137,29 +132,25 @@ class Terminal(Display):
         """Fit the table into a terminal of ``size()``, so that the next one can be drawn over it."""
         self._size = size
         self._lines = LinePrinter(clock) if logs else None
-        self._status: StudyStatus | None = None
         self._height = 0
 
     def update(self, status: StudyStatus) -> None:
         self._status = status
         if status.trials:
-            self._redraw("")
-
-    def log_lines(self, lines: Sequence[tuple[str, LogLine]]) -> None:
-        if self._lines is not None:
-            self._redraw("\n".join(self._lines.chosen(lines, self._status.store if self._status is not None else "")))
+            self._print("")
 
     def close(self) -> None:
         if self._status is not None:
             say(f"{self._up()}{table(self._status)}")
         self._status, self._height = None, 0
 
-    def _redraw(self, above: str) -> None:
+    def _print(self, text: str) -> None:
+        """Print lines above the table, and draw it again."""
         width, height = self._size()
         status = table(self._status) if self._status is not None and self._status.trials else ""
         rows = [row[: width - 1] for row in status.splitlines()][: height - 1]
         up, self._height = self._up(), len(rows)
-        say(up + "\n".join(part for part in (above, "\n".join(rows)) if part))
+        say(up + "\n".join(part for part in (text, "\n".join(rows)) if part))
 
     def _up(self) -> str:
         """Return the escape sequence that moves to the start of the table, and clears from there."""
@@ -175,10 +166,9 @@ class Notebook(Display):
         self._handle: Any = None
         self._shown = ""
         self._lines = LinePrinter(clock, most=_NOTEBOOK_LINES) if logs else None
-        self._store = ""
 
     def update(self, status: StudyStatus) -> None:
-        self._store = status.store
+        self._status = status
         page = html(status)
         if page == self._shown:
             return
@@ -188,10 +178,6 @@ class Notebook(Display):
             self._handle = self._show(data, raw=True, display_id=True)
         else:
             self._handle.update(data, raw=True)
-
-    def log_lines(self, lines: Sequence[tuple[str, LogLine]]) -> None:
-        if self._lines is not None:
-            say("\n".join(self._lines.chosen(lines, self._store)))
 
     def close(self) -> None:
         """The table stays as it was last updated."""

@@ -112,13 +112,13 @@ def status_of(
     failed: deque[Trial] = deque(maxlen=_FAILED_ROWS)
     last_failed: Trial | None = None
     incumbent: Trial | None = None
+    seen = 0.0
     for trial in state.trials:
         counts[trial.state] = counts.get(trial.state, 0) + 1
         trained += trial.trained
         failures += trial.failures
-        seen = trial.best
-        if seen is not None and (incumbent is None or sign * seen < sign * (incumbent.best or 0.0)):
-            incumbent = trial
+        if trial.best is not None and (incumbent is None or sign * trial.best < sign * seen):
+            incumbent, seen = trial, trial.best
         if trial.state is TrialState.FAILED:
             failed.append(trial)
         elif trial.value is not None and sign * trial.value <= worst:
@@ -138,7 +138,7 @@ def status_of(
         counts=counts,
         rows=tuple({trial.id: row_of(trial) for trial in (*running, *best, *failed)}.values()),
         best=row_of(best[0]) if best else None,
-        incumbent=_best_seen(incumbent),
+        incumbent=None if incumbent is None else BestSeen(incumbent.name, seen, incumbent.best_resource),
         workers_alive=sum(slot.state is not SlotState.LAUNCHING for slot in state.pool.alive()),
         workers_wanted=state.run.parallelism if state.run is not None else 0,
         num_trials=state.run.num_trials if state.run is not None else None,
@@ -161,12 +161,6 @@ def _beyond_quota(state: StudyState) -> str:
         f"quota_bytes={state.usage.quota_bytes:,}: all are of trials that may go on, or of the best one, and stay. "
         "Raise Sharing(quota_bytes=...), or save less."
     )
-
-
-def _best_seen(trial: Trial | None) -> BestSeen | None:
-    if trial is None or trial.best is None:
-        return None
-    return BestSeen(trial.name, trial.best, trial.best_resource)
 
 
 def row_of(trial: Trial) -> TrialRow:

@@ -25,12 +25,9 @@ def table(status: StudyStatus) -> str:
 
 def short_line(status: StudyStatus) -> str:
     """Return one line for a log: time, trials, best."""
-    parts = [status.counts_line(), best_line(status)]
-    if status.elapsed_s is not None:
-        parts.insert(0, duration(status.elapsed_s))
-    if status.failures:
-        parts.append(f"{many(status.failures, 'failure')}, the last one {status.last_failure}")
-    return cut(" | ".join(parts), 200)
+    time = "" if status.elapsed_s is None else duration(status.elapsed_s)
+    parts = [time, status.counts_line(), best_line(status), failures_line(status, "failure")]
+    return cut(" | ".join(filter(None, parts)), 200)
 
 
 def facts(status: StudyStatus) -> list[str]:
@@ -42,7 +39,7 @@ def facts(status: StudyStatus) -> list[str]:
         incumbent_line(status),
         training_line(status),
         workers_line(status),
-        failures_line(status),
+        failures_line(status, "failed attempt"),
         f"stopping: {status.stopping}" if status.stopping else "",
         f"in {status.store}" if status.store else "",
     ]
@@ -81,12 +78,10 @@ def workers_line(status: StudyStatus) -> str:
     return f"{status.workers_alive} of {many(status.workers_wanted, 'worker')}{time}"
 
 
-def failures_line(status: StudyStatus) -> str:
+def failures_line(status: StudyStatus, noun: str) -> str:
     """Return how many attempts failed and why the last one did; empty if none did."""
-    if not status.failures:
-        return ""
     last = f", the last one {status.last_failure}" if status.last_failure else ""
-    return f"{many(status.failures, 'failed attempt')}{last}"
+    return f"{many(status.failures, noun)}{last}" if status.failures else ""
 
 
 def headings(metric: str) -> tuple[str, ...]:
@@ -107,12 +102,9 @@ def grid(metric: str, trials: Sequence[TrialRow], best: str = "") -> list[str]:
     rows = [headings(metric), *map(cells, trials)]
     short = [[cut(cell, 20) for cell in row[:-1]] for row in rows]
     widths = [max(map(len, column)) for column in zip(*short, strict=True)]
-    return [
-        _row_line("*" if row[0] == best else " ", first, widths, row[-1])
-        for first, row in zip(short, rows, strict=True)
-    ]
-
-
-def _row_line(mark: str, first: Sequence[str], widths: Sequence[int], last: str) -> str:
-    start = "  ".join([mark, *(cell.ljust(width) for cell, width in zip(first, widths, strict=True))])
-    return f"{start}  {cut(last, max(10, WIDTH - len(start) - 2))}".rstrip()
+    lines = []
+    for first, row in zip(short, rows, strict=True):
+        mark = "*" if row[0] == best else " "
+        start = "  ".join([mark, *(cell.ljust(width) for cell, width in zip(first, widths, strict=True))])
+        lines.append(f"{start}  {cut(row[-1], max(10, WIDTH - len(start) - 2))}".rstrip())
+    return lines

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from asyncsearch.errors import UsageError
 from asyncsearch.ids import TrialId, trial_name
 from asyncsearch.journal.format import Record
 from asyncsearch.journal.projection import Projection
 from asyncsearch.nonfinite import finite
+from asyncsearch.report.dataframe import dataframe
 
 if TYPE_CHECKING:
     import pandas
@@ -64,14 +64,7 @@ def incumbents_dataframe(found: Sequence[Incumbent]) -> pandas.DataFrame:
     Raises:
         UsageError: pandas is not installed.
     """
-    try:
-        import pandas
-    except ImportError as error:
-        raise UsageError(
-            "incumbents_dataframe() needs pandas, which is not installed: pip install 'asyncsearch[report]'. "
-            "incumbents() works without."
-        ) from error
     rows = [(one.name, one.value, one.resource, one.t, one.elapsed_s, one.trained) for one in found]
-    frame = pandas.DataFrame(rows, columns=["trial", "value", "resource", "reported", "elapsed_s", "trained"])
-    frame["reported"] = pandas.to_datetime(frame["reported"].astype("float64"), unit="s", utc=True)
-    return frame
+    names = ["trial", "value", "resource", "reported", "elapsed_s", "trained"]
+    without = "incumbents() works without."
+    return dataframe("incumbents_dataframe", rows, names, times=("reported",), without=without)

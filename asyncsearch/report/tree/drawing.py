@@ -35,12 +35,8 @@ def draw(tree: TreeView, name: str, metric: str, mode: str) -> Plot:
 
 def _best(tree: TreeView, mode: str) -> TrialPath | None:
     sign = 1 if mode == "min" else -1
-    ranked = [
-        (sign * path.value, path.trial, path)
-        for path in tree.paths
-        if path.value is not None and path.state is not TrialState.FAILED
-    ]
-    return min(ranked, key=lambda entry: entry[:2])[2] if ranked else None
+    ranked = [p for p in tree.paths if p.value is not None and p.state is not TrialState.FAILED]
+    return min(ranked, key=lambda path: (sign * (path.value or 0.0), path.trial), default=None)
 
 
 class _Picture:

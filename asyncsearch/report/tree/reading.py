@@ -46,7 +46,7 @@ class TreeReader:
     def _train(self, progress: LeaseProgress, before: int) -> None:
         """Let a lease's progress reach the nodes of its stages."""
         for stage in progress.stages:
-            node, stop = self._nodes.get(stage.node), _stop(stage)
+            node, stop = self._nodes.get(stage.node), horizon_of(stage.stop)
             if node is not None and node.start < progress.resource and before <= stop:
                 node.elsewhere = list(without(node.elsewhere, max(node.start, before), min(stop, progress.resource)))
                 node.done = max(node.done, min(stop, progress.resource))
@@ -88,11 +88,8 @@ class TreeReader:
         for stage in stages:
             for trial in self._paths if stage.more else stage.trials:
                 path = self._paths[trial]
-                if (
-                    path.end <= _stop(stage)
-                    and path.state is TrialState.WAITING
-                    and self._projection.reads(trial, stage)
-                ):
+                is_waiting = path.state is TrialState.WAITING and path.end <= horizon_of(stage.stop)
+                if is_waiting and self._projection.reads(trial, stage):
                     path.state = TrialState.RUNNING
 
     def _create(self, action: CreateTrial) -> None:
@@ -156,16 +153,8 @@ class TreeReader:
         nodes = {key: node for key, node in self._nodes.items() if node.intervals}
         roots = [key for key, node in nodes.items() if node.parent is None]
         elsewhere = sum(stop - start for node in nodes.values() for start, stop in node.elsewhere)
-        return TreeView(
-            nodes,
-            roots,
-            paths,
-            asked,
-            self._projection.trained,
-            elsewhere,
-            sum(path.reached for path in paths),
-            horizon,
-        )
+        served = sum(path.reached for path in paths)
+        return TreeView(nodes, roots, paths, asked, self._projection.trained, elsewhere, served, horizon)
 
     def _leave(self, path: TrialPath, exits: dict[NodeKey, list[tuple[int, TrialId]]]) -> None:
         """Enter where a trial leaves each node of its path, and its last value."""
@@ -186,10 +175,10 @@ class TreeReader:
         for progress in self._projection.leases.values():
             at = progress.resource
             for stage in progress.stages:
-                end = min(_stop(stage), horizon, progress.wanted)
+                end = min(horizon_of(stage.stop), horizon, progress.wanted)
                 if at < end:
                     busy.setdefault(stage.node, []).append((at, end))
-                at = max(at, _stop(stage))
+                at = max(at, horizon_of(stage.stop))
         return busy
 
 
@@ -199,7 +188,3 @@ def read_tree(records: Iterable[Record], metric: str) -> TreeView:
     for record in records:
         reader.add(record)
     return reader.tree()
-
-
-def _stop(stage: Stage) -> int:
-    return horizon_of(stage.stop)

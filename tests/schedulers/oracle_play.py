@@ -1,4 +1,4 @@
-"""Random orders of facts, as an engine could state them, for a scheduler and for the oracle of its rule."""
+"""Random orders of facts for a scheduler alone and for the oracle of its rule; no engine takes part."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Rule(Protocol):
     def legal(self) -> list[Move]: ...
 
 
-class Play:
+class OraclePlay:
     """Turns random commands into facts; the scheduler is put through its snapshot after every one."""
 
     def __init__(self, scheduler: Scheduler, oracle: Rule) -> None:
