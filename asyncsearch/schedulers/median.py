@@ -237,8 +237,13 @@ class MedianState(SchedulerState):
             at["point"]: RunningMedian(math.inf if value is None else value for value in at["values"])
             for at in snapshot["averages"]
         }
-        found = snapshot["courses"]
-        self._averages = {TrialId(running["trial"]): msgspec.convert(running, RunningAverage) for running in found}
+        self._averages = {TrialId(running["trial"]): _average_of(running) for running in snapshot["courses"]}
+
+
+def _average_of(snapshot: dict[str, Any]) -> RunningAverage:
+    comparison = snapshot["comparison"]
+    facts = {name: snapshot[name] for name in RunningAverage.__struct_fields__ if name != "comparison"}
+    return RunningAverage(**facts, comparison=None if comparison is None else Comparison(**comparison))
 
 
 def _trials(others: int) -> str:
