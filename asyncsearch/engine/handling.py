@@ -12,9 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from asyncsearch.actions import AnyAction, DeleteCheckpoint
+from asyncsearch.actions import AnyAction
 from asyncsearch.engine.applying import apply
 from asyncsearch.engine.deciding import respond
+from asyncsearch.engine.deleting import delete_beyond_quota, delete_unreachable
 from asyncsearch.engine.filling import adjust, conclude, fill
 from asyncsearch.engine.learning import learn
 from asyncsearch.engine.state import StudyState
@@ -47,11 +48,9 @@ def handle(state: StudyState, event: AnyEvent, now: float) -> list[AnyAction]:
     conclude(state, emit)
     if state.touched:
         adjust(state, emit)
-    while state.unreachable:
-        emit(DeleteCheckpoint(next(iter(state.unreachable))))
+    delete_unreachable(state, emit)
     if actions or isinstance(event, CheckpointCommitted):
-        while state.usage.is_over and (spared := state.spare()) is not None:
-            emit(DeleteCheckpoint(spared))
+        delete_beyond_quota(state, emit)
     return actions
 
 
