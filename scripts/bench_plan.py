@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from _bench import Figure, show
-from _boundary import boundary_ms
+from _stage_boundary import boundary_ms
 
 from asyncsearch.ids import CheckpointRef, NodeKey, TrialId
 from asyncsearch.plan.keys import PathStep, digest, path, root_key
