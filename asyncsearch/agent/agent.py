@@ -10,7 +10,7 @@ import os
 import socket
 import time
 import uuid
-from collections.abc import Callable
+from typing import Any
 
 import msgspec
 
@@ -76,7 +76,7 @@ class Agent:
         """See ``run_agent``."""
         self._watch.set(self._inbox, READ, self._on_inbox)
         try:
-            self._bench.open()  # the runner loads the trainable while the stream attaches
+            self._bench.start_runner()  # it loads the trainable while the stream attaches
             self._stream.open()
             self._heartbeat_due = time.monotonic() + self._config.heartbeat_s
             while self._end is None:
@@ -102,8 +102,7 @@ class Agent:
         if self._dismissal is not None and self._bench.is_done and self._end is None:
             self._end = f"dismissed: {self._dismissal}"
 
-    def _on_inbox(self, mask: int) -> None:
-        del mask
+    def _on_inbox(self, _mask: int) -> None:
         for item in self._inbox.take():
             self._handle(item)
 
@@ -121,7 +120,7 @@ class Agent:
                 self._dismissal = self._dismissal or reason
                 self._bench.dismiss(reason)
             case Uploaded():
-                self._bench.on_uploaded(item)
+                self._bench.checkpoints.uploaded(item)
             case Fetched():
                 self._bench.on_fetched(item)
             case RunnerProcess():
@@ -130,16 +129,9 @@ class Agent:
                 self._end = "disconnected" if error is None else f"disconnected: {error}"
 
 
-def _connect(
-    endpoint: Endpoint | None,
-    hello: Hello,
-    *,
-    deliver: Callable[[DriverMessage], None],
-    closed: Callable[[Exception | None], None],
-    reconnect_s: float,
-) -> DriverStream:
+def _connect(endpoint: Endpoint | None, hello: Hello, **options: Any) -> DriverStream:
     from asyncsearch.rpc.client import Connection
 
     if endpoint is None:
         raise InternalError(f"{hello} has no endpoint: give it one, or give run_agent(connect=...).")
-    return Connection(endpoint, hello, deliver=deliver, closed=closed, reconnect_s=reconnect_s)
+    return Connection(endpoint, hello, **options)

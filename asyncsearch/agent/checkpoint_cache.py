@@ -11,7 +11,7 @@ import os
 import shutil
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from asyncsearch.ids import CheckpointRef
@@ -26,8 +26,8 @@ KEPT_BYTES = 2**30
 class _Copy:
     """A local folder with the files of a checkpoint."""
 
-    def __init__(self, folder: Path, size_bytes: int, remove: Callable[[], object]) -> None:
-        self.folder, self.size_bytes, self.remove = folder, size_bytes, remove
+    def __init__(self, folder: Path, size_bytes: int, stack: contextlib.ExitStack) -> None:
+        self.folder, self.size_bytes, self.stack = folder, size_bytes, stack
         self.users = 0
         self.is_kept = False
 
@@ -70,14 +70,12 @@ class CheckpointCache:
             StoreError: it could not be made durable.
         """
         links = _linked(staged) if self._store.is_far else None
-        try:
-            size_bytes = self._store.commit(checkpoint, staged)
-        except BaseException:
+        with contextlib.ExitStack() as stack:
             if links is not None:
-                _remove(links)
-            raise
-        if links is not None:
-            self._keep(checkpoint, _Copy(links, size_bytes, lambda: _remove(links)))
+                stack.callback(_remove, links)
+            size_bytes = self._store.commit(checkpoint, staged)
+            if links is not None:
+                self._keep(checkpoint, _Copy(links, size_bytes, stack.pop_all()))
         return size_bytes
 
     def discard(self, staged: Path) -> None:
@@ -111,7 +109,7 @@ class CheckpointCache:
     def _bring(self, checkpoint: CheckpointRef) -> _Copy:
         stack = contextlib.ExitStack()
         folder = stack.enter_context(self._store.fetch(checkpoint))
-        copy = _Copy(folder, 0, stack.close)
+        copy = _Copy(folder, 0, stack)
         copy.users = 1
         if self._store.is_far:
             copy.size_bytes = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
@@ -140,13 +138,8 @@ class CheckpointCache:
         with self._guard:
             if copy.is_kept or copy.users:
                 return
-            remove, copy.remove = copy.remove, _nothing
         with contextlib.suppress(OSError):
-            remove()
-
-
-def _nothing() -> None:
-    pass
+            copy.stack.close()
 
 
 def _linked(staged: Path) -> Path | None:

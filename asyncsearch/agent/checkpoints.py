@@ -80,7 +80,7 @@ class WorkerCheckpoints:
 
     def uploaded(self, uploaded: Uploaded) -> None:
         """Tell the driver of a commit, and make use of the room."""
-        self._transfers.settle()
+        self._transfers.pending -= 1
         run, checkpoint = uploaded.run, uploaded.checkpoint
         if uploaded.error:
             self._tell_failure(run, checkpoint, uploaded.error)

@@ -14,11 +14,9 @@ class DriverStream(Protocol):
     @property
     def backlog(self) -> int:
         """Messages that the driver has not acknowledged."""
-        ...
 
     def open(self) -> None:
         """Attach."""
-        ...
 
     def send(self, message: WorkerMessage, /) -> None:
         """Send now or later, without waiting.
@@ -26,19 +24,15 @@ class DriverStream(Protocol):
         Raises:
             ProtocolError: the message can never be sent.
         """
-        ...
 
     def heartbeat(self) -> None:
         """Say that the worker lives."""
-        ...
 
     def flush(self, timeout_s: float, /) -> bool:
         """Wait until the driver has acknowledged everything, and return whether it has."""
-        ...
 
     def close(self) -> None:
         """End the stream."""
-        ...
 
 
 class Connect(Protocol):
@@ -54,4 +48,3 @@ class Connect(Protocol):
         reconnect_s: float,
     ) -> DriverStream:
         """Make it; ``deliver`` and ``closed`` may be called from any thread."""
-        ...

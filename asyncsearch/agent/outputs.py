@@ -33,7 +33,7 @@ class Outputs:
     def open(self, runner: RunnerProcess) -> None:
         """Read what this runner prints."""
         for output in runner.outputs:
-            self._watch.set(output, READ, functools.partial(self._on_output, output))
+            self._watch.set(output, READ, functools.partial(self._read, output))
 
     def begin(self, run: LaneRun, runner: RunnerProcess) -> None:
         """Let what is printed from here on be the run's."""
@@ -78,11 +78,7 @@ class Outputs:
         lines, left_out = run.log.take(now)
         self._stream.send(LogLines(run.lease, lines, left_out, run.number))
 
-    def _on_output(self, output: OutputPipe, mask: int) -> None:
-        del mask
-        self._read(output)
-
-    def _read(self, output: OutputPipe) -> bool:
+    def _read(self, output: OutputPipe, _mask: int = READ) -> bool:
         """Read once, and return whether there may be more."""
         data = output.read()
         if not data:

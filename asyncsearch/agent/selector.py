@@ -14,7 +14,6 @@ class HasFileno(Protocol):
 
     def fileno(self) -> int:
         """Return the descriptor."""
-        ...
 
 
 class DescriptorSelector:
@@ -23,7 +22,7 @@ class DescriptorSelector:
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
 
-    def set(self, file: HasFileno, mask: int, ready: Callable[[int], None]) -> None:
+    def set(self, file: HasFileno, mask: int, ready: Callable[[int], object]) -> None:
         """Look for what is in ``mask``; 0: for nothing."""
         key = self._selector.get_map().get(file)
         if key is None:

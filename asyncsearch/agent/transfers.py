@@ -76,7 +76,7 @@ class Transfers:
         self._uploads = _Thread("uploads" if in_threads else None)
         self._fetches = _Thread("fetches" if in_threads else None)
         self.pending = 0
-        """Commits that ``settle`` was not called for."""
+        """Commits whose end the owner has not subtracted yet."""
 
     @property
     def is_full(self) -> bool:
@@ -87,10 +87,6 @@ class Transfers:
         """Commit a staged folder."""
         self.pending += 1
         self._uploads.submit(lambda: self._commit(run, checkpoint, staged))
-
-    def settle(self) -> None:
-        """Count one commit as done."""
-        self.pending -= 1
 
     def discard(self, staged: Path) -> None:
         """Remove a staged folder that will not be committed."""

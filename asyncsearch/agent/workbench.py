@@ -68,7 +68,7 @@ class Workbench:
         self._stream = stream
         self._post = post
         self._outputs = Outputs(watch, stream, config.log)
-        self._checkpoints = WorkerCheckpoints(config.store, stream.send, post, self._tell_runner)
+        self.checkpoints = WorkerCheckpoints(config.store, stream.send, post, self._tell_runner)
         self._runner: RunnerProcess | None = None
         self._current: LaneRun | None = None
         self._waiting: deque[LaneRun] = deque()
@@ -76,21 +76,17 @@ class Workbench:
         self._is_choked = False
         self._is_dismissed = False
 
-    def open(self) -> None:
-        """Start the runner."""
-        self._start_runner()
-
     def close(self) -> None:
         """Kill the runner, and end the transfers' threads."""
         self._is_dismissed = True
         if self._runner is not None:
             self._part_with(self._runner)
-        self._checkpoints.close()
+        self.checkpoints.close()
 
     @property
     def is_done(self) -> bool:
         """Whether nothing is being trained or committed."""
-        return not self._living() and self._checkpoints.pending == 0
+        return not self._living() and self.checkpoints.pending == 0
 
     # What the driver asks for
 
@@ -151,10 +147,6 @@ class Workbench:
         fetched.run.load = fetched.path
         self._go_on()
 
-    def on_uploaded(self, uploaded: Uploaded) -> None:
-        """Tell the driver."""
-        self._checkpoints.uploaded(uploaded)
-
     def on_exit(self, runner: RunnerProcess) -> None:
         """Clear up after a runner that is dead, and start the next one."""
         if runner is not self._runner:
@@ -169,7 +161,7 @@ class Workbench:
             self._finish_by_death(self._current, runner, returncode)
         # One that dies while it loads the trainable would die again and again; the next work tries it again.
         if runner.is_ready and not self._is_dismissed:
-            self._start_runner()
+            self.start_runner()
         self._go_on()
 
     def look_at_memory(self) -> None:
@@ -205,11 +197,11 @@ class Workbench:
         """Start what can be started."""
         if self._current is None and self._waiting:
             self._current = self._waiting.popleft()
-            self._checkpoints.fetch(self._current)
+            self.checkpoints.fetch(self._current)
         if self._current is None or not self._current.can_start:
             return
         if self._runner is None:
-            self._start_runner()
+            self.start_runner()
         if self._runner is not None and not self._runner.is_retired:
             self._begin(self._current, self._runner)
 
@@ -227,7 +219,7 @@ class Workbench:
         if not run.is_sent:
             self._finish(run, Outcome.STOPPED)
             return
-        self._checkpoints.give_up()
+        self.checkpoints.give_up()
         run.escalate_at = time.monotonic() + self._config.stop_grace_s
         self._tell_runner(StopTraining(run.lease, reason, run.number))
 
@@ -263,11 +255,11 @@ class Workbench:
         """Send everything that is left to send of a run, its end last."""
         if run is self._current:
             self._current = None
-            self._checkpoints.give_up()
+            self.checkpoints.give_up()
             self._outputs.end()
         else:
             self._waiting.remove(run)
-        self._checkpoints.forget(run)
+        self.checkpoints.forget(run)
         for event in run.end(outcome, error, error_kind):
             self._stream.send(event)
 
@@ -298,11 +290,11 @@ class Workbench:
             self._on_reported(run, runner, message)
         elif isinstance(message, FolderWanted):
             if run.stop_reason is None:
-                self._checkpoints.want(run, message)
+                self.checkpoints.want(run, message)
         elif isinstance(message, Saved):
-            self._checkpoints.saved(run, message)
+            self.checkpoints.saved(run, message)
         elif isinstance(message, SaveFailed):
-            self._checkpoints.save_failed(run, message)
+            self.checkpoints.save_failed(run, message)
         else:
             self._on_ended(run, runner, message)
 
@@ -341,7 +333,8 @@ class Workbench:
 
     # The runner
 
-    def _start_runner(self) -> None:
+    def start_runner(self) -> None:
+        """Start a process for the trainings from now on."""
         self._runner = RunnerProcess(self._config, self._post)
         self._outputs.open(self._runner)
         self._watch_channel(self._runner)

@@ -32,42 +32,31 @@ def randomness(task: Task) -> FoundParts:
         for name, seed in stirred.items():
             if name in shared:
                 shared[name].seed(seed)
-        reports = run(task, "random", [task.units])
-        return reports, content(task, task.folder / "random" / str(task.units), 9)
+        return _outcome(task, "random", stirred=None)
 
     first = outcome({})
-    if not _is_same(outcome({}), first):
+    if outcome({}) != first:
         return [(_UNNAMED, [], True)]
-    guilty = [name for name in random_generators.shared() if not _is_same(outcome({name: 77}), first)]
+    guilty = [name for name in random_generators.shared() if outcome({name: 77}) != first]
     return [(name, ["seed it in setup, from trial.seed"], True) for name in guilty] or [(_UNNAMED, [], True)]
-
-
-def _is_same(one: RunOutcome, other: RunOutcome) -> bool:
-    return one == other
 
 
 def evaluation(task: Task) -> FoundParts:
     """Return what ``evaluate`` changes."""
 
     class Evaluating(_Comparing):
-        def evaluated(self, root: Any, evaluate: Callable[[], Mapping[str, Any]]) -> None:
-            self.compare(root, evaluate)
+        evaluated = _Comparing.compare
 
-    watching = Evaluating()
-    run(task, "evaluating", [task.units], watching=watching, stirred=6)
-    return watching.found()
+    return Evaluating().changed_in(task, "evaluating", [task.units])
 
 
 def saving(task: Task) -> FoundParts:
     """Return what ``save`` changes."""
 
     class Saving(_Comparing):
-        def saving(self, root: Any, save: Callable[[], None]) -> None:
-            self.compare(root, save)
+        saving = _Comparing.compare
 
-    watching = Saving()
-    run(task, "saving", [task.cut, task.units], watching=watching, stirred=6)
-    return watching.found()
+    return Saving().changed_in(task, "saving", [task.cut, task.units])
 
 
 class _Comparing(Watching):
@@ -86,7 +75,8 @@ class _Comparing(Watching):
             if now.get(name) != digest:
                 self._changed.setdefault(name, [])
 
-    def found(self) -> FoundParts:
+    def changed_in(self, task: Task, name: str, stops: list[int]) -> FoundParts:
+        run(task, name, stops, watching=self, stirred=6)
         known = {kind: places for kind, places in self._changed.items() if kind != "value"} or self._changed
         return [(kind, list(dict.fromkeys(places)), True) for kind, places in known.items()] or [(_UNKNOWN, [], True)]
 
@@ -135,8 +125,8 @@ def resuming(task: Task) -> FoundParts:
     Everything that differs after ``load`` is given back, which must make it the training at one go. Then each kind is
     left out in turn: what the outcome cannot do without was forgotten, the rest are caches and the like.
     """
-    parts = task.folder / "parts" / str(task.cut)
-    whole = _outcome(task, "whole", [task.units])
+    parts = task.checkpoint("parts", task.cut)
+    whole = _outcome(task, "whole")
     wanted: RunOutcome = [report for report in whole[0] if report[0] > task.cut], whole[1]
     source = _Holding(task.cut)
     run(task, "held", [task.cut], save=False, watching=source, stirred=7)
@@ -145,21 +135,21 @@ def resuming(task: Task) -> FoundParts:
 
     def given(kinds: Collection[str], but: str = "") -> tuple[RunOutcome, _Giving]:
         watching = _Giving(source, kinds, but)
-        return _outcome(task, "given", [task.units], task.cut, parts, watching), watching
+        return _outcome(task, "given", task.cut, parts, watching), watching
 
     plain, seen = given(())
     differing = seen.differing
-    if _is_same(plain, wanted):
+    if plain == wanted:
         return [("what a process remembers: a module's variable, a cache outside of the trainer", [], True)]
     kinds = set(differing)
-    if _is_same(given(kinds)[0], wanted):
-        needed = [kind for kind in differing if not _is_same(given(kinds - {kind})[0], wanted)]
+    if given(kinds)[0] == wanted:
+        needed = [kind for kind in differing if given(kinds - {kind})[0] != wanted]
         for kind in _SINGLE & set(needed):
             places = differing[kind]
             if 1 < len(places) <= _MOST_PLACES:
-                differing[kind] = [place for place in places if not _is_same(given(kinds, place)[0], wanted)] or places
+                differing[kind] = [place for place in places if given(kinds, place)[0] != wanted] or places
         return [(kind, differing[kind], True) for kind in needed or differing]
-    guilty = [kind for kind in differing if not _is_same(given({kind})[0], plain)]
+    guilty = [kind for kind in differing if given({kind})[0] != plain]
     found: FoundParts = [(kind, differing[kind], True) for kind in guilty]
     if seen.opaque:
         found.append(
@@ -169,7 +159,12 @@ def resuming(task: Task) -> FoundParts:
 
 
 def _outcome(
-    task: Task, name: str, stops: list[int], start: int = 0, load: Path | None = None, watching: Watching | None = None
+    task: Task,
+    name: str,
+    start: int = 0,
+    load: Path | None = None,
+    watching: Watching | None = None,
+    stirred: int | None = 8,
 ) -> RunOutcome:
-    reports = run(task, name, stops, start=start, load=load, watching=watching, stirred=8)
-    return reports, content(task, task.folder / name / str(task.units), 9)
+    reports = run(task, name, [task.units], start=start, load=load, watching=watching, stirred=stirred)
+    return reports, content(task, task.checkpoint(name, task.units), 9)

@@ -68,34 +68,27 @@ class CheckResult:
     def __str__(self) -> str:
         rest = self.units - self.cut
         lines = [f"{self.name}: {self.units} units at one go, and {self.cut} + {rest} with a checkpoint between them"]
+        lines += _judged("same twice", "two runs of the same differ", self.random, "depends on")
         if self.random is not None:
-            lines += _line("same twice", "NO: two runs of the same differ", self.random, "depends on")
-            lines += _line("resumes bit by bit", "cannot be told before two runs are the same")
-            return "\n".join(lines)
-        lines += _line("same twice", "yes")
-        if self.forgotten is None:
-            lines += _line("resumes bit by bit", "yes")
-        else:
-            lines += _line("resumes bit by bit", f"NO: {self.difference}", self.forgotten, "forgotten")
+            return "\n".join([*lines, _line("resumes bit by bit", "cannot be told before two runs are the same")])
+        lines += _judged("resumes bit by bit", self.difference, self.forgotten, "forgotten")
         lines += [f"      not restored, and without effect in so few units: {finding}" for finding in self.noted]
-        if self.spoiled is None:
-            lines += _line("save changes nothing", "yes")
+        lines += _judged("save changes nothing", "what goes on after it is another training", self.spoiled, "changes")
+        if self.has_evaluation:
+            fault = "one more evaluation, another training"
+            lines += _judged("evaluate changes nothing", fault, self.disturbed, "changes")
         else:
-            lines += _line(
-                "save changes nothing", "NO: what goes on after it is another training", self.spoiled, "changes"
-            )
-        if not self.has_evaluation:
-            lines += _line("evaluate changes nothing", "not checked: epochs(evaluate=...) was not given")
-        elif self.disturbed is None:
-            lines += _line("evaluate changes nothing", "yes")
-        else:
-            lines += _line(
-                "evaluate changes nothing", "NO: one more evaluation, another training", self.disturbed, "changes"
-            )
+            lines.append(_line("evaluate changes nothing", "not checked: epochs(evaluate=...) was not given"))
         return "\n".join(lines)
 
     __repr__ = __str__
 
 
-def _line(what: str, verdict: str, findings: tuple[Finding, ...] = (), word: str = "") -> list[str]:
-    return [f"  {what:<{_WIDTH}}{verdict}", *(f"      {word} {finding}" for finding in findings)]
+def _line(what: str, verdict: str) -> str:
+    return f"  {what:<{_WIDTH}}{verdict}"
+
+
+def _judged(what: str, fault: str, findings: tuple[Finding, ...] | None, word: str) -> list[str]:
+    if findings is None:
+        return [_line(what, "yes")]
+    return [_line(what, f"NO: {fault}"), *(f"      {word} {finding}" for finding in findings)]

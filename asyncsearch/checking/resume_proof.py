@@ -69,17 +69,13 @@ def check(
         task = Task(trainable, replaced(params or {}, Sequence.to_json), seed, units, at, named, folder)
         register(named)
         try:
-            return _checked(task, _in_children(task) if processes else _here(task))
+            return _checked(task, _in_children(task) if processes else lambda step: STEPS[step](task))
         finally:
             random_generators.restore(before)
 
 
 Ask = Callable[[str], Any]
 """Carries out one of ``STEPS`` by its name, somewhere."""
-
-
-def _here(task: Task) -> Ask:
-    return lambda step: STEPS[step](task)
 
 
 def _in_children(task: Task) -> Ask:
@@ -93,12 +89,9 @@ def _in_children(task: Task) -> Ask:
     return ask
 
 
-_FACTS = msgspec.json.Decoder(RunFacts)
-
-
 def _facts(answer: Any) -> RunFacts:
     """Return what a step found out, here or in a child that wrote JSON."""
-    return _FACTS.decode(msgspec.json.encode(answer))
+    return msgspec.convert(msgspec.to_builtins(answer), RunFacts)
 
 
 def _checked(task: Task, ask: Ask) -> CheckResult:
@@ -176,7 +169,7 @@ class _Looking(Watching):
 def _straight(task: Task, name: str, stirred: int, watching: Watching | None = None) -> RunFacts:
     looking = _Looking(task.cut)
     reports = run(task, name, [task.units], stirred=stirred, watching=watching or looking)
-    return RunFacts(reports, content(task, task.folder / name / str(task.units), stirred + 50), looking.digests)
+    return RunFacts(reports, content(task, task.checkpoint(name, task.units), stirred + 50), looking.digests)
 
 
 class _Evaluating(Watching):
@@ -189,21 +182,17 @@ class _Evaluating(Watching):
         self.found.append([exact(as_metrics(evaluate(), {})) for _ in range(2)])
 
 
-def _once(task: Task) -> RunFacts:
-    return _straight(task, "once", 1)
-
-
 def _again_and_first_part(task: Task) -> list[RunFacts]:
     again = _straight(task, "again", 2)
     # It goes on after the save, as a training does that others branch off from.
     reports = run(task, "parts", [task.cut, task.units], stirred=3)
-    return [again, RunFacts(reports, content(task, task.folder / "parts" / str(task.units), 53))]
+    return [again, RunFacts(reports, content(task, task.checkpoint("parts", task.units), 53))]
 
 
 def _second_part_and_evaluations(task: Task) -> list[RunFacts]:
-    looking, load = _Looking(task.cut), task.folder / "parts" / str(task.cut)
+    looking, load = _Looking(task.cut), task.checkpoint("parts", task.cut)
     reports = run(task, "resumed", [task.units], start=task.cut, load=load, watching=looking, stirred=4)
-    second = RunFacts(reports, content(task, task.folder / "resumed" / str(task.units), 54), looking.digests)
+    second = RunFacts(reports, content(task, task.checkpoint("resumed", task.units), 54), looking.digests)
     watching = _Evaluating()
     evaluated = _straight(task, "evaluated", 5, watching)
     if watching.found:
@@ -217,7 +206,7 @@ def _second_part_and_evaluations(task: Task) -> list[RunFacts]:
 
 
 STEPS: dict[str, Callable[[Task], Any]] = {
-    "once": _once,
+    "once": lambda task: _straight(task, "once", 1),
     "again and first part": _again_and_first_part,
     "second part and evaluations": _second_part_and_evaluations,
     "explain randomness": explanation.randomness,

@@ -11,7 +11,7 @@ import copy
 import ctypes
 import sys
 import types
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import PurePath
 from typing import Any
 
@@ -146,10 +146,11 @@ class TrainableState:
             return
         array = as_array(value)
         if array is not None:
-            self._keep(path, kind or kind_of_array(mine, value, array), {"": digest(array)}, value, give_array)
+            leaf = kind or kind_of_array(mine, value, array)
+            self.parts[path, leaf] = Part(leaf, {"": digest(array)}, value, give_array)
         elif is_plain(value):
             leaf = inherited or ("counter" if isinstance(value, int) and not isinstance(value, bool) else "value")
-            self._keep(path, leaf, {"": digest_text(value)}, value, None)
+            self.parts[path, leaf] = Part(leaf, {"": digest_text(value)}, value, None)
         elif isinstance(value, Mapping | list | tuple) or hasattr(value, "__dict__") or hasattr(value, "__slots__"):
             self._enter(value, path, inherited if inherited in _WHOLE else "")
 
@@ -165,11 +166,6 @@ class TrainableState:
                 for attribute in own:
                     if attribute != "training":
                         self._look(getattr(module, attribute), (*place, ("attr", attribute)), "")
-
-    def _keep(
-        self, path: PartPath, kind: str, digests: dict[str, str], owner: Any, give: Callable[[Any, Any], None] | None
-    ) -> None:
-        self.parts[path, kind] = Part(kind, digests, owner, give)
 
 
 class Locals:

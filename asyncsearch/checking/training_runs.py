@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -18,17 +17,8 @@ from asyncsearch.errors import CannotPauseError
 from asyncsearch.ids import NodeKey
 from asyncsearch.runner.context import SearchContext
 from asyncsearch.runner.metrics import as_metrics
-from asyncsearch.runner.protocol import Amendment
-from asyncsearch.trainable import (
-    Evaluate,
-    LoadFunction,
-    SaveFunction,
-    Trainable,
-    Trainer,
-    TrialPaused,
-    Update,
-    as_function,
-)
+from asyncsearch.runner.standalone import Recorder
+from asyncsearch.trainable import Evaluate, Trainable, Trainer, TrialPaused, as_function
 from asyncsearch.trial import Params
 from asyncsearch.work import Stage
 
@@ -49,6 +39,10 @@ class Task(NamedTuple):
     folder: Path
     """Where the checkpoints of all runs go."""
 
+    def checkpoint(self, name: str, resource: int) -> Path:
+        """Return the path of what the run of a name saved at a resource."""
+        return Recorder(self.folder / name).checkpoint(resource)
+
 
 class RunFacts(msgspec.Struct):
     """What came out of a run."""
@@ -68,14 +62,14 @@ class Watching:
     def loaded(self, root: Any) -> None:
         """See what there is after ``load``."""
 
-    def saving(self, root: Any, save: Callable[[], None]) -> None:
-        """SaveFunction."""
+    def saving(self, root: Any, save: Callable[[], None], /) -> None:
+        """Call ``save``."""
         save()
 
     def trained(self, resource: int, root: Any) -> None:
         """See what there is after a unit and its report."""
 
-    def evaluated(self, root: Any, evaluate: Callable[[], Mapping[str, Any]]) -> None:
+    def evaluated(self, root: Any, evaluate: Callable[[], Mapping[str, Any]], /) -> None:
         """Do what is to be done after a unit where the trainable can be evaluated."""
 
 
@@ -88,33 +82,21 @@ class _WatchedTrial(SearchContext):
         super().__init__(stages, link, load, "trial-0")
         self._watching = watching
 
-    def epochs(
-        self,
-        *,
-        save: SaveFunction | None = None,
-        load: LoadFunction | None = None,
-        update: Update | None = None,
-        evaluate: Evaluate | None = None,
-    ) -> Iterator[int]:
+    def epochs(self, **hooks: Any) -> Iterator[int]:
+        save: Any = hooks.get("save")
+        load: Any = hooks.get("load")
         owner = getattr(save, "__self__", None)
         root = owner if isinstance(owner, Trainer) else sys._getframe(1)
 
         def load_and_look(path: Path) -> None:
-            assert load is not None
             load(path)
             self._watching.loaded(root)
 
-        def save_and_look(path: Path) -> None:
-            assert save is not None
-            self._watching.saving(root, lambda: save(path))
-
-        units = super().epochs(
-            save=None if save is None else save_and_look,
-            load=None if load is None else load_and_look,
-            update=update,
-            evaluate=evaluate,
-        )
-        return self._watched(units, root, evaluate)
+        if load is not None:
+            hooks["load"] = load_and_look
+        if save is not None:
+            hooks["save"] = lambda path: self._watching.saving(root, lambda: save(path))
+        return self._watched(super().epochs(**hooks), root, hooks.get("evaluate"))
 
     def _watched(self, units: Iterator[int], root: Any, evaluate: Evaluate | None) -> Iterator[int]:
         for unit in units:
@@ -122,40 +104,6 @@ class _WatchedTrial(SearchContext):
             self._watching.trained(unit, root)
             if evaluate is not None:
                 self._watching.evaluated(root, evaluate)
-
-
-class _Link:
-    """Keeps reports, and writes checkpoints to ``<folder>/<resource>``."""
-
-    def __init__(self, folder: Path) -> None:
-        self.reports: Reports = []
-        self._folder = folder
-
-    def report(self, resource: int, metrics: dict[str, float]) -> None:
-        self.reports.append((resource, exact(metrics)))
-
-    def stop_reason(self) -> str | None:
-        return None
-
-    def amendments(self) -> list[Amendment]:
-        return []
-
-    def folder(self, stage: int, resource: int) -> Path:
-        del stage
-        place = self._folder / str(resource)
-        self._folder.mkdir(parents=True, exist_ok=True)
-        if place.is_dir():
-            shutil.rmtree(place)
-        else:
-            place.unlink(missing_ok=True)
-        return place
-
-    def save_failed(self, stage: int, resource: int, error: Exception) -> None:
-        del stage, resource
-        raise error
-
-    def saved(self, stage: int, resource: int, *, is_last: bool) -> None:
-        """Do nothing: it is where it belongs."""
 
 
 def exact(metrics: Mapping[str, float]) -> dict[str, str]:
@@ -197,7 +145,7 @@ def run(
         Stage(NodeKey("check"), dict(task.params), (), task.seed, begin, end, task.units, save=save)
         for begin, end in zip(starts, stops, strict=True)
     ]
-    link = _Link(task.folder / name)
+    link = Recorder(task.folder / name)
     trial = _WatchedTrial(stages, link, load, watching or Watching())
     if stirred is not None:
         random_generators.stir(stirred)
@@ -213,7 +161,7 @@ def run(
         )
     if isinstance(returned, Mapping) and stops[-1] > start:
         trial.report_last(as_metrics(returned, {}))
-    return link.reports
+    return [(resource, exact(metrics)) for resource, metrics in link.reports]
 
 
 def content(task: Task, checkpoint: Path, stirred: int) -> dict[str, str]:

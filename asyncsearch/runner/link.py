@@ -30,15 +30,12 @@ class Link(Protocol):
 
     def report(self, resource: int, metrics: dict[str, float]) -> None:
         """Pass a report on."""
-        ...
 
     def stop_reason(self) -> str | None:
         """Read the messages that came, and return why the trial was told to stop; None: it was not."""
-        ...
 
     def amendments(self) -> Sequence[Amendment]:
         """Return the amendments that had come when ``stop_reason`` or ``folder`` looked, each once."""
-        ...
 
     def folder(self, stage: int, resource: int) -> Path:
         """Return the path at which a checkpoint is to be written; nothing is there yet.
@@ -46,15 +43,12 @@ class Link(Protocol):
         Raises:
             StoreError: there is no place for it.
         """
-        ...
 
     def saved(self, stage: int, resource: int, *, is_last: bool) -> None:
         """Take the checkpoint that was written, at the end of the training or on the way."""
-        ...
 
     def save_failed(self, stage: int, resource: int, error: Exception) -> None:
         """Take note that there is no checkpoint, and that training goes on."""
-        ...
 
 
 def shown_failure(stage: int, resource: int, error: Exception) -> SaveFailed:

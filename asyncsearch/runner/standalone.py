@@ -33,28 +33,20 @@ class StandaloneTrial(SearchContext):
     ) -> None:
         if max_resource is not None and max_resource < 1:
             raise UsageError(f"max_resource={max_resource} is too small: it counts units of training, from 1.")
-        link = _Recorder(None if folder is None else Path(folder))
+        link = Recorder(None if folder is None else Path(folder))
         start = link.newest()
         if start and max_resource is not None and start > max_resource:
             raise UsageError(
                 f"{folder} holds a checkpoint at {start}, beyond max_resource={max_resource}: take another folder."
             )
-        stage = Stage(
-            node=NodeKey("standalone"),
-            params=dict(params),
-            trials=(),
-            seed=seed,
-            start=start,
-            stop=max_resource,
-            max_resource=max_resource,
-            save=folder is not None,
-        )
+        node, save = NodeKey("standalone"), folder is not None
+        stage = Stage(node, dict(params), (), seed, start, max_resource, max_resource, save=save)
         super().__init__([stage], link, link.checkpoint(start) if start else None, name)
         self.reports: list[tuple[int, dict[str, float]]] = link.reports
         """What was reported: (resource, metrics) in order."""
 
 
-class _Recorder:
+class Recorder:
     """Keeps reports in memory, and checkpoints in a folder: ``<folder>/<resource>/checkpoint``."""
 
     def __init__(self, root: Path | None) -> None:
@@ -71,11 +63,13 @@ class _Recorder:
         return []
 
     def newest(self) -> int:
+        """Return the resource of the newest checkpoint; 0: there is none."""
         if self._root is None or not self._root.is_dir():
             return 0
         return max((int(path.name) for path in self._root.iterdir() if path.name.isdecimal()), default=0)
 
     def checkpoint(self, resource: int) -> Path:
+        """Return the path of the checkpoint at a resource."""
         return self._folder / str(resource) / "checkpoint"
 
     def folder(self, stage: int, resource: int) -> Path:
