@@ -287,7 +287,7 @@ def _clean(options: argparse.Namespace) -> None:
     def told(item: Item) -> None:
         print(cleaning_lines.line(item, options.dry_run))
 
-    done = clean(open_store(options.store), Limits(quota, older_than), dry_run=options.dry_run, told=told)
+    done = clean(open_store(options.store), Limits(quota, older_than), dry_run=options.dry_run, notify=told)
     print(cleaning_lines.totals(done, options.dry_run))
 
 

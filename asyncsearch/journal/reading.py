@@ -25,8 +25,8 @@ def read_state(store: Store, study: StudyFile) -> StudyState:
     return state
 
 
-def read_standing(store: Store, study: StudyFile, trial: TrialId) -> str:
-    """Return where a trial stands in its scheduler's words; empty: the scheduler is not at hand without unpickling."""
+def read_position(store: Store, study: StudyFile, trial: TrialId) -> str:
+    """Return a trial's position in its scheduler, in words; empty: the scheduler cannot be made without unpickling."""
     scheduler = from_options(study.scheduler_options)
     living = None if scheduler is None else scheduler.begin_reading()
     if living is None or type(living).position is SchedulerState.position:

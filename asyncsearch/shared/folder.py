@@ -11,7 +11,7 @@ Nothing here decides which nodes are trained. A node's results exist or not, and
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -24,7 +24,7 @@ from asyncsearch.shared.claims import Claims
 from asyncsearch.shared.facts import Facts, FactsFolder, NodeFacts
 from asyncsearch.shared.files import SharedFiles, Written
 from asyncsearch.shared.holds import Holds
-from asyncsearch.shared.survey import survey
+from asyncsearch.shared.survey import Survey, survey
 from asyncsearch.store.base_store import Store
 from asyncsearch.trial import Metrics
 
@@ -78,7 +78,7 @@ class SharedFolder:
         self.claim, self.renew, self.release = claims.claim, claims.renew, claims.release
         self.take_over, self.holder, self.close = claims.take_over, claims.holder, claims.close
         self._holds = holds = Holds(self.files, claims, retention_s)
-        self.hold, self.let_go, self.standing, self.needed = holds.hold, holds.let_go, holds.standing, holds.needed
+        self.hold, self.let_go, self.current_holds, self.needed = holds.hold, holds.let_go, holds.current, holds.needed
         self.delete, self.abandoned, self.finish_one = holds.delete, holds.abandoned, holds.finish_one
 
     def prepare(self) -> None:
@@ -139,18 +139,13 @@ class SharedFolder:
 
     def holds(self) -> frozenset[CheckpointRef]:
         """Return the checkpoints of all holds that count: written lately, or of studies whose stores still exist."""
-        return frozenset(ref for hold in self.standing().holds.values() for ref in hold.references())
+        return frozenset(ref for hold in self.current_holds().holds.values() for ref in hold.references())
 
     # How much there is
 
     def stored(self) -> list[Stored]:
         """Return all committed checkpoints, in the order in which they would be evicted."""
-        uses = self._holds.last_uses()
-        found = [
-            Stored(ref, entry.size_bytes, max(entry.modified_s or 0.0, uses.get(ref, 0.0)))
-            for ref, entry in survey(self.store).committed.items()
-        ]
-        return sorted(found, key=lambda one: (one.used_s, -one.ref.resource, one.ref.node))
+        return in_order_of_use(survey(self.store), self._holds.last_uses())
 
     def usage(self) -> dict[CheckpointRef, int]:
         """Return the size of every committed checkpoint in bytes, all its versions and its manifest included."""
@@ -165,22 +160,32 @@ class SharedFolder:
         self.finish()
         stored = self.stored()
         total = sum(one.size_bytes for one in stored)
-        standing = self.standing()
+        current = self.current_holds()
         gone: dict[CheckpointRef, int] = {}
         for one in stored:
             if total <= quota_bytes:
                 break
-            if one.ref not in keep and not self.needed(one.ref, standing) and self.delete(one.ref):
+            if one.ref not in keep and not self.needed(one.ref, current) and self.delete(one.ref):
                 gone[one.ref] = one.size_bytes
                 total -= one.size_bytes
         return gone
 
     def finish(self) -> None:
         """Finish the deletions in whose middle a driver died."""
-        self._holds.finish()
+        for ref, name in self.abandoned():
+            self.finish_one(ref, name)
         for name in {name.split("/")[0] for name in self.store.walk("tmp")}:
             if name.startswith("removed-"):
                 self.store.remove_tree(f"tmp/{name}")
+
+
+def in_order_of_use(found: Survey, uses: Mapping[CheckpointRef, float]) -> list[Stored]:
+    """Return committed checkpoints, the least recently used first; among equals the deepest."""
+    stored = [
+        Stored(ref, entry.size_bytes, max(entry.modified_s or 0.0, uses.get(ref, 0.0)))
+        for ref, entry in found.committed.items()
+    ]
+    return sorted(stored, key=lambda one: (one.used_s, -one.ref.resource, one.ref.node))
 
 
 def open_shared(store: Store, shared: str | Path | Literal[False] | None = None) -> Store | None:

@@ -117,7 +117,7 @@ class Holds:
             self._last.pop(study, None)
             self._files.store.remove(study_file("holds", study))
 
-    def standing(self) -> CurrentHolds:
+    def current(self) -> CurrentHolds:
         """Return which holds count now and which do not."""
         holds: dict[str, Hold] = {}
         gone: dict[str, str] = {}
@@ -127,7 +127,7 @@ class Holds:
             hold = self._files.look(name, _HOLD) if entry.endswith(".json") else None
             if isinstance(hold, Unreadable):
                 unreadable.append(name)
-                self._files.tell(
+                self._files.warn_once(
                     name,
                     f"{name!r} in the shared folder {self._files.store.shown!r} is damaged, so nobody knows what that"
                     " study needs, and no checkpoint is deleted there. Run that study, or remove the file.",
@@ -193,27 +193,22 @@ class Holds:
             self._files.store.remove(name)
             return True
 
-    def needed(self, ref: CheckpointRef, standing: CurrentHolds | None = None, besides: str = "") -> str:
+    def needed(self, ref: CheckpointRef, current: CurrentHolds | None = None, besides: str = "") -> str:
         """Return who may need a checkpoint, in words, or an empty text.
 
         Args:
             ref: The checkpoint.
-            standing: What ``standing`` returned, if that is new enough.
+            current: The result of ``current``, if that is new enough.
             besides: A study that does not count.
         """
-        standing = standing or self.standing()
-        if standing.unreadable:
-            return f"{standing.unreadable[0]!r} is damaged: nobody knows what that study needs"
-        for hold in standing.holds.values():
+        current = current or self.current()
+        if current.unreadable:
+            return f"{current.unreadable[0]!r} is damaged: nobody knows what that study needs"
+        for hold in current.holds.values():
             if (not besides or hold.study != besides) and ref.resource in hold.refs.get(ref.node, ()):
                 return f"held by study {hold.study!r}"
         who = self._claims.holder(ref.node)
         return f"its node is being trained by {who}" if who is not None else ""
-
-    def finish(self) -> None:
-        """Finish the deletions whose drivers died in the middle."""
-        for ref, name in self.abandoned():
-            self.finish_one(ref, name)
 
     def finish_one(self, ref: CheckpointRef, name: str) -> bool:
         """Finish a deletion; False: it was given up, since the checkpoint is needed by now."""

@@ -22,7 +22,7 @@ from asyncsearch.journal.opening import (
     read_records,
     read_study_file,
 )
-from asyncsearch.journal.reading import read_standing, read_state
+from asyncsearch.journal.reading import read_position, read_state
 from asyncsearch.report.explain import explain
 from asyncsearch.report.live.status import StudyStatus, status_of
 from asyncsearch.report.plots.incumbents import Incumbent, incumbents, incumbents_dataframe
@@ -197,7 +197,7 @@ class Results:
     def _standing(self, trial: TrialId) -> str:
         """Return where a trial stands in its scheduler's words; empty where the scheduler is not at hand."""
         words = self._read_state().scheduler.position(trial)
-        return words or read_standing(self.store, self._require_file(), trial)
+        return words or read_position(self.store, self._require_file(), trial)
 
     def _nothing_reported(self) -> NoTrialsError:
         failed = [trial for trial in self._read_state().trials if trial.failures]

@@ -190,7 +190,7 @@ def test_what_came_to_be_held_after_the_look_stays(plan: SharedFolder) -> None:
     def come(item: Item) -> None:
         plan.hold("digits", refs)
 
-    done = clean(plan.store, told=come)
+    done = clean(plan.store, notify=come)
     assert [item.name for item in done.stayed] == [str(refs[1])]
     assert plan.read(NODES[1]).checkpoints == (3,)
     assert done.kept == 1
@@ -218,7 +218,7 @@ def test_a_study_that_came_back_keeps_its_hold(plan: SharedFolder, monkeypatch: 
     def come_back(item: Item) -> None:
         plan.hold("digits", [other])
 
-    done = clean(plan.store, told=come_back)
+    done = clean(plan.store, notify=come_back)
     assert len(done.stayed) == 1
     assert plan.holds() == {other}
 

@@ -86,7 +86,7 @@ def test_a_hold_counts_for_its_retention_or_as_long_as_its_study_is_there(
     assert plan.holds() == {REF}
     home.remove("study.json")
     assert plan.holds() == frozenset()
-    assert sorted(plan.standing().gone.values()) == [
+    assert sorted(plan.current_holds().gone.values()) == [
         "study 'digits' is no longer at " + repr(home.url),
         "study 'letters' gave no sign of life for 7 days",
     ]

@@ -157,7 +157,7 @@ def test_evaluations_of_other_studies_and_those_that_run_keep_what_they_hold(tmp
     running = made.store.child(f"evals/{min(made.store.list('evals'))}")
     with running.lock():
         keep_within(plan, 1, made.store)
-    held = {hold.study for hold in plan.standing().holds.values()}
+    held = {hold.study for hold in plan.current_holds().holds.values()}
     assert len(held) == 2
     assert running.url in held
     assert any(name.startswith(f"{other.store.url}/evals/") for name in held)
