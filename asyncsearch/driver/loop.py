@@ -59,7 +59,8 @@ from asyncsearch.ids import Lease, NodeKey, WorkerId, trial_name, worker_name
 from asyncsearch.journal.opening import save_snapshot
 from asyncsearch.journal.writer import Journal
 from asyncsearch.rpc.messages import Heartbeat, Hello, LogLines, Refused, WorkerMessage
-from asyncsearch.shared.session import FolderMembership, SharingSession, WorkerAction
+from asyncsearch.shared.membership import FolderMembership
+from asyncsearch.shared.session import SharingSession, WorkerAction
 from asyncsearch.store.base_store import Store
 from asyncsearch.work import Stage
 

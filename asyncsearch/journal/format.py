@@ -18,9 +18,9 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from asyncsearch.actions import Action, AnyAction
+from asyncsearch.actions import AnyAction
 from asyncsearch.errors import JournalDamagedError
-from asyncsearch.events import AnyEvent, Event
+from asyncsearch.events import AnyEvent
 
 FORMAT = 1
 """Version of the format; raised only when an older reader could not read what is written."""
@@ -48,13 +48,6 @@ class Header(msgspec.Struct, frozen=True):
     """Version of asyncsearch that wrote it."""
 
 
-class _Out(msgspec.Struct, frozen=True):
-    n: int
-    t: float
-    event: Event
-    actions: Sequence[Action]
-
-
 _ENCODER = msgspec.json.Encoder()
 _RECORD = msgspec.json.Decoder(Record)
 _HEADER = msgspec.json.Decoder(Header)
@@ -78,9 +71,9 @@ def encode_header(header: Header) -> bytes:
     return _seal(_ENCODER.encode(header))
 
 
-def encode_record(n: int, t: float, event: Event, actions: Sequence[Action]) -> bytes:
+def encode_record(n: int, t: float, event: AnyEvent, actions: Sequence[AnyAction]) -> bytes:
     """Return a record's line."""
-    return _seal(_ENCODER.encode(_Out(n, t, event, actions)))
+    return _seal(_ENCODER.encode(Record(n, t, event, tuple(actions))))
 
 
 class SegmentReader:

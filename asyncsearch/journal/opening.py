@@ -110,7 +110,7 @@ def replay(store: Store, state: StudyState) -> Replayed:
     if snapshot is not None:
         snapshots.restore(state, snapshot)
     last_s = 0.0
-    for record in _records(store, reader):
+    for record in read_records(store, reader):
         handling.replay(state, record.event, record.actions, record.t)
         last_s = record.t
     if snapshot is not None and snapshot.record >= reader.next_number:
@@ -122,9 +122,11 @@ def replay(store: Store, state: StudyState) -> Replayed:
     return Replayed(reader.next_number - 1, last_s, tuple(reader.dropped))
 
 
-def read_records(store: Store) -> Iterator[Record]:
-    """Yield every record of the journal; for reading only."""
-    yield from _records(store, SegmentReader())
+def read_records(store: Store, reader: SegmentReader | None = None) -> Iterator[Record]:
+    """Yield every record of the journal, or those that a reader does not skip; for reading only."""
+    reader = reader or SegmentReader()
+    for name in store.journal_segments():
+        yield from reader.read(name, store.read_segment(name))
 
 
 def save_snapshot(store: Store, data: bytes, record: int) -> None:
@@ -132,11 +134,6 @@ def save_snapshot(store: Store, data: bytes, record: int) -> None:
     store.write(f"snapshots/{record:012d}.json", data)
     for name in store.list("snapshots")[:-_KEPT_SNAPSHOTS]:
         store.remove(f"snapshots/{name}")
-
-
-def _records(store: Store, reader: SegmentReader) -> Iterator[Record]:
-    for name in store.journal_segments():
-        yield from reader.read(name, store.read_segment(name))
 
 
 def _newest_snapshot(store: Store, *, sizes: bool) -> snapshots.Snapshot | None:

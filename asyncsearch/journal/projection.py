@@ -116,10 +116,8 @@ class Projection:
         node = _node(progress.stages, event.resource)
         self._keep(node, event.resource, event.metrics)
         subscribers = sorted(self._subscribers.get(node, {}).items())
-        read = (
-            self._read(trial, event.resource, event.metrics, t) for trial, end in subscribers if event.resource <= end
-        )
-        return [report for reports in read for report in reports]
+        reached = [trial for trial, end in subscribers if event.resource <= end]
+        return [report for trial in reached for report in self._read(trial, event.resource, event.metrics, t)]
 
     def _follow_lease(self, event: AnyEvent) -> None:
         match event:
@@ -167,12 +165,11 @@ class Projection:
             case Assign():
                 stages, start = action.work.lanes[0].stages, action.work.lanes[0].stages[0].start
                 self.leases[action.work.lease.number] = LeaseProgress(action.work.lease, stages, t, start, start)
-            case CutWork() if action.lease.number in self.leases:
+            case CutWork() | StopTraining() if action.lease.number in self.leases:
                 progress = self.leases[action.lease.number]
-                progress.wanted = min(progress.wanted, action.stop)
-            case StopTraining() if action.lease.number in self.leases:
-                progress = self.leases[action.lease.number]
-                progress.wanted = min(progress.wanted, progress.resource)
+                progress.wanted = min(
+                    progress.wanted, action.stop if isinstance(action, CutWork) else progress.resource
+                )
             case Inherit():
                 return self._inherit(action, t)
             case _:
@@ -211,9 +208,7 @@ class Projection:
     def _keep(self, node: NodeKey, resource: int, metrics: Metrics) -> None:
         kept = self._reports.setdefault(node, [])
         at = bisect.bisect_left(kept, resource, key=lambda report: report[0])
-        if (
-            at == len(kept) or kept[at][0] != resource
-        ):  # an evaluation may be of a resource below those that others trained
+        if at == len(kept) or kept[at][0] != resource:  # an evaluation may be of a resource below the trained ones
             kept.insert(at, (resource, metrics))
 
 

@@ -26,7 +26,7 @@ def read_state(store: Store, study: StudyFile) -> StudyState:
 
 
 def read_position(store: Store, study: StudyFile, trial: TrialId) -> str:
-    """Return where a trial stands in its scheduler's words; empty: the scheduler is not at hand without unpickling."""
+    """Return a trial's position in its scheduler, in words; empty: the scheduler cannot be made without unpickling."""
     scheduler = from_options(study.scheduler_options)
     living = None if scheduler is None else scheduler.begin_reading()
     if living is None or type(living).position is SchedulerState.position:

@@ -16,8 +16,7 @@ from asyncsearch.errors import StoreLockedError, StudyNotFoundError
 from asyncsearch.events import CheckpointCommitted
 from asyncsearch.ids import CheckpointRef, NodeKey
 from asyncsearch.journal.opening import STUDY_FILE, read_records, read_study_file
-from asyncsearch.shared.files import SharedFiles
-from asyncsearch.shared.folder import SHARED_FILE, SharedFolder, Stored
+from asyncsearch.shared.folder import SHARED_FILE, SharedFolder, Stored, in_order_of_use
 from asyncsearch.shared.survey import Survey, survey
 from asyncsearch.store.base_store import FileInfo, Store
 from asyncsearch.store.layout import parse_versions
@@ -33,7 +32,7 @@ class Item(NamedTuple):
     name: str
     size_bytes: int
     why: str
-    remove: Callable[[], bool]
+    remove: Callable[[], bool | None]
     """Removes it; False: it is needed by now, and stays."""
 
 
@@ -76,17 +75,17 @@ def clean(
     limits = limits or Limits()
     with ExitStack() as stack:
         if store.read(SHARED_FILE) is not None:
-            plan = SharedFolder(store)
+            folder = SharedFolder(store)
             if not dry_run:
-                stack.callback(plan.close)
-            items, kept = _of_shared(plan, limits)
+                stack.callback(folder.close)
+            items, kept = _of_shared(folder, limits)
         else:
             _open(store, dry_run, stack)
             items, kept = _of_study(store, limits)
         gone: list[Item] = []
         stayed: list[Item] = []
         for item in items:
-            is_gone = dry_run or item.remove()
+            is_gone = dry_run or item.remove() is not False
             (gone if is_gone else stayed).append(item)
             if is_gone and notify is not None:
                 notify(item)
@@ -113,21 +112,17 @@ def _open(store: Store, dry_run: bool, stack: ExitStack) -> None:
 
 
 def _of_study(store: Store, limits: Limits) -> tuple[list[Item], list[Stored]]:
-    files = SharedFiles(store)
     found = survey(store)
     needed = _needed(store)
-    stored = _in_order(found)
+    stored = in_order_of_use(found, {})
     chosen = _choose(stored, lambda one: one.ref not in needed, limits)
 
     def delete(one: Stored) -> Item:
-        def remove() -> bool:
-            store.delete(one.ref)
-            return True
-
-        return Item("checkpoint", str(one.ref), one.size_bytes, "no trial can go on from it", remove)
+        why = "no trial can go on from it"
+        return Item("checkpoint", str(one.ref), one.size_bytes, why, lambda: store.delete(one.ref))
 
     items = [delete(one) for one in chosen]
-    items += _leftovers(files, found, {one.ref for one in chosen}, None)
+    items += _leftovers(store, found, {one.ref for one in chosen}, None)
     return items, [one for one in stored if one not in chosen]
 
 
@@ -146,11 +141,6 @@ def _needed(store: Store) -> set[CheckpointRef]:
     return needed
 
 
-def _in_order(found: Survey) -> list[Stored]:
-    stored = [Stored(ref, entry.size_bytes, entry.modified_s or 0.0) for ref, entry in found.committed.items()]
-    return sorted(stored, key=lambda one: (one.used_s, -one.ref.resource, one.ref.node))
-
-
 def _choose(stored: list[Stored], may_go: Callable[[Stored], bool], limits: Limits) -> list[Stored]:
     """Return the checkpoints to remove, in the order of their removal."""
     total = sum(one.size_bytes for one in stored)
@@ -165,21 +155,17 @@ def _choose(stored: list[Stored], may_go: Callable[[Stored], bool], limits: Limi
     return chosen
 
 
-def _leftovers(files: SharedFiles, found: Survey, gone: set[CheckpointRef], age_s: float | None) -> Iterator[Item]:
+def _leftovers(store: Store, found: Survey, gone: set[CheckpointRef], age_s: float | None) -> Iterator[Item]:
     """Yield the leftovers of crashed writers that are older than ``age_s``, so that nobody writes them; None: all."""
 
     def item(name: str, entry: FileInfo, why: str) -> Item:
-        def remove() -> bool:
-            files.store.remove_tree(name)
-            return True
-
-        return Item("leftover", name, entry.size_bytes, why, remove)
+        return Item("leftover", name, entry.size_bytes, why, lambda: store.remove_tree(name))
 
     def is_old(entry: FileInfo) -> bool:
         return age_s is None or (entry.modified_s is not None and time.time() - entry.modified_s > age_s)
 
-    sizes: dict[str, FileInfo] = {} if age_s is not None else dict.fromkeys(files.store.list("tmp"), FileInfo(0, None))
-    for name, entry in files.store.walk("tmp").items():
+    sizes: dict[str, FileInfo] = {} if age_s is not None else dict.fromkeys(store.list("tmp"), FileInfo(0, None))
+    for name, entry in store.walk("tmp").items():
         top = name.partition("/")[0]
         size, modified_s = sizes.get(top, FileInfo(0, None))
         sizes[top] = FileInfo(size + entry.size_bytes, max(modified_s or 0.0, entry.modified_s or 0.0) or None)
@@ -203,46 +189,46 @@ def _reference(name: str) -> CheckpointRef:
 # A folder that studies share
 
 
-def _of_shared(plan: SharedFolder, limits: Limits) -> tuple[list[Item], list[Stored]]:
-    current = plan.current_holds()
-    stored = plan.stored()
+def _of_shared(folder: SharedFolder, limits: Limits) -> tuple[list[Item], list[Stored]]:
+    current = folder.current_holds()
+    stored = folder.stored()
     sizes = {one.ref: one for one in stored}
-    abandoned = plan.abandoned()
-    begun = [ref for ref, _ in abandoned if not plan.needed(ref, current)]
+    abandoned = folder.abandoned()
+    begun = [ref for ref, _ in abandoned if not folder.needed(ref, current)]
     rest = [one for one in stored if one.ref not in begun]
-    chosen = _choose(rest, lambda one: not plan.needed(one.ref, current), limits)
+    chosen = _choose(rest, lambda one: not folder.needed(one.ref, current), limits)
     gone = {*begun, *(one.ref for one in chosen)}
 
     def finish(ref: CheckpointRef, name: str) -> Item:
         if ref not in begun:
             why = "the checkpoint is needed again"
-            return Item("leftover", name, 0, why, lambda: plan.finish_one(ref, name) or True)
+            return Item("leftover", name, 0, why, lambda: folder.finish_one(ref, name) or None)
         size = sizes[ref].size_bytes if ref in sizes else 0
-        return Item("checkpoint", str(ref), size, "its deletion was begun", lambda: plan.finish_one(ref, name))
+        return Item("checkpoint", str(ref), size, "its deletion was begun", lambda: folder.finish_one(ref, name))
 
     def delete(one: Stored) -> Item:
         why = f"no study holds it{_since(one.used_s)}"
-        return Item("checkpoint", str(one.ref), one.size_bytes, why, lambda: plan.delete(one.ref))
+        return Item("checkpoint", str(one.ref), one.size_bytes, why, lambda: folder.delete(one.ref))
 
     items = [finish(ref, name) for ref, name in abandoned]
-    items += _leftovers(plan.files, survey(plan.store), gone, DAY_S)
-    items += _small_files(plan, "hold", current.gone)
-    items += _small_files(plan, "claim", plan.claims.expired(DAY_S))
+    items += _leftovers(folder.store, survey(folder.store), gone, DAY_S)
+    items += _small_files(folder, "hold", current.gone)
+    items += _small_files(folder, "claim", folder.claims.expired(DAY_S))
     items += [delete(one) for one in chosen]
     return items, [one for one in stored if one.ref not in gone]
 
 
-def _small_files(plan: SharedFolder, kind: str, names: dict[str, str]) -> Iterator[Item]:
+def _small_files(folder: SharedFolder, kind: str, names: dict[str, str]) -> Iterator[Item]:
     for name, why in names.items():
-        data = plan.store.read(name)
+        data = folder.store.read(name)
         if data is None:
             continue
 
         def remove(name: str = name, data: bytes = data) -> bool:
-            if plan.store.read(name) != data:
+            if folder.store.read(name) != data:
                 return False  # somebody has come back
-            plan.store.remove(name)
-            plan.store.remove_if_empty(name.rpartition("/")[0])
+            folder.store.remove(name)
+            folder.store.remove_if_empty(name.rpartition("/")[0])
             return True
 
         yield Item("driver" if name.startswith("drivers/") else kind, name, len(data), why, remove)

@@ -95,11 +95,9 @@ class FactsFolder:
             found = [self._read(name) for name in names]
             facts = [one for one in found if one is not None]
             # A file that vanished was taken in by a newer one, which a second look shows.
-            if len(facts) == len(names) or not self._vanished(names, found):
+            lacking = [name for name, one in zip(names, found, strict=True) if one is None]
+            if not any(self._files.store.read(name) is None for name in lacking):
                 return sorted(facts, key=lambda one: (one.published_s, one.name))
-
-    def _vanished(self, names: Sequence[str], found: Sequence[Facts | None]) -> bool:
-        return any(self._files.store.read(name) is None for name, one in zip(names, found, strict=True) if one is None)
 
     def _read(self, name: str) -> Facts | None:
         with self._guard:
@@ -107,7 +105,9 @@ class FactsFolder:
         if known is None:
             known = self._files.read(name, _FACTS)
             if known is not None and known.name != name:
-                self._files.warn(name, f"{name!r} in {self._files.store.shown!r} was changed and counts as absent.")
+                self._files.warn_once(
+                    name, f"{name!r} in {self._files.store.shown!r} was changed and counts as absent."
+                )
                 known = None
             if known is not None:
                 with self._guard:
@@ -128,11 +128,11 @@ class FactsFolder:
                 if not first or not metrics:
                     reports[resource] = first or metrics  # training came there, and what is there was evaluated later
                 elif first != metrics:
-                    self._say(node, f"at {resource} {first} and {metrics}")
+                    self._warn(node, f"at {resource} {first} and {metrics}")
             if ended is None:
                 ended = part.ended
             elif part.ended is not None and part.ended != ended:
-                self._say(node, f"its end at {ended} and at {part.ended}")
+                self._warn(node, f"its end at {ended} and at {part.ended}")
         return Facts(
             node=node,
             reports=tuple(sorted(reports.items())),
@@ -140,8 +140,8 @@ class FactsFolder:
             published_s=parts[0].published_s if parts else 0.0,
         )
 
-    def _say(self, node: NodeKey, what: str) -> None:
-        self._files.warn(
+    def _warn(self, node: NodeKey, what: str) -> None:
+        self._files.warn_once(
             f"facts/{node}",
             f"Two studies that share {self._files.store.shown!r} report differently of node {node}: {what}; the older"
             " counts. Training differs from machine to machine, or code or data changed: then name a new version=...",

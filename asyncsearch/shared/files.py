@@ -72,7 +72,7 @@ class SharedFiles:
         """Return a file's content, or None if it is missing or damaged; damage is logged once."""
         found = self.look(name, kind)
         if isinstance(found, Unreadable):
-            self.warn(name, f"{name!r} in the shared folder {self.store.shown!r} is damaged and counts as absent.")
+            self.warn_once(name, f"{name!r} in the shared folder {self.store.shown!r} is damaged and counts as absent.")
             return None
         return found
 
@@ -84,13 +84,13 @@ class SharedFiles:
         """Write a file that does not exist yet; return False if it does."""
         return self.store.create(name, encode(value))
 
-    def warn(self, about: str, words: str) -> None:
+    def warn_once(self, about: str, message: str) -> None:
         """Log a warning, once for each subject."""
         with self._guard:
             if about in self._warned:
                 return
             self._warned.add(about)
-        logger.warning("%s", words)
+        logger.warning("%s", message)
 
 
 def encode(value: Written) -> bytes:

@@ -11,7 +11,7 @@ Nothing here decides which nodes are trained. A node's results exist or not, and
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -24,7 +24,7 @@ from asyncsearch.shared.claims import Claims
 from asyncsearch.shared.facts import Facts, FactsFolder, NodeFacts
 from asyncsearch.shared.files import SharedFiles, Written
 from asyncsearch.shared.holds import Holds
-from asyncsearch.shared.survey import survey
+from asyncsearch.shared.survey import Survey, survey
 from asyncsearch.store.base_store import Store
 from asyncsearch.trial import Metrics
 
@@ -145,12 +145,7 @@ class SharedFolder:
 
     def stored(self) -> list[Stored]:
         """Return all committed checkpoints, in the order in which they would be evicted."""
-        uses = self._holds.last_uses()
-        found = [
-            Stored(ref, entry.size_bytes, max(entry.modified_s or 0.0, uses.get(ref, 0.0)))
-            for ref, entry in survey(self.store).committed.items()
-        ]
-        return sorted(found, key=lambda one: (one.used_s, -one.ref.resource, one.ref.node))
+        return in_order_of_use(survey(self.store), self._holds.last_uses())
 
     def usage(self) -> dict[CheckpointRef, int]:
         """Return the size of every committed checkpoint in bytes, all its versions and its manifest included."""
@@ -177,10 +172,20 @@ class SharedFolder:
 
     def finish(self) -> None:
         """Finish the deletions in whose middle a driver died."""
-        self._holds.finish()
+        for ref, name in self.abandoned():
+            self.finish_one(ref, name)
         for name in {name.split("/")[0] for name in self.store.walk("tmp")}:
             if name.startswith("removed-"):
                 self.store.remove_tree(f"tmp/{name}")
+
+
+def in_order_of_use(found: Survey, uses: Mapping[CheckpointRef, float]) -> list[Stored]:
+    """Return committed checkpoints, the least recently used first; among equals the deepest."""
+    stored = [
+        Stored(ref, entry.size_bytes, max(entry.modified_s or 0.0, uses.get(ref, 0.0)))
+        for ref, entry in found.committed.items()
+    ]
+    return sorted(stored, key=lambda one: (one.used_s, -one.ref.resource, one.ref.node))
 
 
 def open_shared(store: Store, shared: str | Path | Literal[False] | None = None) -> Store | None:

@@ -127,7 +127,7 @@ class Holds:
             hold = self._files.look(name, _HOLD) if entry.endswith(".json") else None
             if isinstance(hold, Unreadable):
                 unreadable.append(name)
-                self._files.warn(
+                self._files.warn_once(
                     name,
                     f"{name!r} in the shared folder {self._files.store.shown!r} is damaged, so nobody knows what that"
                     " study needs, and no checkpoint is deleted there. Run that study, or remove the file.",
@@ -198,7 +198,7 @@ class Holds:
 
         Args:
             ref: The checkpoint.
-            current: What ``current`` returned, if that is new enough.
+            current: The result of ``current``, if that is new enough.
             besides: A study that does not count.
         """
         current = current or self.current()
@@ -209,11 +209,6 @@ class Holds:
                 return f"held by study {hold.study!r}"
         who = self._claims.holder(ref.node)
         return f"its node is being trained by {who}" if who is not None else ""
-
-    def finish(self) -> None:
-        """Finish the deletions whose drivers died in the middle."""
-        for ref, name in self.abandoned():
-            self.finish_one(ref, name)
 
     def finish_one(self, ref: CheckpointRef, name: str) -> bool:
         """Finish a deletion; False: it was given up, since the checkpoint is needed by now."""

@@ -45,13 +45,13 @@ def compare_names(files: SharedFiles, study: str, root: NodeKey, names: Iterable
         name = f"parameters/{entry}"
         other = files.read(name, _NAMES) if name != own_file else None
         if other is not None and other.root == root and other.names != mine:
-            warnings.append(_words(other, set(mine)))
+            warnings.append(_describe(other, set(mine)))
     if len(warnings) > _SHOWN:
         warnings[_SHOWN:] = [f"{len(warnings) - _SHOWN} more studies of this version have other parameters."]
     return warnings
 
 
-def _words(other: Names, mine: set[str]) -> str:
+def _describe(other: Names, mine: set[str]) -> str:
     lacking = ", ".join(map(repr, sorted(set(other.names) - mine)))
     extra = ", ".join(map(repr, sorted(mine - set(other.names))))
     advice = [f"declare here what it has, Sharing(defaults={{{lacking.split(', ')[0]}: ...}})"] if lacking else []

@@ -9,44 +9,44 @@ EVALUATIONS = "evals"
 """Folder in a study's store in which the searches live that ``Study.eval`` made, each a study in the shared folder."""
 
 
-def keep_within(plan: SharedFolder, quota_bytes: int, home: Store) -> list[str]:
+def keep_within(folder: SharedFolder, quota_bytes: int, home: Store) -> list[str]:
     """Delete unneeded checkpoints until the total is within a quota, and return a warning if it stays above.
 
     The checkpoints that the study's evaluations keep for later ones go as well if there is no room. The driver leaves
     no sign of life behind.
 
     Args:
-        plan: the shared folder.
+        folder: the shared folder.
         quota_bytes: bytes that its checkpoints may take together.
         home: the study's own store.
     """
     try:
-        plan.evict(quota_bytes)
-        if _total(plan) > quota_bytes and _give_up_evaluations(plan, home):
-            plan.evict(quota_bytes)
-        total = _total(plan)
+        folder.evict(quota_bytes)
+        if _total(folder) > quota_bytes and _give_up_evaluations(folder, home):
+            folder.evict(quota_bytes)
+        total = _total(folder)
     finally:
-        plan.close()
+        folder.close()
     if total <= quota_bytes:
         return []
     words = (
-        f"The checkpoints in {plan.store.shown!r} take {total:,} bytes, more than quota_bytes={quota_bytes:,}: studies "
-        "that are still there need them. Delete the stores of those that you are done with, or raise "
+        f"The checkpoints in {folder.store.shown!r} take {total:,} bytes, more than quota_bytes={quota_bytes:,}:"
+        " studies that are still there need them. Delete the stores of those that you are done with, or raise "
         "Sharing(quota_bytes=...)."
     )
     return [words]
 
 
-def _total(plan: SharedFolder) -> int:
-    return sum(plan.usage().values())
+def _total(folder: SharedFolder) -> int:
+    return sum(folder.usage().values())
 
 
-def _give_up_evaluations(plan: SharedFolder, home: Store) -> bool:
+def _give_up_evaluations(folder: SharedFolder, home: Store) -> bool:
     """Release the holds of evaluations that do not run now; return whether there were any."""
     inner = f"{home.shown}/"
-    held = [hold.study for hold in plan.current_holds().holds.values()]
+    held = [hold.study for hold in folder.current_holds().holds.values()]
     names = [study for study in held if study.startswith(f"{inner}{EVALUATIONS}/")]
     over = [name for name in names if not home.child(name.removeprefix(inner)).is_locked()]
     for name in over:
-        plan.let_go(name)
+        folder.let_go(name)
     return bool(over)

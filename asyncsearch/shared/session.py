@@ -15,7 +15,6 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
 
 from asyncsearch.actions import Assign, CutWork, SaveAt, StopTraining
 from asyncsearch.engine.attempts import Attempt
@@ -32,8 +31,8 @@ from asyncsearch.events import (
     WorkRefused,
 )
 from asyncsearch.ids import CheckpointRef, NodeKey
-from asyncsearch.shared.folder import NodeFacts, SharedFolder
-from asyncsearch.shared.lease_claims import FolderAnswer, LeaseClaims
+from asyncsearch.shared.folder import NodeFacts
+from asyncsearch.shared.membership import FolderAnswer, FolderMembership
 from asyncsearch.shared.publications import Publication, UnpublishedReports
 
 WorkerAction = Assign | StopTraining | SaveAt | CutWork
@@ -45,14 +44,6 @@ _HOLD_S = 1.0
 """How long after a change the study's hold is written."""
 _RENEWALS = 4
 """Signs of life within the lease of a claim."""
-
-
-class FolderMembership(NamedTuple):
-    """What a driver must know of the folder."""
-
-    plan: SharedFolder
-    study: str
-    """The study's name there, which no other has: the URL of its own store, without a password."""
 
 
 class SharingSession:
@@ -78,14 +69,14 @@ class SharingSession:
             send: sends a worker an action.
             fail: called with the error after which the folder cannot be used.
         """
-        self._folder, self._state, self._loop = LeaseClaims(folder.plan, folder.study), state, loop
+        self._folder, self._state, self._loop = folder, state, loop
         self._post, self._send, self._fail = post, send, fail
         self._thread = ThreadPoolExecutor(1, "asyncsearch-shared")
         self._waiting: dict[int, list[WorkerAction]] = {}
         """Actions for leases that no worker has yet."""
         self._claimed: dict[int, set[NodeKey]] = {}
         """The nodes in which each open attempt still trains."""
-        self._notes: dict[int, UnpublishedReports] = {}
+        self._unpublished: dict[int, UnpublishedReports] = {}
         self._due: list[Publication] = []
         """Reports to publish once the journal has them."""
         self._bad: set[CheckpointRef] = set()
@@ -94,27 +85,27 @@ class SharingSession:
         """The checkpoints in the hold that was written last."""
         self._is_hold_outdated = False
         self._timers: dict[str, asyncio.TimerHandle] = {}
-        self._is_looking = False
+        self._is_polling = False
 
     def note(self, event: AnyEvent) -> None:
         """Take in an event that is not stale, before the engine does."""
         match event:
             case Reported():
-                self._notes_of(self._state.attempts[event.lease.number]).report(event)
+                self._unpublished_of(self._state.attempts[event.lease.number]).report(event)
             case CheckpointCommitted():
                 self._is_hold_outdated = True
                 self._bad.discard(event.checkpoint)
-                notes = self._notes_of(self._state.attempts[event.lease.number])
-                notes.reach(event.checkpoint)
-                self._due += notes.taken()
+                reports = self._unpublished_of(self._state.attempts[event.lease.number])
+                reports.reach(event.checkpoint)
+                self._due += reports.taken()
             case TrainingEnded():
                 attempt = self._state.attempts[event.lease.number]
                 if event.error_kind == "checkpoint" and attempt.batch.load is not None:
                     self._bad.add(attempt.batch.load)
-                self._due += self._notes_of(attempt).taken(_own_end(attempt, event))
+                self._due += self._unpublished_of(attempt).taken(_end_of_function(attempt, event))
             case WorkerLost():
                 for attempt in self._state.attempts_of(event.worker):
-                    self._due += self._notes_of(attempt).taken()
+                    self._due += self._unpublished_of(attempt).taken()
             case Learned():
                 self._is_hold_outdated = True
             case _:
@@ -125,7 +116,7 @@ class SharingSession:
         due, self._due = self._due, []
         for publication in due:
             self._do(self._folder.publish, publication)
-        self._give_back()
+        self._release_trained()
         self.outdate_hold(self._is_hold_outdated)
         self._is_hold_outdated = False
         if self._state.busy:
@@ -152,11 +143,9 @@ class SharingSession:
         if self._held is None or (load is not None and load not in self._held):
             needed = self._held = frozenset(self._state.references)
         self._set_timer("renew", self._folder.lease_s / _RENEWALS, self._renew)
-
-        def ask() -> FolderAnswer:
-            return self._folder.ask(lease.number, nodes, paths, needed)
-
-        self._do(ask, then=lambda answer: self._admitted(action, answer))
+        self._do(
+            self._folder.claim, lease.number, nodes, paths, needed, then=lambda answer: self._admitted(action, answer)
+        )
 
     def delay(self, number: int, action: WorkerAction) -> bool:
         """Keep an action until the worker has its lease; False: it has it already."""
@@ -167,10 +156,8 @@ class SharingSession:
 
     async def close(self) -> None:
         """Publish the remaining reports, write the hold, and release every claim."""
-        for timer in self._timers.values():
-            timer.cancel()
-        self._timers.clear()
-        due, self._due = self._due, []
+        self._cancel_timers()
+        due = self._due
         references = frozenset(self._state.references)
 
         def end() -> None:
@@ -186,20 +173,21 @@ class SharingSession:
 
     def abandon(self) -> None:
         """End after a failure; claims that cannot be given back end by themselves."""
-        for timer in self._timers.values():
-            timer.cancel()
+        self._cancel_timers()
         self._thread.shutdown(wait=True, cancel_futures=True)
         with contextlib.suppress(Exception):
             self._folder.close()
 
-    # Parts
+    def _cancel_timers(self) -> None:
+        for timer in self._timers.values():
+            timer.cancel()
 
     def _admitted(self, action: Assign, answer: FolderAnswer) -> None:
         lease = action.work.lease
         attempt = self._state.attempt(lease)
         if attempt is None:
             self._waiting.pop(lease.number, None)
-            self._give_back()
+            self._release_trained()
             return
         news = [event for event in self._learned(answer.facts) if not self._state.is_stale(event)]
         if not news and not answer.busy and not self._state.is_outdated(attempt):
@@ -226,12 +214,12 @@ class SharingSession:
     def _look(self) -> None:
         """See how far others have come in the nodes that this study waits for."""
         nodes = tuple(self._state.busy)
-        if nodes and not self._is_looking:
-            self._is_looking = True
-            self._do(lambda: self._folder.look(nodes), then=self._looked)
+        if nodes and not self._is_polling:
+            self._is_polling = True
+            self._do(self._folder.look, nodes, then=self._looked)
 
     def _looked(self, answer: FolderAnswer) -> None:
-        self._is_looking = False
+        self._is_polling = False
         for event in self._learned(answer.facts):
             if not self._state.is_stale(event):
                 self._post(event)
@@ -243,14 +231,14 @@ class SharingSession:
 
     def _hold(self) -> None:
         self._held = references = frozenset(self._state.references)
-        self._do(lambda: self._folder.hold(references))
+        self._do(self._folder.hold, references)
 
     def _renew(self) -> None:
         if self._claimed:
             self._do(self._folder.renew)
             self._set_timer("renew", self._folder.lease_s / _RENEWALS, self._renew)
 
-    def _give_back(self) -> None:
+    def _release_trained(self) -> None:
         for number, claimed in list(self._claimed.items()):
             attempt = self._state.attempts.get(number)
             left = claimed & _untrained(attempt) if attempt is not None else set()
@@ -262,14 +250,11 @@ class SharingSession:
                 self._do(self._folder.release, number, claimed - left)
             if attempt is None:
                 del self._claimed[number]
-                self._notes.pop(number, None)
+                self._unpublished.pop(number, None)
                 self._waiting.pop(number, None)
 
-    def _notes_of(self, attempt: Attempt) -> UnpublishedReports:
-        notes = self._notes.get(attempt.lease.number)
-        if notes is None:
-            notes = self._notes[attempt.lease.number] = UnpublishedReports(attempt)
-        return notes
+    def _unpublished_of(self, attempt: Attempt) -> UnpublishedReports:
+        return self._unpublished.setdefault(attempt.lease.number, UnpublishedReports(attempt))
 
     def _set_timer(self, name: str, seconds: float, function: Callable[[], None]) -> None:
         def fire() -> None:
@@ -300,7 +285,7 @@ def _untrained(attempt: Attempt) -> set[NodeKey]:
     return {stage.node for stage in attempt.batch.stages if stage.stop > done}
 
 
-def _own_end(attempt: Attempt, end: TrainingEnded) -> CheckpointRef | None:
+def _end_of_function(attempt: Attempt, end: TrainingEnded) -> CheckpointRef | None:
     """Return where the user's function returned by itself, if it did."""
     if end.outcome is not Outcome.RETURNED or attempt.is_closed or end.resource >= attempt.batch.stages[-1].stop:
         return None

@@ -255,7 +255,7 @@ class LocalStore(Store):
         with explained(f"delete checkpoint {checkpoint}", node):
             for version in self._versions(checkpoint):  # the one that counts goes last: an older one must not reappear
                 discard(node / str(version), self._tmp)
-            _remove_if_empty(node)
+            self.remove_if_empty(layout.node_folder(checkpoint))
 
     def checkpoints(self, node: NodeKey | None = None) -> Sequence[CheckpointRef]:
         folder = self._root / "checkpoints"
@@ -375,11 +375,3 @@ def _lines(path: Path) -> Iterator[bytes]:
         for part in sorted(path.iterdir()) if path.is_dir() else [path]:
             with open(part, "rb") as file:
                 yield from file
-
-
-def _remove_if_empty(folder: Path) -> None:
-    try:
-        folder.rmdir()
-    except OSError as error:
-        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT):
-            raise

@@ -90,4 +90,4 @@ class ExclusiveRight:
         return self._first(others) or (None if is_highest else "a driver that took it meanwhile")
 
     def _first(self, entries: Sequence[NumberedFile]) -> str | None:
-        return next((who for entry in entries if (who := self._holder(entry)) is not None), None)
+        return next((who for entry in reversed(entries) if (who := self._holder(entry)) is not None), None)

@@ -30,7 +30,7 @@ from asyncsearch.journal.writer import Journal
 from asyncsearch.launch.base_launcher import Launcher, Preflight
 from asyncsearch.report.live.status import StudyStatus, status_of
 from asyncsearch.rpc.messages import Endpoint, LogLine
-from asyncsearch.shared.session import FolderMembership
+from asyncsearch.shared.membership import FolderMembership
 from asyncsearch.store.base_store import Store
 
 if TYPE_CHECKING:

@@ -31,7 +31,7 @@ from asyncsearch.journal.opening import read_records, replay
 from asyncsearch.journal.writer import Journal
 from asyncsearch.rpc.messages import Heartbeat, Hello, LogLine, LogLines, Refused, WorkerMessage
 from asyncsearch.schedulers import ASHA, FIFO
-from asyncsearch.shared.session import FolderMembership
+from asyncsearch.shared.membership import FolderMembership
 from asyncsearch.store import open_store
 from asyncsearch.store.base_store import Store
 from tests.engine.tools import make_state

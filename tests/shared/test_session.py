@@ -16,7 +16,7 @@ from asyncsearch.ids import CheckpointRef, NodeKey
 from asyncsearch.journal.opening import read_records
 from asyncsearch.schedulers import FIFO
 from asyncsearch.shared.folder import SharedFolder
-from asyncsearch.shared.session import FolderMembership
+from asyncsearch.shared.membership import FolderMembership
 from asyncsearch.store import LocalStore, open_store
 from asyncsearch.store.base_store import Store
 from tests.driver.test_loop import PATIENCE_S, Harness

@@ -22,18 +22,24 @@ class FolderAnswer(NamedTuple):
     """Parents before their children."""
 
 
-class LeaseClaims:
-    """The claims of one driver's leases. One thread calls it."""
+class FolderMembership:
+    """A study's membership of a shared folder: which of its leases train in the claimed nodes. One thread calls it.
+
+    Args:
+        folder: the shared folder.
+        study: the study's name there, which no other has: the URL of its own store, without a password.
+    """
 
     def __init__(self, folder: SharedFolder, study: str) -> None:
         self._folder, self._study = folder, study
         self.lease_s = folder.lease_s
+        self.close = folder.close
         self._users: dict[NodeKey, set[int]] = {}
         """The leases that train in each claimed node."""
         self._forbidden: set[tuple[int, NodeKey]] = set()
         """Leases that lost a node to others while they trained in it."""
 
-    def ask(
+    def claim(
         self,
         lease: int,
         nodes: list[NodeKey],
@@ -73,9 +79,6 @@ class LeaseClaims:
             if not users and self._users.pop(node, None) is not None:
                 free.append(node)
         self._folder.release(free)
-
-    def close(self) -> None:
-        self._folder.close()
 
     def _read(self, nodes: Iterable[NodeKey]) -> list[tuple[NodeKey, NodeFacts]]:
         """Read ordered nodes, the last ones first: what is known of a node was known before of its parent."""
