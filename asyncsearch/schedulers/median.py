@@ -237,8 +237,11 @@ class MedianState(SchedulerState):
             at["point"]: RunningMedian(math.inf if value is None else value for value in at["values"])
             for at in snapshot["averages"]
         }
-        found = snapshot["courses"]
-        self._averages = {TrialId(running["trial"]): msgspec.convert(running, RunningAverage) for running in found}
+        self._averages = {}
+        for running in snapshot["courses"]:
+            facts = {**running, "comparison": running["comparison"] and Comparison(**running["comparison"])}
+            trial = TrialId(facts.pop("trial"))
+            self._averages[trial] = RunningAverage(**facts)
 
 
 def _trials(others: int) -> str:
