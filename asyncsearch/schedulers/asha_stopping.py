@@ -61,7 +61,7 @@ class StoppingState(SchedulerState):
 
     def judge(self, trial: TrialId, resource: int) -> str | None:
         crossing = self._crossings.get(trial)
-        if crossing is None or crossing.resource != resource or crossing.rung == self._top:
+        if crossing is None or crossing.resource != resource or crossing.rung == len(self._levels) - 1:
             return None
         rank, size, level = crossing.rank, crossing.size, self._levels[crossing.rung]
         if rank is None and resource == level:
@@ -114,7 +114,7 @@ class StoppingState(SchedulerState):
     def ended(self, trial: TrialId, resource: int, score: float | None) -> None:
         """Count a trial that ended between two rungs at the upper one, with its last value; a failed one as worst."""
         index = self._progress.next_rung(trial)
-        if index <= self._top and not self._progress.has_ended(trial):
+        if index < len(self._levels) and not self._progress.has_ended(trial):
             self._record(trial, index, finite(score))
         self._crossings.pop(trial, None)
         self._progress.end(trial)
@@ -133,10 +133,6 @@ class StoppingState(SchedulerState):
         """Add rungs until the last one lies beyond a resource: no trial ends there."""
         self._levels = levels_up_to(self._levels, resource, self._reduction_factor)
         self._rungs += [Rung() for _ in self._levels[len(self._rungs) :]]
-
-    @property
-    def _top(self) -> int:
-        return len(self._levels) - 1
 
     def _quota(self, rung: Rung) -> int:
         return max(rung.size // self._reduction_factor, 1)

@@ -237,13 +237,11 @@ class MedianState(SchedulerState):
             at["point"]: RunningMedian(math.inf if value is None else value for value in at["values"])
             for at in snapshot["averages"]
         }
-        self._averages = {TrialId(running["trial"]): _average_of(running) for running in snapshot["courses"]}
-
-
-def _average_of(snapshot: dict[str, Any]) -> RunningAverage:
-    comparison = snapshot["comparison"]
-    facts = {name: snapshot[name] for name in RunningAverage.__struct_fields__ if name != "comparison"}
-    return RunningAverage(**facts, comparison=None if comparison is None else Comparison(**comparison))
+        self._averages = {}
+        for running in snapshot["courses"]:
+            facts = {**running, "comparison": running["comparison"] and Comparison(**running["comparison"])}
+            trial = TrialId(facts.pop("trial"))
+            self._averages[trial] = RunningAverage(**facts)
 
 
 def _trials(others: int) -> str:

@@ -106,13 +106,14 @@ class PBT(Scheduler):
         if space is None:
             raise SpaceError("PBT changes parameters and was given no space: write PBT(...).begin(space, seed).")
         domains = perturbed_domains(space, self.perturb)
-        rules = Rules(self.perturbation_interval, self.max_resource, fraction(self.quantile), self.synchronous)
-        explorer = Explorer(space, domains, self.factors, self.resample_probability)
-        return PBTState(rules, self.population, explorer, seed)
+        return self._state(Explorer(space, domains, self.factors, self.resample_probability), seed)
 
     def begin_reading(self) -> PBTState:
+        return self._state(None, 0)
+
+    def _state(self, explorer: Explorer | None, seed: int) -> PBTState:
         rules = Rules(self.perturbation_interval, self.max_resource, fraction(self.quantile), self.synchronous)
-        return PBTState(rules, self.population, None, 0)
+        return PBTState(rules, self.population, explorer, seed)
 
     def describe(self) -> str:
         options = [f"max_resource={self.max_resource}", f"perturbation_interval={self.perturbation_interval}"]

@@ -99,7 +99,6 @@ class Domain(Undecided):
         return self.grid(2)
 
     def functions(self) -> dict[str, Callable[..., Any]]:
-        """Return the user's own functions of time in its values: name -> function."""
         return {}
 
     def contains(self, value: Any) -> bool:
@@ -115,7 +114,6 @@ class Domain(Undecided):
         return f"{self.kind}({', '.join(map(show_plain, self.arguments().values()))})"
 
     def to_json(self) -> dict[str, Any]:
-        """Return a description as JSON values."""
         described = {"kind": self.kind, **self.arguments()}
         return {**described, "when": conditions_to_json(self.conditions)} if self.conditions else described
 

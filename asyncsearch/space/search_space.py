@@ -131,7 +131,8 @@ class Space:
     @property
     def has_sequences(self) -> bool:
         """Whether a value of some parameter is or has a sequence."""
-        return bool(self._templates) or any(map(_has_sequences, self._parameters.values()))
+        fixed = (domain for domain in self._parameters.values() if isinstance(domain, Choice | Constant))
+        return bool(self._templates) or any(has_sequences(domain.arguments()) for domain in fixed)
 
     @property
     def custom_functions(self) -> Mapping[str, Callable[..., Any]]:
@@ -394,10 +395,6 @@ class _Code(str):
 
     def __repr__(self) -> str:
         return str(self)
-
-
-def _has_sequences(domain: Domain) -> bool:
-    return isinstance(domain, Choice | Constant) and has_sequences(domain.arguments())
 
 
 def _describe(node: ParameterNode) -> str:
