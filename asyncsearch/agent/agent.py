@@ -17,9 +17,9 @@ import msgspec
 from asyncsearch.actions import Assign, CutWork, DismissWorker, SaveAt, StopTraining
 from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.agent.driver_stream import Connect, DriverStream
+from asyncsearch.agent.io_selector import READ, DescriptorSelector
 from asyncsearch.agent.mailbox import Mailbox
 from asyncsearch.agent.runner_process import RunnerProcess
-from asyncsearch.agent.selector import READ, DescriptorSelector
 from asyncsearch.agent.transfers import Fetched, Uploaded
 from asyncsearch.agent.workbench import Workbench
 from asyncsearch.errors import InternalError

@@ -17,14 +17,14 @@ from collections.abc import Callable
 
 from asyncsearch import events
 from asyncsearch.actions import StopTraining
-from asyncsearch.agent.checkpoints import WorkerCheckpoints
 from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.agent.driver_stream import DriverStream
+from asyncsearch.agent.io_selector import READ, WRITE, DescriptorSelector
 from asyncsearch.agent.lane_run import LaneRun
 from asyncsearch.agent.outputs import MAX_BACKLOG, Outputs
 from asyncsearch.agent.runner_process import RunnerProcess
-from asyncsearch.agent.selector import READ, WRITE, DescriptorSelector
 from asyncsearch.agent.transfers import Fetched, Uploaded
+from asyncsearch.agent.worker_checkpoints import WorkerCheckpoints
 from asyncsearch.errors import ProtocolError
 from asyncsearch.events import Outcome
 from asyncsearch.ids import Lease

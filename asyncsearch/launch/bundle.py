@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import cloudpickle
 
 from asyncsearch.errors import NotPicklableError
-from asyncsearch.launch.captures import parts
-from asyncsearch.launch.modules import sent_by_value
+from asyncsearch.launch.pickle_captures import parts
+from asyncsearch.launch.unshipped_modules import sent_by_value
 
 _MB = 1_000_000
 WARN_BYTES = 10 * _MB

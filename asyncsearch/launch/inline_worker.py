@@ -15,15 +15,15 @@ from pathlib import Path
 from typing import Any
 
 from asyncsearch.actions import Assign, CutWork, DismissWorker, SaveAt, StopTraining
-from asyncsearch.agent.checkpoints import WorkerCheckpoints
 from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.agent.lane_run import LaneRun
 from asyncsearch.agent.transfers import Fetched, Uploaded
+from asyncsearch.agent.worker_checkpoints import WorkerCheckpoints
 from asyncsearch.events import Outcome, Reported
 from asyncsearch.ids import Lease
 from asyncsearch.launch.base_launcher import Post
 from asyncsearch.nonfinite import spell_all
-from asyncsearch.old_names import loads
+from asyncsearch.old_pickles import loads
 from asyncsearch.rpc.messages import DriverMessage, Heartbeat, Hello, Refused, WorkerMessage
 from asyncsearch.runner.failures import exception_text, kind_of
 from asyncsearch.runner.link import shown_failure

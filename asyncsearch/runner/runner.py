@@ -13,7 +13,7 @@ import socket
 import time
 
 from asyncsearch.events import Outcome
-from asyncsearch.old_names import loads
+from asyncsearch.old_pickles import loads
 from asyncsearch.runner.failures import exception_text, kind_of
 from asyncsearch.runner.lifeline import end_with_agent
 from asyncsearch.runner.link import AgentLink

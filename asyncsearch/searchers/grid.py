@@ -15,7 +15,7 @@ from asyncsearch.errors import SpaceError
 from asyncsearch.randomness import generator
 from asyncsearch.searchers.base_searcher import Searcher, SearcherState
 from asyncsearch.searchers.lattice import Lattice
-from asyncsearch.searchers.prefixes import MAX_WALKED, depth_first
+from asyncsearch.searchers.prefix_order import MAX_WALKED, depth_first
 from asyncsearch.space import Domain, Space
 from asyncsearch.space.dotted_names import did_you_mean
 from asyncsearch.space.parameter_values import integer, show

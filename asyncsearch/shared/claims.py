@@ -1,7 +1,7 @@
 """Claims: the sole right to train in a node, among the drivers that share a folder.
 
     drivers/<token>.json          a driver and when it last gave a sign of life; one write renews all its claims
-    claims/<node>/000007.json     the seventh claim of that node; see asyncsearch.store.numbered_files
+    claims/<node>/000007.json     the seventh claim of that node; see asyncsearch.store.exclusive_right
 
 A claim is void when it was released, or when its driver has gone, has died on this very machine, or gave no sign of
 life for ``lease_s``. Exactly one of several rivals is granted a claim where a file is created exclusively (disk, S3,
@@ -33,9 +33,9 @@ from asyncsearch.errors import StoreError
 from asyncsearch.ids import CheckpointRef, NodeKey
 from asyncsearch.shared.files import SharedFiles, Unreadable, Written, encode
 from asyncsearch.store.base_store import FileInfo
+from asyncsearch.store.exclusive_right import AT_THIS_MOMENT, ExclusiveRight, NumberedFile
 from asyncsearch.store.layout import node_folder
 from asyncsearch.store.lease_lock import LockRecord
-from asyncsearch.store.numbered_files import AT_THIS_MOMENT, ExclusiveRight, NumberedFile
 
 
 class ClaimHolder(Written, frozen=True, kw_only=True):

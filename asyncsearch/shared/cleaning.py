@@ -16,8 +16,8 @@ from asyncsearch.errors import StoreLockedError, StudyNotFoundError
 from asyncsearch.events import CheckpointCommitted
 from asyncsearch.ids import CheckpointRef, NodeKey
 from asyncsearch.journal.opening import STUDY_FILE, read_records, read_study_file
+from asyncsearch.shared.checkpoint_files import Survey, survey
 from asyncsearch.shared.folder import SHARED_FILE, SharedFolder, Stored, in_order_of_use
-from asyncsearch.shared.survey import Survey, survey
 from asyncsearch.store.base_store import FileInfo, Store
 from asyncsearch.store.layout import parse_versions
 

@@ -20,11 +20,11 @@ import msgspec
 
 from asyncsearch.errors import StoreError
 from asyncsearch.ids import CheckpointRef, NodeKey
+from asyncsearch.shared.checkpoint_files import Survey, survey
 from asyncsearch.shared.claims import Claims
 from asyncsearch.shared.facts import Facts, FactsFolder, NodeFacts
 from asyncsearch.shared.files import SharedFiles, Written
 from asyncsearch.shared.holds import Holds
-from asyncsearch.shared.survey import Survey, survey
 from asyncsearch.store.base_store import Store
 from asyncsearch.trial import Metrics
 

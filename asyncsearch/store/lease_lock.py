@@ -1,6 +1,6 @@
 """A lock for file systems that do not know when a process has died: a record that its holder keeps refreshing.
 
-    lock/000007.json    the seventh holder; see asyncsearch.store.numbered_files
+    lock/000007.json    the seventh holder; see asyncsearch.store.exclusive_right
 
 Only one can take the lock where the file system creates files exclusively (disk, and the S3 and Google object stores;
 others look first, and two that come at the same moment are told apart by their tokens at the next refresh). It may be
@@ -23,7 +23,7 @@ import msgspec
 
 from asyncsearch.errors import StoreError, StoreLockedError
 from asyncsearch.store.disk import is_running
-from asyncsearch.store.numbered_files import AT_THIS_MOMENT, ExclusiveRight, Files, NumberedFile
+from asyncsearch.store.exclusive_right import AT_THIS_MOMENT, ExclusiveRight, Files, NumberedFile
 
 logger = logging.getLogger(__name__)
 

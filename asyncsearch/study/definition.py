@@ -15,8 +15,8 @@ from asyncsearch.driver.loop import DriverSettings
 from asyncsearch.engine.config import EngineConfig
 from asyncsearch.errors import StoreError, UsageError
 from asyncsearch.journal.opening import BUNDLE_FILE, StudyFile
-from asyncsearch.launch.modules import sent_as_registered
-from asyncsearch.old_names import loads
+from asyncsearch.launch.unshipped_modules import sent_as_registered
+from asyncsearch.old_pickles import loads
 from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.searchers.base_searcher import Searcher
 from asyncsearch.space import Space

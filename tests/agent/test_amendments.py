@@ -22,7 +22,7 @@ from asyncsearch.store.local import LocalStore
 from asyncsearch.work import Lane, Stage
 from tests.agent import trials
 from tests.agent.driver import NODE, FakeDriver, agent, committed, lease, make_config, make_stage
-from tests.agent.test_checkpoints import FarStore
+from tests.agent.test_worker_checkpoints import FarStore
 
 OTHER = NodeKey("1" * 32)
 STEPS = multistep(0.1, [2, 4]).to_json()

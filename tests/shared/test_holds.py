@@ -13,8 +13,8 @@ import pytest
 
 from asyncsearch.errors import StoreError
 from asyncsearch.ids import CheckpointRef, NodeKey
+from asyncsearch.shared.checkpoint_files import survey
 from asyncsearch.shared.folder import SHARED_FILE, SharedFolder, open_shared
-from asyncsearch.shared.survey import survey
 from asyncsearch.store import LocalStore
 from asyncsearch.store.fsspec_store import FsspecStore
 from asyncsearch.testing.store_checkpoints import load

@@ -41,7 +41,6 @@ from asyncsearch.errors import (
 )
 from asyncsearch.journal.opening import StudyFile
 from asyncsearch.journal.reading import read_state
-from asyncsearch.launch import modules
 from asyncsearch.schedulers import Scheduler
 from asyncsearch.sequences import multistep
 from asyncsearch.store import LocalStore, Store
@@ -503,7 +502,7 @@ def test_a_plan_is_pickled_while_no_other_study_has_its_modules_sent_by_value(
     dumps, alone = cloudpickle.dumps, list[bool]()
 
     def watched(value: object) -> bytes:
-        alone.append(modules._LOCK.locked())
+        alone.append(unshipped_modules._LOCK.locked())
         return bytes(dumps(value))
 
     monkeypatch.setattr(cloudpickle, "dumps", watched)

@@ -10,7 +10,7 @@ from typing import Any
 import cloudpickle
 import pytest
 
-from asyncsearch import Trainer, old_names
+from asyncsearch import Trainer, old_pickles
 from asyncsearch.space import parameters
 from asyncsearch.study.definition import StudyDefinition
 
@@ -20,22 +20,22 @@ BUNDLES = sorted((Path(__file__).parent / "stores").glob("*/*/*/bundle.bin"))
 @pytest.mark.parametrize("bundle", BUNDLES, ids=lambda path: "-".join(path.parts[-4:-1]))
 def test_every_name_in_a_released_bundle_is_found(bundle: Path) -> None:
     data = bundle.read_bytes()
-    definition = old_names.loads(data.partition(b"\n")[2] if data.startswith(b"Python ") else data)
-    assert isinstance(definition, StudyDefinition), "a name that is not found: add a line to asyncsearch/old_names.py"
-    assert callable(old_names.loads(definition.trainable))
+    definition = old_pickles.loads(data.partition(b"\n")[2] if data.startswith(b"Python ") else data)
+    assert isinstance(definition, StudyDefinition), "a name that is not found: add a line to asyncsearch/old_pickles.py"
+    assert callable(old_pickles.loads(definition.trainable))
 
 
 def test_there_are_bundles() -> None:
     assert len(BUNDLES) >= 10
 
 
-@pytest.mark.parametrize("old", sorted({**old_names.MODULES, **old_names.CLASSES}))
+@pytest.mark.parametrize("old", sorted({**old_pickles.MODULES, **old_pickles.CLASSES}))
 def test_every_line_of_the_table_leads_to_something(old: str) -> None:
-    if old in old_names.MODULES:
+    if old in old_pickles.MODULES:
         if old.partition(".")[0] != "trainers":
-            importlib.import_module(f"asyncsearch.{old_names.MODULES[old]}")
+            importlib.import_module(f"asyncsearch.{old_pickles.MODULES[old]}")
     else:
-        module, _, name = old_names.CLASSES[old].rpartition(".")
+        module, _, name = old_pickles.CLASSES[old].rpartition(".")
         assert hasattr(importlib.import_module(f"asyncsearch.{module}"), name)
 
 
@@ -50,12 +50,12 @@ def named(module: str, name: str) -> bytes:
     )
 
 
-def test_old_names_lead_to_present_ones_and_other_names_to_themselves() -> None:
-    assert old_names.loads(named("asyncsearch.definition", "Plan")) is StudyDefinition
-    assert old_names.loads(named("asyncsearch.definition", "Plan.__eq__")) == StudyDefinition.__eq__
-    assert old_names.loads(named("asyncsearch.space.nodes", "Leaf")) is parameters.Leaf
-    assert old_names.loads(named("asyncsearch.trainable", "Trainer")) is Trainer
-    assert old_names.loads(named("pathlib", "Path")) is Path
+def test_old_pickles_lead_to_present_ones_and_other_names_to_themselves() -> None:
+    assert old_pickles.loads(named("asyncsearch.definition", "Plan")) is StudyDefinition
+    assert old_pickles.loads(named("asyncsearch.definition", "Plan.__eq__")) == StudyDefinition.__eq__
+    assert old_pickles.loads(named("asyncsearch.space.nodes", "Leaf")) is parameters.Leaf
+    assert old_pickles.loads(named("asyncsearch.trainable", "Trainer")) is Trainer
+    assert old_pickles.loads(named("pathlib", "Path")) is Path
 
 
 class Mention:
@@ -73,9 +73,9 @@ class Mention:
     [("asyncsearch.sequences.own", "asyncsearch.sequences.custom_sequences"), ("json.decoder", "json.decoder")],
 )
 def test_a_module_that_a_trainable_mentions_is_imported_by_its_present_name(old: str, new: str) -> None:
-    assert old_names.loads(pickle.dumps(Mention(old))).__name__ == new
+    assert old_pickles.loads(pickle.dumps(Mention(old))).__name__ == new
 
 
 def test_a_module_that_never_was_is_an_import_error() -> None:
     with pytest.raises(ModuleNotFoundError, match=r"asyncsearch\.nowhere"):
-        old_names.loads(pickle.dumps(Mention("asyncsearch.nowhere")))
+        old_pickles.loads(pickle.dumps(Mention("asyncsearch.nowhere")))
