@@ -89,9 +89,12 @@ def _in_children(task: Task) -> Ask:
     return ask
 
 
+_FACTS = msgspec.json.Decoder(RunFacts)
+
+
 def _facts(answer: Any) -> RunFacts:
     """Return what a step found out, here or in a child that wrote JSON."""
-    return msgspec.convert(msgspec.to_builtins(answer), RunFacts)
+    return _FACTS.decode(msgspec.json.encode(answer))
 
 
 def _checked(task: Task, ask: Ask) -> CheckResult:

@@ -41,6 +41,7 @@ from asyncsearch.errors import (
 )
 from asyncsearch.journal.opening import StudyFile
 from asyncsearch.journal.reading import read_state
+from asyncsearch.launch import unshipped_modules
 from asyncsearch.schedulers import Scheduler
 from asyncsearch.sequences import multistep
 from asyncsearch.store import LocalStore, Store
