@@ -93,10 +93,7 @@ class Preview(msgspec.Struct, frozen=True, kw_only=True):
         if self.expected.part is not None:
             trials, workers = self.expected.part
             on = f"{many(workers, 'worker')} with {many(trials, 'trial')} and scaled up to {on}"
-        return [
-            f"simulated on {on}, busy for {busy:.0%} of the time: {trained}",
-            f"of its trials {reached}",
-        ]
+        return [f"simulated on {on}, busy for {busy:.0%} of the time: {trained}", f"of its trials {reached}"]
 
     def _time(self) -> list[str]:
         on = many(self.parallelism, "worker")

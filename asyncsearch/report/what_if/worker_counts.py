@@ -91,11 +91,7 @@ class WhatIf(msgspec.Struct, frozen=True):
 
 
 def what_if(
-    study: Planned,
-    workers: Sequence[int] = WORKERS,
-    *,
-    scheduler: Scheduler | None = None,
-    chance: Chance = _NO_CHANCE,
+    study: Planned, workers: Sequence[int] = WORKERS, *, scheduler: Scheduler | None = None, chance: Chance = _NO_CHANCE
 ) -> WhatIf:
     """Return how long a study would have taken on other numbers of workers, and what it would have found.
 
