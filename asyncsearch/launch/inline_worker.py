@@ -177,7 +177,6 @@ class InlineWorker:
             self.end = self.end or f"dismissed: {self._dismissal}"
 
     def send(self, message: WorkerMessage) -> None:
-        """Send a message to the driver."""
         self._number += 1
         self._post(*self.key, self._number, message)
 

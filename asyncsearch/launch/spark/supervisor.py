@@ -80,14 +80,12 @@ class Supervisor:
         self._spark.thread(self._supervise, "asyncsearch-spark").start()
 
     def launch(self, key: LaunchKey, config: WorkerConfig) -> None:
-        """Start a worker's job."""
         if self._stopped.is_set():
             self._ended(*key, TOO_LATE)
             return
         self._inbox.put(lambda: self._start_job(key, config))
 
     def kill(self, key: LaunchKey) -> None:
-        """Make sure that a job ends."""
         self._inbox.put(lambda: self._kill(key))
 
     def stop(self, grace_s: float) -> None:
