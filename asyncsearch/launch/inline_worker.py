@@ -57,7 +57,6 @@ class InlineWorker:
         self._trainable: TrainFunction | Ended = _load(config.bundle)
 
     def open(self) -> None:
-        """Attach."""
         hello = Hello(*self.key, uuid.uuid4().hex, socket.gethostname(), os.getpid())
         self._post(*self.key, 0, hello)
         threading.Thread(target=self._beat, name="asyncsearch-heartbeat", daemon=True).start()
