@@ -73,7 +73,6 @@ class Agent:
         """Why it ends now."""
 
     def run(self) -> str:
-        """See ``run_agent``."""
         self._watch.set(self._inbox, READ, self._on_inbox)
         try:
             self._bench.start_runner()  # it loads the trainable while the stream attaches

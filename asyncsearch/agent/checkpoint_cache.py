@@ -79,7 +79,6 @@ class CheckpointCache:
         return size_bytes
 
     def discard(self, staged: Path) -> None:
-        """Remove a staged folder that will not be committed."""
         self._store.discard(staged)
 
     def close(self) -> None:

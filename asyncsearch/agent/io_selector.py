@@ -46,5 +46,4 @@ class DescriptorSelector:
                 key.data(mask)
 
     def close(self) -> None:
-        """Free the descriptor."""
         self._selector.close()

@@ -40,7 +40,6 @@ class Mailbox(Generic[T]):
             return items
 
     def close(self) -> None:
-        """Free the descriptors."""
         with self._lock:
             if not self._is_closed:
                 self._is_closed = True

@@ -36,7 +36,6 @@ class OutputPipe:
         self._stream = stream
 
     def fileno(self) -> int:
-        """Return the descriptor, for a selector."""
         return self._stream.fileno()
 
     def read(self) -> bytes | None:
@@ -47,7 +46,6 @@ class OutputPipe:
             return None
 
     def close(self) -> None:
-        """Free the descriptor."""
         self._stream.close()
 
 
@@ -129,13 +127,18 @@ class RunnerProcess:
         return returncode
 
     def _wait(self, exited: Callable[[RunnerProcess], None]) -> None:
-        if hasattr(os, "waitid"):
-            # Not reaped here: until the agent has killed its group, no other process can get its number.
-            with contextlib.suppress(ChildProcessError):
-                os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
-        else:
-            self._process.wait()
+        await_end(self._process)
         exited(self)
+
+
+def await_end(process: subprocess.Popen[bytes]) -> None:
+    """Return when a process has ended; where the system allows, it is not reaped yet."""
+    if hasattr(os, "waitid"):
+        # Until it is reaped, and its group was killed before, no other process can get its number.
+        with contextlib.suppress(ChildProcessError):
+            os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    else:
+        process.wait()
 
 
 def _start(config: WorkerConfig) -> tuple[subprocess.Popen[bytes], socket.socket, int]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from pathlib import Path
 from typing import Any
 
 from asyncsearch.checking import random_generators
@@ -135,7 +134,7 @@ def resuming(task: Task) -> FoundParts:
 
     def given(kinds: Collection[str], but: str = "") -> tuple[RunOutcome, _Giving]:
         watching = _Giving(source, kinds, but)
-        return _outcome(task, "given", task.cut, parts, watching), watching
+        return _outcome(task, "given", start=task.cut, load=parts, watching=watching), watching
 
     plain, seen = given(())
     differing = seen.differing
@@ -158,13 +157,6 @@ def resuming(task: Task) -> FoundParts:
     return found or [(kind, places, False) for kind, places in differing.items()] or [(_UNKNOWN, [], True)]
 
 
-def _outcome(
-    task: Task,
-    name: str,
-    start: int = 0,
-    load: Path | None = None,
-    watching: Watching | None = None,
-    stirred: int | None = 8,
-) -> RunOutcome:
-    reports = run(task, name, [task.units], start=start, load=load, watching=watching, stirred=stirred)
+def _outcome(task: Task, name: str, stirred: int | None = 8, **options: Any) -> RunOutcome:
+    reports = run(task, name, [task.units], stirred=stirred, **options)
     return reports, content(task, task.checkpoint(name, task.units), 9)

@@ -175,7 +175,6 @@ class Locals:
         self.frame = frame
 
     def items(self) -> list[tuple[str, Any]]:
-        """Return names and values."""
         return list(self.frame.f_locals.items())
 
     def __setitem__(self, name: str, value: Any) -> None:

@@ -1,4 +1,4 @@
-"""Packs the trainable for its way to the runners, and says in words why it cannot go.
+"""Packs the trainable for its path to the runners, and says in words why it cannot go.
 
 What was written for this search travels by value: all of ``__main__``, and every module that is not installed. So
 workers need the same packages, not the same folders.
@@ -7,7 +7,7 @@ workers need the same packages, not the same folders.
 from __future__ import annotations
 
 import types
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from typing import Any, NamedTuple
 
 import cloudpickle
@@ -26,7 +26,7 @@ _ADVICE = "Create it inside the function, or load it there with trial.once(...)"
 
 
 class Bundle(NamedTuple):
-    """A trainable on its way."""
+    """A trainable on its path."""
 
     data: bytes
     """To be unpickled by ``pickle.loads`` where cloudpickle is installed."""
@@ -117,14 +117,14 @@ def _dumps(value: object, modules: Collection[str]) -> bytes:
     return bytes(buffer.data)
 
 
-def _failure(value: object, modules: Collection[str]) -> Exception | None:
+def _tried(value: object, modules: Collection[str]) -> tuple[int, Exception | None]:
+    """Return the size of a value, as far as it can be pickled, and why it cannot."""
+    counter = _Counter()
     try:
-        _Pickler(_Counter(), modules).dump(value)
-    except _TooLargeError:
-        return None
+        _Pickler(counter, modules).dump(value)
     except Exception as error:
-        return error
-    return None
+        return counter.size, None if isinstance(error, _TooLargeError) else error
+    return counter.size, None
 
 
 class _Culprit(NamedTuple):
@@ -145,7 +145,7 @@ def _culprit(trainable: object, modules: Collection[str]) -> _Culprit | None:
             if id(part) in seen:
                 continue
             seen.add(id(part))
-            error = _failure(part, modules)
+            _, error = _tried(part, modules)
             if error is not None:
                 path, inner = (*path, words), part
                 found = _Culprit(path, part, error)
@@ -169,17 +169,8 @@ def _sizes(trainable: object, modules: Collection[str]) -> list[tuple[int, tuple
             if isinstance(part, types.FunctionType | types.MethodType | types.ModuleType | type) and len(path) < 3:
                 waiting.append(((*path, words), part))
             else:
-                sizes.append((_size(part, modules), (*path, words)))
+                sizes.append((_tried(part, modules)[0], (*path, words)))
     return sorted(sizes, key=lambda pair: -pair[0])
-
-
-def _size(value: object, modules: Collection[str]) -> int:
-    counter = _Counter()
-    try:
-        _Pickler(counter, modules).dump(value)
-    except Exception:  # too large, or not picklable: counted as far as it came
-        return counter.size
-    return counter.size
 
 
 def _name(trainable: object) -> str:
@@ -223,14 +214,11 @@ def _size_warnings(trainable: object, data: bytes, modules: Collection[str]) -> 
 
 
 def _largest(trainable: object, modules: Collection[str]) -> str:
-    return "; ".join(_size_texts(_sizes(trainable, modules)[:_SHOWN]))
-
-
-def _size_texts(sizes: list[tuple[int, tuple[str, ...]]]) -> Iterator[str]:
-    for size, path in sizes:
-        if size >= _MB:
-            more = "more than " if size > MAX_BYTES else ""
-            yield f"{', in it '.join(path)}: {more}{min(size, MAX_BYTES) / _MB:.0f} MB"
+    return "; ".join(
+        f"{', in it '.join(path)}: {'more than ' if size > MAX_BYTES else ''}{min(size, MAX_BYTES) / _MB:.0f} MB"
+        for size, path in _sizes(trainable, modules)[:_SHOWN]
+        if size >= _MB
+    )
 
 
 def _type_name(value: object) -> str:

@@ -59,7 +59,6 @@ class InlineWorker:
         self._trainable: TrainFunction | Ended = _load(config.bundle)
 
     def open(self) -> None:
-        """Attach."""
         hello = Hello(*self.key, uuid.uuid4().hex, socket.gethostname(), os.getpid())
         self._post(*self.key, 0, hello)
         threading.Thread(target=self._beat, name="asyncsearch-heartbeat", daemon=True).start()
@@ -179,7 +178,6 @@ class InlineWorker:
             self.end = self.end or f"dismissed: {self._dismissal}"
 
     def send(self, message: WorkerMessage) -> None:
-        """Send a message to the driver."""
         self._number += 1
         self._post(*self.key, self._number, message)
 

@@ -14,11 +14,12 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import IO
 
 import cloudpickle
 
+from asyncsearch.agent.runner_process import await_end
 from asyncsearch.errors import ClusterError, InternalError, UsageError
 from asyncsearch.ids import WorkerId, worker_name
 from asyncsearch.launch.base_launcher import (
@@ -145,7 +146,7 @@ class _Launch:
                     pipe.write(self._payload)
                     pipe.flush()
                 self._payload = b""
-                _await_end(process)
+                await_end(process)
                 with self._lock:
                     _kill_group(process)  # what it left behind; until it is reaped its number is not given to others
                     code = process.wait()
@@ -168,23 +169,10 @@ def _start(answer: IO[bytes], errors: IO[bytes]) -> subprocess.Popen[bytes]:
         stdin=subprocess.PIPE,
         stdout=answer,
         stderr=errors,
-        env=_environment(os.environ, sys.path),
+        # So the worker finds the modules that this process finds.
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)},
         process_group=0,  # Ctrl-C in a terminal reaches the driver alone, which ends the search in order
     )
-
-
-def _environment(environment: Mapping[str, str], import_path: Sequence[str]) -> dict[str, str]:
-    """Return the environment in which the worker finds the modules that this process finds."""
-    return {**environment, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in import_path)}
-
-
-def _await_end(process: subprocess.Popen[bytes]) -> None:
-    """Return when the process has ended; where the system allows, it is not reaped yet."""
-    if hasattr(os, "waitid"):
-        with contextlib.suppress(ChildProcessError):
-            os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-    else:
-        process.wait()
 
 
 def _kill_group(process: subprocess.Popen[bytes]) -> None:

@@ -22,5 +22,4 @@ class Backoff:
         return delay_s
 
     def reset(self) -> None:
-        """Begin again with the shortest delay."""
         self._delay_s = _FIRST_S

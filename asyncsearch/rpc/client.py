@@ -9,6 +9,7 @@ from a generator, in a thread of its own. Synchronous gRPC may be set up in a pr
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import time
@@ -175,7 +176,7 @@ class Connection:
 
     def _attach_once(self, timeout_s: float) -> tuple[grpc.StatusCode, str] | None:
         """Attach and read until the stream ends; return None for a good end, else why it broke."""
-        with _Stream(self._endpoint, self._keepalive, self._max_message_bytes) as stream:
+        with contextlib.closing(_Stream(self._endpoint, self._keepalive, self._max_message_bytes)) as stream:
             with self._changed:
                 if self._is_closing:
                     return None
@@ -254,15 +255,11 @@ class _Stream:
         self.is_heartbeat_due = False
         self.is_over = False
 
-    def __enter__(self) -> _Stream:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         self._stop_timer()
         self._channel.close()
 
     def open(self, to_write: Iterator[bytes]) -> None:
-        """Begin to attach."""
         attach = self._channel.stream_stream(
             f"/{SERVICE}/{METHOD}", request_serializer=None, response_deserializer=None
         )

@@ -40,7 +40,6 @@ TABLE = (
 
 _ROWS = {row.status: row for row in TABLE}
 _STATUSES = {row.error: row.status for row in TABLE}
-_UNAVAILABLE = _ROWS[StatusCode.UNAVAILABLE]
 
 
 def status_of(error: Exception) -> StatusCode:
@@ -50,4 +49,4 @@ def status_of(error: Exception) -> StatusCode:
 
 def row_of(status: StatusCode) -> StatusRow:
     """Return what a status means to a worker."""
-    return _ROWS.get(status, _UNAVAILABLE)
+    return _ROWS.get(status, _ROWS[StatusCode.UNAVAILABLE])

@@ -25,8 +25,6 @@ and to write costs as much as to read two reports. A heartbeat is answered at on
 """
 _DRAIN_S = 2.0
 """How long a stream that is closed may take to write what is pending."""
-
-
 _OUTBOX_LIMIT = 10_000
 
 

@@ -9,7 +9,7 @@ import contextlib
 import json
 import operator
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from asyncsearch.trainable import Trainer
 from asyncsearch.trainers.sample_order import Indices, batches, permutation
 from asyncsearch.trial import Params
 
+EVALUATION_BATCH = 1024
 _SEEDS_END = 2**32
 """numpy's and Keras's seeds are below it."""
 
@@ -190,7 +191,20 @@ class FrameworkTrainer(Trainer):
         np.random.seed(below(source, _SEEDS_END))  # noqa: NPY002
         self._seed_framework(below(source, _SEEDS_END))
 
+    def _common_length(self, parts: Iterable[Any]) -> int:
+        counts = {len(part) for part in parts}
+        if len(counts) == 1:
+            return counts.pop()
+        raise UsageError(f"The parts of the data differ in length: {sorted(counts)}. Each sample has its part in all.")
+
     # Checkpoints
+
+    def _require_same_optimizer(self, saved: str, now: str) -> None:
+        if saved != now:
+            raise UsageError(
+                f"{self.trial.name} goes on from a checkpoint of {saved}, and optimizer() now returns {now} for the "
+                "same values: restore what it was, or begin anew."
+            )
 
     def _counters(self) -> dict[str, Any]:
         """Return what is saved beside model and optimizer, as JSON."""

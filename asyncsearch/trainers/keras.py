@@ -13,11 +13,9 @@ import numpy as np
 import tensorflow as tf
 
 from asyncsearch.errors import UsageError
-from asyncsearch.trainers.base_trainer import FrameworkTrainer
+from asyncsearch.trainers.base_trainer import EVALUATION_BATCH, FrameworkTrainer
 from asyncsearch.trainers.sample_order import Indices
 from asyncsearch.trial import Params
-
-_EVALUATION_BATCH = 1024
 
 
 class KerasTrainer(FrameworkTrainer):
@@ -76,11 +74,7 @@ class KerasTrainer(FrameworkTrainer):
     def load(self, path: Path) -> None:
         state = json.loads((path / "state.json").read_text(encoding="utf-8"))
         self._restore_counters(state["counters"])
-        if state["optimizer"] != _kind(self.opt):
-            raise UsageError(
-                f"{self.trial.name} goes on from a checkpoint of {state['optimizer']}, and optimizer() now "
-                f"returns {_kind(self.opt)} for the same values: restore what it was, or begin anew."
-            )
+        self._require_same_optimizer(state["optimizer"], _kind(self.opt))
         with np.load(path / "variables.npz") as saved:
             for name, variable in self._variables():
                 _assign(name, variable, saved)
@@ -160,8 +154,8 @@ class KerasTrainer(FrameworkTrainer):
         data = self._validation_data
         found: dict[str, Any] = {}
         self.net.reset_metrics()
-        for start in range(0, self._count(data), _EVALUATION_BATCH):
-            indices = np.arange(start, min(start + _EVALUATION_BATCH, self._count(data)))
+        for start in range(0, self._count(data), EVALUATION_BATCH):
+            indices = np.arange(start, min(start + EVALUATION_BATCH, self._count(data)))
             found = self.net.test_on_batch(*self._batch(data, indices), return_dict=True)
         self.net.reset_metrics()
         return found
@@ -178,12 +172,7 @@ class KerasTrainer(FrameworkTrainer):
 
     def _count(self, data: Any) -> int:
         if isinstance(data, tuple | list):
-            counts = {len(part) for part in data}
-            if len(counts) == 1:
-                return counts.pop()
-            raise UsageError(
-                f"The parts of the data differ in length: {sorted(counts)}. Each sample has its part in all."
-            )
+            return self._common_length(data)
         if isinstance(data, tf.data.Dataset | keras.utils.PyDataset) or not hasattr(data, "__getitem__"):
             raise UsageError(
                 f"A {type(data).__name__} has an order of its own, which no checkpoint holds: let data() return "

@@ -14,11 +14,9 @@ import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, default_collate
 
 from asyncsearch.errors import UsageError
-from asyncsearch.trainers.base_trainer import FrameworkTrainer
+from asyncsearch.trainers.base_trainer import EVALUATION_BATCH, FrameworkTrainer
 from asyncsearch.trainers.sample_order import Indices
 from asyncsearch.trial import Params
-
-_EVALUATION_BATCH = 1024
 
 
 class TorchTrainer(FrameworkTrainer):
@@ -83,7 +81,7 @@ class TorchTrainer(FrameworkTrainer):
                 right += int((model(batch[0]).argmax(1) == batch[1]).sum())
         return {"loss": loss / count, "accuracy": right / count} if has_accuracy else {"loss": loss / count}
 
-    def batches(self, data: Any, size: int = _EVALUATION_BATCH) -> Iterator[Any]:
+    def batches(self, data: Any, size: int = EVALUATION_BATCH) -> Iterator[Any]:
         """Yield batches of data in its own order, on the device."""
         count = self._count(data)
         for start in range(0, count, size):
@@ -124,11 +122,7 @@ class TorchTrainer(FrameworkTrainer):
         for name, value in state["buffers"].items():
             buffers[name].copy_(value)
         self.scaler.load_state_dict(state["scaler"])
-        if state["optimizer_kind"] != _kind(self.opt):
-            raise UsageError(
-                f"{self.trial.name} goes on from a checkpoint of {state['optimizer_kind']}, and optimizer() now "
-                f"returns {_kind(self.opt)} for the same values: restore what it was, or begin anew."
-            )
+        self._require_same_optimizer(state["optimizer_kind"], _kind(self.opt))
         self.opt.load_state_dict(state["optimizer"])
 
     # What the base asks for
@@ -205,12 +199,7 @@ class TorchTrainer(FrameworkTrainer):
 
     def _count(self, data: Any) -> int:
         if isinstance(data, tuple | list | Mapping):
-            counts = {len(part) for part in (data.values() if isinstance(data, Mapping) else data)}
-            if len(counts) == 1:
-                return counts.pop()
-            raise UsageError(
-                f"The parts of the data differ in length: {sorted(counts)}. Each sample has its part in all."
-            )
+            return self._common_length(data.values() if isinstance(data, Mapping) else data)
         if isinstance(data, IterableDataset | DataLoader) or not hasattr(data, "__getitem__"):
             raise UsageError(
                 f"A {type(data).__name__} has an order of its own, which no checkpoint holds: let data() return "

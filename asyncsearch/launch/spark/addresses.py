@@ -11,7 +11,6 @@ _WILDCARDS = ("", "0.0.0.0", "::", "[::]")
 HOST_KEY = "spark.asyncsearch.driver.host"
 BIND_KEY = "spark.asyncsearch.driver.bindAddress"
 PORT_KEY = "spark.asyncsearch.driver.port"
-_LOOPBACK = ("localhost",)
 
 
 def addresses(
@@ -28,11 +27,10 @@ def addresses(
     # On Kubernetes Spark may put its wildcard bind address where the driver's host belongs.
     named = (conf(HOST_KEY), conf("spark.driver.host"))
     host = next((name for name in named if name not in _WILDCARDS), "") or machine()
-    bound = (conf(BIND_KEY), conf("spark.driver.bindAddress"))
-    bind = next((name for name in bound if name), "")
+    bind = conf(BIND_KEY) or conf("spark.driver.bindAddress")
     if not bind:
         everywhere = "::" if ":" in host else "0.0.0.0"
-        bind = "127.0.0.1" if host.startswith("127.") or host in _LOOPBACK else everywhere
+        bind = "127.0.0.1" if host.startswith("127.") or host == "localhost" else everywhere
     return _bracketed(host), _bracketed(bind)
 
 

@@ -178,7 +178,7 @@ def join(session: Any = None) -> Spark:
         raise UnsupportedSparkError(
             f"pyspark cannot be imported: {error}. Install 'asyncsearch[spark]' with pip, or pass backend='processes'."
         ) from error
-    if _version(pyspark.__version__) < (3, 5):
+    if tuple(map(int, re.findall(r"\d+", pyspark.__version__)[:2])) < (3, 5):
         raise UnsupportedSparkError(f"pyspark {pyspark.__version__} is too old: asyncsearch needs 3.5.1 or newer.")
     _refuse_connect(session)
     from pyspark import SparkContext
@@ -237,7 +237,3 @@ def _refuse_connect(session: Any) -> None:
 
     if is_remote() or type(session).__module__.startswith("pyspark.sql.connect"):
         raise UnsupportedSparkError(_CONNECT)
-
-
-def _version(text: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d+", text)[:2])

@@ -40,10 +40,8 @@ class _Job:
         self.launched_at = time.monotonic()
         self.due: float | None = self.launched_at + WAIT_LOGGED_AFTER_S
         """When to look at it again; None: never."""
-        self.is_cancelled = False
-        self.is_wait_logged = False
         self.reason: str | None = None
-        """Why it ends, where that is known better than by Spark."""
+        """Why it was cancelled; None: it was not."""
 
 
 class Supervisor:
@@ -82,14 +80,12 @@ class Supervisor:
         self._spark.thread(self._supervise, "asyncsearch-spark").start()
 
     def launch(self, key: LaunchKey, config: WorkerConfig) -> None:
-        """Start a worker's job."""
         if self._stopped.is_set():
             self._ended(*key, TOO_LATE)
             return
         self._inbox.put(lambda: self._start_job(key, config))
 
     def kill(self, key: LaunchKey) -> None:
-        """Make sure that a job ends."""
         self._inbox.put(lambda: self._kill(key))
 
     def stop(self, grace_s: float) -> None:
@@ -142,8 +138,8 @@ class Supervisor:
         for job in self._jobs.values():
             if job.due is None or now < job.due:
                 continue
-            if job.is_cancelled:
-                self._cancel(job)
+            if job.reason is not None:
+                self._cancel(job, job.reason)
             else:
                 self._look_for_slot(job, now)
 
@@ -153,13 +149,10 @@ class Supervisor:
         elif now >= job.launched_at + self._start_timeout_s:
             self._cancel(job, f"it found no free task slot within {self._start_timeout_s:.0f} s")
         else:
-            if not job.is_wait_logged:
-                _log.warning("%s waits for a free task slot: other jobs hold them, or executors are missing.", job.name)
-            job.is_wait_logged = True
+            _log.warning("%s waits for a free task slot: other jobs hold them, or executors are missing.", job.name)
             job.due = job.launched_at + self._start_timeout_s
 
-    def _cancel(self, job: _Job, reason: str | None = None) -> None:
-        job.is_cancelled = True
+    def _cancel(self, job: _Job, reason: str) -> None:
         job.reason = job.reason or reason
         job.due = time.monotonic() + _CANCEL_AGAIN_S
         self._spark.cancel(job.tag)
