@@ -64,14 +64,6 @@ class _Roots:
         self._swept: set[str] = set()
 
     def make(self, kind: str) -> Path:
-        """Return a new, empty folder on this machine, which is removed when this process ends, if not before.
-
-        Args:
-            kind: what it is for, as the first word of its name.
-
-        Raises:
-            OSError: it cannot be made.
-        """
         place = tempfile.gettempdir()
         with self._guard:
             root = self._roots.get(place)
@@ -119,7 +111,16 @@ class _Roots:
 _mine = _Roots()
 
 
-make_folder = _mine.make
+def make_folder(kind: str) -> Path:
+    """Return a new, empty folder on this machine, which is removed when this process ends, if not before.
+
+    Args:
+        kind: what it is for, as the first word of its name.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    return _mine.make(kind)
 
 
 def remove_folder(folder: Path) -> None:
