@@ -1,4 +1,4 @@
-"""Packs the trainable for its path to the runners, and says in words why it cannot go.
+"""Packs the trainable to be sent to the runners, and says in words why it cannot be sent.
 
 What was written for this search travels by value: all of ``__main__``, and every module that is not installed. So
 workers need the same packages, not the same folders.
@@ -26,7 +26,7 @@ _ADVICE = "Create it inside the function, or load it there with trial.once(...)"
 
 
 class Bundle(NamedTuple):
-    """A trainable on its path."""
+    """A trainable, packed to be sent."""
 
     data: bytes
     """To be unpickled by ``pickle.loads`` where cloudpickle is installed."""
