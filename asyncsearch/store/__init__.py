@@ -40,18 +40,21 @@ def register_store(scheme: str, factory: Callable[[str], Store]) -> None:
     _factories[scheme.lower()] = factory
 
 
-def open_store(url: str | Path) -> Store:
+def open_store(url: str | Path | Store) -> Store:
     """Return the store at a place; nothing is written, and nothing needs to be there yet.
 
     Args:
         url: A path (``~`` is the home folder, relative paths begin at the working directory, nothing else in it has a
             meaning), or a URL: ``file:///studies/digits`` (percent-encoded like every URL), ``hdfs://...``,
-            ``s3://...``, any other that fsspec knows, or one of ``register_store``.
+            ``s3://...``, any other that fsspec knows, or one of ``register_store``; an open
+            store stays as it is.
 
     Raises:
         UsageError: it is neither a path nor a URL.
         StoreError: the place cannot be a store, or a package for it is missing.
     """
+    if isinstance(url, Store):
+        return url
     if not isinstance(url, str | os.PathLike):
         raise UsageError(f"{url!r} is no place of a study: write a path or a URL, such as 'studies/digits'.")
     text = os.fspath(url)

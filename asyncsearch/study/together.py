@@ -203,7 +203,7 @@ def _require_runnable(studies: Sequence[Study], display: str) -> None:
     if twice is not None:
         raise UsageError(f"Two of the studies have the store {twice!r}: give each one of its own, store=...")
     backends = [backend_of(study) for study in studies]
-    launchers = [backend for backend in backends if isinstance(backend, Launcher)]
+    launchers = [backend for backend in backends if not isinstance(backend, str)]
     shared = next((one for one in launchers if sum(one is other for other in launchers) > 1), None)
     if shared is not None:
         raise UsageError(
@@ -211,7 +211,7 @@ def _require_runnable(studies: Sequence[Study], display: str) -> None:
             f"give each one of its own, or backend={shared.name!r}."
         )
     for study, backend in zip(studies, backends, strict=True):
-        if backend == "inline" or (isinstance(backend, Launcher) and backend.name == "inline"):
+        if (backend if isinstance(backend, str) else backend.name) == "inline":
             raise UsageError(
                 f"{study.name!r} has backend='inline', which trains in the calling thread, where only one study can: "
                 "use backend='processes'."

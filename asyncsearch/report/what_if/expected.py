@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -88,10 +87,10 @@ def cost_of(store: Store, seconds_per_unit: object, like: Any) -> Cost | None:
         return Cost(seconds_of("seconds_per_unit", seconds_per_unit))
     if like is None:
         return measured(store)
-    place = getattr(like, "store", like)
-    if not isinstance(place, str | Path | Store):
-        raise UsageError(f"like={like!r} is neither a study nor a store: write e.g. like='studies/digits'.")
-    home = place if isinstance(place, Store) else open_store(place)
+    try:
+        home = open_store(getattr(like, "store", like))
+    except UsageError:
+        raise UsageError(f"like={like!r} is neither a study nor a store: write e.g. like='studies/digits'.") from None
     if read_study_file(home) is None:
         raise StudyNotFoundError(f"like: {home.shown} holds no study: there is no study.json in it.")
     cost = measured(home)
