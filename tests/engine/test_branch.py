@@ -203,7 +203,9 @@ def states_of(recorded: Recorded, scheduler: PBT, **config: Any) -> None:
 def test_every_prefix_of_the_journal_and_every_snapshot_give_the_state_that_was_there(
     scheduler: PBT, share: bool
 ) -> None:
-    options: dict[str, Any] = {"losses": [Loss(WorkerId(0), 7.0, 2.0)], "failures": {TrialId(2): 5, TrialId(4): 2}}
+    options: dict[str, Any] = {
+        "faults": Faults(losses=[Loss(WorkerId(0), 7.0, 2.0)], failures={TrialId(2): 5, TrialId(4): 2})
+    }
     recorded = searched(scheduler, 3, max_failures=1, share=share, delays=Delays(commit_s=0.2), **options)
     assert branches(recorded)
     states_of(recorded, scheduler, max_failures=1, share=share)

@@ -39,7 +39,7 @@ class Planned:
 
 
 def quiet(**options: Any) -> Recorded:
-    settings: dict[str, Any] = {"losses": [], "failures": {}, "delays": DELAYS} | options
+    settings: dict[str, Any] = {"faults": Faults(), "delays": DELAYS} | options
     return simulated(**settings)
 
 
