@@ -8,34 +8,47 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from asyncsearch._version import __version__
+from asyncsearch._version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from asyncsearch import sequences
-    from asyncsearch.checking import check
-    from asyncsearch.errors import AsyncSearchError
-    from asyncsearch.report.plots.plots import plot_history, plot_rungs
-    from asyncsearch.report.what_if.worker_counts import what_if
-    from asyncsearch.runner.standalone import StandaloneTrial
-    from asyncsearch.schedulers import ASHA, FIFO, PBT, SHA, Hyperband, MedianStopping
-    from asyncsearch.searchers import GridSearch, OptunaSearch, RandomSearch, SobolSearch
-    from asyncsearch.space import (
-        Space,
-        choice,
-        constant,
-        lograndint,
-        loguniform,
-        quniform,
-        randint,
-        uniform,
-    )
-    from asyncsearch.study.options import Checkpoints, Sharing, WorkerOptions
-    from asyncsearch.study.study import Study
-    from asyncsearch.study.together import run_together
-    from asyncsearch.trainable import Trainer, TrialContext, TrialPaused, TrialStopped
+    from asyncsearch import sequences as sequences
+    from asyncsearch.checking import check as check
+    from asyncsearch.errors import AsyncSearchError as AsyncSearchError
+    from asyncsearch.report.plots.plots import plot_history as plot_history
+    from asyncsearch.report.plots.plots import plot_rungs as plot_rungs
+    from asyncsearch.report.what_if.worker_counts import what_if as what_if
+    from asyncsearch.runner.standalone import StandaloneTrial as StandaloneTrial
+    from asyncsearch.schedulers import ASHA as ASHA
+    from asyncsearch.schedulers import FIFO as FIFO
+    from asyncsearch.schedulers import PBT as PBT
+    from asyncsearch.schedulers import SHA as SHA
+    from asyncsearch.schedulers import Hyperband as Hyperband
+    from asyncsearch.schedulers import MedianStopping as MedianStopping
+    from asyncsearch.searchers import GridSearch as GridSearch
+    from asyncsearch.searchers import OptunaSearch as OptunaSearch
+    from asyncsearch.searchers import RandomSearch as RandomSearch
+    from asyncsearch.searchers import SobolSearch as SobolSearch
+    from asyncsearch.space import Space as Space
+    from asyncsearch.space import choice as choice
+    from asyncsearch.space import constant as constant
+    from asyncsearch.space import lograndint as lograndint
+    from asyncsearch.space import loguniform as loguniform
+    from asyncsearch.space import quniform as quniform
+    from asyncsearch.space import randint as randint
+    from asyncsearch.space import uniform as uniform
+    from asyncsearch.study.options import Checkpoints as Checkpoints
+    from asyncsearch.study.options import Sharing as Sharing
+    from asyncsearch.study.options import WorkerOptions as WorkerOptions
+    from asyncsearch.study.study import Study as Study
+    from asyncsearch.study.together import run_together as run_together
+    from asyncsearch.trainable import Trainer as Trainer
+    from asyncsearch.trainable import TrialContext as TrialContext
+    from asyncsearch.trainable import TrialPaused as TrialPaused
+    from asyncsearch.trainable import TrialStopped as TrialStopped
     from asyncsearch.trainers.keras import KerasTrainer as KerasTrainer
     from asyncsearch.trainers.torch import TorchTrainer as TorchTrainer
-    from asyncsearch.trial import Trial, TrialState
+    from asyncsearch.trial import Trial as Trial
+    from asyncsearch.trial import TrialState as TrialState
 
 _HOMES = {
     name: home
@@ -61,48 +74,10 @@ _HOMES = {
 }
 """Where each public name is imported from."""
 
-__all__ = [
-    "ASHA",
-    "FIFO",
-    "PBT",
-    "SHA",
-    "AsyncSearchError",
-    "Checkpoints",
-    "GridSearch",
-    "Hyperband",
-    "MedianStopping",
-    "OptunaSearch",
-    "RandomSearch",
-    "Sharing",
-    "SobolSearch",
-    "Space",
-    "StandaloneTrial",
-    "Study",
-    "Trainer",
-    "Trial",
-    "TrialContext",
-    "TrialPaused",
-    "TrialState",
-    "TrialStopped",
-    "WorkerOptions",
-    "__version__",
-    "check",
-    "choice",
-    "constant",
-    "lograndint",
-    "loguniform",
-    "plot_history",
-    "plot_rungs",
-    "quniform",
-    "randint",
-    "run_together",
-    "sequences",
-    "uniform",
-    "what_if",
-]
-
 _EXTRAS = {"KerasTrainer": "tensorflow", "TorchTrainer": "torch"}
 """What to install for names that need a framework; ``from asyncsearch import *`` leaves these out."""
+
+__all__ = sorted({"__version__", *_HOMES} - {*_EXTRAS})  # noqa: PLE0605 - the imports above are what type checkers read
 
 
 def __getattr__(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""The shell: look at a study, follow its logs, ask why, go on with it. ``asyncsearch --help`` says how."""
+"""The command line: show, explain, resume and simulate studies. ``asyncsearch --help`` lists the commands."""
 
 from __future__ import annotations
 
@@ -34,32 +34,32 @@ from asyncsearch.trial import Trial, TrialState
 
 EXAMPLES = """\
 examples:
-  asyncsearch show studies/digits                       how the study stands
-  asyncsearch trials studies/digits --sort value        its trials, the best first
-  asyncsearch trials studies/digits --format csv        all of them, for other programs
-  asyncsearch logs studies/digits trial-7 --follow      what a trial prints, as it comes
-  asyncsearch explain studies/digits trial-7            why it was paused, promoted or stopped
-  asyncsearch tree studies/digits --output tree.svg     what is trained once for several trials, as a picture
-  asyncsearch resume studies/digits --num-trials 128    go on where the journal ends
-  asyncsearch preview search.py --num-trials 64         what a search will cost, before it runs
-  asyncsearch simulate studies/digits --workers 4,8,16  how long it would have taken on so many workers
-  asyncsearch check search.py                           whether what is paused trains on bit by bit, and what it forgets
-  asyncsearch clean studies/digits --dry-run            what nothing can reach any more, and how large it is
+  asyncsearch show studies/digits                       print the state of the study
+  asyncsearch trials studies/digits --sort value        list its trials, best first
+  asyncsearch trials studies/digits --format csv        list all trials for other programs
+  asyncsearch logs studies/digits trial-7 --follow      follow the output of a trial
+  asyncsearch explain studies/digits trial-7            explain why it was paused, promoted or stopped
+  asyncsearch tree studies/digits --output tree.svg     draw what is trained once for several trials
+  asyncsearch resume studies/digits --num-trials 128    continue where the journal ends
+  asyncsearch preview search.py --num-trials 64         estimate the cost of a search before it runs
+  asyncsearch simulate studies/digits --workers 4,8,16  estimate its duration with other numbers of workers
+  asyncsearch check search.py                           check that a paused trial resumes bit by bit
+  asyncsearch clean studies/digits --dry-run            list files that are no longer needed, and their sizes
 
 STORE is the folder or URL of a study: studies/digits, hdfs:///studies/digits, s3://bucket/digits.
-Looking at a study runs none of its code and can be done while it runs; `resume`, `preview`, `simulate` and `check` run
+Reading a study runs none of its code and is possible while it runs; `resume`, `preview`, `simulate` and `check` run
 its code.
 
 exit codes:
-  0  done
-  1  the search failed, the store cannot be read, or `check` found something
-  2  the command cannot be carried out as it is written
-  130  interrupted; what was trained is kept
+  0  success
+  1  the search failed, the store cannot be read, or `check` found a problem
+  2  the command is invalid
+  130  interrupted; everything trained is kept
 """
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Carry out one command and return its exit code."""
+    """Run one command and return its exit code."""
     options = _parser().parse_args(arguments)
     command: Callable[[argparse.Namespace], int | None] = options.command
     code = None
@@ -71,7 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except AsyncSearchError as error:
         return _complain(error, 1)
     except BrokenPipeError:
-        # Who reads has seen enough. Python would complain again when it flushes at its end.
+        # The reader has closed the pipe. Without this, Python would fail again when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except KeyboardInterrupt:
         print("asyncsearch: interrupted", file=sys.stderr)
@@ -87,92 +87,88 @@ def _complain(error: Exception, code: int) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="asyncsearch",
-        description="Asynchronous hyper-parameter search: look at a study, and go on with it.",
+        description="Asynchronous hyper-parameter search: inspect studies and resume them.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"asyncsearch {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
 
-    show = _command(commands, "show", _show, "print how a study stands: counts, best trial, training saved")
-    show.add_argument("store", metavar="STORE", help="folder or URL of the study")
+    _command(commands, "show", _show, "print the state of a study: counts, best trial, training saved", "store")
 
-    trials = _command(commands, "trials", _trials, "list the trials of a study")
-    trials.add_argument("store", metavar="STORE", help="folder or URL of the study")
-    trials.add_argument("--sort", choices=sorted(_KEYS), default="id", help="what comes first (default: id)")
-    trials.add_argument("--state", choices=[state.value.lower() for state in TrialState], help="only these")
-    trials.add_argument("--limit", type=_whole, metavar="N", help="at most so many (default: all)")
+    trials = _command(commands, "trials", _trials, "list the trials of a study", "store")
+    trials.add_argument("--sort", choices=sorted(_KEYS), default="id", help="sort key (default: id)")
+    trials.add_argument(
+        "--state", choices=[state.value.lower() for state in TrialState], help="only those in this state"
+    )
+    trials.add_argument("--limit", type=_whole, metavar="N", help="at most N trials (default: all)")
     trials.add_argument("--format", choices=("table", "csv", "json"), default="table", help="default: table")
 
-    logs = _command(commands, "logs", _logs, "print what a trial printed")
-    logs.add_argument("store", metavar="STORE", help="folder or URL of the study")
-    logs.add_argument("trial", metavar="TRIAL", help="trial-7, or 7")
-    logs.add_argument("--follow", "-f", action="store_true", help="go on until the trial or the run has ended")
+    logs = _command(commands, "logs", _logs, "print the output of a trial", "store", "trial")
+    logs.add_argument("--follow", "-f", action="store_true", help="continue until the trial or the run has ended")
 
-    explain = _command(commands, "explain", _explain, "say what happened to a trial, and why")
-    explain.add_argument("store", metavar="STORE", help="folder or URL of the study")
-    explain.add_argument("trial", metavar="TRIAL", help="trial-7, or 7")
+    _command(commands, "explain", _explain, "explain what happened to a trial, and why", "store", "trial")
 
-    tree = _command(commands, "tree", _tree, "show which training serves which trials, and what that saves")
-    tree.add_argument("store", metavar="STORE", help="folder or URL of the study")
-    tree.add_argument(
-        "--output", "-o", metavar="FILE.svg", help="draw it there (default: print what most trials share)"
-    )
+    tree = _command(commands, "tree", _tree, "show which training several trials share, and what it saves", "store")
+    tree.add_argument("--output", "-o", metavar="FILE.svg", help="write a picture (default: print the main branches)")
 
-    resume = _command(commands, "resume", _resume, "go on with a study where its journal ends (runs its code)")
-    resume.add_argument("store", metavar="STORE", help="folder or URL of the study")
-    total = "trials in all, earlier ones included (default: as many as the last run wanted)"
+    resume = _command(commands, "resume", _resume, "continue a study where its journal ends (runs its code)", "store")
+    total = "total number of trials, earlier ones included (default: that of the last run)"
     resume.add_argument("--num-trials", type=_whole, metavar="N", help=total)
-    resume.add_argument("--parallelism", type=_whole, metavar="K", help="workers (default: as many as there are slots)")
-    resume.add_argument("--backend", choices=("auto", "spark", "processes", "inline"), help="default: as it was begun")
-    resume.add_argument("--timeout", type=float, metavar="SECONDS", help="end the run after so long")
-    resume.add_argument("--logs", action="store_true", help="print what the trials print")
-
-    preview = _command(commands, "preview", _preview, "say what a search would train (runs the script's top level)")
-    preview.add_argument("script", metavar="SCRIPT", help="a Python file with a `study`, or a function `make_study()`")
-    preview.add_argument("--num-trials", type=_whole, metavar="N", help="trials in all")
-    preview.add_argument("--parallelism", type=_whole, default=1, metavar="K", help="workers (default: 1)")
-    preview.add_argument("--seconds-per-unit", type=float, metavar="S", help="what a unit of training takes")
-
-    simulate = _command(
-        commands, "simulate", _simulate, "say how long a study would have taken on other numbers of workers"
+    resume.add_argument("--parallelism", type=_whole, metavar="K", help="workers (default: one for each slot)")
+    resume.add_argument(
+        "--backend", choices=("auto", "spark", "processes", "inline"), help="default: that of the study"
     )
-    simulate.add_argument("store", metavar="STORE", help="folder or URL of the study")
-    numbers = "numbers of workers, with commas (default: 1,2,4,8,16)"
+    resume.add_argument("--timeout", type=float, metavar="SECONDS", help="end the run after this time")
+    resume.add_argument("--logs", action="store_true", help="print the output of the trials")
+
+    preview = _command(commands, "preview", _preview, "estimate the training of a search (runs the script's top level)")
+    preview.add_argument("script", metavar="SCRIPT", help="a Python file that defines `study` or `make_study()`")
+    preview.add_argument("--num-trials", type=_whole, metavar="N", help="total number of trials")
+    preview.add_argument("--parallelism", type=_whole, default=1, metavar="K", help="workers (default: 1)")
+    preview.add_argument("--seconds-per-unit", type=float, metavar="S", help="duration of a unit of training")
+
+    duration = "estimate how long a study would have taken with other numbers of workers"
+    simulate = _command(commands, "simulate", _simulate, duration, "store")
+    numbers = "numbers of workers, separated by commas (default: 1,2,4,8,16)"
     simulate.add_argument("--workers", type=_wholes, default=WORKERS, metavar="1,2,4", help=numbers)
 
-    check = _command(commands, "check", _check, "train, pause and resume a trainable, and compare bit by bit (runs it)")
-    trainer = "script.py:Class, package.module:Class, or a script.py with a study; a function will do for a class"
+    check = _command(commands, "check", _check, "train, pause and resume a trainable and compare bit by bit (runs it)")
+    trainer = "script.py:Class, package.module:Class, or a script.py with a study; a function is allowed, too"
     check.add_argument("trainer", metavar="TRAINER", help=trainer)
-    values = "hyper-parameters as a JSON object (default: drawn from the space of the study that is there)"
+    values = "hyper-parameters as a JSON object (default: a sample from the space of the study in the script)"
     check.add_argument("--params", metavar="JSON", help=values)
-    check.add_argument("--units", type=_whole, default=4, metavar="N", help="how far to train (default: 4)")
-    check.add_argument("--cut", type=_whole, metavar="N", help="where to pause (default: half way)")
-    check.add_argument("--in-process", action="store_true", help="all in one process: faster, and proves less")
+    check.add_argument("--units", type=_whole, default=4, metavar="N", help="units to train (default: 4)")
+    check.add_argument("--cut", type=_whole, metavar="N", help="unit at which to pause (default: half of them)")
+    check.add_argument("--in-process", action="store_true", help="use one process: faster, but detects less")
 
-    cleaner = _command(
-        commands, "clean", _clean, "remove what nothing can reach any more from a store or a shared folder"
-    )
-    cleaner.add_argument("store", metavar="STORE", help="folder or URL of a study, or of what studies share (.../plan)")
-    cleaner.add_argument("--dry-run", action="store_true", help="change nothing, and say what would be removed")
-    cleaner.add_argument(
-        "--quota", metavar="SIZE", help="only as many checkpoints as it takes to be within 10GB, 500MB"
-    )
-    cleaner.add_argument("--older-than", metavar="AGE", help="only checkpoints that were of no use for 30d, 12h")
+    cleaner = _command(commands, "clean", _clean, "remove unreachable files from a store or a shared folder")
+    cleaner.add_argument("store", metavar="STORE", help="folder or URL of a study, or of a shared folder (.../plan)")
+    cleaner.add_argument("--dry-run", action="store_true", help="print what would be removed, and change nothing")
+    cleaner.add_argument("--quota", metavar="SIZE", help="stop once the checkpoints take at most SIZE: 10GB, 500MB")
+    cleaner.add_argument("--older-than", metavar="AGE", help="only checkpoints unused for AGE: 30d, 12h")
     return parser
 
 
-def _command(commands: Any, name: str, function: Callable[[Any], int | None], words: str) -> argparse.ArgumentParser:
+_COMMON = {"store": "folder or URL of the study", "trial": "trial-7, or 7"}
+"""Help on arguments that several commands have."""
+
+
+def _command(
+    commands: Any, name: str, function: Callable[[Any], int | None], words: str, *common: str
+) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = commands.add_parser(
         name, help=words, description=f"{words[0].upper()}{words[1:]}."
     )
     parser.set_defaults(command=function)
+    for argument in common:
+        parser.add_argument(argument, metavar=argument.upper(), help=_COMMON[argument])
     return parser
 
 
 def _whole(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not an integer from 1")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a positive integer")
     return int(text)
 
 
@@ -190,7 +186,7 @@ _KEYS: dict[str, Callable[[Trial, int], Any]] = {
     "state": lambda trial, sign: (list(TrialState).index(trial.state), trial.id),
     "value": lambda trial, sign: (trial.value is None, sign * (trial.value or 0.0), trial.id),
 }
-"""How trials are ordered; ``sign`` is 1 where small values are good."""
+"""Sort keys of trials; ``sign`` is 1 if the metric is minimised, else -1."""
 
 
 def _trials(options: argparse.Namespace) -> None:
@@ -223,7 +219,7 @@ def _logs(options: argparse.Namespace) -> None:
 
 
 def _readable(lines: Iterator[str]) -> Iterator[str]:
-    """Turn "1795244400.250 O text" into the worker's time of day and the text."""
+    """Replace the timestamp of "1795244400.250 O text" by the worker's time of day."""
     for line in lines:
         stamp, _, rest = line.partition(" ")
         stream, _, text = rest.partition(" ")
@@ -248,9 +244,9 @@ def _tree(options: argparse.Namespace) -> None:
         path = tree.save(options.output)
     except OSError as error:
         raise UsageError(
-            f"{options.output} cannot be written: {error}. Name a file that can be, --output tree.svg."
+            f"{options.output} cannot be written: {error}. Name a writable file, --output tree.svg."
         ) from error
-    print(f"{tree.summary}\ndrawn in {path}")
+    print(f"{tree.summary}\nwritten to {path}")
 
 
 def _resume(options: argparse.Namespace) -> None:
@@ -259,16 +255,14 @@ def _resume(options: argparse.Namespace) -> None:
     study.run(total, parallelism=options.parallelism, timeout=options.timeout, logs=options.logs)
     if all(trial.state is TrialState.FAILED for trial in study.trials):
         raise NoTrialsError(
-            f"Every trial failed. `asyncsearch explain {study.store.shown} 0` says how the first one did."
+            f"Every trial failed. `asyncsearch explain {study.store.shown} 0` explains the first failure."
         )
 
 
 def _last_total(study: Study) -> int | None:
-    total = None
-    for record in read_records(study.store):
-        if isinstance(record.event, RunRequested):
-            total = record.event.num_trials
-    return total
+    events = (record.event for record in read_records(study.store))
+    totals = [event.num_trials for event in events if isinstance(event, RunRequested)]
+    return totals[-1] if totals else None
 
 
 def _preview(options: argparse.Namespace) -> None:
@@ -292,7 +286,7 @@ def _clean(options: argparse.Namespace) -> None:
 
 
 def _check(options: argparse.Namespace) -> int:
-    # Imported here: it brings what sends code to other processes, and no other command needs that.
+    # Imported here: only this command needs the modules that send code to other processes.
     from asyncsearch.checking import check
 
     trainable, study = _trainable_of(options.trainer)
@@ -321,7 +315,7 @@ def _params_of(text: str | None) -> dict[str, Any]:
 
 
 def _trainable_of(place: str) -> tuple[Any, Study | None]:
-    """Return the trainable that a place names, and the study that stands beside it."""
+    """Return the trainable that ``place`` names, and the study defined in the same module."""
     where, _, name = place.rpartition(":") if ":" in place else (place, "", "")
     if not name:
         if not where.endswith(".py"):
@@ -340,10 +334,10 @@ def _trainable_of(place: str) -> tuple[Any, Study | None]:
 
 
 def _study_of_script(script: str) -> Study:
-    """Run a script's top level, as an import does, and return the study that it describes."""
+    """Run a script's top level, as an import does, and return the study that it defines."""
     study = _study_in(_module_of_script(script), script)
     if study is None:
-        raise UsageError(f"{script!r} has neither a Study named `study` nor a function make_study() that returns one.")
+        raise UsageError(f"{script!r} defines neither a Study `study` nor a function make_study() that returns one.")
     return study
 
 
@@ -351,7 +345,7 @@ def _module_of_script(script: str) -> ModuleType:
     path = Path(script)
     if not path.is_file():
         raise UsageError(f"{script!r} is not a file. Name a Python script.")
-    # A name of its own: a script called json.py must not take the place of a module.
+    # Prefixed: a script called json.py must not replace the module.
     spec = importlib.util.spec_from_file_location(f"asyncsearch_script_{path.stem}", path)
     if spec is None or spec.loader is None:
         raise UsageError(f"{script!r} is not a Python script: its name must end in .py.")
@@ -380,5 +374,5 @@ def _words_of_import(where: str) -> Iterator[None]:
     except (Exception, SystemExit) as error:
         words = f"{type(error).__name__}: {error}"
         raise UsageError(
-            f"{where!r} cannot be imported: {words}. Keep what runs under if __name__ == '__main__'."
+            f"{where!r} cannot be imported: {words}. Put the code that starts a run under if __name__ == '__main__'."
         ) from error

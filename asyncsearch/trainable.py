@@ -1,7 +1,7 @@
 """What the user writes: a function of a trial, or a ``Trainer``. To everything below the two are one thing.
 
 Rule: nothing here knows where a trial runs. ``TrialContext`` is the contract; ``runner.context`` fulfils it in a
-search, ``worker.standalone`` outside one.
+search, ``runner.standalone`` outside one.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from asyncsearch.engine.state import StudyState
 from asyncsearch.events import AnyEvent
 from asyncsearch.schedulers import ASHA
 from asyncsearch.searchers import RandomSearch
-from asyncsearch.simulate import Chance, Curves, Simulation
+from asyncsearch.simulate import Chance, Curves, Faults, Simulation, TrainingModel
 from asyncsearch.space import Space, uniform
 
 TRIALS, WORKERS = 100_000, 500
@@ -46,8 +46,8 @@ def simulate_s(report_every: int | None, steps: list[tuple[float, AnyEvent]] | N
         fresh(),
         Curves(),
         workers=WORKERS,
-        chance=Chance(spread=0.5),
-        report_every=report_every,
+        faults=Faults(chance=Chance(spread=0.5)),
+        training=TrainingModel(report_every=report_every),
         watch=None if steps is None else watch,
     )
     began = time.process_time()

@@ -16,8 +16,8 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TypeVar, assert_never
+from concurrent.futures import ThreadPoolExecutor
+from typing import assert_never
 
 import msgspec
 
@@ -65,7 +65,6 @@ from asyncsearch.store.base_store import Store
 from asyncsearch.work import Stage
 
 _log = logging.getLogger(__name__)
-T = TypeVar("T")
 Worker = tuple[WorkerId, int]
 """One launch of a worker: its number and epoch."""
 
@@ -159,11 +158,9 @@ class Driver:
         self.loop = asyncio.new_event_loop()
         self._wake = asyncio.Event()
         self.logs = LogSink(store, self.loop, self._files)
-        self._sharing = (
-            None
-            if shared is None
-            else SharingSession(shared, state, self.loop, post=self._take, send=self._send, fail=self._fail)
-        )
+        self._sharing: SharingSession | None = None
+        if shared is not None:
+            self._sharing = SharingSession(shared, state, self.loop, post=self._take, send=self._send, fail=self._fail)
         self._thread_ended = threading.Event()
         threading.Thread(target=self._run_loop, name="asyncsearch-driver", daemon=True).start()
         self._pump_task = asyncio.run_coroutine_threadsafe(self._pump(), self.loop)
@@ -186,19 +183,6 @@ class Driver:
             self.loop.call_soon_threadsafe(self._attached_here, message)
         else:
             self.loop.call_soon_threadsafe(self.received, worker, epoch, number, message)
-
-    def call(self, function: Callable[[StudyState], T]) -> T:
-        """Return ``function(state)``, called in the driver's thread; it must be quick and keep nothing of the state."""
-        future: Future[T] = Future()
-
-        def run() -> None:
-            try:
-                future.set_result(function(self._state))
-            except Exception as error:
-                future.set_exception(error)
-
-        self.loop.call_soon_threadsafe(run)
-        return future.result()
 
     def stop_after(self, seconds: float, reason: str) -> None:
         """Ask the run to end ``seconds`` from now, if it has not by then."""
@@ -406,13 +390,10 @@ class Driver:
             self._require_transport().send(lease.worker, lease.epoch, action)
         except ProtocolError as error:
             # Parameters that are too large for a message fail their own trial, not the search.
+            text, kind = str(error), type(error).__name__
             for number, lane in enumerate(action.work.lanes):
                 start = lane.stages[0].start
-                self._take(
-                    TrainingEnded(
-                        lease, Outcome.FAILED, start, error=str(error), error_kind=type(error).__name__, lane=number
-                    )
-                )
+                self._take(TrainingEnded(lease, Outcome.FAILED, start, error=text, error_kind=kind, lane=number))
 
     def _dismiss(self, action: DismissWorker) -> None:
         worker = (action.worker, action.epoch)
@@ -482,11 +463,7 @@ class Driver:
         try:
             await self.loop.run_in_executor(self._files, save_snapshot, self._store, data, last)
         except Exception as error:
-            _log.warning(
-                "The snapshot after record %d could not be saved, and the journal is complete without it: %s",
-                last,
-                error,
-            )
+            _log.warning("Snapshot %d could not be saved; the journal is complete without it: %s", last, error)
 
     async def _shut_down(self) -> None:
         self._pump_task.cancel()

@@ -13,12 +13,9 @@ class Transport(Protocol):
 
     def send(self, worker: WorkerId, epoch: int, message: DriverMessage) -> None:
         """Deliver a message to a launch of a worker, once, however often the stream breaks; drop it if that is over."""
-        ...
 
     def acknowledge(self, worker: WorkerId, epoch: int, number: int) -> None:
         """Tell the worker that everything up to its message ``number`` is durable."""
-        ...
 
     def disconnect(self, worker: WorkerId, epoch: int, reason: str) -> None:
         """Take nothing from this launch of the worker any more."""
-        ...

@@ -8,7 +8,7 @@ search.state.best(), search.clock.now
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import assert_never
 
 import msgspec
@@ -45,15 +45,15 @@ from asyncsearch.events import (
     WorkerAttached,
     WorkerLost,
 )
-from asyncsearch.ids import CheckpointRef, Lease, NodeKey, TrialId, WorkerId
+from asyncsearch.ids import CheckpointRef, Lease, NodeKey, WorkerId
 from asyncsearch.simulate.checked_workload import CheckedWorkload, Failure
 from asyncsearch.simulate.clock import VirtualClock
 from asyncsearch.simulate.options import Delays, Faults, Loss, TrainingModel
-from asyncsearch.simulate.random_faults import Chance, Draws
+from asyncsearch.simulate.random_faults import Draws
 from asyncsearch.simulate.workloads import Workload
 from asyncsearch.work import Stage, Work
 
-_NO_DELAYS, _NO_CHANCE = Delays(), Chance()
+_NO_DELAYS, _NO_FAULTS, _TRAINING = Delays(), Faults(), TrainingModel()
 
 
 class _Worker(msgspec.Struct):
@@ -94,13 +94,12 @@ class Simulation:
             many units, and fails so many seconds of the next one later; with 0 seconds at once, before it is paused.
         workers: how many slots the cluster has.
         delays: how long things take.
-        losses, failures, chance: see ``Faults``.
-        restarts, report_every: see ``TrainingModel``.
+        faults: what goes wrong; ``max_losses`` is a matter of the state.
+        training: how the trainable reports and resumes.
         watch: called with (time, event, actions) of every step.
 
     Raises:
-        UsageError: a worker that the cluster does not have is to die, a trial is to fail before its first unit,
-            ``restarts`` is neither True nor False, or the workload returns what cannot be.
+        UsageError: a worker that the cluster does not have is to die, or the workload returns an impossible value.
     """
 
     def __init__(
@@ -110,11 +109,8 @@ class Simulation:
         *,
         workers: int,
         delays: Delays = _NO_DELAYS,
-        losses: Sequence[Loss] = (),
-        failures: Mapping[TrialId, int] | None = None,
-        chance: Chance = _NO_CHANCE,
-        restarts: bool = False,
-        report_every: int | None = 1,
+        faults: Faults = _NO_FAULTS,
+        training: TrainingModel = _TRAINING,
         watch: Callable[[float, AnyEvent, Sequence[AnyAction]], None] | None = None,
     ) -> None:
         self.state = state
@@ -124,9 +120,7 @@ class Simulation:
         """When the run ended, in virtual seconds."""
         self._busy_s = 0.0
         self._workload, self._size, self._delays = CheckedWorkload(workload), workers, delays
-        faults = Faults(losses=losses, failures=failures or {}, chance=chance)
-        training = TrainingModel(restarts=restarts, report_every=report_every)
-        self._failures, self._draws = dict(faults.failures), Draws(chance)
+        self._failures, self._draws = dict(faults.failures), Draws(faults.chance)
         self._restarts, self._report_every = training.restarts, training.report_every
         self._watch = watch
         self._workers: dict[WorkerId, _Worker] = {}
@@ -343,7 +337,7 @@ class Simulation:
             return
         node = stage.node if worker.resource == stop and stage.save else worker.saves.get(worker.resource)
         if node is not None:
-            self._commit(worker, work, CheckpointRef(node, worker.resource))
+            self._commit(work, CheckpointRef(node, worker.resource))
         self._train_on(worker, work)
 
     def _stop(self, action: StopTraining) -> None:
@@ -372,15 +366,12 @@ class Simulation:
         saved = worker.resource if saves is not None else None
         self._send(TrainingEnded(work.lease, outcome, worker.resource, saved, error))
         if saves is not None:
-            self._commit(worker, work, CheckpointRef(saves, worker.resource))
+            self._commit(work, CheckpointRef(saves, worker.resource))
 
-    def _commit(self, worker: _Worker, work: Work, checkpoint: CheckpointRef) -> None:
-        commit, epoch = CheckpointCommitted(work.lease, checkpoint), worker.epoch
-
+    def _commit(self, work: Work, checkpoint: CheckpointRef) -> None:
         def committed() -> None:
-            holder = self._workers.get(work.lease.worker)
-            if holder is not None and holder.epoch == epoch:
-                self._send(commit)
+            if self._holder(work) is not None:
+                self._send(CheckpointCommitted(work.lease, checkpoint))
 
         self.clock.after(self._delays.commit_s, committed)
 
@@ -388,7 +379,4 @@ class Simulation:
 def _stage_after(work: Work, resource: int) -> Stage:
     """Return the stage in which the unit after ``resource`` lies, or the last one."""
     stages = work.lanes[0].stages
-    for stage in stages:
-        if stage.stop is None or resource < stage.stop:
-            return stage
-    return stages[-1]
+    return next((stage for stage in stages if stage.stop is None or resource < stage.stop), stages[-1])

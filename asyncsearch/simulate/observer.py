@@ -9,6 +9,7 @@ from asyncsearch.actions import AnyAction, CreateTrial, MoveTrial, Promote
 from asyncsearch.engine.state import StudyState
 from asyncsearch.events import AnyEvent, Reported
 from asyncsearch.ids import TrialId
+from asyncsearch.simulate.options import Until
 from asyncsearch.simulate.result import Arrival, SimulatedIncumbent
 from asyncsearch.trial import TrialState
 
@@ -18,18 +19,11 @@ class SimulationObserver:
 
     Args:
         state: as the simulation leaves it after each step.
-        target: a value of the metric; ``halt`` is called once one as good was reported.
-        until_completed: ``halt`` is called once so many trials are trained to the end; None: never for that.
+        until: ``halt`` is called when its target is met, or so many trials as it says are trained to the end.
         most_trials: ``halt`` is called once so many began, for nothing else may end it; None: something else does.
     """
 
-    def __init__(
-        self,
-        state: StudyState,
-        target: float | None = None,
-        until_completed: int | None = None,
-        most_trials: int | None = None,
-    ) -> None:
+    def __init__(self, state: StudyState, until: Until, most_trials: int | None) -> None:
         self.incumbents: list[SimulatedIncumbent] = []
         self.arrivals: list[Arrival] = []
         self.promotions = 0
@@ -37,8 +31,8 @@ class SimulationObserver:
         """Why the simulation was halted, in words; empty: it was not."""
         self.halt: Callable[[], None] = lambda: None
         """Ends the simulation; its owner sets it."""
-        self._state, self._target = state, state.score(target)
-        self._until_completed, self._completed = until_completed, 0
+        self._state, self._target = state, state.score(until.target)
+        self._until_completed, self._completed = until.completed, 0
         self._most_trials = most_trials
         self._best: float | None = None
 
@@ -69,9 +63,8 @@ class SimulationObserver:
         if attempt is None or score is None or (self._best is not None and score >= self._best):
             return
         self._best = score
-        self.incumbents.append(
-            SimulatedIncumbent(now, attempt.stage_at(event.resource).trials[0], event.resource, value)
-        )
+        trial = attempt.stage_at(event.resource).trials[0]
+        self.incumbents.append(SimulatedIncumbent(now, trial, event.resource, value))
         if self._target is not None and score <= self._target:
             self._stop("the target was met")
 

@@ -108,18 +108,9 @@ def simulate(
     _require_end(scheduler, until, workload, is_endless=decisions.first_target(TrialId(0)) is None)
     state = StudyState(config, proposals, decisions, scheduler.max_resource)
     is_bounded = count is not None or until.seconds < math.inf
-    observer = SimulationObserver(state, until.target, until.completed, None if is_bounded else _MOST_TRIALS)
+    observer = SimulationObserver(state, until, None if is_bounded else _MOST_TRIALS)
     simulation = Simulation(
-        state,
-        workload,
-        workers=workers,
-        delays=delays,
-        losses=faults.losses,
-        failures=faults.failures,
-        chance=faults.chance,
-        restarts=training.restarts,
-        report_every=training.report_every,
-        watch=observer,
+        state, workload, workers=workers, delays=delays, faults=faults, training=training, watch=observer
     )
     observer.halt = simulation.clock.halt
     try:

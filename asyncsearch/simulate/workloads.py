@@ -16,11 +16,9 @@ class Workload(Protocol):
 
     def value(self, trial: TrialId, params: Params, resource: int) -> float:
         """Return the metric after ``resource`` units of training."""
-        ...
 
     def seconds(self, trial: TrialId, params: Params) -> float:
         """Return how long one unit of training takes, in virtual seconds: positive, finite."""
-        ...
 
 
 class Curves:

@@ -24,8 +24,9 @@ from asyncsearch.journal.writer import Journal
 from asyncsearch.plan.base_plan import PlanPath
 from asyncsearch.schedulers.base_scheduler import RungForecast, Scheduler, SchedulerState
 from asyncsearch.schedulers.fifo import FIFOState
-from asyncsearch.searchers.base_searcher import Searcher, SearcherState
+from asyncsearch.searchers.base_searcher import Searcher
 from asyncsearch.shared.folder import NodeFacts, SharedFolder
+from asyncsearch.simulate.recorded_workload import ProposalsState
 from asyncsearch.space import Space
 from asyncsearch.store.base_store import Store
 from asyncsearch.store.disk import explained
@@ -178,22 +179,11 @@ class SingleProposal(Searcher):
 
     params: Params
 
-    def begin(self, space: Space, seed: int) -> SearcherState:
-        return _SingleProposalState(self.params)
+    def begin(self, space: Space, seed: int) -> ProposalsState:
+        return ProposalsState((self.params,))
 
     def describe(self) -> str:
         return f"eval({msgspec.json.encode(self.params, order='sorted').decode()})"
-
-
-class _SingleProposalState(SearcherState):
-    def __init__(self, params: Params) -> None:
-        self._params = params
-
-    def propose(self, number: int) -> Params | None:
-        return self._params if number == 0 else None
-
-    def length(self) -> int:
-        return 1
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import math
 import textwrap
 
 from asyncsearch.errors import CannotPauseError, UsageError
@@ -24,21 +25,18 @@ def require_pausable(trainable: Trainable, scheduler: Scheduler) -> None:
         CannotPauseError: a ``Trainer`` without ``save`` and ``load``, or a function that never loops over
             ``trial.epochs`` with both.
     """
-    is_trainer = isinstance(trainable, type) and issubclass(trainable, Trainer)
-    if is_trainer and scheduler.max_resource is None and not scheduler.pauses:
-        raise UsageError(
-            f"{trainable.__name__} trains unit by unit and {_name(scheduler)} does not say how many units: write "
-            f"{type(scheduler).__name__}(max_resource=...)."
-        )
-    if not scheduler.pauses:
-        return
     if isinstance(trainable, type) and issubclass(trainable, Trainer):
-        if not trainable.can_pause():
+        if scheduler.max_resource is None and not scheduler.pauses:
+            raise UsageError(
+                f"{trainable.__name__} trains unit by unit and {_name(scheduler)} does not say how many units: write "
+                f"{type(scheduler).__name__}(max_resource=...)."
+            )
+        if scheduler.pauses and not trainable.can_pause():
             raise CannotPauseError(
                 f"{_name(scheduler)} pauses trials, and {trainable.__name__} has no save(path) and load(path). "
                 "Write both, or use a scheduler that does not pause, such as ASHA(..., variant='stopping')."
             )
-    elif _never_loops_over_epochs(trainable):
+    elif scheduler.pauses and _never_loops_over_epochs(trainable):
         name = getattr(trainable, "__name__", repr(trainable))
         raise CannotPauseError(
             f"{_name(scheduler)} pauses trials, and {name} does not loop over trial.epochs(save=..., load=...). "
@@ -100,12 +98,8 @@ def can_share(space: Space) -> bool:
     """Return whether two trials of a space may ever have something in common: sequences, or few enough values."""
     if space.has_sequences:
         return True
-    points = 1
-    for domain in space.parameters.values():
-        if domain.size is None:
-            return False
-        points *= domain.size
-    return points <= MAX_SHARED_POINTS
+    sizes = [domain.size for domain in space.parameters.values() if domain.size is not None]
+    return len(sizes) == len(space.parameters) and math.prod(sizes) <= MAX_SHARED_POINTS
 
 
 def _never_loops_over_epochs(function: object) -> bool:

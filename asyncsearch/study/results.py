@@ -10,18 +10,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from asyncsearch.engine.config import EngineConfig
 from asyncsearch.engine.state import StudyState
-from asyncsearch.errors import (
-    NoTrialsError,
-    StoreError,
-    StudyNotFoundError,
-    UsageError,
-)
+from asyncsearch.errors import NoTrialsError, StoreError, StudyNotFoundError, UsageError
 from asyncsearch.ids import TrialId, parse_trial, trial_name
-from asyncsearch.journal.opening import (
-    StudyFile,
-    read_records,
-    read_study_file,
-)
+from asyncsearch.journal.opening import StudyFile, read_records, read_study_file
 from asyncsearch.journal.reading import read_position, read_state
 from asyncsearch.report.explain import explain
 from asyncsearch.report.live.status import StudyStatus, status_of

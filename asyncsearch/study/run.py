@@ -10,9 +10,9 @@ import asyncio
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
@@ -20,7 +20,7 @@ from asyncsearch._version import __version__
 from asyncsearch.actions import EndRun
 from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.driver.interrupts import GRACE_S, Interrupts, interrupts_to
-from asyncsearch.driver.loop import Driver, DriverSettings
+from asyncsearch.driver.loop import Driver
 from asyncsearch.driver.wakeup import Wakeup
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import InternalError
@@ -28,10 +28,12 @@ from asyncsearch.events import DriverStarted, RunRequested, StopRequested
 from asyncsearch.ids import WorkerId
 from asyncsearch.journal.writer import Journal
 from asyncsearch.launch.base_launcher import Launcher, Preflight
+from asyncsearch.report.live.display import Display
 from asyncsearch.report.live.status import StudyStatus, status_of
-from asyncsearch.rpc.messages import Endpoint, LogLine
+from asyncsearch.rpc.messages import Endpoint
 from asyncsearch.shared.membership import FolderMembership
 from asyncsearch.store.base_store import Store
+from asyncsearch.study.definition import StudyDefinition
 
 if TYPE_CHECKING:
     from asyncsearch.rpc.server import SearchServer
@@ -45,22 +47,6 @@ _TIMEOUT_GRACE_S = 60.0
 _STOP_GRACE_S = 15.0
 
 
-class Watcher(Protocol):
-    """What shows a run to people; called from the calling thread only."""
-
-    def warn(self, sentences: Sequence[str]) -> None:
-        """Show what the user should know."""
-        ...
-
-    def update(self, status: StudyStatus) -> None:
-        """Show how the study stands."""
-        ...
-
-    def log_lines(self, lines: Sequence[tuple[str, LogLine]]) -> None:
-        """Show lines that trials printed."""
-        ...
-
-
 class Search(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that one run needs."""
 
@@ -72,21 +58,19 @@ class Search(msgspec.Struct, frozen=True, kw_only=True):
     preflight: Preflight
     worker_config: Callable[[WorkerId, int, Endpoint | None], WorkerConfig]
     """Gives the configuration of a launch of a worker."""
-    settings: DriverSettings
+    definition: StudyDefinition
     num_trials: int | None
     timeout_s: float | None
-    scheduler: str
-    """One line, for people."""
     shared: FolderMembership | None = None
     """The folder in which its checkpoints are, if it shares them with other studies."""
 
 
-def run_search(search: Search, watcher: Watcher, interrupts: Interrupts | None = None) -> EndRun:
+def run_search(search: Search, display: Display, interrupts: Interrupts | None = None) -> EndRun:
     """Run a search to its end, and return how it ended.
 
     Args:
         search: what it needs.
-        watcher: shows it; called from the calling thread only.
+        display: shows it; called from the calling thread only.
         interrupts: by which another thread may interrupt it, as Ctrl-C does in the main thread.
 
     Raises:
@@ -95,7 +79,7 @@ def run_search(search: Search, watcher: Watcher, interrupts: Interrupts | None =
     """
     interrupts = interrupts or Interrupts()
     with interrupts_to(interrupts.add):
-        end = _conduct(search, watcher, interrupts)
+        end = _conduct(search, display, interrupts)
     if interrupts.count:
         raise KeyboardInterrupt
     if end is None:
@@ -103,14 +87,14 @@ def run_search(search: Search, watcher: Watcher, interrupts: Interrupts | None =
     return end
 
 
-def _conduct(search: Search, watcher: Watcher, interrupts: Interrupts) -> EndRun | None:
+def _conduct(search: Search, display: Display, interrupts: Interrupts) -> EndRun | None:
     run = _elsewhere(lambda: _Run(search))
     interrupts.wakeups = (run.news, run.over)
     try:
         if search.launcher.transport is None:
-            _watch(run, watcher, interrupts)
+            _watch(run, display, interrupts)
         else:
-            _train_here(run, search.launcher, watcher, interrupts)
+            _train_here(run, search.launcher, display, interrupts)
     except BaseException:
         run.driver.post(StopRequested("what waited for it was broken off"))
         run.driver.give_up_after(0.0)
@@ -119,8 +103,8 @@ def _conduct(search: Search, watcher: Watcher, interrupts: Interrupts) -> EndRun
         interrupts.wakeups = ()
         _elsewhere(run.finish)
     if run.unshown is None:
-        _show_lines(run, watcher)
-        _show_status(run, watcher, run.status(search.state))
+        _show_lines(run, display)
+        _show_status(run, display, run.status(search.state))
     if run.driver.failure is not None:
         raise run.driver.failure
     if run.unshown is not None:
@@ -154,7 +138,7 @@ class _Run:
             launch=launcher.launch,
             kill=launcher.kill,
             changed=self._on_change,
-            settings=search.settings,
+            settings=search.definition.settings,
             shared=search.shared,
         )
         try:
@@ -212,7 +196,7 @@ class _Run:
             state,
             elapsed_s=time.monotonic() - self._started_s,
             store=self._search.store.shown,
-            scheduler=self._search.scheduler,
+            scheduler=self._search.definition.scheduler.describe(),
         )
 
     def finish(self) -> None:
@@ -229,18 +213,18 @@ class _Run:
             asyncio.run_coroutine_threadsafe(self._server.stop(), self.driver.loop).result()
 
 
-def _watch(run: _Run, watcher: Watcher, interrupts: Interrupts) -> None:
+def _watch(run: _Run, display: Display, interrupts: Interrupts) -> None:
     """Show the run until it ends."""
     while not run.driver.ended.is_set():
         if interrupts.notify(run.driver):
             run.over.clear()
         run.news.wait()
         run.news.clear()
-        _show(run, watcher)
+        _show(run, display)
         run.over.wait(_REFRESH_S)
 
 
-def _train_here(run: _Run, launcher: Launcher, watcher: Watcher, interrupts: Interrupts) -> None:
+def _train_here(run: _Run, launcher: Launcher, display: Display, interrupts: Interrupts) -> None:
     """Train in this thread until the run ends, and show it between reports."""
     shown_s = 0.0
 
@@ -248,21 +232,21 @@ def _train_here(run: _Run, launcher: Launcher, watcher: Watcher, interrupts: Int
         nonlocal shown_s
         if time.monotonic() - shown_s >= _REFRESH_S:
             shown_s = time.monotonic()
-            _show(run, watcher)
+            _show(run, display)
 
     while not run.driver.ended.is_set():
         interrupts.notify(run.driver)
         interrupts.interruptible(lambda: launcher.train_here(run.driver.receive, run.driver.ended.is_set, tick))
 
 
-def _show(run: _Run, watcher: Watcher) -> None:
+def _show(run: _Run, display: Display) -> None:
     """Show the status that came, and ask for the next one; what cannot be shown is to end in order."""
     if run.unshown is not None:
         return
     try:
-        _show_lines(run, watcher)
+        _show_lines(run, display)
         if run.statuses:
-            _show_status(run, watcher, run.statuses.pop())
+            _show_status(run, display, run.statuses.pop())
         elif time.monotonic() >= run.status_due_s:
             run.request_status()
     except Exception as error:
@@ -271,19 +255,19 @@ def _show(run: _Run, watcher: Watcher) -> None:
         run.driver.give_up_after(GRACE_S)
 
 
-def _show_status(run: _Run, watcher: Watcher, status: StudyStatus) -> None:
-    watcher.update(status)
+def _show_status(run: _Run, display: Display, status: StudyStatus) -> None:
+    display.update(status)
     if status.beyond_quota and not run.is_quota_shown:
         run.is_quota_shown = True
-        watcher.warn([status.beyond_quota])
+        display.warn([status.beyond_quota])
 
 
-def _show_lines(run: _Run, watcher: Watcher) -> None:
+def _show_lines(run: _Run, display: Display) -> None:
     lines = []
     while run.driver.logs.shown:
         lines.append(run.driver.logs.shown.popleft())
     if lines:
-        watcher.log_lines(lines)
+        display.log_lines(lines)
 
 
 def _elsewhere(function: Callable[[], T]) -> T:

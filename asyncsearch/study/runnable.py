@@ -100,10 +100,9 @@ class RunnableStudy(msgspec.Struct, kw_only=True):
                     launcher=launcher,
                     preflight=preflight,
                     worker_config=worker_config,
-                    settings=what.settings,
+                    definition=what,
                     num_trials=num_trials,
                     timeout_s=timeout_s,
-                    scheduler=what.scheduler.describe(),
                     shared=membership,
                 )
                 try:
@@ -114,7 +113,7 @@ class RunnableStudy(msgspec.Struct, kw_only=True):
                     display.close()
                 result = ReadState(state, store.journal_size())
         if end.error_kind:
-            raise _error_class(end.error_kind)(end.reason)
+            raise getattr(errors, end.error_kind, AsyncSearchError)(end.reason)
         return result
 
     def open(self, display: Display) -> tuple[StudyState, int]:
@@ -201,10 +200,3 @@ def require_bounded(searcher: Searcher, num_trials: int | None, proposals: int |
             f"{method}(num_trials=None) of {searcher.describe()}, whose number of proposals is not known: "
             f"say how many trials, e.g. {method}(num_trials=64)."
         )
-
-
-def _error_class(kind: str) -> type[AsyncSearchError]:
-    found = getattr(errors, kind, AsyncSearchError)
-    assert isinstance(found, type)
-    assert issubclass(found, AsyncSearchError)
-    return found

@@ -12,18 +12,9 @@ import msgspec
 from asyncsearch.arguments import checked, positive, refuse_ungrouped, seconds_of, text_of, yes_or_no
 from asyncsearch.engine.config import EngineConfig, look_ahead
 from asyncsearch.engine.method_checks import require_proposal, require_target
-from asyncsearch.errors import (
-    AsyncSearchError,
-    SpaceError,
-    UsageError,
-)
+from asyncsearch.errors import AsyncSearchError, SpaceError, UsageError
 from asyncsearch.ids import TrialId
-from asyncsearch.journal.opening import (
-    config_of,
-    read_records,
-    read_study_file,
-    replay,
-)
+from asyncsearch.journal.opening import config_of, read_records, read_study_file, replay
 from asyncsearch.launch.base_launcher import Launcher
 from asyncsearch.launch.bundle import pack
 from asyncsearch.plan.keys import canonical, digest, path
@@ -261,18 +252,10 @@ class Study(Results):
         warnings = warnings_of(self.scheduler, None if num_trials is None else asked, proposals)
         cost = cost_of(self.store, seconds_per_unit, like)
         is_special = self.space.has_sequences or getattr(self.scheduler, "branches", False)
-        simulated = expected(
-            self.scheduler,
-            total,
-            parallelism,
-            cost,
-            config=self.config,
-            space=self.space if is_special else None,
-            searcher=self.searcher if is_special and proposals is not None else None,
-        )
+        own: dict[str, Any] = {"space": self.space, "searcher": None if proposals is None else self.searcher}
+        simulated = expected(self.scheduler, total, parallelism, cost, config=self.config, **own if is_special else {})
         already = 0 if read_study_file(self.store) is None else len(self._read_state().trials)
-        notes = notes_of(asked, total, already, self.scheduler.begin(self.space, self.config.seed))
-        warnings = [*warnings, *notes]
+        warnings += notes_of(asked, total, already, self.scheduler.begin(self.space, self.config.seed))
         return preview(self.scheduler, total, parallelism=parallelism, cost=cost, expected=simulated, warnings=warnings)
 
     def eval(self, params: Mapping[str, Any], resource: int) -> Evaluation:
@@ -313,9 +296,7 @@ class Study(Results):
                 with home.lock():
                     state, last = single.open(display)
                     if not state.trials:
-                        start = KnownPath(given, steps, resource)
-                        start.read_journal(read_records(self.store))
-                        start.begin(home, state, last, self.store)
+                        known_path.begin(home, state, last, self.store)
             ended = single.run(1, 1, None, display).state
             mine.keep_quota(display)
             known = self._known(known_path, home)

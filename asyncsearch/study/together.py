@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from typing import Any
 
 from asyncsearch.arguments import positive, seconds_of
 from asyncsearch.driver.interrupts import Interrupts, interrupts_to
@@ -64,16 +65,16 @@ def run_together(
         ]
         if display != "none":
             say("\n".join(f"note: {sentence}" for sentence in preflight.warnings))
-        _run_sides(first, sides, wakeup, num_trials, timeout_s, preflight.cpu_threads, is_shown=display != "none")
+        options = {"num_trials": num_trials, "timeout_s": timeout_s, "cpu_threads": preflight.cpu_threads}
+        _run_sides(first, sides, wakeup, options, is_shown=display != "none")
         wakeup.close()
     if any(side.interrupts.count for side in sides):
         raise KeyboardInterrupt
-    failed = [side for side in sides if side.error is not None]
-    for side in failed:
-        assert side.error is not None
-        side.error.add_note(f"This happened in the study {side.study.name!r}, one of {len(studies)} run together.")
-    if failed and failed[0].error is not None:
-        raise failed[0].error
+    failed = [(side, side.error) for side in sides if side.error is not None]
+    for side, error in failed:
+        error.add_note(f"This happened in the study {side.study.name!r}, one of {len(studies)} run together.")
+    if failed:
+        raise failed[0][1]
     return list(studies)
 
 
@@ -96,14 +97,7 @@ def _look(launcher: Launcher, parallelism: int | None, studies: int) -> Prefligh
 
 
 def _run_sides(
-    launcher: Launcher,
-    sides: Sequence[_Side],
-    wakeup: Wakeup,
-    num_trials: int | None,
-    timeout_s: float | None,
-    cpu_threads: int,
-    *,
-    is_shown: bool,
+    launcher: Launcher, sides: Sequence[_Side], wakeup: Wakeup, options: Mapping[str, Any], *, is_shown: bool
 ) -> None:
     """Return when all have ended; Ctrl-C, and an exception, are handed to each."""
 
@@ -114,7 +108,7 @@ def _run_sides(
     with interrupts_to(interrupt):
         try:
             for side in sides:
-                side.start(launcher, num_trials, timeout_s, cpu_threads)
+                side.start(launcher, options)
             _watch(sides, wakeup, is_shown=is_shown)
         except BaseException:
             interrupt()
@@ -135,13 +129,12 @@ class _Side(Display):
         self._notes: deque[str] = deque()
         self._statuses: deque[StudyStatus] = deque(maxlen=1)
 
-    def start(self, launcher: Launcher, num_trials: int | None, timeout_s: float | None, cpu_threads: int) -> None:
-        """Run the study in a thread of its own, which the launcher makes."""
+    def start(self, launcher: Launcher, options: Mapping[str, Any]) -> None:
+        """Run the study in a thread of its own, which the launcher makes; ``options`` are those of ``run_shown``."""
 
         def run() -> None:
             try:
-                options = {"interrupts": self.interrupts, "cpu_threads": cpu_threads}
-                run_shown(self.study, num_trials, self._workers, timeout_s, self, **options)
+                run_shown(self.study, parallelism=self._workers, display=self, interrupts=self.interrupts, **options)
             except BaseException as error:
                 self.error = error
             finally:

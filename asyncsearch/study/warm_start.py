@@ -9,7 +9,6 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
 
 import msgspec
 
@@ -27,6 +26,7 @@ from asyncsearch.searchers.observations import Observed, TrialPosition
 from asyncsearch.space import Space
 from asyncsearch.store import open_store
 from asyncsearch.store.base_store import Store
+from asyncsearch.study.results import Results
 from asyncsearch.trial import Params, Trial, TrialState
 
 WARM_START_FILE = "warm_start.json"
@@ -39,12 +39,6 @@ _POSITIONS = {
     TrialState.PAUSED: TrialPosition.PAUSED,
 }
 """Where an earlier trial stands; one that had still to train will never go on, as if it was stopped."""
-
-
-class HasStore(Protocol):
-    """A study, made or opened."""
-
-    store: Store
 
 
 class WarmStart(msgspec.Struct, frozen=True):
@@ -60,12 +54,7 @@ _WARM_START = msgspec.json.Decoder(WarmStart)
 
 
 def warm_start_of(
-    store: Store,
-    earlier: Sequence[str | Path | HasStore],
-    *,
-    space: Space,
-    config: EngineConfig,
-    resume: bool,
+    store: Store, earlier: Sequence[object], *, space: Space, config: EngineConfig, resume: bool
 ) -> WarmStart:
     """Return what a study begins with: what it kept when it was created, else what the earlier studies say now.
 
@@ -77,11 +66,7 @@ def warm_start_of(
     if isinstance(earlier, str | Path) or not isinstance(earlier, Sequence):
         shown = cut(repr(earlier), _SHOWN_CHARS)
         raise UsageError(f"warm_start={shown}: write a list of studies or of their stores, [...].")
-    for study in earlier:
-        if not isinstance(study, str | Path) and not hasattr(study, "store"):
-            shown = cut(repr(study), _SHOWN_CHARS)
-            raise UsageError(f"warm_start=[{shown}]: that is neither a study nor a store, such as 'studies/digits'.")
-    sources = tuple(open_store(study) if isinstance(study, str | Path) else study.store for study in earlier)
+    sources = tuple(map(_source, earlier))
     urls = tuple(source.shown for source in sources)
     if resume and read_study_file(store) is not None:
         return _same(store, urls)
@@ -98,6 +83,15 @@ def keep(store: Store, warm: WarmStart) -> None:
     """Write down what a study begins with."""
     if warm.sources:
         store.write(WARM_START_FILE, msgspec.json.encode(warm))
+
+
+def _source(study: object) -> Store:
+    if isinstance(study, Results):
+        return study.store
+    if isinstance(study, str | Path):
+        return open_store(study)
+    shown = cut(repr(study), _SHOWN_CHARS)
+    raise UsageError(f"warm_start=[{shown}]: that is neither a study nor a store, such as 'studies/digits'.")
 
 
 def _same(store: Store, urls: tuple[str, ...]) -> WarmStart:

@@ -21,7 +21,7 @@ from asyncsearch.journal.format import SegmentReader
 from asyncsearch.schedulers.base_scheduler import Scheduler, SchedulerState
 from asyncsearch.searchers.random import RandomSearch
 from asyncsearch.simulate.cluster import Simulation
-from asyncsearch.simulate.options import Delays, Loss
+from asyncsearch.simulate.options import Delays, Faults, Loss
 from asyncsearch.space import Space
 from asyncsearch.testing.action_laws import ActionLaws
 from asyncsearch.testing.agent_world import HISTORIES, World
@@ -116,8 +116,10 @@ class SchedulerConformance(MethodSuite):
         for lost in range(3):
             recorded = self._searched(
                 max_failures=lost % 2,
-                losses=[Loss(WorkerId(worker), 1.4 + 3.0 * worker + lost, 1.0) for worker in range(3)],
-                failures={TrialId(lost): 1, TrialId(4): 1},
+                faults=Faults(
+                    losses=[Loss(WorkerId(worker), 1.4 + 3.0 * worker + lost, 1.0) for worker in range(3)],
+                    failures={TrialId(lost): 1, TrialId(4): 1},
+                ),
                 delays=Delays(start_s=0.5, message_s=0.3, commit_s=0.7, detect_s=0.9),
             )
             assert len(recorded.state.trials) == self.num_trials

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import queue
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -37,6 +38,7 @@ from asyncsearch.store.base_store import Store
 from tests.engine.tools import make_state
 
 W0 = WorkerId(0)
+T = TypeVar("T")
 PATIENCE_S = 300.0
 
 
@@ -62,6 +64,15 @@ class Wire:
             message = self.sent.get(timeout=PATIENCE_S)
             if isinstance(message, kind):
                 return message
+
+
+def call(driver: Driver, function: Callable[[StudyState], T]) -> T:
+    """Return ``function(state)``, called in the driver's thread."""
+
+    async def run() -> T:
+        return function(driver._state)
+
+    return asyncio.run_coroutine_threadsafe(run(), driver.loop).result()
 
 
 class Harness:
@@ -104,7 +115,7 @@ class Harness:
         return assign
 
     def on_loop(self, function: Any) -> None:
-        self.driver.call(lambda _: function())
+        call(self.driver, lambda _: function())
 
     def say(self, number: int, message: WorkerMessage, epoch: int = 1) -> None:
         self.on_loop(lambda: self.driver.received(W0, epoch, number, message))
@@ -185,12 +196,12 @@ def test_a_journal_that_cannot_be_written_stops_the_run_and_acknowledges_nothing
 
 def test_a_message_under_a_stale_lease_is_refused_and_changes_nothing(harness: Harness) -> None:
     harness.begin(1)
-    before = harness.driver.call(lambda state: snapshot.encode(state, 0))
+    before = call(harness.driver, lambda state: snapshot.encode(state, 0))
     stale = Lease(99, W0, 1)
     harness.say(1, Reported(stale, 1, {"loss": 0.0}))
     refused = harness.wire.next(Refused)
     assert refused.lease == stale
-    assert harness.driver.call(lambda state: snapshot.encode(state, 0)) == before
+    assert call(harness.driver, lambda state: snapshot.encode(state, 0)) == before
 
 
 def test_a_lease_of_another_worker_is_refused(harness: Harness) -> None:
@@ -237,9 +248,9 @@ def test_log_lines_go_to_the_trials_log_and_to_whoever_watches(store: Store) -> 
 
 def test_a_heartbeat_is_no_record(harness: Harness) -> None:
     harness.begin(1)
-    before = harness.driver.call(lambda _: harness.driver._journal.last)
+    before = call(harness.driver, lambda _: harness.driver._journal.last)
     harness.say(0, Heartbeat())
-    assert harness.driver.call(lambda _: harness.driver._journal.last) == before
+    assert call(harness.driver, lambda _: harness.driver._journal.last) == before
 
 
 def test_a_closed_driver_leaves_a_snapshot_from_which_the_next_one_goes_on(store: Store) -> None:
@@ -301,7 +312,7 @@ def test_work_that_waits_for_a_deletion_is_not_overtaken_by_its_own_stop(
             break
         assign = harness.wire.next(Assign)
     harness.driver.post(StopRequested("it is enough"))
-    while not harness.driver.call(lambda state: state.stopping):
+    while not call(harness.driver, lambda state: state.stopping):
         pass
     harness.say(next(numbers), Reported(lease, 9, {"loss": 0.5}))
     answer = harness.wire.sent.get(timeout=PATIENCE_S)
@@ -322,7 +333,7 @@ def test_a_clock_that_is_set_takes_no_worker_for_lost_and_no_trial_for_late(stor
         harness.say(resource, Reported(lease, resource, {"loss": 0.5}))
         assert harness.wire.acknowledged.get(timeout=PATIENCE_S) == resource
     assert harness.killed.empty()
-    assert harness.driver.call(lambda state: state.trials[0].failures) == 0
+    assert call(harness.driver, lambda state: state.trials[0].failures) == 0
     harness.driver.close()
 
 

@@ -26,7 +26,7 @@ from asyncsearch.report.tree.tree import tree
 from asyncsearch.schedulers import FIFO, PBT, Offspring, Promotion
 from asyncsearch.schedulers.pbt import PBTState
 from asyncsearch.sequences import multistep
-from asyncsearch.simulate import Delays, Loss
+from asyncsearch.simulate import Delays, Faults, Loss
 from asyncsearch.space import Space, choice, loguniform, randint, uniform
 from asyncsearch.testing.agent_world import HISTORIES, World
 from asyncsearch.trial import TrialState
@@ -127,7 +127,9 @@ def test_where_nothing_is_shared_a_branch_loads_what_the_donor_saved_and_goes_on
 def test_the_schedule_that_was_found_trained_as_a_sequence_gives_the_same_to_the_bit(
     scheduler: PBT, space: Space, seed: int, share: bool
 ) -> None:
-    recorded = searched(scheduler, 3, space, seed=seed, share=share, losses=[Loss(WorkerId(1), 7.0, 2.0)])
+    recorded = searched(
+        scheduler, 3, space, seed=seed, share=share, faults=Faults(losses=[Loss(WorkerId(1), 7.0, 2.0)])
+    )
     entries = list(SegmentReader().read("000001.jsonl", recorded.lines))
     for trial in recorded.state.trials:
         alone = record(make_state(FIFO(max_resource=12), space=Space(trial.params)), 1, 1, workload=HISTORIES)
@@ -201,7 +203,9 @@ def states_of(recorded: Recorded, scheduler: PBT, **config: Any) -> None:
 def test_every_prefix_of_the_journal_and_every_snapshot_give_the_state_that_was_there(
     scheduler: PBT, share: bool
 ) -> None:
-    options: dict[str, Any] = {"losses": [Loss(WorkerId(0), 7.0, 2.0)], "failures": {TrialId(2): 5, TrialId(4): 2}}
+    options: dict[str, Any] = {
+        "faults": Faults(losses=[Loss(WorkerId(0), 7.0, 2.0)], failures={TrialId(2): 5, TrialId(4): 2})
+    }
     recorded = searched(scheduler, 3, max_failures=1, share=share, delays=Delays(commit_s=0.2), **options)
     assert branches(recorded)
     states_of(recorded, scheduler, max_failures=1, share=share)
@@ -312,7 +316,7 @@ def test_a_donor_that_was_trained_anew_is_taken_over_in_the_node_in_which_that_w
 def test_a_donor_that_fails_afterwards_takes_nothing_from_those_who_took_over_from_it(share: bool) -> None:
     whole = searched(workers=3, share=share)
     first = branches(whole)[0]
-    recorded = searched(workers=3, share=share, failures={first.donor: first.resource + 2})
+    recorded = searched(workers=3, share=share, faults=Faults(failures={first.donor: first.resource + 2}))
     assert recorded.state.trials[first.donor].state is TrialState.FAILED
     assert recorded.state.trials[first.trial].state is TrialState.COMPLETED
     assert first in branches(recorded)

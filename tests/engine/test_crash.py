@@ -15,7 +15,7 @@ from asyncsearch.journal.format import SegmentReader
 from asyncsearch.nonfinite import finite
 from asyncsearch.schedulers import ASHA, FIFO, SHA
 from asyncsearch.schedulers.base_scheduler import Scheduler
-from asyncsearch.simulate import Delays, Loss
+from asyncsearch.simulate import Delays, Faults, Loss
 from asyncsearch.trial import TrialState
 from tests.engine.tools import Recorded, make_state, record, replayed, results
 from tests.schedulers.oracle import Oracle
@@ -47,7 +47,7 @@ def test_every_prefix_of_the_journal_resumes_to_the_results_of_the_undisturbed_r
     ("scheduler", "workers"), [*ORDER_CANNOT_MATTER, pytest.param(ASHA(max_resource=9), 4, id="asha")]
 )
 def test_replaying_every_prefix_gives_the_state_that_was_there_to_the_byte(scheduler: Scheduler, workers: int) -> None:
-    options: dict[str, Any] = {"losses": [Loss(WorkerId(0), 7.0, 2.0)], "failures": {TrialId(2): 1}}
+    options: dict[str, Any] = {"faults": Faults(losses=[Loss(WorkerId(0), 7.0, 2.0)], failures={TrialId(2): 1})}
     options["delays"] = Delays(commit_s=0.2)
     whole = record(make_state(scheduler, max_failures=1), TRIALS, workers, **options)
     for cut, expected in enumerate(whole.states, 1):
@@ -56,7 +56,7 @@ def test_replaying_every_prefix_gives_the_state_that_was_there_to_the_byte(sched
 
 
 def test_a_snapshot_restored_and_taken_again_is_equal_to_the_byte() -> None:
-    whole = record(make_state(ASHA(max_resource=9)), TRIALS, 4, losses=[Loss(WorkerId(1), 5.0)])
+    whole = record(make_state(ASHA(max_resource=9)), TRIALS, 4, faults=Faults(losses=[Loss(WorkerId(1), 5.0)]))
     for data in whole.states:
         restored = make_state(ASHA(max_resource=9))
         taken = snapshot.decode(data)
@@ -72,7 +72,7 @@ def test_a_damaged_snapshot_or_one_of_another_format_is_passed_over() -> None:
 
 
 def test_deciding_again_gives_the_recorded_decisions() -> None:
-    whole = record(make_state(ASHA(max_resource=9), max_failures=1), TRIALS, 4, failures={TrialId(3): 1})
+    whole = record(make_state(ASHA(max_resource=9), max_failures=1), TRIALS, 4, faults=Faults(failures={TrialId(3): 1}))
     state = make_state(ASHA(max_resource=9), max_failures=1)
     for entry in SegmentReader().read("000001.jsonl", whole.lines):
         assert handle(state, entry.event, entry.t) == list(entry.actions)
@@ -81,7 +81,7 @@ def test_deciding_again_gives_the_recorded_decisions() -> None:
 def test_asha_on_several_workers_obeys_its_rule_over_the_whole_journal_wherever_it_is_cut() -> None:
     scheduler = ASHA(max_resource=9)
     losses = [Loss(WorkerId(1), 6.0, 3.0)]
-    whole = record(make_state(scheduler, max_failures=1), TRIALS, 4, losses=losses)
+    whole = record(make_state(scheduler, max_failures=1), TRIALS, 4, faults=Faults(losses=losses))
     for cut in range(1, len(whole.lines) + 1):
         again = resumed(scheduler, whole.lines[:cut], 4)
         require_legal_promotions(whole.lines[:cut], again.lines)

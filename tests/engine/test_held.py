@@ -25,7 +25,7 @@ from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.searchers.base_searcher import Searcher
 from asyncsearch.searchers.grid import GridSearch
 from asyncsearch.searchers.random import RandomSearch
-from asyncsearch.simulate import Loss, Simulation
+from asyncsearch.simulate import Faults, Loss, Simulation, TrainingModel
 from asyncsearch.space import Space, uniform
 from asyncsearch.testing.recording import restored
 from asyncsearch.work import KEPT_CHECKPOINTS, Work
@@ -91,7 +91,8 @@ def test_workers_fetch_less_than_if_nobody_asked_what_they_have(
     share_left: float,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    options: dict[str, Any] = {"space": space, "searcher": searcher, "report_every": None, "num_trials": 448}
+    options: dict[str, Any] = {"space": space, "searcher": searcher, "num_trials": 448}
+    options["training"] = TrainingModel(report_every=None)
     options["config"] = {} if share else {"share": False, "look_ahead": 0}
     counted = fetches(scheduler, 8, **options)
     monkeypatch.setattr(Pool, "hold", lambda *_: None)
@@ -101,7 +102,7 @@ def test_workers_fetch_less_than_if_nobody_asked_what_they_have(
 
 def test_a_worker_that_was_lost_has_nothing_at_hand() -> None:
     losses = [Loss(WorkerId(at % 3), 3.0 + 2 * at) for at in range(6)]
-    counted = fetches(SHA(max_resource=9), 3, losses=losses)
+    counted = fetches(SHA(max_resource=9), 3, faults=Faults(losses=losses))
     assert counted.fetched > 0
 
 

@@ -19,7 +19,7 @@ from asyncsearch.plan.base_plan import Batch, PlannedStage
 from asyncsearch.schedulers import ASHA, FIFO, SHA
 from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.searchers.grid import GridSearch
-from asyncsearch.simulate import Loss, Simulation
+from asyncsearch.simulate import Faults, Loss, Simulation
 from asyncsearch.space import Space, constant
 from tests.engine.others import Beside, Facts
 from tests.engine.player import Player
@@ -43,7 +43,7 @@ def beside(scheduler: Scheduler, seed: int, losses: bool = False) -> tuple[Besid
     recorded = Recorded(state)
     lost = [Loss(WorkerId(at % 2), at_s=3.0 + 4 * at) for at in range(4)] if losses else []
     simulation = Beside(
-        state, known(), random.Random(seed), workload=Histories(), workers=2, watch=recorded, losses=lost
+        state, known(), random.Random(seed), workload=Histories(), workers=2, watch=recorded, faults=Faults(losses=lost)
     )
     end = simulation.run(None)
     assert end is not None

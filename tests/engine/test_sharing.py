@@ -20,7 +20,7 @@ from asyncsearch.searchers.base_searcher import SearcherState
 from asyncsearch.searchers.grid import GridSearch
 from asyncsearch.searchers.random import RandomSearch
 from asyncsearch.sequences import exponential, multistep, values, warmup
-from asyncsearch.simulate import Loss, Simulation
+from asyncsearch.simulate import Faults, Loss, Simulation
 from asyncsearch.space import Space, choice
 from asyncsearch.trial import Params, TrialState
 from asyncsearch.work import Work
@@ -159,7 +159,7 @@ def test_trials_that_come_one_by_one_share_what_is_still_there(scheduler: Schedu
 @pytest.mark.parametrize("scheduler", SCHEDULERS, ids=lambda scheduler: scheduler.describe())
 def test_lost_workers_cost_no_trial_its_result(scheduler: Scheduler) -> None:
     losses = [Loss(WorkerId(worker), at_s=3.5 + 5 * at) for at in range(6) for worker in (at % 2,)]
-    lossy, _ = search(SPACE, scheduler, workers=2, losses=losses)
+    lossy, _ = search(SPACE, scheduler, workers=2, faults=Faults(losses=losses))
     assert not [trial for trial in lossy.state.trials if trial.state is TrialState.FAILED]
     for trial in lossy.state.trials:
         if trial.value is not None:
@@ -189,7 +189,9 @@ def test_every_prefix_of_a_journal_of_stages_replays_to_the_byte_and_resumes(
 
     state = fresh()
     recorded = Recorded(state)
-    Simulation(state, workload=Histories(), workers=workers, watch=recorded, losses=[Loss(WorkerId(0), 7.5)]).run(None)
+    Simulation(
+        state, workload=Histories(), workers=workers, watch=recorded, faults=Faults(losses=[Loss(WorkerId(0), 7.5)])
+    ).run(None)
     for cut in range(1, len(recorded.lines) + 1):
         again = replayed(fresh(), recorded.lines[:cut])
         if cut > 1:

@@ -18,7 +18,7 @@ from asyncsearch.ids import TrialId, WorkerId
 from asyncsearch.journal.format import SegmentReader
 from asyncsearch.schedulers import ASHA, FIFO, PBT, SHA, Hyperband, MedianStopping
 from asyncsearch.schedulers.base_scheduler import Scheduler
-from asyncsearch.simulate import Delays, Loss
+from asyncsearch.simulate import Delays, Faults, Loss
 from tests.engine.tools import make_state, record, replayed
 
 FOLDER = Path(__file__).parent / "journals"
@@ -87,7 +87,7 @@ def write() -> None:
         losses = [Loss(WorkerId(1), 6.0, 3.0)]
         recorded = record(
             make_state(scheduler, max_failures=1), 12, 3,
-            losses=losses, failures={TrialId(2): 1}, delays=Delays(commit_s=0.2, message_s=0.05),
+            faults=Faults(losses=losses, failures={TrialId(2): 1}), delays=Delays(commit_s=0.2, message_s=0.05),
         )  # fmt: skip
         path.write_bytes(b"".join(recorded.lines))
         path.with_suffix(".json").write_text(json.dumps(summary(recorded.state), indent=1) + "\n")

@@ -30,6 +30,7 @@ from asyncsearch.space import Space
 from asyncsearch.store import open_store
 from asyncsearch.trainable import TrialContext
 from asyncsearch.trial import TrialState
+from tests.driver.test_loop import call
 from tests.launch import left
 from tests.launch.left import BEATS, CALLS
 
@@ -243,7 +244,7 @@ def test_worker_that_attaches_after_its_launch_is_over_is_not_heard_and_nobody_i
 ) -> None:
     one = search(counting)
     one.driver.receive(WorkerId(0), 9, 0, Hello(WorkerId(0), 9, "id", "host", 1))
-    assert one.driver.call(lambda state: list(state.pool.alive())) == []
+    assert call(one.driver, lambda state: list(state.pool.alive())) == []
     assert caplog.messages == []
 
 

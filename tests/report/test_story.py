@@ -11,7 +11,7 @@ from asyncsearch.report.explain import WIDTH, explain
 from asyncsearch.schedulers import ASHA, FIFO, PBT, Hyperband, MedianStopping
 from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.searchers.grid import GridSearch
-from asyncsearch.simulate import Loss, Simulation
+from asyncsearch.simulate import Faults, Loss, Simulation
 from asyncsearch.simulate.quadratic import NoisyQuadratic
 from asyncsearch.trial import TrialState
 from tests.engine.test_sharing import SPACE as SCHEDULES
@@ -44,7 +44,8 @@ def test_history_of_a_trial_is_its_own_whatever_it_shares(scheduler: Scheduler, 
 
 
 def test_what_a_lost_attempt_reported_before_is_not_told_twice() -> None:
-    recorded = simulated(losses=[Loss(WorkerId(worker), 12.4 + worker, 1.0) for worker in range(3)])
+    losses = [Loss(WorkerId(worker), 12.4 + worker, 1.0) for worker in range(3)]
+    recorded = simulated(faults=Faults(losses=losses, failures={FAILING: 1}))
     assert any(trial.losses and trial.trained > trial.resource for trial in recorded.state.trials)
     told = [(report.trial, report.resource) for report in reports(records_of(recorded))]
     assert len(told) == len(set(told))

@@ -11,7 +11,7 @@ from asyncsearch.journal.format import Record, SegmentReader
 from asyncsearch.journal.opening import StudyFile, write_study_file
 from asyncsearch.report.live.status import StudyStatus
 from asyncsearch.schedulers import ASHA
-from asyncsearch.simulate import Loss
+from asyncsearch.simulate import Faults, Loss
 from asyncsearch.space import Space, choice, loguniform, randint, uniform
 from asyncsearch.store import open_store
 from asyncsearch.trial import TrialState
@@ -29,8 +29,7 @@ FAILING = TrialId(4)
 
 
 def simulated(num_trials: int = 20, **options: Any) -> Recorded:
-    options.setdefault("losses", [Loss(WorkerId(1), 5.5, 2.0)])
-    options.setdefault("failures", {FAILING: 1})
+    options.setdefault("faults", Faults(losses=[Loss(WorkerId(1), 5.5, 2.0)], failures={FAILING: 1}))
     return record(make_state(SCHEDULER, space=SPACE), num_trials, workers=3, **options)
 
 

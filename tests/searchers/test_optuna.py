@@ -20,7 +20,7 @@ from asyncsearch.schedulers import ASHA, FIFO
 from asyncsearch.searchers import OptunaSearch, RandomSearch
 from asyncsearch.searchers.base_searcher import SearcherState
 from asyncsearch.sequences import exponential
-from asyncsearch.simulate import Loss, Simulation
+from asyncsearch.simulate import Faults, Loss, Simulation
 from asyncsearch.space import Space, choice, lograndint, loguniform, quniform, randint, uniform
 from asyncsearch.testing.recording import Recorded, make_state, replayed, restored
 from asyncsearch.testing.workloads import Steps
@@ -364,7 +364,7 @@ class TestRestarts:
         state = fresh(OptunaSearch(name))
         recorded = Recorded(state)
         losses = [Loss(WorkerId(number), 5.0 + number) for number in range(2)]
-        Simulation(state, Steps(), workers=4, losses=losses, watch=recorded).run(40)
+        Simulation(state, Steps(), workers=4, faults=Faults(losses=losses), watch=recorded).run(40)
         again = replayed(fresh(OptunaSearch(name)), recorded.lines)
         assert again.searcher.snapshot() == state.searcher.snapshot()
         assert again.searcher.propose(40) == state.searcher.propose(40)

@@ -19,7 +19,7 @@ from asyncsearch.shared.folder import SharedFolder
 from asyncsearch.shared.membership import FolderMembership
 from asyncsearch.store import LocalStore, open_store
 from asyncsearch.store.base_store import Store
-from tests.driver.test_loop import PATIENCE_S, Harness
+from tests.driver.test_loop import PATIENCE_S, Harness, call
 from tests.engine.tools import make_state
 
 SHARED: dict[str, Any] = {"share": True, "shared_as": "train", "version": "v1"}
@@ -123,7 +123,7 @@ def test_what_is_decided_about_work_before_its_worker_has_it_comes_after_it(fold
     folder.plan.may_claim.clear()
     folder.harness.attach(1)
     wait_for_lease(folder)
-    lease = folder.harness.driver.call(lambda state: next(iter(state.attempts.values())).lease)
+    lease = call(folder.harness.driver, lambda state: next(iter(state.attempts.values())).lease)
     folder.harness.on_loop(lambda: folder.harness.driver._carry_out(StopTraining(lease, "a reason")))
     assert not list(folder.harness.wire.sent.queue)
     folder.plan.may_claim.set()
@@ -137,7 +137,7 @@ def wait_for_lease(folder: Folder) -> None:
     assert driver._sharing is not None
     waiting = driver._sharing._waiting
     for _ in range(int(PATIENCE_S / 0.01)):
-        if driver.call(lambda _: bool(waiting)):
+        if call(driver, lambda _: bool(waiting)):
             return
         ticks.wait(0.01)
     raise AssertionError("no work was assigned")
@@ -184,7 +184,7 @@ def test_what_others_train_is_waited_for_and_read_and_then_gone_on_with(tmp_path
 def wait_for_busy(folder: Folder, node: NodeKey) -> None:
     ticks = threading.Event()
     for _ in range(int(PATIENCE_S / 0.01)):
-        if folder.harness.driver.call(lambda state: node in state.busy):
+        if call(folder.harness.driver, lambda state: node in state.busy):
             return
         ticks.wait(0.01)
     raise AssertionError("nothing was waited for")

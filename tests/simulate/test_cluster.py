@@ -9,7 +9,7 @@ from asyncsearch.actions import Promote
 from asyncsearch.engine.invariants import check
 from asyncsearch.ids import TrialId, WorkerId
 from asyncsearch.schedulers import ASHA, FIFO, SHA
-from asyncsearch.simulate import Delays, Loss, Simulation
+from asyncsearch.simulate import Delays, Faults, Loss, Simulation
 from asyncsearch.simulate.workloads import Curves
 from asyncsearch.trial import TrialState
 from tests.engine.tools import make_state, record, results
@@ -41,14 +41,14 @@ def test_another_seed_gives_another_search() -> None:
 def test_lost_workers_cost_no_trial() -> None:
     quiet = record(make_state(FIFO(max_resource=6)), 12, 3)
     losses = [Loss(WorkerId(worker), at_s, 2.0) for worker, at_s in itertools.product(range(3), (4.0, 11.0, 17.0))]
-    noisy = record(make_state(FIFO(max_resource=6)), 12, 3, losses=losses, delays=Delays(detect_s=0.5))
+    noisy = record(make_state(FIFO(max_resource=6)), 12, 3, faults=Faults(losses=losses), delays=Delays(detect_s=0.5))
     assert results(quiet.state) == results(noisy.state)
     assert sum(trial.losses for trial in noisy.state.trials) > 0
 
 
 def test_what_a_lost_worker_costs_is_at_most_what_it_trained_since_its_last_checkpoint() -> None:
     losses = [Loss(WorkerId(0), 30.0, 1.0)]
-    noisy = record(make_state(SHA(max_resource=27)), 27, 2, losses=losses)
+    noisy = record(make_state(SHA(max_resource=27)), 27, 2, faults=Faults(losses=losses))
     for trial in noisy.state.trials:
         assert trial.trained - trial.resource <= (18 if trial.losses else 0)
 
@@ -72,7 +72,7 @@ def test_synchronous_halving_promotes_exactly_its_quota() -> None:
 
 def test_a_failed_trial_is_tried_again_and_then_counts_as_worst_of_its_rung() -> None:
     state = make_state(ASHA(max_resource=9), max_failures=0)
-    recorded = record(state, 9, 2, failures={TrialId(0): 1, TrialId(1): 1})
+    recorded = record(state, 9, 2, faults=Faults(failures={TrialId(0): 1, TrialId(1): 1}))
     assert [trial.state for trial in recorded.state.trials[:2]] == [TrialState.FAILED] * 2
     promoted = [a for _, _, actions in recorded.steps for a in actions if isinstance(a, Promote)]
     assert sum(1 for a in promoted if a.from_resource == 1) >= 2

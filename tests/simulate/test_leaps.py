@@ -15,7 +15,7 @@ from asyncsearch.ids import TrialId
 from asyncsearch.schedulers import FIFO
 from asyncsearch.searchers import GridSearch
 from asyncsearch.sequences import multistep
-from asyncsearch.simulate import Simulation
+from asyncsearch.simulate import Simulation, TrainingModel
 from asyncsearch.space import Space, choice
 from asyncsearch.trial import Params
 from tests.engine.tools import make_state
@@ -48,7 +48,9 @@ def run(
 ) -> tuple[Simulation, Seen]:
     state = make_state(FIFO(max_resource=30), GridSearch(), SPACE, look_ahead=0)
     seen = Seen(state)
-    simulation = Simulation(state, Histories(unit_s=0.5), workers=3, report_every=report_every, watch=seen)
+    simulation = Simulation(
+        state, Histories(unit_s=0.5), workers=3, training=TrainingModel(report_every=report_every), watch=seen
+    )
     simulation.clock.after(at_s, lambda: then(simulation))
     simulation.run(None)
     return simulation, seen
@@ -102,6 +104,6 @@ def test_each_stage_of_a_batch_takes_what_its_own_units_take(report_every: int |
                 expected.append(sum(((stage.stop or 0) - stage.start) * (1.0 + stage.trials[0]) for stage in stages))
 
     state = make_state(FIFO(max_resource=30), GridSearch(), SPACE, look_ahead=100)
-    simulation = Simulation(state, Slower(), workers=2, report_every=report_every, watch=watch)
+    simulation = Simulation(state, Slower(), workers=2, training=TrainingModel(report_every=report_every), watch=watch)
     simulation.run(None)
     assert simulation.busy_s == pytest.approx(sum(expected))

@@ -14,7 +14,7 @@ from asyncsearch.report.live.status import status_of
 from asyncsearch.report.live.table import table
 from asyncsearch.report.plots.incumbents import Incumbent, incumbents
 from asyncsearch.schedulers import FIFO
-from asyncsearch.simulate import Loss
+from asyncsearch.simulate import Faults, Loss, TrainingModel
 from asyncsearch.study.study import Study
 from asyncsearch.trial import Params
 from tests.engine.tools import Recorded, make_state, record
@@ -69,7 +69,7 @@ def test_units_and_seconds_count_what_all_trials_had_trained_by_then() -> None:
 
 
 def test_what_a_lost_worker_trained_again_counts_again() -> None:
-    one = found([9.0, 9.0, 9.0, 1.0], losses=[Loss(WorkerId(0), 2.5)])[-1]
+    one = found([9.0, 9.0, 9.0, 1.0], faults=Faults(losses=[Loss(WorkerId(0), 2.5)]))[-1]
     assert (one.trained, one.elapsed_s) == (6, 6.5)
 
 
@@ -109,7 +109,7 @@ def test_a_study_without_a_report_has_no_incumbent(tmp_path: Path) -> None:
 
 
 def test_units_between_two_reports_are_counted_too() -> None:
-    one = found([9.0, 4.0, 9.0, 3.0], [9.0, 2.0, 9.0, 9.0], report_every=2)[-1]
+    one = found([9.0, 4.0, 9.0, 3.0], [9.0, 2.0, 9.0, 9.0], training=TrainingModel(report_every=2))[-1]
     assert (one.trial, one.resource, one.trained) == (1, 2, 6)
 
 

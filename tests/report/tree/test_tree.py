@@ -36,7 +36,7 @@ from asyncsearch.schedulers import ASHA, FIFO, SHA
 from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.searchers.grid import GridSearch
 from asyncsearch.sequences import multistep
-from asyncsearch.simulate import Loss, Simulation
+from asyncsearch.simulate import Faults, Loss, Simulation
 from asyncsearch.space import Space, choice
 from asyncsearch.study.study import Study
 from asyncsearch.trial import TrialState
@@ -255,7 +255,7 @@ def test_a_picture_names_trials_values_and_the_best_one_and_escapes_them() -> No
 
 
 def test_a_trial_that_failed_is_marked_and_what_it_wanted_is_not_waited_for() -> None:
-    _, records = searched(SPACE, FIFO(max_resource=9), workers=1, failures={TrialId(0): 7})
+    _, records = searched(SPACE, FIFO(max_resource=9), workers=1, faults=Faults(failures={TrialId(0): 7}))
     stages = read_tree(records, "loss")
     failed = [path for path in stages.paths if path.state is TrialState.FAILED]
     assert failed
@@ -265,14 +265,16 @@ def test_a_trial_that_failed_is_marked_and_what_it_wanted_is_not_waited_for() ->
 
 def test_what_is_trained_again_after_a_loss_counts_as_training_and_is_drawn_once() -> None:
     _, whole = searched(SPACE, FIFO(max_resource=9))
-    _, lossy = searched(SPACE, FIFO(max_resource=9), losses=[Loss(WorkerId(0), 3.5)])
+    _, lossy = searched(SPACE, FIFO(max_resource=9), faults=Faults(losses=[Loss(WorkerId(0), 3.5)]))
     assert read_tree(lossy, "loss").trained > read_tree(whole, "loss").trained
     assert sum(units(read_tree(lossy, "loss")).values()) == sum(units(read_tree(whole, "loss")).values())
 
 
 @pytest.mark.parametrize("until", [6.5, 8.5, float("inf")])
 def test_a_loss_takes_no_value_away(until: float) -> None:
-    simulation, records = searched(SPACE, FIFO(max_resource=9), losses=[Loss(WorkerId(0), 3.5)], until=until)
+    simulation, records = searched(
+        SPACE, FIFO(max_resource=9), faults=Faults(losses=[Loss(WorkerId(0), 3.5)]), until=until
+    )
     stages = read_tree(records, "loss")
     assert stages.trained == sum(trial.trained for trial in simulation.state.trials)
     assert [path.value for path in stages.paths] == [trial.value for trial in simulation.state.trials]

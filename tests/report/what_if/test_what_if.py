@@ -15,7 +15,7 @@ from asyncsearch.report.what_if.recorded_study import recorded
 from asyncsearch.report.what_if.worker_counts import what_if
 from asyncsearch.schedulers import ASHA, FIFO, PBT, SHA, MedianStopping
 from asyncsearch.schedulers.base_scheduler import Scheduler
-from asyncsearch.simulate import Delays, NoisyQuadratic, simulate
+from asyncsearch.simulate import Delays, Faults, NoisyQuadratic, simulate
 from asyncsearch.simulate.workloads import Curves
 from asyncsearch.space import Space
 from asyncsearch.store import open_store
@@ -39,7 +39,7 @@ class Planned:
 
 
 def quiet(**options: Any) -> Recorded:
-    settings: dict[str, Any] = {"losses": [], "failures": {}, "delays": DELAYS} | options
+    settings: dict[str, Any] = {"faults": Faults(), "delays": DELAYS} | options
     return simulated(**settings)
 
 
@@ -138,7 +138,7 @@ def test_trials_that_failed_fail_again_so_that_it_takes_as_long_and_nothing_is_g
 def test_what_failed_where_it_raised_and_reported_nothing_of_that_unit_takes_the_unit_all_the_same(
     tmp_path: Path,
 ) -> None:
-    made = quiet(workload=Curves(seed=1, spread=0.5), failures={TrialId(4): 1, TrialId(0): 2})
+    made = quiet(workload=Curves(seed=1, spread=0.5), faults=Faults(failures={TrialId(4): 1, TrialId(0): 2}))
     found = what_if(Planned(made, tmp_path), workers=[3])
     assert found.recorded is not None
     assert found.cases[0].wall_s == pytest.approx(found.recorded[1], rel=1e-6)
@@ -147,7 +147,7 @@ def test_what_failed_where_it_raised_and_reported_nothing_of_that_unit_takes_the
 
 def test_what_failed_once_and_went_well_when_it_was_tried_again_goes_well() -> None:
     state = make_state(ASHA(max_resource=9), max_failures=1)
-    made = record(state, 9, workers=1, failures={TrialId(2): 1})
+    made = record(state, 9, workers=1, faults=Faults(failures={TrialId(2): 1}))
     assert made.state.trials[2].failures == 1
     workload = recorded(records_of(made), "loss")
     assert [workload.fails_after(trial.id) for trial in made.state.trials] == [None] * 9
