@@ -1,7 +1,7 @@
 """The agent: the half of a worker that never runs the user's code. It serves the driver over one stream.
 
-Rule: one thread does everything and waits nowhere except in ``_turn``. Other threads (the stream's, the transfers', the
-one that waits for the runner's end) only put into the mailbox.
+Rule: one thread does all the work and waits only in ``_turn``. Other threads (the stream's, the transfers', the one
+that waits for the runner's end) only put items into the mailbox.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from asyncsearch.errors import InternalError
 from asyncsearch.rpc.messages import DriverMessage, Endpoint, Hello, Refused
 
 _FLUSH_S = 5.0
-"""How long the last messages may take when the driver lets the worker go."""
+"""Time limit for sending the last messages when the driver dismisses the worker."""
 
 
 class _Closed(msgspec.Struct, frozen=True):
-    """The stream is over for good."""
+    """The stream has ended permanently."""
 
     error: Exception | None
 
@@ -39,9 +39,9 @@ _Item = DriverMessage | Uploaded | Fetched | RunnerProcess | _Closed
 
 
 def run_agent(config: WorkerConfig, *, connect: Connect | None = None) -> str:
-    """Serve the driver until it lets the worker go or is lost, and return why it ended.
+    """Serve the driver until it dismisses the worker or is lost, and return the reason for the end.
 
-    Called in a barrier task or process of its own; the runner ends with that process, however that ends.
+    Called in its own Spark task or process; the runner ends with that process, however that ends.
 
     Raises:
         DisconnectedError: the driver was never reached.
@@ -51,7 +51,7 @@ def run_agent(config: WorkerConfig, *, connect: Connect | None = None) -> str:
 
 
 class Agent:
-    """One worker: passes messages of the driver to the workbench, and those of the workbench to the driver."""
+    """One worker: passes the driver's messages to the workbench, and the workbench's messages to the driver."""
 
     def __init__(self, config: WorkerConfig, connect: Connect) -> None:
         self._config = config
@@ -68,9 +68,9 @@ class Agent:
         self._bench = Workbench(config, self._watch, self._stream, self._inbox.put)
         self._heartbeat_due = 0.0
         self._dismissal: str | None = None
-        """Why the worker is to go as soon as all is done."""
+        """Reason to end as soon as all work is done; None: not dismissed."""
         self._end: str | None = None
-        """Why it ends now."""
+        """Reason to end now; None: it continues."""
 
     def run(self) -> str:
         self._watch.set(self._inbox, READ, self._on_inbox)

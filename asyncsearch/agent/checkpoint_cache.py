@@ -1,7 +1,7 @@
-"""The checkpoints that this worker saved or loaded last, kept on its disk, so that going on from them fetches nothing.
+"""The checkpoints that this worker saved or loaded last, kept on its disk, so that resuming from them fetches nothing.
 
-The driver counts what each worker keeps (``engine.pool``) and prefers it for what goes on from there. It may be wrong:
-a copy that is gone is fetched again.
+The driver models each worker's cache (``engine.pool``) and prefers that worker for work that resumes from a cached
+checkpoint. The model may be wrong: the worker fetches a missing copy again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from asyncsearch.store.scratch import remove_folder
 from asyncsearch.work import KEPT_CHECKPOINTS
 
 KEPT_BYTES = 2**30
-"""Limit of what is kept on a worker's disk; copies in use are not counted."""
+"""Size limit of the copies on a worker's disk; copies in use do not count."""
 
 
 class _Copy:
@@ -33,27 +33,27 @@ class _Copy:
 
 
 class CheckpointCache:
-    """Fetches and commits as a store does, and keeps local copies. Every method may be called from any thread.
+    """Fetches and commits as a store does, and keeps local copies. Any thread may call any method.
 
     Args:
-        store: where checkpoints are durable. One whose ``fetch`` copies nothing is used as it is.
-        most: how many copies are kept.
-        most_bytes: how large they may be, all together.
+        store: durable storage of checkpoints. A store whose ``fetch`` copies nothing is used directly.
+        most: maximum number of copies.
+        most_bytes: maximum total size of the copies.
     """
 
     def __init__(self, store: Store, most: int = KEPT_CHECKPOINTS, most_bytes: int = KEPT_BYTES) -> None:
         self._store, self._most, self._most_bytes = store, most, most_bytes
         self._guard = threading.Lock()
         self._copies: dict[CheckpointRef, _Copy] = {}
-        """The one that was used last comes last."""
+        """Copies in order of use, the most recent last."""
         self._is_closed = False
 
     @contextlib.contextmanager
     def fetch(self, checkpoint: CheckpointRef) -> Iterator[Path]:
-        """Give a local folder with the checkpoint's files, for reading only, valid inside the ``with``.
+        """Yield a local folder with the checkpoint's files, read-only and valid inside the ``with`` block.
 
         Raises:
-            StoreError: it is not here, and cannot be fetched.
+            StoreError: the checkpoint is not cached, and cannot be fetched.
         """
         copy = self._find(checkpoint) or self._bring(checkpoint)
         try:
@@ -64,10 +64,10 @@ class CheckpointCache:
             self._tidy(copy)
 
     def commit(self, checkpoint: CheckpointRef, staged: Path) -> int:
-        """Make a staged folder durable, as ``Store.commit`` does, and keep it here.
+        """Make a staged folder durable, as ``Store.commit`` does, and keep a copy.
 
         Raises:
-            StoreError: it could not be made durable.
+            StoreError: the store could not make it durable.
         """
         links = _linked(staged) if self._store.is_far else None
         with contextlib.ExitStack() as stack:
@@ -82,7 +82,7 @@ class CheckpointCache:
         self._store.discard(staged)
 
     def close(self) -> None:
-        """Keep nothing any more, and take it from those who still use it: their runner is gone."""
+        """Remove all copies, even those in use, whose runner is gone."""
         with self._guard:
             self._is_closed = True
             copies = list(self._copies.values())
@@ -97,7 +97,7 @@ class CheckpointCache:
             copy = self._copies.pop(checkpoint, None)
             if copy is None:
                 return None
-            if copy.folder.exists():  # who tidies temporary folders may have been here
+            if copy.folder.exists():  # a cleaner of temporary folders may have removed it
                 self._copies[checkpoint] = copy
                 copy.users += 1
                 return copy
@@ -142,7 +142,7 @@ class CheckpointCache:
 
 
 def _linked(staged: Path) -> Path | None:
-    """Return a folder with the same files, which take no room of their own; None: this disk has no such links."""
+    """Return a folder with hard links to the same files, which take no extra space; None: this disk has no links."""
     folder: Path | None = None
     try:
         folder = Path(tempfile.mkdtemp(prefix="kept-", dir=staged.parent.parent)) / staged.name

@@ -1,4 +1,4 @@
-"""What an agent is told when it is launched."""
+"""The configuration of an agent."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from asyncsearch.store.base_store import Store
 
 
 class LogLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """How much of what a trial prints is sent; of more, the newest lines are kept and the others counted."""
+    """Limits on a trial's output to send; above them, the newest lines are kept and the others counted."""
 
     lines_per_s: int = 1_000
     chars_per_s: int = 262_144
     line_chars: int = 4_000
-    """A longer line is cut."""
+    """Length at which a line is cut."""
     flush_s: float = 0.1
-    """How long a line may wait for others to be sent with."""
+    """Time that a line may wait to join a batch."""
 
 
 class WorkerConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,25 +30,25 @@ class WorkerConfig(msgspec.Struct, frozen=True, kw_only=True):
     """The trainable, pickled by cloudpickle."""
     store: Store
     endpoint: Endpoint | None
-    """Where the driver is; None: the launcher gives ``run_agent`` a connection of its own."""
+    """The driver's address; None: the launcher gives ``run_agent`` its own connection."""
     worker: WorkerId
     epoch: int
     cpu_threads: int = 1
     gpus: tuple[str, ...] | None = None
-    """Names of the devices that the trials may see; None: whatever the agent sees."""
+    """Names of the devices that trials may see; None: the devices that the agent sees."""
     heartbeat_s: float = 1.0
     reconnect_s: float = 30.0
-    """How long a lost driver is looked for."""
+    """Time limit for reattaching to a lost driver."""
     stop_grace_s: float = 5.0
-    """From the flag that the next report raises to SIGTERM."""
+    """From the flag, at which the next report raises, to SIGTERM."""
     kill_grace_s: float = 5.0
-    """From SIGTERM to SIGKILL, and from a runner's farewell to SIGKILL."""
+    """From SIGTERM to SIGKILL, and from a runner's retirement to SIGKILL."""
     recycle_after: int = 200
     """Trainings after which a runner is replaced."""
     recycle_growth_bytes: int = 1024**3
     """Growth of a runner's memory since its first training after which it is replaced."""
     fresh_process: bool = False
-    """One process a training."""
+    """Whether each training gets a new process."""
     log: LogLimits = LogLimits()
 
     def __repr__(self) -> str:

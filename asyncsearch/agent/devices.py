@@ -1,4 +1,4 @@
-"""Which devices and how many threads a runner gets. Pure: environments are arguments and results."""
+"""The devices and number of threads of a runner. Pure: environments are arguments and results."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ _DEVICES = "CUDA_VISIBLE_DEVICES"
 def visible_devices(gpus: Sequence[str], already_visible: str | None) -> str:
     """Return the ``CUDA_VISIBLE_DEVICES`` of a runner.
 
-    Spark names a task's devices by what a discovery script printed. Where the executor itself sees only some devices,
-    those names may be indices into what it sees, or the physical names; both occur.
+    Spark names a task's devices as a discovery script printed them. If the executor itself sees only some devices,
+    those names may be indices into its visible devices, or physical names; both occur.
 
     Args:
         gpus: names of the devices given to this worker: indices, UUIDs or MIG names. Empty: none is visible.
         already_visible: ``CUDA_VISIBLE_DEVICES`` of the agent; None: not set.
 
     Raises:
-        ClusterError: the two do not fit together.
+        ClusterError: the two arguments contradict each other.
     """
     if already_visible is None:
         return ",".join(gpus)
@@ -44,10 +44,10 @@ def runner_environment(
     """Return the environment of a runner.
 
     Args:
-        environment: the agent's, which stays as it is: a Spark worker process is used again by other tasks.
-        import_path: the agent's ``sys.path``, so that what Spark shipped is found.
-        cpu_threads: threads for numerical libraries, from 1; Spark would leave one.
-        gpus: see ``visible_devices``; None: whatever the agent sees.
+        environment: the agent's environment, unchanged here, because Spark reuses the worker process for other tasks.
+        import_path: the agent's ``sys.path``, so that the runner finds the modules that Spark shipped.
+        cpu_threads: threads of numerical libraries, from 1; Spark's own setting would be one.
+        gpus: see ``visible_devices``; None: the devices that the agent sees.
     """
     changes = dict.fromkeys(_THREADS, str(cpu_threads))
     changes["PYTHONPATH"] = os.pathsep.join(path or os.getcwd() for path in import_path)

@@ -1,4 +1,4 @@
-"""The stream to the driver, as the agent uses it."""
+"""The agent's interface to its stream to the driver."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class DriverStream(Protocol):
 
     @property
     def backlog(self) -> int:
-        """Messages that the driver has not acknowledged."""
+        """Number of messages that the driver has not acknowledged."""
 
     def open(self) -> None:
         """Attach."""
@@ -26,7 +26,7 @@ class DriverStream(Protocol):
         """
 
     def heartbeat(self) -> None:
-        """Say that the worker lives."""
+        """Tell the driver that the worker is alive."""
 
     def flush(self, timeout_s: float, /) -> bool:
         """Wait until the driver has acknowledged everything, and return whether it has."""
@@ -47,4 +47,4 @@ class Connect(Protocol):
         closed: Callable[[Exception | None], None],
         reconnect_s: float,
     ) -> DriverStream:
-        """Make it; ``deliver`` and ``closed`` may be called from any thread."""
+        """Make a stream, which may call ``deliver`` and ``closed`` from any thread."""

@@ -1,4 +1,4 @@
-"""A selector whose descriptors may be set again and again."""
+"""A selector with callbacks, whose masks may change at any time."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 
 
 class HasFileno(Protocol):
-    """A socket, a pipe."""
+    """A socket or a pipe."""
 
     def fileno(self) -> int:
         """Return the descriptor."""
 
 
 class DescriptorSelector:
-    """Calls back what a descriptor is ready for."""
+    """Calls a function when its descriptor is ready."""
 
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
 
     def set(self, file: HasFileno, mask: int, ready: Callable[[int], object]) -> None:
-        """Look for what is in ``mask``; 0: for nothing."""
+        """Watch for the events in ``mask``; 0: for none."""
         key = self._selector.get_map().get(file)
         if key is None:
             if mask:
@@ -34,15 +34,15 @@ class DescriptorSelector:
             self._selector.modify(file, mask, ready)
 
     def forget(self, file: HasFileno) -> None:
-        """Look for nothing any more; call it before the file is closed."""
+        """Stop watching a file; call this before the file is closed."""
         if file in self._selector.get_map():
             self._selector.unregister(file)
 
     def wait(self, timeout_s: float) -> None:
-        """Wait until something is ready, or the time is over, and call back."""
+        """Wait until a descriptor is ready, or the time is over, and call the functions."""
         for key, mask in self._selector.select(timeout_s):
             now = self._selector.get_map().get(key.fd)
-            if now is not None and now.fileobj is key.fileobj:  # else a call before this one has closed it
+            if now is not None and now.fileobj is key.fileobj:  # else an earlier callback has closed it
                 key.data(mask)
 
     def close(self) -> None:

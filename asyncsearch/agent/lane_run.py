@@ -15,7 +15,7 @@ from asyncsearch.work import Lane
 
 
 class LaneRun:
-    """What the agent knows of it."""
+    """The agent's state of one lane."""
 
     def __init__(self, lease: Lease, number: int, lane: Lane, limits: LogLimits) -> None:
         self.lease = lease
@@ -26,45 +26,45 @@ class LaneRun:
         self.resource = lane.stages[0].start
         """Units of training done, as last reported or saved."""
         self.saved: list[int] = []
-        """Resources of the checkpoints that it saved, in order, without those whose commit failed."""
+        """Resources of its saved checkpoints, in order, except failed commits."""
         self.last_save: int | None = None
-        """Resource of the checkpoint at its end, once that is saved."""
+        """Resource of the checkpoint at its end; None: not saved yet."""
         self.held_back: list[CheckpointFailed] = []
-        """Failures to be sent after its end, which names its last checkpoint."""
+        """Failures to send after its end event, which names its last checkpoint."""
         self.amendments: list[Amendment] = []
-        """Those that came before the runner had it."""
+        """Amendments that arrived before the runner got the lane."""
         self.staged: dict[tuple[int, int], Path] = {}
-        """(stage, resource) -> folder that the runner was given and has not filled yet."""
+        """(stage, resource) -> folder that the runner has not filled yet."""
         self.fetched = contextlib.ExitStack()
-        """Holds the checkpoint that it starts from."""
+        """Keeps its initial checkpoint open."""
         self.load: Path | None = None
-        """Path of that checkpoint, once it is here."""
+        """Path of that checkpoint; None: not fetched yet."""
         self.is_sent = False
-        """Whether the runner has it."""
+        """Whether the runner has got the lane."""
         self.is_over = False
-        """Whether its end was told."""
+        """Whether its end was sent."""
         self.is_refused = False
-        """Whether its lease is void: nothing of it is to be told any more."""
+        """Whether the driver refused its lease, so that no more events of it are sent."""
         self.stop_reason: str | None = None
-        """Why it was told to stop; None: it was not."""
+        """Reason of its stop request; None: there is none."""
         self.escalate_at: float | None = None
-        """When a stop that was not heeded is to be said louder, monotonic seconds."""
+        """When to escalate an ignored stop, monotonic seconds."""
         self.is_terminated = False
-        """Whether its runner got SIGTERM."""
+        """Whether the agent sent its runner SIGTERM."""
         self.is_killed = False
-        """Whether its runner got SIGKILL from here."""
+        """Whether the agent sent its runner SIGKILL."""
 
     @property
     def can_start(self) -> bool:
-        """Whether the runner can be given it now."""
+        """Whether the runner can get the lane now."""
         return not self.is_sent and (self.lane.load is None or self.load is not None)
 
     def checkpoint(self, stage: int, resource: int) -> CheckpointRef:
-        """Return the name of what it saves at a resource of a stage."""
+        """Return the reference of its checkpoint at a resource of a stage."""
         return CheckpointRef(self.lane.stages[stage].node, resource)
 
     def end(self, outcome: Outcome, error: str = "", error_kind: str = "") -> list[TrainingEnded | CheckpointFailed]:
-        """End it, and return the events that the driver is to be told, in order."""
+        """End the lane, and return the events for the driver, in order."""
         self.is_over = True
         if self.is_refused:
             return []

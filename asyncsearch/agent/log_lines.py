@@ -1,4 +1,4 @@
-"""What a trial prints: bytes to lines, and of too many lines the newest. No descriptor and no clock is used here."""
+"""A trial's output: bytes to lines, and the newest of too many lines. Pure: no descriptors and no clock."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class LineReader:
         self._rest = b""
 
     def feed(self, data: bytes) -> tuple[list[bytes], list[bytes] | None]:
-        """Take what was read, and return the lines before the marker and those after it; None: no marker came."""
+        """Add bytes, and return the lines before the marker and the lines after it; None: no marker was found."""
         data = self._rest + data
         before, marker, after = data.partition(self._marker)
         if not marker:
@@ -33,7 +33,7 @@ class LineReader:
         return lines, self._split(after)
 
     def end(self) -> list[bytes]:
-        """Return the last line, which had no newline, if there is one."""
+        """Return the last line if it has no newline."""
         rest, self._rest = self._rest, b""
         return [rest] if rest else []
 
@@ -42,14 +42,14 @@ class LineReader:
         rest = lines.pop()
         if len(rest) > self._max_bytes + len(self._marker):
             rest = _folded(rest)
-            # A line without an end must not grow for ever; its last bytes may be the first ones of a marker.
+            # A line without an end must not grow forever; its last bytes may be the start of a marker.
             rest = rest[: self._max_bytes] + rest[-len(self._marker) :]
         self._rest = rest
         return lines
 
 
 class LogBuffer:
-    """The lines of one training until they are sent."""
+    """Holds the lines of one training until they are sent."""
 
     def __init__(self, limits: LogLimits) -> None:
         self._limits = limits
@@ -62,11 +62,11 @@ class LogBuffer:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing waits to be sent."""
+        """Whether no lines wait to be sent."""
         return not self._lines and not self._left_out
 
     def add(self, lines: Sequence[bytes], is_stderr: bool, time_s: float) -> None:
-        """Take lines that were printed at ``time_s``, seconds since 1970."""
+        """Add lines that were printed at ``time_s``, seconds since 1970."""
         room = self._limits.lines_per_s
         self._left_out += max(0, len(self._lines) + len(lines) - room)
         newest = lines[-room:]
@@ -74,7 +74,7 @@ class LogBuffer:
         self._tail.extend(newest[-_TAIL_LINES:])
 
     def take(self, now: float) -> tuple[tuple[LogLine, ...], int]:
-        """Return the newest lines that may be sent at ``now`` (monotonic seconds), and how many before them may not."""
+        """Return the newest lines that may be sent at ``now`` (monotonic seconds), and the number of omitted ones."""
         self._refill(now)
         kept: list[LogLine] = []
         while self._lines and self._line_budget >= 1 and self._char_budget > 0:
@@ -89,11 +89,11 @@ class LogBuffer:
         return tuple(reversed(kept)), left_out
 
     def tail(self) -> list[str]:
-        """Return the last lines, whether sent or left out."""
+        """Return the last lines, whether sent or omitted."""
         return [clean(line, self._limits.line_chars) for line in self._tail]
 
     def _refill(self, now: float) -> None:
-        """Let the budgets grow to at most what a second allows."""
+        """Refill the budgets, at most to those of one second."""
         if self._filled_at is not None:
             passed_s = now - self._filled_at
             lines, chars = self._limits.lines_per_s, self._limits.chars_per_s
@@ -103,12 +103,12 @@ class LogBuffer:
 
 
 def clean(line: bytes, max_chars: int) -> str:
-    """Return a line as text: what is no text is replaced, a progress bar is what it last showed, a long line is cut."""
+    """Return a line as text: replace invalid bytes, keep the last state of a progress bar, and cut a long line."""
     text = _folded(line[: 8 * max_chars] if b"\r" not in line else line).decode(errors="replace")
     return text if len(text) <= max_chars else f"{text[:max_chars]} ..."
 
 
 def _folded(line: bytes) -> bytes:
-    """Return what a terminal would show of a line with carriage returns."""
+    """Return a line with carriage returns as a terminal would show it."""
     line = line.rstrip(b"\r")
     return line[line.rfind(b"\r") + 1 :]

@@ -1,4 +1,4 @@
-"""A queue by which other threads reach the agent's one thread."""
+"""A queue from other threads to the agent's one thread."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ class Mailbox(Generic[T]):
         self._is_closed = False
 
     def fileno(self) -> int:
-        """Return a descriptor that is readable while an item waits."""
+        """Return a descriptor that is readable while items wait."""
         return self._reading
 
     def put(self, item: T) -> None:
-        """Add an item; any thread may. What comes after ``close`` is dropped."""
+        """Add an item; any thread may call this. Items after ``close`` are dropped."""
         with self._lock:
             if self._is_closed:
                 return
             self._items.append(item)
-            if len(self._items) == 1:  # one byte wakes for all of them, so the pipe is never full
+            if len(self._items) == 1:  # one byte wakes the reader for all items, so the pipe is never full
                 os.write(self._writing, b".")
 
     def take(self) -> list[T]:
-        """Return what came since the last call, in order, without waiting."""
+        """Return the items since the last call, in order, without waiting."""
         with self._lock:
             items, self._items = self._items, []
             if items:

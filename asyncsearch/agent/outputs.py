@@ -1,4 +1,4 @@
-"""What the runner prints: read from its pipes, given to the right run, sent to the driver in batches."""
+"""The runner's output: read from its pipes, assigned to the right run, and sent to the driver in batches."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from asyncsearch.agent.runner_process import OutputPipe, RunnerProcess
 from asyncsearch.rpc.messages import LogLines
 
 MAX_BACKLOG = 2_000
-"""Messages that the driver has not acknowledged; from there on lines wait here, and the oldest are left out."""
+"""Number of unacknowledged messages above which lines wait in the agent, and the oldest are omitted."""
 
 
 class Outputs:
@@ -26,17 +26,17 @@ class Outputs:
         self._limits = limits
         self._run: LaneRun | None = None
         self._early: deque[tuple[float, bool, bytes]] = deque(maxlen=limits.lines_per_s)
-        """Lines that were printed between two runs; they are shown with the next one."""
+        """Lines printed between two runs; they belong to the next one."""
         self.due: float | None = None
-        """When lines are to be sent, monotonic seconds; None: there are none."""
+        """When to send lines, monotonic seconds; None: no lines wait."""
 
     def open(self, runner: RunnerProcess) -> None:
-        """Read what this runner prints."""
+        """Start reading this runner's output."""
         for output in runner.outputs:
             self._watch.set(output, READ, functools.partial(self._read, output))
 
     def begin(self, run: LaneRun, runner: RunnerProcess) -> None:
-        """Let what is printed from here on be the run's."""
+        """Assign the output from now on to the run."""
         for output in runner.outputs:
             output.is_at_end = False
         for time_s, is_stderr, line in self._early:
@@ -47,13 +47,13 @@ class Outputs:
             self.due = time.monotonic() + self._limits.flush_s
 
     def read_to_marker(self, runner: RunnerProcess) -> None:
-        """Read all that the present training printed. Its markers are in the pipes already, so this does not wait."""
+        """Read the rest of the current training's output, without waiting: its markers are already in the pipes."""
         for output in runner.outputs:
             while not output.is_at_end and self._read(output):
                 pass
 
     def read_to_end(self, runner: RunnerProcess) -> None:
-        """Read all that a dead runner printed."""
+        """Read the rest of a dead runner's output."""
         for output in runner.outputs:
             while self._read(output):
                 pass
@@ -61,13 +61,13 @@ class Outputs:
             self._watch.forget(output)
 
     def end(self) -> None:
-        """Send what the run printed last; what is printed from here on is not the run's."""
+        """Send the run's last lines; later output no longer belongs to the run."""
         self.send(time.monotonic(), is_last=True)
         self._run = None
         self.due = None
 
     def send(self, now: float, *, is_last: bool = False) -> None:
-        """Send what may be sent at ``now``, monotonic seconds."""
+        """Send the lines that may be sent at ``now``, monotonic seconds."""
         run = self._run
         self.due = None
         if run is None or run.is_refused or run.log.is_empty:
@@ -79,7 +79,7 @@ class Outputs:
         self._stream.send(LogLines(run.lease, lines, left_out, run.number))
 
     def _read(self, output: OutputPipe, _mask: int = READ) -> bool:
-        """Read once, and return whether there may be more."""
+        """Read once, and return whether more data may follow."""
         data = output.read()
         if not data:
             if data is not None:

@@ -1,4 +1,4 @@
-"""The agent's hold on its child: start, talk, read its outputs, stop, kill."""
+"""The agent's handle of its runner process: start, message, read its outputs, stop, kill."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from asyncsearch.runner.protocol import Load, agent_end
 
 _READ_BYTES = 65_536
 _MEMORY_S = 0.5
-"""How old a look at a runner's memory may be; looking takes as long as handing over a trial."""
+"""Maximum age of a measurement of a runner's memory; measuring takes as long as assigning a trial."""
 
 
 class OutputPipe:
@@ -32,14 +32,14 @@ class OutputPipe:
         self.is_stderr = is_stderr
         self.reader = reader
         self.is_at_end = False
-        """Whether the marker that ends the present training was read."""
+        """Whether the marker that ends the current training was read."""
         self._stream = stream
 
     def fileno(self) -> int:
         return self._stream.fileno()
 
     def read(self) -> bytes | None:
-        """Return what is there, at most one full pipe; None: nothing now; empty: nothing ever again."""
+        """Return the available bytes, at most one full pipe; None: none now; empty: end of file."""
         try:
             return os.read(self._stream.fileno(), _READ_BYTES)
         except BlockingIOError:
@@ -50,22 +50,22 @@ class OutputPipe:
 
 
 class RunnerProcess:
-    """A runner. It ends with the process that made it, and so does all that it started."""
+    """A runner. It ends with the process that made it, and so do all processes that it started."""
 
     def __init__(self, config: WorkerConfig, exited: Callable[[RunnerProcess], None]) -> None:
-        """Start the process and send it the trainable; ``exited`` is called in a thread when it is dead."""
+        """Start the process and send it the trainable; a thread calls ``exited`` when the process is dead."""
         self.trainings = 0
-        """Trainings that it was given."""
+        """Number of trainings assigned to it."""
         self.is_ready = False
         """Whether it has loaded the trainable."""
         self.is_retired = False
-        """Whether it gets no training any more."""
+        """Whether it gets no more trainings."""
         self.kill_at: float | None = None
-        """When it must be dead, monotonic seconds."""
+        """Deadline for its end, monotonic seconds."""
         self.is_overdue = False
         """Whether it was killed because of ``kill_at``."""
         self.memory_bytes = 0
-        """Resident memory when last looked at."""
+        """Resident memory at the last measurement."""
         self.first_memory_bytes: int | None = None
         """Resident memory after its first training."""
         self._memory_due = 0.0
@@ -86,7 +86,7 @@ class RunnerProcess:
         return self._process.pid
 
     def look_at_memory(self) -> None:
-        """Update ``memory_bytes``, unless that was done just now."""
+        """Update ``memory_bytes``, unless the last measurement is recent."""
         now = time.monotonic()
         if now < self._memory_due:
             return
@@ -97,25 +97,25 @@ class RunnerProcess:
             self.memory_bytes = psutil.Process(self.pid).memory_info().rss
 
     def terminate(self) -> None:
-        """Send SIGTERM to the runner alone: it unwinds the user's code, which looks after its own children."""
+        """Send SIGTERM to the runner alone: it unwinds the user's code, which handles its own children."""
         if self._process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGTERM)
 
     def kill(self) -> None:
-        """Send SIGKILL to the runner and all that it started."""
+        """Send SIGKILL to the runner and all processes that it started."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
 
     def retire(self, kill_at: float) -> None:
-        """Let it go: it ends by itself now, or is killed later."""
+        """Ask the runner to end by itself, and set the time of its SIGKILL otherwise."""
         self.is_retired = True
         self.kill_at = kill_at
         with contextlib.suppress(OSError):
             self.channel.socket.shutdown(socket.SHUT_WR)
 
     def close(self) -> int:
-        """Kill what is left, free everything, and return the exit code as ``subprocess`` gives it."""
+        """Kill the remaining processes, free all resources, and return the exit code as in ``subprocess``."""
         self.kill()
         returncode = self._process.wait()
         self.channel.socket.close()
@@ -132,9 +132,9 @@ class RunnerProcess:
 
 
 def await_end(process: subprocess.Popen[bytes]) -> None:
-    """Return when a process has ended; where the system allows, it is not reaped yet."""
+    """Wait for the end of a process, if possible without reaping it."""
     if hasattr(os, "waitid"):
-        # Until it is reaped, and its group was killed before, no other process can get its number.
+        # Its group is killed before it is reaped: until then no other process can get its id.
         with contextlib.suppress(ChildProcessError):
             os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
     else:

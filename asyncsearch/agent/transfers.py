@@ -1,4 +1,4 @@
-"""Checkpoints on their way: commits and fetches in threads of their own, so that training goes on meanwhile."""
+"""Commits and fetches of checkpoints, in their own threads, so that training continues meanwhile."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from asyncsearch.errors import StoreError
 from asyncsearch.ids import CheckpointRef
 
 MAX_PENDING = 2
-"""Commits at one time; more would fill the local disk faster than the store takes it."""
+"""Maximum number of concurrent commits; more would fill the local disk faster than the store empties it."""
 
 
 class Uploaded(msgspec.Struct, frozen=True):
@@ -29,7 +29,7 @@ class Uploaded(msgspec.Struct, frozen=True):
 
 
 class Fetched(msgspec.Struct, frozen=True):
-    """A checkpoint is here, or could not be had."""
+    """A checkpoint was fetched, or could not be."""
 
     run: LaneRun
     path: Path | None
@@ -37,9 +37,9 @@ class Fetched(msgspec.Struct, frozen=True):
 
 
 class _Thread:
-    """One thread that does one thing after the other. It is a daemon: a store that hangs must not keep the process.
+    """One thread that runs tasks in order. It is a daemon: a store that hangs must not keep the process alive.
 
-    Without a name there is no thread, and the caller does each thing at once.
+    Without a name there is no thread, and the caller runs each task at once.
     """
 
     def __init__(self, name: str | None) -> None:
@@ -48,7 +48,7 @@ class _Thread:
         self._thread: threading.Thread | None = None
 
     def submit(self, task: Callable[[], None]) -> None:
-        """Do something later. The first call starts the thread."""
+        """Run a task later. The first call starts the thread."""
         if self._name is None:
             task()
             return
@@ -58,7 +58,7 @@ class _Thread:
         self._tasks.put(task)
 
     def close(self) -> None:
-        """End after what was submitted before."""
+        """End the thread after the submitted tasks."""
         self._tasks.put(None)
 
     def _run(self) -> None:
@@ -67,20 +67,20 @@ class _Thread:
 
 
 class Transfers:
-    """Makes saved checkpoints durable, and brings others to this machine: in two threads, each one after the other."""
+    """Commits saved checkpoints and fetches others, in two threads, each one transfer after the other."""
 
     def __init__(self, cache: CheckpointCache, post: Callable[[Uploaded | Fetched], None], *, in_threads: bool) -> None:
-        """Prepare; ``post`` takes the end of each transfer, in its thread."""
+        """Prepare; the thread of each transfer passes its result to ``post``."""
         self._cache = cache
         self._post = post
         self._uploads = _Thread("uploads" if in_threads else None)
         self._fetches = _Thread("fetches" if in_threads else None)
         self.pending = 0
-        """Commits whose end the owner has not subtracted yet."""
+        """Number of commits whose end the owner has not subtracted yet."""
 
     @property
     def is_full(self) -> bool:
-        """Whether a further checkpoint has to wait."""
+        """Whether the next checkpoint has to wait."""
         return self.pending >= MAX_PENDING
 
     def commit(self, run: LaneRun, checkpoint: CheckpointRef, staged: Path) -> None:
@@ -93,15 +93,15 @@ class Transfers:
         self._uploads.submit(lambda: self._cache.discard(staged))
 
     def fetch(self, run: LaneRun, checkpoint: CheckpointRef) -> None:
-        """Fetch a checkpoint; it stays until ``release``."""
+        """Fetch a checkpoint, which stays open until ``release``."""
         self._fetches.submit(lambda: self._post(self._fetch(run, checkpoint)))
 
     def release(self, run: LaneRun) -> None:
-        """Let go of the checkpoint that a run started from."""
+        """Release a run's initial checkpoint."""
         self._fetches.submit(run.fetched.close)
 
     def close(self) -> None:
-        """End after the transfers that were submitted before."""
+        """End the threads after the submitted transfers."""
         self._uploads.close()
         self._fetches.close()
 

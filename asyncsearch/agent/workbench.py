@@ -1,11 +1,11 @@
-"""Where a worker's work is done: one runner, one training at a time, and how a training is stopped.
+"""The execution of a worker's work: one runner, one training at a time, and the stop of a training.
 
 Pseudocode of a run's life::
 
     waiting -> current -> its checkpoint is here -> sent -> reports, saves ... -> ended, or its runner died -> told
-                                                        told to stop: flag, SIGTERM, SIGKILL ---^
+                                                        stop requested: flag, SIGTERM, SIGKILL ---^
 
-Everything that it reported, printed and saved is told before its end; commits may be told after it.
+The driver gets its reports, output and saves before its end; commits may follow the end.
 """
 
 from __future__ import annotations
@@ -45,15 +45,15 @@ from asyncsearch.runner.protocol import (
 from asyncsearch.work import Work
 
 _CHOKED_S = 0.02
-"""How long reports wait in the runner before the driver's backlog is looked at again."""
+"""Time that reports wait in the runner before the next check of the driver's backlog."""
 _CUT_OFF_S = 1.0
-"""How long a runner may live without its channel: one that is dying must still get its own exit code."""
+"""Time that a runner may live without its channel: a dying one must still set its own exit code."""
 _REMEMBERED = 16
-"""Runs that are remembered after their end, for a refusal or a repeated assignment."""
+"""Number of ended runs kept to recognize a refusal or a repeated assignment."""
 
 
 class Workbench:
-    """Trains what the driver assigns, one lane after the other."""
+    """Trains the driver's assignments, one lane after the other."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Workbench:
         stream: DriverStream,
         post: Callable[[Uploaded | Fetched | RunnerProcess], None],
     ) -> None:
-        """Prepare; ``post`` may be called from any thread, and brings its argument to one of the ``on_`` methods."""
+        """Prepare; any thread may call ``post``, which passes its argument to one of the ``on_`` methods."""
         self._config = config
         self._watch = watch
         self._stream = stream
@@ -88,10 +88,10 @@ class Workbench:
         """Whether nothing is being trained or committed."""
         return not self._living() and self.checkpoints.pending == 0
 
-    # What the driver asks for
+    # Requests of the driver
 
     def take(self, work: Work) -> None:
-        """Train this as soon as what came before it is done. Work that is known already is ignored."""
+        """Train this work after the work before it. Work that is known already is ignored."""
         if self._is_dismissed or any(run.lease == work.lease for run in self._known):
             return
         for number, lane in enumerate(work.lanes):
@@ -101,14 +101,14 @@ class Workbench:
         self._go_on()
 
     def stop(self, stop: StopTraining) -> None:
-        """Stop a lane, if it is still to be trained."""
+        """Stop a lane that has not ended."""
         for run in self._living():
             if (run.lease, run.number) == (stop.lease, stop.lane):
                 self._stop(run, stop.reason)
         self._go_on()
 
     def amend(self, amendment: Amendment) -> None:
-        """Change the work of a lane, if it is still to be trained."""
+        """Change the work of a lane that has not ended."""
         for run in self._living():
             if (run.lease, run.number) != (amendment.lease, amendment.lane) or run.stop_reason is not None:
                 continue
@@ -118,7 +118,7 @@ class Workbench:
                 run.amendments.append(amendment)
 
     def refuse(self, lease: Lease) -> None:
-        """Drop all work under a lease, and tell nothing more of it."""
+        """Drop all work under a lease, and send no more events of it."""
         for run in {*self._known, *self._living()}:
             run.is_refused |= run.lease == lease
         for run in self._living():
@@ -131,7 +131,7 @@ class Workbench:
         self._go_on()
 
     def dismiss(self, reason: str) -> None:
-        """Stop everything, and take nothing more."""
+        """Stop all work, and accept no more."""
         self._is_dismissed = True
         for run in self._living():
             self._stop(run, reason)
@@ -148,36 +148,36 @@ class Workbench:
         self._go_on()
 
     def on_exit(self, runner: RunnerProcess) -> None:
-        """Clear up after a runner that is dead, and start the next one."""
+        """Clean up after a dead runner, and start the next one."""
         if runner is not self._runner:
             return
         runner.is_retired = True
-        runner.kill()  # what it started must not outlive it
+        runner.kill()  # its children must not outlive it
         for message in runner.channel.receive_rest():
             self._on_message(runner, message)
         self._outputs.read_to_end(runner)
         returncode = self._part_with(runner)
         if self._current is not None and self._current.is_sent:
             self._finish_by_death(self._current, runner, returncode)
-        # One that dies while it loads the trainable would die again and again; the next work tries it again.
+        # A runner that dies while it loads the trainable would die repeatedly; only the next work retries.
         if runner.is_ready and not self._is_dismissed:
             self.start_runner()
         self._go_on()
 
     def look_at_memory(self) -> None:
-        """Note how much memory a training holds, for what is said if it is killed."""
+        """Record the memory of the training, for the message if it is killed."""
         if self._runner is not None and self._current is not None:
             self._runner.look_at_memory()
 
     def next_due(self) -> float:
-        """Return when ``tick`` has something to do, in monotonic seconds."""
+        """Return the time of the next due action of ``tick``, in monotonic seconds."""
         escalate_at = None if self._current is None else self._current.escalate_at
         kill_at = None if self._runner is None else self._runner.kill_at
         choked = time.monotonic() + _CHOKED_S if self._is_choked else None
         return min(due for due in (self._outputs.due, escalate_at, kill_at, choked, math.inf) if due is not None)
 
     def tick(self, now: float) -> None:
-        """Do what is due."""
+        """Do all due actions."""
         run, runner = self._current, self._runner
         if self._outputs.due is not None and now >= self._outputs.due:
             self._outputs.send(now)
@@ -194,7 +194,7 @@ class Workbench:
     # The life of a run
 
     def _go_on(self) -> None:
-        """Start what can be started."""
+        """Start the next run, if possible."""
         if self._current is None and self._waiting:
             self._current = self._waiting.popleft()
             self.checkpoints.fetch(self._current)
@@ -252,7 +252,7 @@ class Workbench:
             self._finish(run, Outcome.FAILED, text, kind)
 
     def _finish(self, run: LaneRun, outcome: Outcome, error: str = "", error_kind: str = "") -> None:
-        """Send everything that is left to send of a run, its end last."""
+        """Send all remaining events of a run, its end last."""
         if run is self._current:
             self._current = None
             self.checkpoints.give_up()
@@ -285,7 +285,7 @@ class Workbench:
         if isinstance(message, RunnerReady):
             runner.is_ready = True
         elif run is None or not run.is_sent:
-            return  # it was given up
+            return  # the run was dropped
         elif isinstance(message, LaneReported):
             self._on_reported(run, runner, message)
         elif isinstance(message, FolderWanted):
@@ -334,7 +334,7 @@ class Workbench:
     # The runner
 
     def start_runner(self) -> None:
-        """Start a process for the trainings from now on."""
+        """Start a process for the following trainings."""
         self._runner = RunnerProcess(self._config, self._post)
         self._outputs.open(self._runner)
         self._watch_channel(self._runner)

@@ -1,4 +1,4 @@
-"""The checkpoints of a worker's runs: fetched before, given a folder, committed after."""
+"""The checkpoints of a worker's runs: fetch before, folders during, and commits after a training."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from asyncsearch.store.base_store import Store
 
 
 class WorkerCheckpoints:
-    """Connects the runner, which knows local folders only, with the store."""
+    """Connects the runner, which knows only local folders, with the store."""
 
     def __init__(
         self,
@@ -28,11 +28,11 @@ class WorkerCheckpoints:
         """Prepare.
 
         Args:
-            store: where checkpoints are durable.
+            store: durable storage of checkpoints.
             send: sends an event to the driver.
-            post: takes the end of a transfer; called from the transfers' threads.
-            answer: gives the runner a folder.
-            in_threads: whether transfers have threads of their own; else they, and ``post``, are done by the caller.
+            post: receives the result of a transfer; called from the transfers' threads.
+            answer: sends the runner a folder.
+            in_threads: whether transfers have their own threads; else the caller runs them, and ``post``.
         """
         self._store = store
         self._send = send
@@ -40,15 +40,15 @@ class WorkerCheckpoints:
         self._cache = CheckpointCache(store)
         self._transfers = Transfers(self._cache, post, in_threads=in_threads)
         self._wanted: tuple[LaneRun, FolderWanted] | None = None
-        """A checkpoint that is not saved before an upload is done; so the local disk holds few of them."""
+        """A checkpoint that waits for the end of an upload, so that the local disk holds few of them."""
 
     @property
     def pending(self) -> int:
-        """Commits of which the driver has not been told."""
+        """Number of commits that the driver does not know yet."""
         return self._transfers.pending
 
     def fetch(self, run: LaneRun) -> None:
-        """Bring here what the run starts from."""
+        """Fetch the run's initial checkpoint."""
         if run.lane.load is not None:
             self._transfers.fetch(run, run.lane.load)
 
@@ -58,11 +58,11 @@ class WorkerCheckpoints:
         self._give()
 
     def give_up(self) -> None:
-        """Save no more: the run was told to stop, or is over."""
+        """Save no more, because the run must stop or is over."""
         self._wanted = None
 
     def saved(self, run: LaneRun, saved: Saved) -> None:
-        """Commit what the runner has written."""
+        """Commit a checkpoint that the runner has written."""
         run.resource = max(run.resource, saved.resource)
         run.saved.append(saved.resource)
         if saved.is_last:
@@ -71,7 +71,7 @@ class WorkerCheckpoints:
         self._transfers.commit(run, run.checkpoint(saved.stage, saved.resource), staged)
 
     def save_failed(self, run: LaneRun, failed: SaveFailed) -> None:
-        """Tell the driver that the runner could not save on its way."""
+        """Tell the driver that the runner could not save a checkpoint during the training."""
         run.resource = max(run.resource, failed.resource)
         staged = run.staged.pop((failed.stage, failed.resource), None)
         if staged is not None:
@@ -79,7 +79,7 @@ class WorkerCheckpoints:
         self._tell_failure(run, run.checkpoint(failed.stage, failed.resource), failed.error)
 
     def uploaded(self, uploaded: Uploaded) -> None:
-        """Tell the driver of a commit, and make use of the room."""
+        """Tell the driver of a commit, and use the free room."""
         self._transfers.pending -= 1
         run, checkpoint = uploaded.run, uploaded.checkpoint
         if uploaded.error:
@@ -89,7 +89,7 @@ class WorkerCheckpoints:
         self._give()
 
     def forget(self, run: LaneRun) -> None:
-        """Let go what a run still holds."""
+        """Release the resources of a run."""
         for staged in run.staged.values():
             self._transfers.discard(staged)
         run.staged.clear()
@@ -97,7 +97,7 @@ class WorkerCheckpoints:
             self._transfers.release(run)
 
     def close(self) -> None:
-        """End the threads after what they have to do."""
+        """End the threads after their submitted transfers."""
         self._transfers.close()
         self._cache.close()
 

@@ -1,4 +1,4 @@
-"""Backends: where workers come from. ``choose`` returns one by its name, ``chosen`` lends it."""
+"""Backends, which start workers. ``choose`` returns one by its name; ``chosen`` is its context manager."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def choose(backend: str | Launcher = "auto", *, study: str = "study") -> Launche
 
     Args:
         backend: ``"auto"`` (Spark if a session is active, else processes), ``"spark"``, ``"processes"``, ``"inline"``,
-            or a backend made by yourself.
-        study: name by which Spark shows the jobs.
+            or a ``Launcher`` object.
+        study: name of the jobs in Spark's pages.
 
     Raises:
         UsageError: there is no backend of that name.
@@ -46,7 +46,7 @@ def choose(backend: str | Launcher = "auto", *, study: str = "study") -> Launche
 
 @contextmanager
 def chosen(backend: str | Launcher = "auto", *, study: str = "study") -> Iterator[Launcher]:
-    """Lend a backend, as ``choose`` does, and stop it afterwards, whatever happens."""
+    """Yield a backend, chosen as by ``choose``, and stop it afterwards, even after an error."""
     launcher = choose(backend, study=study)
     try:
         yield launcher
@@ -55,12 +55,12 @@ def chosen(backend: str | Launcher = "auto", *, study: str = "study") -> Iterato
 
 
 def is_spark_active() -> bool:
-    """Return whether this process has a Spark session, or ``spark-submit`` started it to make one. Imports nothing."""
+    """Return whether this process has a Spark session, or ``spark-submit`` started it. Imports nothing."""
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         return True
     context = getattr(sys.modules.get("pyspark"), "SparkContext", None)
     if getattr(context, "_active_spark_context", None) is not None:
         return True
-    # A Connect session is refused later, in words; to ignore it would run the search on the wrong machine.
+    # A Connect session raises an error later; to ignore it here would run the search on the wrong machine.
     connect = getattr(sys.modules.get("pyspark.sql.connect.session"), "SparkSession", None)
     return connect is not None and connect.getActiveSession() is not None

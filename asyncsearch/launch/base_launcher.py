@@ -1,7 +1,7 @@
-"""The interface of a backend, which starts workers, tells when they end, and decides nothing.
+"""The interface of a backend, which starts workers, reports their ends, and decides nothing.
 
-The engine asks for each launch (``LaunchWorker``) under an epoch of its own; a worker that ends for whatever reason is
-reported once by ``ended``, and the engine says whether it is launched again.
+The engine requests each launch (``LaunchWorker``) under its own epoch; ``ended`` reports each worker's end once,
+whatever the reason, and the engine decides whether to launch the worker again.
 """
 
 from __future__ import annotations
@@ -20,98 +20,98 @@ from asyncsearch.rpc.messages import WorkerMessage
 OnWorkerEnded = Callable[[WorkerId, int, str], None]
 """Called from any thread with (worker, epoch, reason) when a worker has ended, cleanly or not."""
 AgentFunction = Callable[[WorkerConfig], str]
-"""Serves the driver until it lets the worker go, in the main thread of its process; returns why it ended."""
+"""Serves the driver until the driver dismisses the worker, in the main thread of its process; returns the reason."""
 ConfigFor = Callable[[WorkerId, int], WorkerConfig]
-"""Gives the configuration of one launch of a worker."""
+"""Returns the configuration of one launch of a worker."""
 Post = Callable[[WorkerId, int, int, WorkerMessage], None]
 """Passes (worker, epoch, number, message) of a worker in this process to the driver, from any thread."""
 TOO_LATE = "it was launched after the end of the run"
-"""Why a worker ends that ``stop`` has overtaken."""
+"""Reason for the end of a worker whose launch came after ``stop``."""
 
 
 def run_agent(config: WorkerConfig) -> str:
-    """Run the real agent: what a launch runs on the worker's side, where a test puts nothing in its place."""
-    # Imported on the worker: a process that only launches needs no gRPC.
+    """Run the real agent: the default function of a launch on the worker's side; tests may replace it."""
+    # Imported on the worker: a process that only launches workers needs no gRPC.
     from asyncsearch.agent.agent import run_agent as run
 
     return run(config)
 
 
 class Preflight(msgspec.Struct, frozen=True):
-    """Findings of a backend before anything is started."""
+    """Findings of a backend before any worker starts."""
 
     parallelism: int
-    """How many workers will be started, from 1."""
+    """Number of workers to start, from 1."""
     cpu_threads: int = 1
     """Cores that each worker may use."""
     host: str = "127.0.0.1"
-    """Name or address under which workers reach the driver."""
+    """Name or address at which workers reach the driver."""
     bind: str = "127.0.0.1"
     """Address on which the driver's server listens."""
     port: int = 0
-    """Port on which it listens, where a firewall lets only that one through; 0: any that is free."""
+    """Port on which it listens, for firewalls that admit only one; 0: any free port."""
     warnings: tuple[str, ...] = ()
-    """What the user should know, in sentences."""
+    """Warnings for the user, in sentences."""
 
 
 class Launcher(abc.ABC):
     """A backend, for one run of a study."""
 
     name: str
-    """What people call it: ``inline``, ``processes``, ``spark``."""
+    """Name for users: ``inline``, ``processes``, ``spark``."""
     transport: Transport | None = None
     """Carries the driver's messages to workers in this process; None: workers attach to a gRPC server."""
 
     @abc.abstractmethod
     def check(self, parallelism: int | None) -> Preflight:
-        """Prove that the workers can run, before any starts.
+        """Check that the workers can run, before any starts.
 
         Args:
-            parallelism: how many workers are wanted, from 1; None: as many as there are slots.
+            parallelism: number of workers wanted, from 1; None: one for each slot.
 
         Raises:
-            ClusterError: they cannot; the message says what was found and what to do.
+            ClusterError: they cannot; the message names the cause and the remedy.
         """
 
     @abc.abstractmethod
     def start(self, config_for: ConfigFor, ended: OnWorkerEnded) -> None:
-        """Get ready to launch."""
+        """Prepare for launches."""
 
     @abc.abstractmethod
     def launch(self, worker: WorkerId, epoch: int) -> None:
-        """Start a worker and return at once; what goes wrong is told through ``ended``.
+        """Start a worker and return at once; ``ended`` reports any error.
 
-        After ``stop`` none is started, and that too is told.
+        After ``stop`` no worker starts, and ``ended`` reports that, too.
         """
 
     @abc.abstractmethod
     def kill(self, worker: WorkerId, epoch: int) -> None:
-        """Make sure that this launch of the worker, which the engine holds for lost, ends; return at once."""
+        """Make sure that this launch of the worker, which the engine considers lost, ends; return at once."""
 
     @abc.abstractmethod
     def stop(self, grace_s: float) -> None:
-        """Wait until all workers have ended, for ``grace_s`` seconds at most; then end them. Leaves nothing behind.
+        """Wait at most ``grace_s`` seconds until all workers have ended; then kill the others. Leaves nothing behind.
 
-        It comes after every ``check``, also where nothing was started, and may come twice.
+        Called after every ``check``, even if no worker was started, and possibly twice.
         """
 
     def train_here(self, post: Post, until: Callable[[], bool], tick: Callable[[], None]) -> None:
-        """Train what the driver assigns, in the calling thread. Called where ``transport`` is not None.
+        """Train the driver's assignments in the calling thread. Called if ``transport`` is not None.
 
         Args:
             post: passes a message to the driver.
-            until: whether the run is over.
+            until: returns whether the run is over.
             tick: called between trials and after each report, to show progress.
 
         Raises:
-            KeyboardInterrupt: the user interrupted a trial, or left the debugger. The trial is over; called again, this
+            KeyboardInterrupt: the user interrupted a trial, or left the debugger. The trial is over; the next call
                 tells the driver and continues.
         """
         raise NotImplementedError(f"{type(self).__name__} has a transport and no train_here()")
 
     def wake(self) -> None:
-        """Make ``train_here`` look at ``until`` again; any thread may call it."""
+        """Make ``train_here`` check ``until`` again; any thread may call this."""
 
     def thread(self, target: Callable[[], None], name: str) -> threading.Thread:
-        """Return a thread, not started, which is to the cluster as the one that called ``check``."""
+        """Return a thread, not started, that the cluster treats like the caller of ``check``."""
         return threading.Thread(target=target, name=name, daemon=True)

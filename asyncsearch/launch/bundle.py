@@ -1,7 +1,7 @@
-"""Packs the trainable to be sent to the runners, and says in words why it cannot be sent.
+"""Packs the trainable for the runners, and explains why it cannot be sent.
 
-What was written for this search travels by value: all of ``__main__``, and every module that is not installed. So
-workers need the same packages, not the same folders.
+The search's own code is sent by value: all of ``__main__``, and every module that is not installed. So workers need
+the same packages, not the same folders.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ _ADVICE = "Create it inside the function, or load it there with trial.once(...)"
 
 
 class Bundle(NamedTuple):
-    """A trainable, packed to be sent."""
+    """A packed trainable, ready to send."""
 
     data: bytes
-    """To be unpickled by ``pickle.loads`` where cloudpickle is installed."""
+    """Pickle for ``pickle.loads``, which needs cloudpickle installed."""
     warnings: tuple[str, ...]
-    """What the user should know, in sentences."""
+    """Warnings for the user, in sentences."""
 
 
 class _TooLargeError(Exception):
-    """More than ``MAX_BYTES`` would have to be sent."""
+    """The pickle would exceed ``MAX_BYTES``."""
 
 
 def pack(trainable: object) -> Bundle:
     """Pickle a trainable.
 
     Raises:
-        NotPicklableError: something that it captures cannot be pickled, or is larger than ``MAX_BYTES``; names what.
+        NotPicklableError: a captured value cannot be pickled, or is larger than ``MAX_BYTES``; names the value.
     """
     with sent_by_value() as modules:
         try:
@@ -54,7 +54,7 @@ def pack(trainable: object) -> Bundle:
         else:
             return Bundle(data, _size_warnings(trainable, data, modules))
     try:
-        # A module may hold what cannot be sent, a lock or a handle, and yet be there on the workers.
+        # A module may hold a value that cannot be sent, such as a lock, and still be installed on the workers.
         data = _dumps(trainable, ())
     except Exception:
         raise NotPicklableError(_not_picklable(trainable, found, failure)) from failure
@@ -62,7 +62,7 @@ def pack(trainable: object) -> Bundle:
 
 
 class _Counter:
-    """Counts what is written and keeps nothing."""
+    """Counts the written bytes and keeps none."""
 
     def __init__(self) -> None:
         self.size = 0
@@ -76,7 +76,7 @@ class _Counter:
 
 
 class _Buffer(_Counter):
-    """Keeps it too."""
+    """Counts the written bytes and keeps them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -89,7 +89,7 @@ class _Buffer(_Counter):
 
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
-    """Sends a module by value also where modules lead back to each other, as those of a package do."""
+    """Sends modules by value even if they refer to each other in a cycle, as those of a package do."""
 
     def __init__(self, file: Any, modules: Collection[str]) -> None:
         super().__init__(file)
@@ -118,7 +118,7 @@ def _dumps(value: object, modules: Collection[str]) -> bytes:
 
 
 def _tried(value: object, modules: Collection[str]) -> tuple[int, Exception | None]:
-    """Return the size of a value, as far as it can be pickled, and why it cannot."""
+    """Return the pickled size of a value, up to the first error, and the error."""
     counter = _Counter()
     try:
         _Pickler(counter, modules).dump(value)
@@ -128,7 +128,7 @@ def _tried(value: object, modules: Collection[str]) -> tuple[int, Exception | No
 
 
 class _Culprit(NamedTuple):
-    """What cannot be pickled: the path to it, its type and why."""
+    """A value that cannot be pickled: the path to it, the value and the error."""
 
     path: tuple[str, ...]
     value: object
@@ -136,7 +136,7 @@ class _Culprit(NamedTuple):
 
 
 def _culprit(trainable: object, modules: Collection[str]) -> _Culprit | None:
-    """Return the innermost part that fails by itself; None: the whole fails only as a whole."""
+    """Return the innermost part that fails by itself; None: no part fails alone."""
     found, seen = None, {id(trainable)}
     inner: object = trainable
     path: tuple[str, ...] = ()
@@ -156,7 +156,7 @@ def _culprit(trainable: object, modules: Collection[str]) -> _Culprit | None:
 
 
 def _sizes(trainable: object, modules: Collection[str]) -> list[tuple[int, tuple[str, ...]]]:
-    """Return the sizes of what is captured, the largest first. A function or module counts as what it captures."""
+    """Return the sizes of captured values, the largest first; a function or module counts as its own captures."""
     sizes: list[tuple[int, tuple[str, ...]]] = []
     seen = {id(trainable)}
     waiting: list[tuple[tuple[str, ...], object]] = [((), trainable)]

@@ -1,7 +1,7 @@
-"""``python -m asyncsearch.launch.child_process``: one agent in a process of its own, started by ``ProcessLauncher``.
+"""``python -m asyncsearch.launch.child_process``: one agent in its own process, started by ``ProcessLauncher``.
 
-Standard input brings what to run, as its length and its pickle, and then nothing: its end means: the driver is gone.
-The last words of the agent, ``run_agent``'s result, are all that comes out of standard output.
+Standard input brings the length and the pickle of the agent and its configuration, and then nothing; end of file means
+that the driver is gone. Standard output carries only the result of ``run_agent``, the reason of the end.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ import sys
 import threading
 
 LENGTH = struct.Struct("!Q")
-"""How the length is written before the pickle."""
+"""Format of the length before the pickle."""
 
 
 def main() -> None:
     """Run the agent to its end."""
     _die_with_launcher()
     driver, answer = _take_over(0), os.dup(1)
-    os.dup2(2, 1)  # what anybody prints is not the answer
+    os.dup2(2, 1)  # keeps other prints out of the result
     (length,) = LENGTH.unpack(_read(driver, LENGTH.size))
-    # The bytes are the launcher's own, through a pipe that it inherited to this process alone.
+    # The bytes come from the launcher, through a pipe that only this process inherited.
     agent, config = pickle.loads(_read(driver, length))  # noqa: S301
     threading.Thread(target=_watch, args=(driver,), name="asyncsearch-driver-watch", daemon=True).start()
     status = agent(config)
@@ -32,7 +32,7 @@ def main() -> None:
 
 
 def _take_over(descriptor: int) -> int:
-    """Move an inherited descriptor to where no child of this process gets it."""
+    """Move an inherited descriptor to one that children of this process do not inherit."""
     moved = os.dup(descriptor)
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, descriptor)
@@ -45,13 +45,13 @@ def _read(descriptor: int, length: int) -> bytes:
     while len(data) < length:
         part = os.read(descriptor, min(length - len(data), 1 << 20))
         if not part:
-            sys.exit("The driver ended before it had said what to run.")
+            sys.exit("The driver ended before it had sent the agent to run.")
         data += part
     return bytes(data)
 
 
 def _watch(driver: int) -> None:
-    """Wait for the end of the driver, and end at once: the runner, which has a watch of its own, ends with us."""
+    """Wait for the end of the driver, and exit at once: the runner, which watches this process, ends with it."""
     with contextlib.suppress(OSError):
         while os.read(driver, 1):
             pass
@@ -59,7 +59,7 @@ def _watch(driver: int) -> None:
 
 
 def _die_with_launcher() -> None:
-    """Ask for SIGKILL at the launcher's death: some process that was forked from it may hold the pipe open."""
+    """Request SIGKILL at the launcher's death: another process forked from it may hold the pipe open."""
     with contextlib.suppress(ImportError, OSError, AttributeError):
         import ctypes
 

@@ -1,4 +1,4 @@
-"""How many cores this process may use."""
+"""The number of cores that this process may use."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ def cores(cgroup_limit: Path = _CGROUP_LIMIT) -> int:
     """Return the number of cores that this process may keep busy, from 1.
 
     Args:
-        cgroup_limit: the file in which a container's limit stands, as "200000 100000" or "max 100000".
+        cgroup_limit: the file with a container's limit, as "200000 100000" or "max 100000".
     """
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    # A container with two cores of a machine of 64 sees 64.
+    # A container with two cores on a machine with 64 sees 64.
     try:
         quota, period = cgroup_limit.read_text().split()
         limit = float(quota) / float(period)

@@ -1,6 +1,6 @@
 """Trials one after the other in the caller's main thread, for debugging: breakpoints, ``pdb`` and prints just work.
 
-There is no process, no gRPC and no Java. The launcher is its own transport: what the driver sends goes into a queue,
+There is no process, no gRPC and no Java. The launcher is its own transport: the driver's messages go into a queue,
 which ``train_here`` empties.
 """
 
@@ -19,7 +19,7 @@ from asyncsearch.launch.inline_worker import InlineWorker
 from asyncsearch.rpc.messages import DriverMessage
 
 _Item = WorkerConfig | tuple[tuple[WorkerId, int], Callable[[InlineWorker], None]] | None
-"""A launch; a call for the worker of a launch; None: look up."""
+"""A launch; a call for the worker of a launch; None: a wakeup."""
 
 
 class InlineLauncher(Launcher):
@@ -46,14 +46,14 @@ class InlineLauncher(Launcher):
         self._is_stopped = False
 
     def check(self, parallelism: int | None) -> Preflight:
-        warning = f"Inline, one trial runs after the other: parallelism={parallelism} is not heeded."
+        warning = f"Inline, one trial runs after the other: parallelism={parallelism} is ignored."
         return Preflight(
             parallelism=1, cpu_threads=cores(), warnings=(warning,) if parallelism not in (None, 1) else ()
         )
 
     def start(self, config_for: ConfigFor, ended: OnWorkerEnded) -> None:
         self._config_for, self._ended = config_for, ended
-        self._inbox, self._later = queue.SimpleQueue(), deque()  # what came after the end of a run before is for nobody
+        self._inbox, self._later = queue.SimpleQueue(), deque()  # drops messages from after a previous run
         self._is_stopped = False
 
     def launch(self, worker: WorkerId, epoch: int) -> None:
@@ -73,17 +73,17 @@ class InlineLauncher(Launcher):
         if worker is not None:
             worker.close()
 
-    # What the driver asks of a transport.
+    # The driver's interface to a transport.
 
     def send(self, worker: WorkerId, epoch: int, message: DriverMessage) -> None:
         """Deliver a message to the main thread."""
         self._inbox.put(((worker, epoch), lambda inline: inline.take(message)))
 
     def acknowledge(self, worker: WorkerId, epoch: int, number: int) -> None:
-        """Nothing can be lost between two threads, so nobody waits for this."""
+        """Do nothing: no message is lost between two threads, so no sender waits for this."""
 
     def disconnect(self, worker: WorkerId, epoch: int, reason: str) -> None:
-        """Take nothing from this launch of the worker any more."""
+        """Accept no more messages from this launch of the worker."""
         self._inbox.put(((worker, epoch), lambda inline: inline.drop(reason)))
 
     # The main thread.
@@ -97,14 +97,14 @@ class InlineLauncher(Launcher):
             tick()
 
     def _turn(self, post: Post, tick: Callable[[], None]) -> None:
-        """Do the next thing: train if there is something to train, else wait for a message."""
+        """Do one step: train if work is waiting, else wait for a message."""
         if self._worker is not None and self._worker.end is not None:
             self._finish(self._worker.end)
         elif self._worker is None or not self._worker.train_next(lambda: self._look_up(tick)):
             self._handle(self._later.popleft() if self._later else self._inbox.get(), post)
 
     def _look_up(self, tick: Callable[[], None]) -> None:
-        """In the middle of a training: pass on what came for its worker meanwhile."""
+        """Pass on the messages that arrived for the worker during a training."""
         tick()
         while not self._inbox.empty():
             item = self._inbox.get()
@@ -119,7 +119,7 @@ class InlineLauncher(Launcher):
             self._pass_on(item)
 
     def _pass_on(self, item: _Item) -> bool:
-        """Make a call for the present worker, and return whether it was one; else it is for another launch."""
+        """Run a call for the current worker; return False for any other item."""
         if not isinstance(item, tuple) or self._worker is None or item[0] != self._worker.key:
             return False
         item[1](self._worker)

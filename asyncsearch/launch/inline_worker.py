@@ -1,4 +1,4 @@
-"""A worker without processes: what agent and runner do together, in one thread."""
+"""A worker without processes: the work of agent and runner in one thread."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ from asyncsearch.trainable import TrainFunction, TrialContext, TrialStopped, as_
 
 
 class InlineWorker:
-    """One launch of a worker. All methods are called in the main thread; heartbeats come from one of their own."""
+    """One launch of a worker. All methods are called in the main thread; heartbeats have their own thread."""
 
     def __init__(self, config: WorkerConfig, post: Post) -> None:
         self.key = (config.worker, config.epoch)
         self.end: str | None = None
-        """Why it is over; None: it is not."""
+        """Reason for its end; None: it is running."""
         self._config = config
         self._post = post
         self._number = 0
@@ -47,12 +47,12 @@ class InlineWorker:
             config.store, self.send, self._on_transfer, self._on_folder, in_threads=False
         )
         self.folder = Folder("")
-        """The one that the checkpoints gave last."""
+        """The newest folder from ``checkpoints``."""
         self._fetch_error = ""
         self._waiting: deque[LaneRun] = deque()
         self._current: LaneRun | None = None
         self._unsent: list[WorkerMessage] = []
-        """The end of a training that was interrupted; sent after the driver has been told of the interrupt."""
+        """The end of an interrupted training; sent after the driver has learned of the interrupt."""
         self._interrupt: BaseException | None = None
         self._dismissal: str | None = None
         self._closed = threading.Event()
@@ -64,12 +64,12 @@ class InlineWorker:
         threading.Thread(target=self._beat, name="asyncsearch-heartbeat", daemon=True).start()
 
     def close(self) -> None:
-        """End the heartbeats, and keep no checkpoint."""
+        """Stop the heartbeats, and drop all checkpoints."""
         self._closed.set()
         self.checkpoints.close()
 
     def take(self, message: DriverMessage) -> None:
-        """Carry out an action of the driver; work that it assigns is trained later."""
+        """Carry out an action of the driver; ``train_next`` trains assigned work later."""
         match message:
             case Assign(work=work):
                 limits = self._config.log
@@ -89,16 +89,16 @@ class InlineWorker:
         self._end_if_done()
 
     def drop(self, reason: str) -> None:
-        """End, and tell nothing more: the driver holds this launch for lost."""
+        """End, and send nothing more: the driver considers this launch lost."""
         self.end = reason
         _stop(self._runs_of(), reason, is_refused=True)
         self._waiting.clear()
 
     def train_next(self, look_up: Callable[[], None]) -> bool:
-        """Train what waits, and return whether something did.
+        """Train waiting work, and return whether there was any.
 
         Args:
-            look_up: called after each report: it passes on what came meanwhile.
+            look_up: called after each report; passes on messages that arrived meanwhile.
 
         Raises:
             KeyboardInterrupt: the user interrupted the training.
@@ -144,7 +144,7 @@ class InlineWorker:
         return run_training(function, train, link, _NoInterrupts(), self._config.metric)
 
     def _guarded(self, function: TrainFunction, run: LaneRun) -> TrainFunction:
-        """Let the user's interrupt through as a stop of this training, and show an exception where it happened."""
+        """Turn the user's interrupt into a stop of this training, and show an exception where it was raised."""
 
         def train(trial: TrialContext) -> Any:
             try:
@@ -182,13 +182,13 @@ class InlineWorker:
         self._post(*self.key, self._number, message)
 
     def _beat(self) -> None:
-        """Send heartbeats, also while the trial stands at a breakpoint."""
+        """Send heartbeats, even while the trial waits at a breakpoint."""
         while not self._closed.wait(self._config.heartbeat_s):
             self._post(*self.key, 0, Heartbeat())
 
 
 class _DirectLink:
-    """See ``runner.link.Link``: gives to the worker itself what a runner would send to its agent."""
+    """A ``runner.link.Link`` that calls the worker instead of sending messages to an agent."""
 
     def __init__(self, run: LaneRun, worker: InlineWorker, look_up: Callable[[], None]) -> None:
         self._run, self._worker, self._look_up = run, worker, look_up
@@ -228,7 +228,7 @@ class _NoInterrupts(SigtermGuard):
     """Leaves the signals of this process to its user."""
 
     def arm(self) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
 
 def _load(bundle: bytes) -> TrainFunction | Ended:
@@ -240,7 +240,7 @@ def _load(bundle: bytes) -> TrainFunction | Ended:
 
 
 def _show(trial: str, error: Exception) -> None:
-    """Write the traceback from the user's first frame on, and leave it to ``pdb.pm()``."""
+    """Print the traceback from the user's first frame on, and keep it for ``pdb.pm()``."""
     frames = None if error.__traceback__ is None else error.__traceback__.tb_next
     sys.last_type, sys.last_value, sys.last_traceback = type(error), error, frames
     text = "".join(traceback.format_exception(type(error), error, frames))

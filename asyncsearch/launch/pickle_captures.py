@@ -1,4 +1,4 @@
-"""What a function or an object takes along when it is pickled, each part with words that lead to it."""
+"""The values that a function or an object captures when it is pickled, each with its description."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 _MAX_ITEMS = 1_000
-"""Items of a container that are looked at."""
+"""Maximum number of examined items of a container."""
 
 CapturedPart = tuple[str, Any]
-"""Words such as "the closure variable 'model'", and what is there."""
+"""A description such as "the closure variable 'model'", and the value."""
 
 
 def parts(value: object, by_value: Callable[[types.ModuleType], bool]) -> Iterator[CapturedPart]:
-    """Yield what a value is made of.
+    """Yield the parts of a value.
 
     Args:
-        by_value: whether a module is sent with all that is in it.
+        by_value: returns whether a module is sent with all its contents.
     """
     match value:
         case types.FunctionType():
@@ -51,7 +51,7 @@ def _parts_of_function(function: types.FunctionType) -> Iterator[CapturedPart]:
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         try:
             yield f"the closure variable {name!r}", cell.cell_contents
-        except ValueError:  # it is not assigned yet
+        except ValueError:  # the variable is not assigned yet
             continue
     for name in sorted(_global_names(function.__code__)):
         if name in function.__globals__:
@@ -89,7 +89,7 @@ def _slot_names(kind: type) -> tuple[str, ...]:
 
 
 def _plain(attribute: Any) -> Any:
-    """Return the function inside what a class holds."""
+    """Return the function inside a class attribute, such as a static method."""
     if isinstance(attribute, staticmethod | classmethod):
         return attribute.__func__
     return attribute.fget if isinstance(attribute, property) else attribute

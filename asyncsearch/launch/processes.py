@@ -1,7 +1,7 @@
 """Workers as child processes on this machine: no cluster, no Java.
 
-Each launch has a thread that starts the process, waits for its end and tells it. That thread lives as long as the
-process, because a child that asks the kernel to end with its parent ends with the *thread* that started it.
+Each launch has a thread that starts the process, waits for its end and reports it. That thread lives as long as the
+process, because a child that requests a signal at its parent's death gets it when the *thread* that started it ends.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from asyncsearch.launch.cores import cores
 _TAIL_LINES = 20
 _TAIL_BYTES = 8_192
 _KILLED_WITHIN_S = 10.0
-"""How long a process may take to end after SIGKILL; one that waits for a dead disk takes for ever."""
+"""Time that a process has to end after SIGKILL; one that waits for a dead disk never ends."""
 
 
 class ProcessLauncher(Launcher):
@@ -46,7 +46,7 @@ class ProcessLauncher(Launcher):
     name = "processes"
 
     def __init__(self, *, agent: AgentFunction = run_agent) -> None:
-        """Make a launcher; ``agent`` is what each process runs."""
+        """Make a launcher; each process runs ``agent``."""
         self._agent = agent
         self._config_for: ConfigFor | None = None
         self._ended: OnWorkerEnded | None = None
@@ -124,7 +124,7 @@ class ProcessLauncher(Launcher):
 
 
 class _Launch:
-    """One process, from its start to its end. ``run`` is called in a thread of its own, ``kill`` in any."""
+    """One process, from its start to its end. ``run`` is called in its own thread, ``kill`` in any."""
 
     def __init__(self, payload: bytes) -> None:
         self._payload = payload
@@ -133,7 +133,7 @@ class _Launch:
         self._killed = threading.Event()
 
     def run(self) -> str:
-        """Start the process, wait until it has ended, and return why."""
+        """Start the process, wait for its end, and return the reason."""
         with tempfile.TemporaryFile() as answer, tempfile.TemporaryFile() as errors:
             with self._lock:
                 if self._killed.is_set():
@@ -141,14 +141,14 @@ class _Launch:
                 process = self._process = _start(answer, errors)
             assert process.stdin is not None
             with process.stdin as pipe:
-                with contextlib.suppress(BrokenPipeError):  # it died at once, and its last words say of what
+                with contextlib.suppress(BrokenPipeError):  # it died at once, and its output says why
                     pipe.write(LENGTH.pack(len(self._payload)))
                     pipe.write(self._payload)
                     pipe.flush()
                 self._payload = b""
                 await_end(process)
                 with self._lock:
-                    _kill_group(process)  # what it left behind; until it is reaped its number is not given to others
+                    _kill_group(process)  # its remaining children; its id is not reused until it is reaped
                     code = process.wait()
                     self._process = None
                     if self._killed.is_set():
@@ -169,9 +169,9 @@ def _start(answer: IO[bytes], errors: IO[bytes]) -> subprocess.Popen[bytes]:
         stdin=subprocess.PIPE,
         stdout=answer,
         stderr=errors,
-        # So the worker finds the modules that this process finds.
+        # Lets the worker find the modules that this process finds.
         env={**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)},
-        process_group=0,  # Ctrl-C in a terminal reaches the driver alone, which ends the search in order
+        process_group=0,  # Ctrl-C in a terminal must reach only the driver, which ends the search in order
     )
 
 
@@ -188,7 +188,7 @@ def _tail(file: IO[bytes]) -> str:
 
 
 def _words(pid: int, code: int, answer: str, lines: Sequence[str]) -> str:
-    """Say how a process ended, the last thing that it wrote first."""
+    """Describe the end of a process, its last line of output before the others."""
     if code == 0:
         return answer or f"its process {pid} exited"
     last = f": {lines[-1]}" if lines else ""

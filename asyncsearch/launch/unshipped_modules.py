@@ -1,4 +1,4 @@
-"""Which modules workers may not have: those that were written for this search, not installed."""
+"""Modules that workers may lack: the search's own modules, which are not installed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LOCK = threading.Lock()
 
 def is_installed(module: ModuleType) -> bool:
     """Return whether a module is part of an environment, so that a worker with the same environment has it too."""
-    # Compiled code cannot be sent, and what has neither a file nor a folder has nothing that could be.
+    # Compiled code cannot be sent, and a module with neither a file nor a folder has nothing to send.
     if getattr(module, "__name__", "").partition(".")[0] in _ON_EVERY_WORKER:
         return True
     file = getattr(module, "__file__", None)
@@ -46,9 +46,9 @@ def _installed_paths() -> tuple[str, ...]:
 
 @contextmanager
 def sent_as_registered() -> Iterator[None]:
-    """Keep cloudpickle sending by value what users registered, and nothing else, while others pack.
+    """Keep cloudpickle's registry as users left it, although other threads may pack.
 
-    What is registered holds for the whole process.
+    The registry is global in the process.
     """
     with _LOCK:
         yield
@@ -56,16 +56,16 @@ def sent_as_registered() -> Iterator[None]:
 
 @contextmanager
 def sent_by_value() -> Iterator[frozenset[str]]:
-    """Make cloudpickle send what belongs to modules that are not installed, and yield their names."""
+    """Make cloudpickle send modules that are not installed by value, and yield their names."""
     with _LOCK:
         before = cloudpickle.list_registry_pickle_by_value()
-        # Libraries put other things than modules there, too.
+        # Libraries also put objects there that are not modules.
         loaded = {name: module for name, module in sorted(sys.modules.items()) if type(module) is ModuleType}
         mine = {name: module for name, module in loaded.items() if name not in before and not is_installed(module)}
         registered: list[ModuleType] = []
         try:
             for name, module in mine.items():
-                if module.__name__ == name:  # else it is an alias, and goes with the module that it stands for
+                if module.__name__ == name:  # else it is an alias, and is sent with its module
                     cloudpickle.register_pickle_by_value(module)
                     registered.append(module)
             yield frozenset(module.__name__ for module in registered) | frozenset(before)

@@ -1,8 +1,8 @@
 """Who may attach: a certificate and a token that live as long as one driver process.
 
-The certificate is self-signed; workers trust it and nothing else, and ask for the fixed name ``TARGET_NAME`` instead of
-the host's, so the driver's address may be any that leads to it. The token goes as call credentials, which gRPC sends
-over TLS only.
+The certificate is self-signed; workers trust it and nothing else, and expect the fixed name ``TARGET_NAME`` instead of
+the host's, so any address that reaches the driver works. The token is sent as call credentials, which gRPC allows
+only over TLS.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _AFTER = datetime.timedelta(days=3650)
 
 
 class Identity(msgspec.Struct, frozen=True):
-    """What the driver proves itself with, and what it asks of workers."""
+    """The driver's proof of identity, and the token that workers must send."""
 
     key_pem: bytes
     certificate_pem: bytes
@@ -35,7 +35,7 @@ class Identity(msgspec.Struct, frozen=True):
         return "Identity(key, certificate and token hidden)"
 
     def endpoint(self, address: str) -> Endpoint:
-        """Return what a worker needs to attach at ``host:port``."""
+        """Return the data that a worker needs to attach at ``host:port``."""
         return Endpoint(address=address, certificate_pem=self.certificate_pem, token=self.token)
 
 
@@ -43,10 +43,10 @@ def make_identity(now: datetime.datetime | None = None) -> Identity:
     """Make a new certificate and token.
 
     Args:
-        now: time at which the certificate is made, the present by default. It is valid from a day before,
-            because clocks of workers may be behind.
+        now: creation time of the certificate, the current time by default. It is valid from one day earlier,
+            because workers' clocks may be slow.
     """
-    # Here and not above: executors need gRPC, and need not have cryptography.
+    # Imported here and not at the top: executors need gRPC but not cryptography.
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec
@@ -90,20 +90,20 @@ def channel_credentials(endpoint: Endpoint) -> grpc.ChannelCredentials:
 
 
 class Gate:
-    """Lets in the streams that bring the token."""
+    """Admits streams that carry the token."""
 
     def __init__(self, identity: Identity) -> None:
         self._expected = f"Bearer {identity.token}".encode()
 
     def check(self, metadata: Iterable[tuple[str, str | bytes]]) -> None:
-        """Check the metadata with which a stream was opened.
+        """Check the metadata of a new stream.
 
         Raises:
             UnauthenticatedError: the token is wrong or missing.
         """
         brought = next((value for key, value in metadata if key == "authorization"), b"")
         brought = brought.encode() if isinstance(brought, str) else brought
-        # Compared in constant time, the token cannot be guessed byte by byte.
+        # A comparison in constant time keeps the token from being guessed byte by byte.
         if not hmac.compare_digest(brought, self._expected):
             raise UnauthenticatedError(
                 f"The token is {'wrong' if brought else 'missing'}: this is no worker of the driver that listens here."

@@ -3,8 +3,8 @@
     agent's threads ── send, heartbeat ──> outbox ──> gRPC's thread writes ~~~> driver
     agent's handler <── deliver ── connection's thread reads <~~~~~~~~~~~~~~~~~ driver
 
-The connection's thread attaches, reads, and attaches again when the stream breaks; gRPC pulls what is to be written
-from a generator, in a thread of its own. Synchronous gRPC may be set up in a process that Spark forked.
+The connection's thread attaches, reads, and attaches again when the stream breaks; gRPC pulls outgoing messages from
+a generator, in its own thread. Synchronous gRPC also works in a process that Spark forked.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from asyncsearch.rpc.status import row_of
 logger = logging.getLogger(__name__)
 
 _WELCOME_S = 10.0
-"""How long an attempt to attach may take."""
+"""Time limit of one attempt to attach."""
 _CLOSE_S = 1.0
-"""How long the driver may take to end a stream that the worker has ended."""
+"""Time that the driver has to end a stream that the worker has ended."""
 _STEADY_S = 5.0
-"""How long a stream must have lasted, if nothing else came of it, for the patience to start anew."""
+"""Lifetime after which a stream without any progress still restarts the time limit for attaching."""
 
 
 class Connection:
-    """Carries messages to the driver and back, each exactly once and in order, over as many streams as it takes."""
+    """Carries messages to and from the driver, each exactly once and in order, over as many streams as necessary."""
 
     def __init__(
         self,
@@ -55,11 +55,11 @@ class Connection:
         """Make a connection that is not open yet.
 
         Args:
-            deliver: is given each message of the driver, in the connection's thread.
-            closed: is called once, as the last thing the connection's thread does, if it was ever attached. None: the
+            deliver: called with each message of the driver, in the connection's thread.
+            closed: called once, as the last action of the connection's thread, if it was ever attached. None: the
                 driver or this side ended it. DisconnectedError: not attached for ``reconnect_s``. Any other error: the
                 driver refused this worker, or ``deliver`` raised.
-            reconnect_s: how long to try to attach, at first and after each break.
+            reconnect_s: time limit for attaching, initially and after each break.
         """
         self._endpoint = endpoint
         self._hello = hello
@@ -71,7 +71,7 @@ class Connection:
         self._outbox: Outbox[bytes] = Outbox()
         self._inbox = Inbox()
         self._changed = threading.Condition()
-        """Guards all that follows, and the outbox; notified at every change of it."""
+        """Guards all following attributes and the outbox; notified at every change of them."""
         self._stream: _Stream | None = None
         self._was_attached = False
         self._is_closing = False
@@ -81,11 +81,11 @@ class Connection:
 
     @property
     def backlog(self) -> int:
-        """Number of messages that the driver has not acknowledged. Where it grows, log lines should be left out."""
+        """Number of messages that the driver has not acknowledged. While it grows, callers should omit log lines."""
         return len(self._outbox)
 
     def open(self) -> None:
-        """Attach; return when the driver has welcomed this worker.
+        """Attach; return after the driver has accepted this worker.
 
         Raises:
             DisconnectedError: the driver could not be reached for ``reconnect_s``.
@@ -103,7 +103,7 @@ class Connection:
         """Send a message, now or when attached again; never waits for the network.
 
         Raises:
-            ProtocolError: the message does not fit into the contract, or is over the size limit.
+            ProtocolError: the message does not match the contract, or is over the size limit.
         """
         body = encode_worker(message)
         require_size(len(body), self._max_message_bytes, type(message).__name__)
@@ -112,21 +112,21 @@ class Connection:
             self._changed.notify_all()
 
     def heartbeat(self) -> None:
-        """Say that this worker lives, if it is attached; it also asks for the newest acknowledgement."""
+        """Tell the driver that this worker is alive, if attached, and request the newest acknowledgement."""
         with self._changed:
             if self._stream is not None:
                 self._stream.is_heartbeat_due = True
                 self._changed.notify_all()
 
     def flush(self, timeout_s: float) -> bool:
-        """Wait until all that was sent is durable, and return whether it is."""
+        """Wait until all sent messages are durable, and return whether they are."""
         self.heartbeat()
         with self._changed:
             self._changed.wait_for(lambda: not self._outbox or self._is_over, timeout_s)
             return not self._outbox
 
     def close(self) -> None:
-        """End the stream. What is not acknowledged may be lost: ``flush`` before. May be called from ``deliver``."""
+        """End the stream. Unacknowledged messages may be lost: call ``flush`` first. ``deliver`` may call this."""
         with self._changed:
             self._is_closing = True
             if self._stream is not None:
@@ -138,7 +138,7 @@ class Connection:
     def _run(self) -> None:
         try:
             error = self._attach_until_over()
-        except Exception as raised:  # by deliver or by this class: in any case the agent must learn of the end
+        except Exception as raised:  # by deliver or by this class: in either case the agent must learn of the end
             error = raised
         with self._changed:
             self._is_over = True
@@ -159,7 +159,7 @@ class Connection:
             if row_of(status).is_final:
                 return row_of(status).error(words)
             now_s = time.monotonic()
-            # A driver that welcomes and at once fails must not be asked for ever.
+            # A driver that accepts workers and then fails at once must not be retried forever.
             if self._progress != before or now_s - began_s > _STEADY_S:
                 backoff.reset()
                 deadline_s = now_s + self._reconnect_s
@@ -233,8 +233,8 @@ class Connection:
     def _unreachable(self, details: str) -> DisconnectedError:
         return DisconnectedError(
             f"The driver at {self._endpoint.address} could not be reached from {self._hello.host or 'this worker'} for "
-            f"{self._reconnect_s:g} s ({details}). Check that the driver still runs, and that no firewall or wrong "
-            "address is between: each worker must be able to connect to that host and port."
+            f"{self._reconnect_s:g} s ({details}). Check that the driver still runs, that its address is right, and "
+            "that no firewall blocks it: each worker must be able to connect to that host and port."
         )
 
     def __str__(self) -> str:
@@ -242,7 +242,7 @@ class Connection:
 
 
 class _Stream:
-    """One attempt to attach, and the stream that comes of it, on a connection of its own."""
+    """One attempt to attach, and the resulting stream, on its own connection."""
 
     def __init__(self, endpoint: Endpoint, keepalive: Keepalive, max_message_bytes: int) -> None:
         self._channel = grpc.secure_channel(
@@ -266,12 +266,12 @@ class _Stream:
         self.call = attach(to_write)
 
     def welcome(self) -> None:
-        """Note that the driver has welcomed the worker, so the stream may last."""
+        """Note that the driver has accepted the worker, so the stream may last."""
         self.is_welcome = True
         self._stop_timer()
 
     def cancel_in(self, delay_s: float) -> None:
-        """Cancel the stream if it still lasts then."""
+        """Cancel the stream if it is still open after the delay."""
         self._stop_timer()
         self._timer = threading.Timer(delay_s, self._cancel)
         self._timer.daemon = True

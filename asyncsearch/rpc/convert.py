@@ -1,8 +1,8 @@
-"""Between the bytes on the wire and Python values: what each message of ``rpc/search.proto`` is made of.
+"""Conversion between bytes on the wire and Python values: the fields of each message of ``rpc/search.proto``.
 
-A message is encoded once, as a *body*. Its number and the newest acknowledgement are put before the body each time it
-is written (``frame``), for they differ when it is sent again; joined, they are a message of the contract.
-Reading trusts nothing, and every error names the field.
+A message is encoded once, as a *body*. ``frame`` puts its number and the newest acknowledgement before the body each
+time it is written, because the acknowledgement changes between attempts; joined, they are a message of the contract.
+The decoder trusts nothing, and every error names the field.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ M_co = TypeVar("M_co", covariant=True)
 
 
 class Envelope(NamedTuple, Generic[M_co]):
-    """A message as it came, with its number and the acknowledgement that came with it."""
+    """A received message with its number and acknowledgement."""
 
     number: int
     """0: not numbered."""
@@ -110,7 +110,7 @@ _FROM_WORKER = {
 
 
 class _AssignCodec(Codec):
-    """An Assign on the wire is its work, with no message between."""
+    """An Assign on the wire holds the fields of its work directly, without a nested message."""
 
     def __init__(self) -> None:
         super().__init__(Assign, pb.Assign)
@@ -139,7 +139,7 @@ _NAMES = {codec.kind: name for table in (_FROM_WORKER, _FROM_DRIVER) for name, c
 
 
 def frame(number: int, ack: int, body: bytes = b"") -> bytes:
-    """Return a message of either direction as it is on the wire; no body: a bare acknowledgement."""
+    """Return the bytes of a message of either direction on the wire; no body: a bare acknowledgement."""
     return pb.DriverMessage(number=number, ack=ack).SerializeToString() + body
 
 
@@ -147,7 +147,7 @@ def encode_worker(message: WorkerMessage) -> bytes:
     """Return the body of a worker's message.
 
     Raises:
-        ProtocolError: a value of it does not fit into the contract.
+        ProtocolError: a value of it does not match the contract.
     """
     return _encode(pb.WorkerMessage, _FROM_WORKER, message)
 
@@ -156,13 +156,13 @@ def encode_driver(message: DriverMessage | Welcome) -> bytes:
     """Return the body of a driver's message.
 
     Raises:
-        ProtocolError: a value of it does not fit into the contract.
+        ProtocolError: a value of it does not match the contract.
     """
     return _encode(pb.DriverMessage, _FROM_DRIVER, message)
 
 
 def decode_worker(data: bytes) -> Envelope[WorkerMessage]:
-    """Read what a worker sent.
+    """Decode a worker's message.
 
     Raises:
         ProtocolError: it is malformed.
@@ -174,7 +174,7 @@ def decode_worker(data: bytes) -> Envelope[WorkerMessage]:
 
 
 def decode_driver(data: bytes) -> Envelope[DriverMessage | Welcome | None]:
-    """Read what the driver sent; None as its message: a bare acknowledgement.
+    """Decode a driver's message; None as its message: a bare acknowledgement.
 
     Raises:
         ProtocolError: it is malformed.

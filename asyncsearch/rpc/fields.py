@@ -1,8 +1,8 @@
-"""The kinds of fields that messages have, and how a message is made of them; each checks in both directions.
+"""Kinds of message fields, and the codec that combines them; each checks in both directions.
 
-Numbers are held to what the engine can count, and a node to its 32 digits, because stores make paths of it. Metrics are
-doubles on the wire, NaN and infinities included, and spelled (``asyncsearch.nonfinite``) on the way in. Text that UTF-8
-cannot carry (lone surrogates, of bytes that were not text) is escaped, never refused.
+Numbers must be in the engine's range, and a node must have 32 digits, because stores derive paths from it. Metrics are
+doubles on the wire, NaN and infinities included; reading spells those as text (``asyncsearch.nonfinite``). Text that
+UTF-8 cannot encode (lone surrogates, from bytes that were not text) is escaped, never refused.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ from asyncsearch.rpc.pb import search_pb2 as pb
 from asyncsearch.trial import Metrics, Params
 
 COUNT = 2**53
-"""Resources, trials, leases and sizes stay below it: exact in every language and in JSON."""
+"""Upper bound (exclusive) of resources, trials, leases and sizes: exact in every language and in JSON."""
 
 Convert = Callable[[str, Any], Any]
-"""From the field's name, for errors, and a value to the value on the other side."""
+"""Takes the field's name, for errors, and a value; returns the value on the other side."""
 
 
 class Field(NamedTuple):
-    """How one field is read and written."""
+    """Conversions of one field in both directions."""
 
     read: Convert
     write: Convert
     has_presence: bool = False
-    """Whether the wire tells a field that is absent from one that is zero."""
+    """Whether the wire distinguishes an absent field from a zero."""
     is_optional: bool = False
-    """Whether it may be absent: None in Python."""
+    """Whether the field may be absent: None in Python."""
     wire: str | None = None
-    """Its name on the wire, where that differs."""
+    """Name on the wire, if different."""
 
 
 class Codec:
-    """Between a message and a value of ``kind`` with the same fields."""
+    """Converts between a message and a value of ``kind`` with the same fields."""
 
     def __init__(self, kind: type, message: Any, prefix: str = "", **fields: Field) -> None:
         self.kind = kind
@@ -71,7 +71,7 @@ class Codec:
 
 
 def fail(field: str, rule: str) -> NoReturn:
-    """Refuse a message because of one field."""
+    """Reject a message because of one field."""
     raise ProtocolError(f"{field}: {rule}.")
 
 
@@ -92,7 +92,7 @@ def messages(codec: Codec, *, is_optional: bool = False) -> Field:
 
 
 def tuples(item: Field, *, may_be_empty: bool = False) -> Field:
-    """Make a field for a tuple, one element at least unless said otherwise."""
+    """Make a field for a tuple, with at least one element unless ``may_be_empty``."""
 
     def convert_all(convert: Convert) -> Convert:
         def convert_each(name: str, values: Iterable[Any]) -> tuple[Any, ...]:
@@ -107,7 +107,7 @@ def tuples(item: Field, *, may_be_empty: bool = False) -> Field:
 
 
 def choices(wire_values: dict[Any, int]) -> Field:
-    """Make a field for an enum; unspecified and unknown values are refused."""
+    """Make a field for an enum that rejects unspecified and unknown values."""
     values = {wire_value: value for value, wire_value in wire_values.items()}
 
     def read(name: str, value: int) -> Any:
@@ -154,7 +154,7 @@ def _read_metrics(name: str, metrics: Iterable[pb.Metric]) -> Metrics:
 
 
 def _write_metrics(name: str, metrics: Metrics) -> list[pb.Metric]:
-    # float(): a None would be written as absent, and read as 0.
+    # float() fails for None, which would be written as absent and read as 0.
     return [
         pb.Metric(name=_escape(name, _read_name(name, key)), value=float(unspell(value)))
         for key, value in metrics.items()

@@ -1,6 +1,6 @@
-"""What travels between driver and worker, as Python values; no protobuf object ever leaves ``asyncsearch.rpc``.
+"""Messages between driver and worker, as Python values; no protobuf object ever leaves ``asyncsearch.rpc``.
 
-Events and actions travel as themselves (``asyncsearch.events``, ``asyncsearch.actions``). Here is the rest.
+Events and actions are messages themselves (``asyncsearch.events``, ``asyncsearch.actions``). Here are the others.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class LogLine(msgspec.Struct, frozen=True):
     """One line that a trial printed."""
 
     time_s: float
-    """Clock of the worker, seconds since 1970; only ever shown."""
+    """Clock of the worker, seconds since 1970; for display only."""
     text: str
     is_stderr: bool = False
 
@@ -52,7 +52,7 @@ class LogLines(msgspec.Struct, frozen=True):
     lease: Lease
     lines: tuple[LogLine, ...]
     left_out: int = 0
-    """Lines left out before these because there were too many."""
+    """Number of earlier lines omitted because there were too many."""
     lane: int = 0
 
 
@@ -68,7 +68,7 @@ DriverMessage = Assign | StopTraining | SaveAt | CutWork | DismissWorker | Refus
 
 
 class Endpoint(msgspec.Struct, frozen=True):
-    """How a worker reaches the driver: sent in the launcher's closure, never in configuration, arguments or logs."""
+    """Driver's address and credentials, sent in the launcher's closure, never in configuration, arguments or logs."""
 
     address: str
     """``host:port``."""

@@ -1,11 +1,11 @@
 """Numbering and redelivery for one direction of a stream: the sender has an Outbox, the receiver an Inbox.
 
-Rule 1: no I/O, no clock, no thread; whoever owns the stream calls in.
-Rule 2: neither knows which side it serves, nor what a message is.
+Rule 1: no I/O, no clock, no thread; the owner of the stream calls the methods.
+Rule 2: neither class knows which side it serves, nor the content of a message.
 
-A message gets its number once, when it is added, and keeps it on every stream that it is sent on. The sender keeps it
-until the receiver acknowledges it; after a broken stream it sends again what is left. The receiver takes each number
-once, in order. So every message arrives exactly once and in order, however often the stream breaks, while both live.
+A message gets its number once, when it is added, and keeps it on every stream. The sender keeps the message until the
+receiver acknowledges it, and resends the rest after a stream breaks. The receiver accepts each number once, in order.
+So every message arrives exactly once and in order, however often the stream breaks, while both processes live.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ T = TypeVar("T")
 
 
 class Outbox(Generic[T]):
-    """What was sent, or is to be sent, and is not yet acknowledged."""
+    """Messages that the receiver has not acknowledged yet, sent or not."""
 
     def __init__(self, limit: int | None = None) -> None:
         """Start at number 1.
 
         Args:
-            limit: number of messages at which ``is_full`` turns true; nothing is ever dropped. None: never full.
+            limit: number of messages at which ``is_full`` becomes true; nothing is ever dropped. None: never full.
         """
         self._limit = limit
         self._messages: dict[int, T] = {}
         self.last = 0
         """Number of the newest message, 0 before the first one."""
         self.acknowledged = 0
-        """Highest number that the receiver acknowledged."""
+        """Highest number that the receiver has acknowledged."""
 
     def __len__(self) -> int:
         return len(self._messages)
@@ -65,21 +65,21 @@ class Outbox(Generic[T]):
         """Return the unacknowledged messages above ``after`` with their numbers, in order.
 
         Args:
-            after: highest number already written to the present stream; 0 on a new one.
+            after: highest number already written to the current stream; 0 on a new one.
         """
         first = max(after, self.acknowledged) + 1
         return [(number, self._messages[number]) for number in range(first, self.last + 1)]
 
 
 class Inbox:
-    """Which messages have arrived."""
+    """Records which messages have arrived."""
 
     def __init__(self) -> None:
         self.last = 0
-        """Highest number that was accepted; all lower ones were, too."""
+        """Highest accepted number; all lower ones were accepted, too."""
 
     def accept(self, number: int) -> bool:
-        """Return whether the message is new; False: it is a duplicate, to be ignored.
+        """Return whether the message is new; False: it is a duplicate, which the caller must ignore.
 
         Raises:
             ProtocolError: a message before this one is missing.
@@ -87,6 +87,6 @@ class Inbox:
         if number <= self.last:
             return False
         if number > self.last + 1:
-            raise ProtocolError(f"number: message {number} came after {self.last}; what lies between is missing.")
+            raise ProtocolError(f"number: message {number} came after {self.last}; the messages between are missing.")
         self.last = number
         return True

@@ -1,6 +1,6 @@
-"""The driver's side of the contract in ``rpc/``: a gRPC server that lives in the driver's asyncio loop.
+"""The driver's side of the contract in ``rpc/``: a gRPC server in the driver's asyncio loop.
 
-Everything but ``start`` and ``stop`` is called in the loop's thread and returns at once; so must the driver's handler.
+All methods except ``start`` and ``stop`` are called in the loop's thread and return at once; so must the handler.
 """
 
 from __future__ import annotations
@@ -30,28 +30,28 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _LOGGED = 1000
-"""How many different refusals are logged: whoever makes more shall not fill the log."""
+"""Maximum number of different refusals in the log, so that no client can fill it."""
 
 
 class Handler(Protocol):
-    """What the driver does with what the server hears. Called in the loop's thread; must return at once."""
+    """The driver's callbacks for the server. Called in the loop's thread; must return at once."""
 
     def attached(self, hello: Hello, peer: str) -> None:
-        """A worker opened a stream, for the first time or again; again may come without ``detached`` before it.
+        """A worker opened a stream, for the first time or again; ``detached`` does not always come in between.
 
         Raises:
-            StaleLeaseError: this launch of the worker is not wanted; the stream is closed with these words.
+            StaleLeaseError: this launch of the worker is not wanted; the stream is closed with this message.
         """
 
     def received(self, worker: WorkerId, epoch: int, number: int, message: WorkerMessage) -> None:
-        """A message came: each once, in order. ``number`` is 0 for a Heartbeat, which is not to be acknowledged."""
+        """A message arrived: each once, in order. ``number`` is 0 for a Heartbeat, which is never acknowledged."""
 
     def detached(self, worker: WorkerId, epoch: int) -> None:
-        """The stream broke or ended; the worker may come back. Not called after ``disconnect`` or ``stop``."""
+        """The stream broke or ended; the worker may reattach. Not called after ``disconnect`` or ``stop``."""
 
 
 class SearchServer:
-    """Accepts the streams of workers, and keeps the session of each across them."""
+    """Accepts the streams of workers, and keeps each worker's session across its streams."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class SearchServer:
 
         Args:
             max_message_bytes: a larger message closes its stream.
-            hello_timeout_s: how long a new stream may be silent.
+            hello_timeout_s: time that a new stream may take to send its ``Hello``.
         """
         self._handler = handler
         self._identity = identity
@@ -85,10 +85,10 @@ class SearchServer:
 
         Args:
             host: name or address of this machine; ``0.0.0.0`` for all its addresses.
-            port: 0 for any that is free.
+            port: port to listen on; 0: any free one.
 
         Raises:
-            ClusterError: the address cannot be listened at.
+            ClusterError: the server cannot listen on the address.
         """
         server = aio.server(options=server_options(self._keepalive, self._max_message_bytes))
         method = grpc.stream_stream_rpc_method_handler(self._serve)
@@ -107,10 +107,10 @@ class SearchServer:
         return bound
 
     async def stop(self, grace_s: float = 1.0) -> None:
-        """Write what is pending, end all streams with OK, and stop listening.
+        """Write pending messages, end all streams with OK, and stop listening.
 
         Args:
-            grace_s: how long workers may take to read what is pending.
+            grace_s: time that workers have to read pending messages.
         """
         self._is_stopping = True
         for session in self._sessions:
@@ -130,7 +130,7 @@ class SearchServer:
         """Send a message to a launch of a worker: it arrives once and in order as long as both processes live.
 
         Raises:
-            ProtocolError: the message does not fit into the contract, or is over the size limit.
+            ProtocolError: the message does not match the contract, or is over the size limit.
         """
         session = self._sessions.find(worker, epoch)
         if session is None:
@@ -146,7 +146,7 @@ class SearchServer:
             session.stream.wake()
 
     def acknowledge(self, worker: WorkerId, epoch: int, number: int) -> None:
-        """Tell a worker that everything that it sent up to ``number`` is durable."""
+        """Tell a worker that its messages up to ``number`` are durable."""
         session = self._sessions.find(worker, epoch)
         if session is None or number <= session.durable:
             return
@@ -157,7 +157,7 @@ class SearchServer:
             session.stream.acknowledge()
 
     def disconnect(self, worker: WorkerId, epoch: int, reason: str) -> None:
-        """Write what is pending, close the stream, and refuse this launch and earlier ones from now on."""
+        """Write pending messages, close the stream, and refuse this launch and earlier ones from now on."""
         session = self._sessions.end(worker, epoch, reason)
         if session is not None and session.stream is not None:
             session.stream.close(StaleLeaseError(f"{session}, was disconnected: {reason}"), drain=True)
@@ -202,7 +202,7 @@ class SearchServer:
             raise DisconnectedError("The driver is stopping.")
         former = self._sessions.of(hello.worker)
         session = self._sessions.admit(hello, envelope.ack)
-        self._sessions.put(hello.worker, session)  # before the handler hears of it, for it may send
+        self._sessions.put(hello.worker, session)  # before the handler is called, because it may send
         try:
             self._handle(lambda: self._handler.attached(hello, peer), session)
         except (ProtocolError, InternalError):
@@ -233,7 +233,7 @@ class SearchServer:
         if session.stream is stream:
             session.stream = None
             if not self._is_stopping and self._sessions.of(session.worker) is session:
-                with contextlib.suppress(InternalError):  # it is logged, and there is nobody to send it to
+                with contextlib.suppress(InternalError):  # it is logged, and no stream is left to send it on
                     self._handle(lambda: self._handler.detached(session.worker, session.epoch), session)
 
     def _handle(self, call: Callable[[], None], session: Session) -> None:
@@ -242,7 +242,7 @@ class SearchServer:
         except ProtocolError:
             raise
         except Exception as error:
-            logger.exception("%s: the driver failed to handle what it was told", session)
+            logger.exception("%s: the driver failed to handle a message", session)
             raise InternalError(f"The driver failed: {type(error).__name__}.") from error
 
     async def _refuse(self, context: Context, error: Exception, who: str, peer: str) -> None:

@@ -1,7 +1,7 @@
-"""What the driver knows of its workers across streams, and who may attach.
+"""The driver's sessions with its workers across streams, and the decision who may attach.
 
-A session is one launch of a worker slot (its epoch), held by one agent process (its random name). The same three coming
-again go on with the session; a higher epoch replaces it; everybody else is a rival or a ghost, and is refused.
+A session is one launch of a worker slot (its epoch), held by one agent process (its random name). The same three
+resume the session; a higher epoch replaces it; any other process is a rival or a leftover, and is refused.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from asyncsearch.rpc.worker_stream import Session
 
 
 class Sessions:
-    """The newest session of each worker, and which launches are over."""
+    """The newest session of each worker, and the launches that are over."""
 
     def __init__(self) -> None:
         self._sessions: dict[WorkerId, Session] = {}
@@ -25,23 +25,23 @@ class Sessions:
         return iter(self._sessions.values())
 
     def find(self, worker: WorkerId, epoch: int) -> Session | None:
-        """Return the session of a launch, if it is the present one."""
+        """Return the session of a launch, if it is the current one."""
         session = self._sessions.get(worker)
         return session if session is not None and session.epoch == epoch else None
 
     def of(self, worker: WorkerId) -> Session | None:
-        """Return the present session of a worker."""
+        """Return the current session of a worker."""
         return self._sessions.get(worker)
 
     def put(self, worker: WorkerId, session: Session | None) -> None:
-        """Make a session the present one of its worker; None: it has none."""
+        """Make a session the current one of its worker; None: the worker has none."""
         if session is None:
             self._sessions.pop(worker, None)
         else:
             self._sessions[worker] = session
 
     def end(self, worker: WorkerId, epoch: int, reason: str) -> Session | None:
-        """Refuse a launch and all earlier ones from now on; return its session if it was the present one."""
+        """Refuse a launch and all earlier ones from now on; return its session if it was the current one."""
         self._over[worker] = max((epoch, reason), self._over.get(worker, (0, "")))
         session = self.find(worker, epoch)
         if session is not None:
@@ -49,15 +49,15 @@ class Sessions:
         return session
 
     def admit(self, hello: Hello, ack: int) -> Session:
-        """Return the session that a worker goes on with, or a new one, which is not yet the present one.
+        """Return the session that a worker resumes, or a new one, which is not yet the current one.
 
         Args:
-            ack: highest number of a driver's message that the worker has received.
+            ack: number of the newest driver's message that the worker has received.
 
         Raises:
             OtherProtocolError: it speaks another version of the contract.
             StaleLeaseError: it is not the newest launch of its worker, or not the process that took the launch.
-            ProtocolError: it acknowledges what was never sent.
+            ProtocolError: it acknowledges a message that was never sent.
         """
         if hello.protocol != PROTOCOL:
             raise OtherProtocolError(

@@ -1,4 +1,4 @@
-"""The one table between gRPC statuses and errors, for both sides; ``rpc/README.md`` shows it, a test compares them."""
+"""The table of gRPC statuses and errors, for both sides; ``rpc/README.md`` shows it, and a test compares them."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from asyncsearch.errors import (
 
 
 class StatusRow(NamedTuple):
-    """What a status means."""
+    """Meaning of a status."""
 
     status: StatusCode
     error: type[Exception]
-    """Raised by the worker's side for this status; closes a stream with it on the driver's."""
+    """Error that the worker's side raises for this status, and with which the driver's side closes a stream."""
     is_final: bool
-    """Whether attaching again cannot help."""
+    """Whether reattaching cannot help."""
 
 
 TABLE = (
@@ -36,7 +36,7 @@ TABLE = (
     StatusRow(StatusCode.INTERNAL, InternalError, is_final=False),
     StatusRow(StatusCode.UNAVAILABLE, DisconnectedError, is_final=False),
 )
-"""A status that is not here reads as UNAVAILABLE; an error that is not here, nor any base of it, is INTERNAL."""
+"""Any other status reads as UNAVAILABLE; an error that has neither itself nor a base class here is INTERNAL."""
 
 _ROWS = {row.status: row for row in TABLE}
 _STATUSES = {row.error: row.status for row in TABLE}
@@ -48,5 +48,5 @@ def status_of(error: Exception) -> StatusCode:
 
 
 def row_of(status: StatusCode) -> StatusRow:
-    """Return what a status means to a worker."""
+    """Return the meaning of a status for a worker."""
     return _ROWS.get(status, _ROWS[StatusCode.UNAVAILABLE])

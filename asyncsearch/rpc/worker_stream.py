@@ -1,4 +1,4 @@
-"""The driver's side of one stream: what is written when, and how it ends."""
+"""The driver's side of one stream: its reader, its writer and its end."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _ACK_DELAY_S = 1.0
-"""How long an acknowledgement waits for a message to go with, or for a higher one. Only memory of workers waits for it,
-and to write costs as much as to read two reports. A heartbeat is answered at once.
+"""Time that an acknowledgement waits for a message to join, or for a higher one. A delay costs workers only memory,
+and a write costs as much as reading two reports. A heartbeat is answered at once.
 """
 _DRAIN_S = 2.0
-"""How long a stream that is closed may take to write what is pending."""
+"""Time that a closed stream has to write pending messages."""
 _OUTBOX_LIMIT = 10_000
 
 
@@ -38,7 +38,7 @@ class Session:
         self.outbox: Outbox[bytes] = Outbox(_OUTBOX_LIMIT)
         self.inbox = Inbox()
         self.durable = 0
-        """Highest number of the worker's messages that may be acknowledged."""
+        """Highest message number of the worker that the driver may acknowledge."""
         self.stream: WorkerStream | None = None
         """None while the worker is away."""
 
@@ -60,14 +60,14 @@ class WorkerStream:
         self._is_closed = False
         self._is_to_drain = False
         self.error: Exception | None = None
-        """Why it was closed; None: it came to its end."""
+        """Reason for closing it; None: a normal end."""
 
     def wake(self) -> None:
-        """Let the writer look for what is to be written."""
+        """Make the writer look for messages to write."""
         self._wake.set()
 
     def acknowledge(self) -> None:
-        """Let the writer send the newest acknowledgement: at once if a heartbeat waits for it, else soon."""
+        """Make the writer send the newest acknowledgement: at once if a heartbeat waits for it, else soon."""
         if 0 < self._awaited <= self._session.durable:
             self._awaited = 0
             self._wake.set()
@@ -75,17 +75,17 @@ class WorkerStream:
             self._ack_timer = asyncio.get_running_loop().call_later(_ACK_DELAY_S, self._wake.set)
 
     def answer(self) -> None:
-        """Let the writer answer a heartbeat: with what is durable now, and with all before the heartbeat once it is."""
+        """Acknowledge the durable messages now, and all before this heartbeat as soon as they are durable."""
         self._awaited = self._session.inbox.last
         if self._session.durable > self._ack_written:
             self._wake.set()
 
     def close(self, error: Exception | None, *, drain: bool = False) -> None:
-        """End the stream; the first to do so names the error.
+        """End the stream; the first call determines the error.
 
         Args:
-            error: None for a good end.
-            drain: whether what is pending is to be written before.
+            error: reason for closing; None: a normal end.
+            drain: whether to write pending messages first.
         """
         if not self._is_closed:
             self._is_closed, self._is_to_drain, self.error = True, drain, error
@@ -107,7 +107,7 @@ class WorkerStream:
             try:
                 data: Any = await self._context.read()
             except Exception as error:
-                # gRPC has several errors for a call that is over; each would be the traceback of a lost task.
+                # gRPC has several errors for a finished call; each would appear as the traceback of a lost task.
                 logger.debug("%s: reading failed", self._session, exc_info=error)
                 data = None
             if not isinstance(data, bytes):  # the end of the stream

@@ -265,4 +265,4 @@ def test_parallelism_is_not_heeded_and_that_is_said() -> None:
     assert InlineLauncher().check(None).warnings == ()
     preflight = InlineLauncher().check(4)
     assert preflight.parallelism == 1
-    assert preflight.warnings == ("Inline, one trial runs after the other: parallelism=4 is not heeded.",)
+    assert preflight.warnings == ("Inline, one trial runs after the other: parallelism=4 is ignored.",)

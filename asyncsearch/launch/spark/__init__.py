@@ -1,1 +1,1 @@
-"""Workers as Spark tasks. Only the modules in here import pyspark, and only when they are called."""
+"""Workers as Spark tasks. Only the modules of this package import pyspark, and only inside functions."""

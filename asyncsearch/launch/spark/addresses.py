@@ -1,4 +1,4 @@
-"""Under which name workers reach the driver, and where it listens. Pure, but for the machine's own name."""
+"""The name at which workers reach the driver, and the address on which it listens. Pure, except for ``machine``."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ def addresses(
     """Return (host, bind).
 
     Args:
-        conf: reads a setting of Spark, empty if it is not set.
+        conf: returns a setting of Spark, empty if it is not set.
         is_local: whether all executors are on this machine.
     """
     if is_local:
         return "127.0.0.1", "127.0.0.1"
-    # On Kubernetes Spark may put its wildcard bind address where the driver's host belongs.
+    # On Kubernetes Spark may set the driver's host to its wildcard bind address.
     named = (conf(HOST_KEY), conf("spark.driver.host"))
     host = next((name for name in named if name not in _WILDCARDS), "") or machine()
     bind = conf(BIND_KEY) or conf("spark.driver.bindAddress")
@@ -35,17 +35,17 @@ def addresses(
 
 
 def port(conf: Callable[[str], str]) -> int:
-    """Return the port on which the driver is to listen, 0 for any that is free.
+    """Return the port on which the driver must listen, 0 for any free one.
 
     Raises:
         UsageError: the setting is not a port.
     """
     text = conf(PORT_KEY).strip() or "0"
     if not text.isdecimal() or int(text) > 65_535:
-        raise UsageError(f"{PORT_KEY}={text!r} is not a port: write a number up to 65535, or leave it away for any.")
+        raise UsageError(f"{PORT_KEY}={text!r} is not a port: write a number up to 65535, or omit it for any port.")
     return int(text)
 
 
 def _bracketed(address: str) -> str:
-    """Return an address so that a port can be written behind it."""
+    """Return an address in a form to which a port can be appended."""
     return f"[{address}]" if ":" in address and not address.startswith("[") else address

@@ -1,4 +1,4 @@
-"""Why a Spark job ended, in words. Pure: texts in, texts out."""
+"""Readable reasons for the end of a Spark job. Pure: texts in, texts out."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _KNOWN = (
     (_JVM_GONE, "Spark's driver is gone: the session was stopped, or its Java process ended"),
     (_CANCELLED, "its Spark job was cancelled"),
     (("SPARK-24942", "BarrierJobRunWithDynamicAllocation"), "dynamic allocation does not allow barrier tasks"),
-    (("SPARK-24819", "BarrierJobSlotsNumberCheckFailed"), "the cluster has no task slot any more"),
+    (("SPARK-24819", "BarrierJobSlotsNumberCheckFailed"), "the cluster no longer has a task slot"),
     (_CRASHED, "its Python worker process crashed or was killed"),
 )
 
 
 def reason_of(error: BaseException) -> str:
-    """Return why the job of a worker failed, in one line that a person can read."""
+    """Return the reason why the job of a worker failed, in one readable line."""
     text = full_text(error)
     lost = _EXECUTOR_LOST.search(text)
     if lost:
@@ -36,7 +36,7 @@ def reason_of(error: BaseException) -> str:
 
 
 def full_text(error: BaseException) -> str:
-    """Return all that an exception of py4j or pyspark says."""
+    """Return the full message of an exception of py4j or pyspark."""
     java = getattr(error, "java_exception", None)
     return f"{type(error).__name__}: {error}" if java is None else str(java.getMessage())
 

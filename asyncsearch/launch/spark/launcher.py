@@ -1,4 +1,4 @@
-"""The Spark backend: what the driver calls, from any of its threads. The work is done by ``Supervisor``."""
+"""The Spark backend: the interface that the driver calls, from any of its threads. ``Supervisor`` does the work."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from asyncsearch.launch.spark.task import TaskMode
 
 
 class SparkLauncher(Launcher):
-    """Starts each worker as a job of the active Spark session, or of one that it makes and stops again."""
+    """Starts each worker as a job of the active Spark session, or of one that it makes and stops itself."""
 
     name = "spark"
 
@@ -30,15 +30,15 @@ class SparkLauncher(Launcher):
         start_timeout_s: float = 600.0,
         agent: AgentFunction = run_agent,
     ) -> None:
-        """Make a launcher; nothing of Spark is touched yet.
+        """Make a launcher, without using Spark yet.
 
         Args:
             session: the ``SparkSession`` to use; None: the active one, else a new one.
-            study: name by which its jobs are shown in Spark's pages.
-            mode: kind of tasks; None: what the cluster allows.
-            gang: tasks that train one trial together. Only 1 is possible yet.
-            start_timeout_s: how long a worker waits for a free slot.
-            agent: what each task runs.
+            study: name of its jobs in Spark's pages.
+            mode: kind of tasks; None: the kind that the cluster allows.
+            gang: number of tasks that train one trial together. Only 1 is supported.
+            start_timeout_s: time that a worker waits for a free slot.
+            agent: function that each task runs.
         """
         self._session = session
         self._study = study
@@ -109,6 +109,6 @@ class SparkLauncher(Launcher):
         if self._gang > 1 and spark.has_dynamic_allocation:
             raise UnsupportedSparkError(
                 f"gang={self._gang} needs barrier tasks, which dynamic allocation does not allow. Make the session "
-                "with spark.dynamicAllocation.enabled=false (in sparkmagic by `%%configure -f`), or leave gang= away."
+                "with spark.dynamicAllocation.enabled=false (in sparkmagic by `%%configure -f`), or omit gang=."
             )
-        raise UsageError(f"gang={self._gang} is not possible yet: a trial trains in one task. Leave it away.")
+        raise UsageError(f"gang={self._gang} is not possible yet: a trial trains in one task. Omit gang=.")

@@ -1,4 +1,4 @@
-"""What is proved before the first worker starts: slots, the executors' Python and packages, a way to the driver."""
+"""Checks before the first worker starts: slots, the executors' Python and packages, the driver's address."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ T = TypeVar("T")
 
 
 def examine(spark: Spark, parallelism: int | None, mode: TaskMode, start_timeout_s: float) -> Preflight:
-    """Prove that the workers can run.
+    """Check that the workers can run.
 
     Args:
-        parallelism: how many workers are wanted, from 1; None: as many as there are slots.
-        start_timeout_s: how long the check itself may wait for a free slot.
+        parallelism: number of workers wanted, from 1; None: one for each slot.
+        start_timeout_s: time that the check itself may wait for a free slot.
 
     Raises:
-        ClusterError: they cannot; the message says what was found and what to do.
-        UsageError: ``parallelism`` is no number of workers.
+        ClusterError: they cannot; the message names the cause and the remedy.
+        UsageError: ``parallelism`` is not a number of workers.
     """
     if parallelism is not None and parallelism < 1:
         raise UsageError(f"parallelism={parallelism} is too small: it counts workers, from 1.")
     if mode is TaskMode.INDEPENDENT and spark.has_dynamic_allocation:
         raise UnsupportedSparkError(
-            "Dynamic allocation (spark.dynamicAllocation.enabled=true) does not allow barrier tasks. Leave mode= away, "
-            "so that workers are plain tasks, or switch it off when the session is made."
+            "Dynamic allocation (spark.dynamicAllocation.enabled=true) does not allow barrier tasks. Omit mode=, so "
+            "that workers are plain tasks, or make the session without dynamic allocation."
         )
     if spark.has_dynamic_allocation:
         workers = tasks = slots.elastic(spark, parallelism)
@@ -54,12 +54,12 @@ def examine(spark: Spark, parallelism: int | None, mode: TaskMode, start_timeout
 
 
 def warnings(spark: Spark, mode: TaskMode) -> list[str]:
-    """Return what the user should know about the settings of the application."""
+    """Return warnings about the settings of the application."""
     found = []
     if spark.has_dynamic_allocation:
         found.append(
-            "Dynamic allocation is on, so workers are plain Spark tasks: executors may be taken away from them, and "
-            "what ran there since its last checkpoint is trained again."
+            "Dynamic allocation is on, so workers are plain Spark tasks: Spark may remove their executors, and their "
+            "training since the last checkpoint is then repeated."
         )
     threshold = "spark.speculation.task.duration.threshold"
     if mode is TaskMode.PLAIN and spark.is_on("spark.speculation") and spark.conf(threshold):
@@ -83,7 +83,7 @@ def warnings(spark: Spark, mode: TaskMode) -> list[str]:
 
 
 def _ask_executors(spark: Spark, tasks: int, timeout_s: float) -> None:
-    """Run the probe on all slots, which spreads it over all executors, and starts their Python on the way."""
+    """Run the probe on all slots, which covers all executors and starts their Python processes."""
     tag = new_tag("check")
     done: queue.SimpleQueue[list[Answer] | Exception] = queue.SimpleQueue()
 

@@ -1,4 +1,4 @@
-"""Asks every executor which Python and which packages it has, before any trial is sent to it."""
+"""Asks every executor for its Python and its packages, before any trial is sent to it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PACKAGES = {
     "numpy": "numpy",
     "psutil": "psutil",
 }
-"""What a worker imports -> what installs it."""
+"""Module that a worker imports -> package that installs it."""
 
 Answer = tuple[str, str, str, tuple[str, ...]]
 """The fields of ``ExecutorFacts``, as an executor without asyncsearch can send them."""
@@ -37,19 +37,19 @@ _SAME_PYTHON = (
 
 
 class ExecutorFacts(msgspec.Struct, frozen=True):
-    """What one executor has."""
+    """The environment of one executor."""
 
     host: str
     python: str
     """Path of its interpreter."""
     version: str
-    """Of asyncsearch; empty: it cannot be imported."""
+    """Version of asyncsearch; empty: it cannot be imported."""
     missing: tuple[str, ...]
-    """Packages that are not there, by the names that install them."""
+    """Missing packages, by the names that install them."""
 
 
 def probe(packages: dict[str, str]) -> Callable[[Iterable[Any]], list[Answer]]:
-    """Return what runs on the executors. Made inside a function it goes by value: they may lack asyncsearch."""
+    """Return the executors' function. A nested function is sent by value, because they may lack asyncsearch."""
 
     def look(rows: Iterable[Any]) -> list[Answer]:
         import importlib
@@ -64,7 +64,7 @@ def probe(packages: dict[str, str]) -> Callable[[Iterable[Any]], list[Answer]]:
                 spec = importlib.util.find_spec(name)
             except ImportError:
                 return False
-            # A mere folder counts as a package: Spark's own jar, which is on the path, has google/protobuf in it.
+            # A folder counts as a namespace package: Spark's own jar, which is on the path, contains google/protobuf.
             return spec is not None and spec.origin is not None
 
         missing = [package for name, package in packages.items() if not is_there(name)]
@@ -79,10 +79,10 @@ def probe(packages: dict[str, str]) -> Callable[[Iterable[Any]], list[Answer]]:
 
 
 def require_same(found: Sequence[ExecutorFacts], is_local: bool) -> None:
-    """Check what the executors have against what workers need.
+    """Check the executors' environments against the needs of workers.
 
     Args:
-        found: what the executors answered.
+        found: the executors' answers.
         is_local: whether they are on the driver's machine.
 
     Raises:
@@ -107,7 +107,7 @@ def require_same(found: Sequence[ExecutorFacts], is_local: bool) -> None:
 
 
 def as_packages_error(error: BaseException, is_local: bool) -> PackagesDifferError | None:
-    """Return the failure of the probe as what it says about the executors; None: it says nothing of that kind."""
+    """Return the error about the executors that a failure of the probe implies; None: it implies none."""
     text = full_text(error)
     advice = _SAME_PYTHON if is_local else _SHIP
     if "PYTHON_VERSION_MISMATCH" in text:

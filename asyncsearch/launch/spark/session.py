@@ -1,6 +1,6 @@
-"""The Spark session that a study joins, and the few things that are asked of it.
+"""The Spark session that a study joins, and the operations that it needs.
 
-Rule: every method talks to the JVM over the calling thread's own connection; none is called from gRPC's threads.
+Rule: every method talks to the JVM over the calling thread's own connection; gRPC's threads call none.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from asyncsearch.launch.spark.failure_reasons import full_text
 T = TypeVar("T")
 
 WAIT_LOGGED_AFTER_S = 10.0
-"""How long one waits for a free task slot in silence."""
+"""Time of waiting for a free task slot after which a warning is logged."""
 
 _QUIET = {"spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR"}
-"""Settings of a session that is made here: jobs as long as a search would fill the screen with progress bars."""
+"""Settings of sessions made here: jobs as long as a search would fill the screen with progress bars."""
 
 _CONNECT = (
     "This is a Spark Connect session, and asyncsearch needs a classic one: its workers are tasks of an RDD, and they "
@@ -45,7 +45,7 @@ class Spark:
     """A classic Spark session."""
 
     def __init__(self, context: Any, made: Made | None = None) -> None:
-        """Wrap a context; ``made`` says that it was made here, and counts its users."""
+        """Wrap a context; ``made`` counts the users of a session made here."""
         self.context = context
         self._made = made
         self._properties: Any = None
@@ -82,7 +82,7 @@ class Spark:
         return time.time() - float(self.context.startTime) / 1000
 
     def slots(self) -> int:
-        """Return how many tasks the executors that are there now can run at once."""
+        """Return the number of tasks that the current executors can run at once."""
         scala = self.context._jsc.sc()
         profile = scala.resourceProfileManager().defaultResourceProfile()
         return int(scala.maxNumConcurrentTasks(profile))
@@ -109,27 +109,27 @@ class Spark:
         self.context.cancelJobsWithTag(tag)
 
     def is_running(self, tag: str) -> bool:
-        """Return whether a task of the jobs with this tag has found a slot; where that cannot be told, it has."""
+        """Return whether a task of the jobs with this tag has found a slot; True if Spark cannot tell."""
         try:
             tracker, scala = self.context.statusTracker(), self.context._jsc.sc()
             for job in tracker.getActiveJobsIds():
                 if not scala.statusStore().job(job).jobTags().contains(tag):
                     continue
                 for stage in tracker.getJobInfo(job).stageIds:
-                    # The scheduler itself: the counts in the status store are only brought up to date by heartbeats.
+                    # Asks the scheduler itself: only heartbeats update the counts in the status store.
                     tasks = scala.taskScheduler().taskSetManagerForAttempt(stage, 0)
                     if tasks.isDefined() and tasks.get().runningTasks() > 0:
                         return True
-        except Exception:  # an inner name of Spark has changed, or Spark is gone
+        except Exception:  # an internal name of Spark has changed, or Spark is gone
             return True
         return False
 
     def inherit(self) -> None:
-        """Let what ``thread`` makes have the job properties that the calling thread has now: pool, job group, tags."""
+        """Give threads from ``thread`` the calling thread's present job properties: pool, job group, tags."""
         self._properties = self.context._jsc.sc().getLocalProperties().clone()
 
     def thread(self, target: Callable[[], None], name: str) -> Any:
-        """Return a thread, not started, with job properties of its own, which are at first those of ``inherit``."""
+        """Return a thread, not started, with its own job properties, initially those of ``inherit``."""
         from pyspark import InheritableThread
 
         def run() -> None:
@@ -141,7 +141,7 @@ class Spark:
         return InheritableThread(target=run, name=name, daemon=True)
 
     def close(self) -> None:
-        """Use the session no longer; the last one to say so stops it, if it was made here."""
+        """Release the session; the last user to do so stops it, if it was made here."""
         made, self._made = self._made, None
         with _MAKING:
             if made is None:
@@ -153,7 +153,7 @@ class Spark:
 
 
 class Made:
-    """A session that was made here. Studies that run side by side may have a launcher each, and use one session."""
+    """A session made here. Launchers of concurrent studies share it."""
 
     def __init__(self, session: Any) -> None:
         self.session = session
@@ -161,12 +161,12 @@ class Made:
 
 
 _MADE: dict[Any, Made] = {}
-"""Those that were made here and not stopped, by their contexts."""
+"""Sessions made here and not stopped, by their contexts."""
 _MAKING = threading.RLock()
 
 
 def join(session: Any = None) -> Spark:
-    """Join the session that is given or active, or make one; its jobs have the properties of the calling thread's.
+    """Join the given or active session, or make one; its jobs have the calling thread's job properties.
 
     Raises:
         UnsupportedSparkError: there is no pyspark or no Java, or the session is of a kind that cannot be used.
@@ -213,7 +213,7 @@ def _make(builder: Any) -> Any:
     context = session.sparkContext
     _MADE[context] = Made(session)
     if str(context.master).startswith("local") and "PYSPARK_PYTHON" not in os.environ:
-        # Else its workers would run the first python3 of PATH, which has other packages.
+        # Otherwise its workers would run the first python3 of PATH, which has other packages.
         context.pythonExec = sys.executable
     return context
 
@@ -222,7 +222,7 @@ def _checked(spark: Spark) -> Spark:
     from py4j.clientserver import ClientServer
 
     if spark.context._jsc is None or spark.context._jsc.sc().isStopped():
-        raise UnsupportedSparkError("The Spark session was stopped. Make a new one, or leave session= away.")
+        raise UnsupportedSparkError("The Spark session was stopped. Make a new one, or omit session=.")
     if not isinstance(spark.context._gateway, ClientServer):
         raise UnsupportedSparkError(
             "PYSPARK_PIN_THREAD=false makes all threads share the tags of their Spark jobs, so that ending one worker "

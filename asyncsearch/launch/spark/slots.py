@@ -1,4 +1,4 @@
-"""How many workers the cluster can run, and the error where that is too few."""
+"""The number of workers that the cluster can run, and the error if it is too low."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from asyncsearch.errors import NotEnoughSlotsError
 from asyncsearch.launch.spark.session import Spark
 
 _NEW_S = 60.0
-"""Age up to which executors of an application may still be on their way."""
+"""Age of an application up to which its executors may still be starting."""
 _SETTLED_S = 5.0
-"""A number of slots that has not grown for so long is taken as final."""
+"""Time without growth after which the number of slots counts as final."""
 _LOOK_EVERY_S = 0.25
 _UNLIMITED = 2**31 - 1
-"""What Spark has for a limit that is none."""
+"""Spark's value for "no limit"."""
 
 
 def fixed(spark: Spark, parallelism: int | None) -> tuple[int, int]:
-    """Return (workers, slots) where executors do not come and go.
+    """Return (workers, slots) of a cluster without dynamic allocation.
 
     Raises:
         NotEnoughSlotsError: there are fewer slots than workers.
@@ -35,10 +35,10 @@ def fixed(spark: Spark, parallelism: int | None) -> tuple[int, int]:
 
 
 def elastic(spark: Spark, parallelism: int | None) -> int:
-    """Return the number of workers where dynamic allocation brings executors as they are needed.
+    """Return the number of workers of a cluster with dynamic allocation.
 
     Raises:
-        NotEnoughSlotsError: it may not bring enough, or has no limit and nobody said how many are wanted.
+        NotEnoughSlotsError: its limit is too low, or neither it nor ``parallelism`` sets a limit.
     """
     executors = _number(spark.conf("spark.dynamicAllocation.maxExecutors", "infinity"))
     if executors < _UNLIMITED:
@@ -48,14 +48,14 @@ def elastic(spark: Spark, parallelism: int | None) -> int:
         return workers
     if parallelism is None:
         raise NotEnoughSlotsError(
-            "Dynamic allocation has no limit here, so the number of workers must be said: run with parallelism=..., or "
-            "set spark.dynamicAllocation.maxExecutors."
+            "Dynamic allocation has no limit here, so set the number of workers: run with parallelism=..., or set "
+            "spark.dynamicAllocation.maxExecutors."
         )
     return parallelism
 
 
 def _await_slots(spark: Spark, wanted: int | None) -> int:
-    """Return the number of slots, once it is enough or grows no more: a new session's executors come one by one."""
+    """Return the number of slots, once it suffices or stops growing: a new session's executors start one by one."""
     began = grown = time.monotonic()
     most = slots = spark.slots()
     pause = threading.Event()
@@ -64,7 +64,7 @@ def _await_slots(spark: Spark, wanted: int | None) -> int:
         # Without any executor the cluster may still be starting one.
         if now - (grown if slots else began) > (_SETTLED_S if slots else _NEW_S):
             break
-        pause.wait(_LOOK_EVERY_S)  # Spark tells Python of no new executor, so one has to look
+        pause.wait(_LOOK_EVERY_S)  # Spark does not notify Python of new executors
         slots = spark.slots()
         if slots > most:
             most, grown = slots, time.monotonic()

@@ -1,7 +1,7 @@
-"""Looks after the Spark jobs of one run. Each launch is a job of its own: a lost executor costs only what ran on it.
+"""Supervises the Spark jobs of one run. Each launch is its own job, so a lost executor costs only its own workers.
 
-Rule: the supervisor's thread owns all that is known of the jobs. It sleeps until it is given a task, or a task is
-due. Each job has a thread that waits for it in ``collect``; these, and the driver's threads, only put into the queue.
+Rule: the supervisor's thread owns all state of the jobs. It sleeps until a task arrives in its queue or becomes due.
+Each job has a thread that waits for it in ``collect``; these, and the driver's threads, only put into the queue.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from asyncsearch.launch.spark.task import TaskMode, task
 _log = logging.getLogger(__name__)
 
 _CANCEL_AGAIN_S = 2.0
-"""A job that was still on its way to Spark when it was cancelled is not; so it is cancelled again."""
+"""Interval of repeated cancellations: Spark ignores one that arrives before its job is submitted."""
 _CANCELLED_WITHIN_S = 30.0
-"""How long ``stop`` waits for jobs that it cancelled."""
+"""Time that ``stop`` waits for jobs that it cancelled."""
 
 LaunchKey = tuple[WorkerId, int]
 """One launch: a worker and an epoch."""
 
 
 class _Job:
-    """One launch, as the supervisor knows it. Times are monotonic seconds."""
+    """The supervisor's state of one launch. Times are monotonic seconds."""
 
     def __init__(self, key: LaunchKey, tag: str) -> None:
         self.key = key
@@ -39,9 +39,9 @@ class _Job:
         self.tag = tag
         self.launched_at = time.monotonic()
         self.due: float | None = self.launched_at + WAIT_LOGGED_AFTER_S
-        """When to look at it again; None: never."""
+        """When to check it again; None: never."""
         self.reason: str | None = None
-        """Why it was cancelled; None: it was not."""
+        """Reason of its cancellation; None: not cancelled."""
 
 
 class Supervisor:
@@ -67,16 +67,16 @@ class Supervisor:
         self._start_timeout_s = start_timeout_s
         self._ended = ended
         self._inbox: queue.SimpleQueue[Callable[[], object]] = queue.SimpleQueue()
-        """What the supervisor's thread is to do."""
+        """Tasks of the supervisor's thread."""
         self._stopped = threading.Event()
         self._jobs: dict[LaunchKey, _Job] = {}
         self._stop_at: float | None = None
-        """When to cancel what has not ended; None: not."""
+        """When to cancel the jobs that still run; None: not stopping."""
         self._give_up_at: float | None = None
-        """When to end whatever the jobs do; None: never."""
+        """When to stop waiting for the jobs; None: never."""
 
     def start(self) -> None:
-        """Begin. The jobs have the scheduler pool and the job group of the thread that joined the session."""
+        """Start the thread. Jobs have the scheduler pool and job group of the thread that joined the session."""
         self._spark.thread(self._supervise, "asyncsearch-spark").start()
 
     def launch(self, key: LaunchKey, config: WorkerConfig) -> None:
@@ -89,13 +89,13 @@ class Supervisor:
         self._inbox.put(lambda: self._kill(key))
 
     def stop(self, grace_s: float) -> None:
-        """Wait until all jobs have ended, and cancel those that have not in time."""
+        """Wait for the ends of all jobs, and cancel the jobs that do not end in time."""
         stop_at = time.monotonic() + grace_s
         self._inbox.put(lambda: self._begin_to_stop(stop_at))
-        # On an event and not in Thread.join, which an interrupt breaks for good before Python 3.13.
+        # Not Thread.join, which an interrupt breaks permanently before Python 3.13.
         self._stopped.wait()
 
-    # The supervisor's thread, from here on.
+    # Methods of the supervisor's thread.
 
     def _supervise(self) -> None:
         try:
@@ -114,7 +114,7 @@ class Supervisor:
         return not self._jobs or time.monotonic() >= self._give_up_at
 
     def _next(self) -> Callable[[], object]:
-        """Wait for the next thing to do."""
+        """Wait for the next task."""
         dues = [job.due for job in self._jobs.values()] + [self._stop_at, self._give_up_at]
         due = min((due for due in dues if due is not None), default=None)
         try:
@@ -167,7 +167,7 @@ class Supervisor:
         except Exception as error:
             self._notify(job, f"its job could not be started: {reason_of(error)}")
 
-    # The thread of one job.
+    # Methods of a job's thread.
 
     def _run(self, job: _Job, config: WorkerConfig) -> None:
         try:

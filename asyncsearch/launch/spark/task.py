@@ -1,6 +1,6 @@
-"""What runs in Spark's Python worker: the agent, as one task.
+"""The task in Spark's Python worker, which runs the agent.
 
-Rule: the process serves other tasks after this one, so nothing global is changed: no environment, no handlers.
+Rule: the process serves other tasks after this one, so change no global state: no environment, no handlers.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ from asyncsearch.launch.base_launcher import AgentFunction
 
 
 class TaskMode(enum.Enum):
-    """What kind of task a worker is."""
+    """Kind of a worker's task."""
 
     INDEPENDENT = "independent"
-    """A barrier stage of its own: never run again by Spark, and never speculated."""
+    """Its own barrier stage, which Spark never reruns and never speculates."""
     PLAIN = "plain"
     """An ordinary task, for clusters with dynamic allocation, which forbids barrier stages."""
 
 
-RUN_AGAIN = "Spark lost its task and ran it again, which only the driver may decide"
+RUN_AGAIN = "Spark lost its task and ran it again, which only the driver may do"
 
 SparkTask = Callable[[Iterable[int]], list[str]]
 
 
 def task(agent: AgentFunction, config: WorkerConfig, mode: TaskMode) -> SparkTask:
-    """Return the function that Spark pickles: it holds the configuration and little else."""
+    """Return the function that Spark pickles, which holds little except the configuration."""
     return functools.partial(_run, agent, config, mode.value)
 
 
 def _run(agent: AgentFunction, config: WorkerConfig, mode: str, rows: Iterable[int]) -> list[str]:
-    """Run the agent and return why it ended.
+    """Run the agent and return the reason for its end.
 
-    An exception becomes a result, because Spark would run the task of a plain stage again.
+    An exception becomes a result, because Spark would rerun a plain stage's failed task.
     """
     from pyspark import TaskContext
 
