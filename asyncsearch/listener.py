@@ -45,9 +45,9 @@ class StudyListener(abc.ABC):
         """A paused trial continues."""
 
     def branched(self, trial: TrialId, donor: TrialId, params: Params, resource: int, to_resource: int) -> None:
-        """A paused trial continues from the donor's checkpoint at ``resource`` with these params; replaces ``promoted``.
+        """A paused trial continues from the donor's checkpoint at ``resource``, with these params.
 
-        Its later reports do not measure its proposal.
+        ``promoted`` is not called for it. Its later reports do not measure its proposal.
         """
 
     def completed(self, trial: TrialId, resource: int, score: float | None) -> None:

@@ -55,7 +55,7 @@ class TrialContext(abc.ABC):
     @property
     @abc.abstractmethod
     def params(self) -> Params:
-        """The current values of the hyper-parameters: in epoch e those at time e - 1, elsewhere those of the next epoch.
+        """The current values of the hyper-parameters: in epoch e those at time e - 1, else those of the next epoch.
 
         Each epoch has its own dictionary, which does not change when the next epoch begins.
         """
@@ -81,7 +81,7 @@ class TrialContext(abc.ABC):
     def saved_params(self) -> Params:
         """The last values used to train the checkpoint that ``load`` will get; without a checkpoint, ``params``.
 
-        Use them to build the objects that load a checkpoint: an optimizer of a class chosen since would not fit it.
+        Use them to build the objects that load the checkpoint: an optimizer whose class has changed would not fit it.
         """
 
     @property
