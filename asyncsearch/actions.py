@@ -1,10 +1,10 @@
-"""Decisions, imperative: all output of ``engine.handling.handle``. Each is part of a journal record.
+"""Decisions, in the imperative: all output of ``engine.handling.handle``. Each is part of a journal record.
 
 An action is applied to the state by ``engine.applying``, in the run that decides it and in every replay.
-The driver carries out those that reach outside: Assign, StopTraining, SaveAt, CutWork, LaunchWorker, DismissWorker,
-DeleteCheckpoint, EndRun. The others are decisions about trials.
+The driver carries out the actions with outside effects: Assign, StopTraining, SaveAt, CutWork, LaunchWorker,
+DismissWorker, DeleteCheckpoint, EndRun. The others are decisions about trials.
 
-Rule: fields are only ever added, with a default; released journals are read for ever.
+Rule: fields are only added, with a default; journals of released versions remain readable.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ class CreateTrial(Action, frozen=True, tag="create_trial"):
     target: int | None
     """Resource up to which it should train first; None: until its function returns."""
     proposal: int = 0
-    """Number of the searcher's proposal that this is."""
+    """Number of the searcher's proposal."""
     path: tuple[PathStep, ...] = ()
     """The plan nodes on its path; empty: ``node`` alone."""
     notes: dict[str, Any] = {}
-    """The searcher's notes on its proposal, which it gets back; empty for most searchers."""
+    """The searcher's notes on its proposal, which are returned to it; empty for most searchers."""
 
 
 class Inherit(Action, frozen=True, tag="inherit"):
@@ -46,7 +46,7 @@ class Inherit(Action, frozen=True, tag="inherit"):
 
 
 class Promote(Action, frozen=True, tag="promote"):
-    """Let a paused trial train on, from its checkpoint."""
+    """Let a paused trial continue from its checkpoint."""
 
     trial: TrialId
     from_resource: int
@@ -55,13 +55,13 @@ class Promote(Action, frozen=True, tag="promote"):
 
 
 class Branch(Action, frozen=True, tag="branch"):
-    """Let a paused trial go on from another one's checkpoint, with values of its own from there."""
+    """Let a paused trial continue from another trial's checkpoint, with its own values from there on."""
 
     trial: TrialId
     donor: TrialId
-    """Whose checkpoint it takes over."""
+    """The trial whose checkpoint it takes over."""
     resource: int
-    """The resource of that checkpoint: the trial goes on as if it had been trained up to there, as the donor was."""
+    """The resource of that checkpoint: the trial continues as if it had been trained up to there, as the donor was."""
     to_resource: int
     params: Params
     """Its new configuration: the donor's up to ``resource``."""
@@ -78,7 +78,7 @@ class MoveTrial(Action, frozen=True, tag="move_trial"):
     to: TrialState
     reason: str
     detail: str = ""
-    """What happened, at length: the traceback of a failure."""
+    """A longer description, such as the traceback of a failure."""
 
 
 class Assign(Action, frozen=True, tag="assign"):
@@ -88,7 +88,7 @@ class Assign(Action, frozen=True, tag="assign"):
 
 
 class StopTraining(Action, frozen=True, tag="stop_training"):
-    """Tell a worker that a lane is not to be trained on."""
+    """Tell a worker to stop training a lane."""
 
     lease: Lease
     reason: str
@@ -96,20 +96,20 @@ class StopTraining(Action, frozen=True, tag="stop_training"):
 
 
 class SaveAt(Action, frozen=True, tag="save_at"):
-    """Tell a worker to save a checkpoint, if the lane has not passed there. ``CheckpointCommitted`` follows."""
+    """Tell a worker to save a checkpoint, if the lane has not passed it. ``CheckpointCommitted`` follows."""
 
     lease: Lease
     node: NodeKey
     """The node of the checkpoint."""
     resource: int
-    """Units of training done, from 0, at which it is to be saved."""
+    """Units of training done, from 0, at which to save."""
     lane: int = 0
 
 
 class CutWork(Action, frozen=True, tag="cut_work"):
-    """Tell a worker that nothing beyond ``stop`` is wanted of a lane any more. ``TrainingEnded`` says where it ended.
+    """Tell a worker that no unit of a lane beyond ``stop`` is needed any more. ``TrainingEnded`` says where it ended.
 
-    The lane saves at its end. It ends at ``stop``, or as soon after as its present unit is done.
+    The lane saves at its end. It ends at ``stop``, or, if it has passed that, when its current unit is done.
     """
 
     lease: Lease
@@ -126,7 +126,7 @@ class LaunchWorker(Action, frozen=True, tag="launch_worker"):
 
 
 class DismissWorker(Action, frozen=True, tag="dismiss_worker"):
-    """Let a worker go: nothing is left for it, or it must not report any more."""
+    """Dismiss a worker: no work is left for it, or it must not report any more."""
 
     worker: WorkerId
     epoch: int
@@ -146,11 +146,11 @@ class EndProposals(Action, frozen=True, tag="end_proposals"):
 
 
 class StopRun(Action, frozen=True, tag="stop_run"):
-    """Begin to end the run because of something that concerns all trials."""
+    """Begin to end the run for a reason that concerns all trials."""
 
     reason: str
     error_kind: str = ""
-    """Name of the error class to raise from ``run`` at its end."""
+    """Name of the error class that ``run`` raises at its end."""
 
 
 class EndRun(Action, frozen=True, tag="end_run"):
@@ -158,9 +158,9 @@ class EndRun(Action, frozen=True, tag="end_run"):
 
     reason: str
     error_kind: str = ""
-    """Name of the error class to raise from ``run``; empty: none."""
+    """Name of the error class that ``run`` raises; empty: none."""
     is_complete: bool = True
-    """Whether all that was requested is done; False: ``resume`` has something left to do."""
+    """Whether everything requested is done; False: ``resume`` has work left to do."""
 
 
 AnyAction = (

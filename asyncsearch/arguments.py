@@ -1,4 +1,4 @@
-"""What users pass, checked at the door: each error names the argument, its value and what to write instead."""
+"""Checks of the users' arguments: each error names the argument, its value and a valid replacement."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from asyncsearch.errors import UsageError
 
 
 def checked(value: Any, kind: type[Any], name: str) -> Any:
-    """Return the value if it is of the kind."""
+    """Return the value if it is an instance of the class."""
     if isinstance(value, kind):
         return value
     if isinstance(value, type) and issubclass(value, kind):
@@ -27,8 +27,8 @@ def checked(value: Any, kind: type[Any], name: str) -> Any:
 
 
 def yes_or_no(name: str, value: object) -> bool:
-    """Return True or False. A word such as "no" would count as True."""
-    if type(value).__name__ in ("bool", "bool_"):  # numpy's too, which runners do without
+    """Return True or False; a word such as "no", which would count as True, is refused."""
+    if type(value).__name__ in ("bool", "bool_"):  # also numpy's, which runners do not import
         return bool(value)
     raise UsageError(f"{name}={value!r} is neither True nor False: write {name}=True or {name}=False.")
 
@@ -41,7 +41,7 @@ def finite_number(name: str, value: object) -> float:
 
 
 def not_negative(name: str, value: object) -> float:
-    """Return a finite number from 0."""
+    """Return a finite number that is not negative."""
     if not 0 <= (number := _number(value)) < math.inf:
         raise UsageError(f"{name}={value!r} must be a finite number from 0: write {name}=0 for none.")
     return number
@@ -63,7 +63,7 @@ def seconds_of(name: str, value: object) -> float:
 
 
 def _number(value: object) -> float:
-    """Return a number as it is; NaN stands for what is none, infinity for what is beyond all floats."""
+    """Return a number unchanged, NaN for any other value, and infinity for a number beyond the range of floats."""
     try:
         return float(value) if isinstance(value, SupportsFloat) and not isinstance(value, bool) else math.nan
     except OverflowError:
@@ -87,7 +87,7 @@ def positive(name: str, value: object) -> int:
 
 
 def _integer(value: object) -> int:
-    """Return an integer as it is; -1 stands for what is none."""
+    """Return an integer unchanged, and -1 for any other value."""
     return value.__index__() if isinstance(value, SupportsIndex) and not isinstance(value, bool) else -1
 
 
@@ -101,7 +101,7 @@ def text_of(name: str, value: object) -> str:
 
 
 def is_unicode(text: str) -> bool:
-    """Return whether text can be written to a file; the lone surrogates of undecoded bytes cannot."""
+    """Return whether text can be written to a file; the lone surrogates of undecodable bytes cannot."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -110,18 +110,18 @@ def is_unicode(text: str) -> bool:
 
 
 def enough(parallelism: int | None, num_trials: int | None) -> int | None:
-    """More workers than trials would never get work."""
+    """Return at most as many workers as there are trials: more would never get work."""
     if parallelism is None or num_trials is None:
         return parallelism
     return min(parallelism, num_trials)
 
 
 def refuse_ungrouped(function: str, arguments: Mapping[str, Any], **groups: type[msgspec.Struct]) -> None:
-    """Refuse unknown arguments; of one that belongs to a group the error says to which.
+    """Refuse unknown arguments; if an argument belongs to a group, the error names the group.
 
     Raises:
-        UsageError: it belongs to a group.
-        TypeError: it is unknown.
+        UsageError: the argument belongs to a group.
+        TypeError: the argument is unknown.
     """
     for name, value in arguments.items():
         for group, kind in groups.items():

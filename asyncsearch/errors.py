@@ -4,10 +4,10 @@
     ├── UsageError                 the caller asked for something that cannot be (also a ValueError)
     │   ├── SpaceError             a search space, domain, constraint or initial point is malformed
     │   ├── ResourceError          resources, rungs or the number of trials do not fit together
-    │   ├── StudyExistsError       the store already holds a study; offers ``resume``
+    │   ├── StudyExistsError       the store already holds a study; suggests ``resume``
     │   ├── StudyNotFoundError     the store holds no study
     │   ├── NotPicklableError      the trainable, or something it captures, cannot be sent to a worker
-    │   ├── CannotPauseError       the scheduler pauses trials, the trainable cannot be paused
+    │   ├── CannotPauseError       the scheduler pauses trials, and the trainable cannot be paused
     │   ├── MetricNotReportedError the trial finished and never reported the study's metric
     │   └── NoTrialsError          asked for the best of no finished trials
     ├── ClusterError               the cluster cannot run the search as asked
@@ -21,13 +21,13 @@
     ├── ProtocolError              a message broke the contract in ``rpc/``
     │   ├── MessageTooLargeError   a message is over the size limit
     │   ├── OtherProtocolError     driver and worker speak different versions of the contract
-    │   ├── StaleLeaseError        the lease is no longer the licence for this work
+    │   ├── StaleLeaseError        the lease no longer permits this work
     │   ├── UnauthenticatedError   wrong or missing token
     │   └── DisconnectedError      the server cannot be reached any more
     └── InternalError              our own bug
         └── InvalidTransitionError a trial was moved along an edge that the transition table does not have
 
-Every message says what happened, to which id, and what to do next.
+Every message names the event, the id that it concerns, and the next step.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class MetricNotReportedError(UsageError):
 
 
 class NoTrialsError(UsageError):
-    """A result was asked for of which there is none yet."""
+    """The requested result does not exist yet, as no trial has finished."""
 
 
 class ClusterError(AsyncSearchError):
@@ -118,7 +118,7 @@ class OtherProtocolError(ProtocolError):
 
 
 class StaleLeaseError(ProtocolError):
-    """The lease is no longer the licence for this work."""
+    """The lease no longer permits this work."""
 
 
 class UnauthenticatedError(ProtocolError):

@@ -1,7 +1,7 @@
-"""Facts, past tense: all input of ``engine.handling.handle``. Each is one half of a journal record.
+"""Facts, in the past tense: all input of ``engine.handling.handle``. Each is one half of a journal record.
 
 Rule 1: an event carries what happened, never what to do about it.
-Rule 2: fields are only ever added, with a default; released journals are read for ever.
+Rule 2: fields are only added, with a default; journals of released versions remain readable.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ class Outcome(enum.Enum):
     """How the training of a lane ended, as its runner saw it."""
 
     REACHED = "REACHED"
-    """It reached the stop of its last stage and was unwound there, to be paused."""
+    """It reached the stop of its last stage and was unwound there, in order to be paused."""
     RETURNED = "RETURNED"
-    """The user's code came to its own end."""
+    """The user's code returned."""
     STOPPED = "STOPPED"
-    """It was told to stop, and did."""
+    """It was told to stop, and stopped."""
     FAILED = "FAILED"
-    """It raised, reported nonsense, exited, crashed, hung, or did not heed a stop."""
+    """It raised, made an invalid report, exited, crashed, hung, or ignored a stop."""
 
 
 class Event(msgspec.Struct, frozen=True, tag_field="kind"):
@@ -32,20 +32,20 @@ class Event(msgspec.Struct, frozen=True, tag_field="kind"):
 
 
 class LeaseEvent(Event, frozen=True):
-    """Base of the events under a lease, which mean nothing once the lease is over."""
+    """Base of the events under a lease, which have no effect once the lease is over."""
 
     lease: Lease
 
 
 class DriverStarted(Event, frozen=True, tag="driver_started"):
-    """A driver opened the study; every lease that an earlier one gave is void."""
+    """A driver opened the study; every lease that an earlier driver gave is void."""
 
     version: str
-    """Version of asyncsearch that writes from here on."""
+    """Version of asyncsearch that writes the journal from this record on."""
 
 
 class RunRequested(Event, frozen=True, tag="run_requested"):
-    """Somebody called ``run``: search until ``num_trials`` trials exist and none has anything left to train."""
+    """The user called ``run``: search until ``num_trials`` trials exist and none has anything left to train."""
 
     num_trials: int | None
     """Global total, earlier runs of the study included; None: until the searcher is exhausted."""
@@ -63,7 +63,7 @@ class WorkerAttached(Event, frozen=True, tag="worker_attached"):
 
 
 class WorkerLost(Event, frozen=True, tag="worker_lost"):
-    """A worker is gone for good: its process ended, its job failed, or it was silent too long."""
+    """A worker is permanently gone: its process ended, its job failed, or it was silent too long."""
 
     worker: WorkerId
     epoch: int
@@ -80,15 +80,15 @@ class Reported(LeaseEvent, frozen=True, tag="reported"):
 
 
 class TrainingEnded(LeaseEvent, frozen=True, tag="training_ended"):
-    """A lane trains no more and its worker is free; a checkpoint may still be on its way."""
+    """The training of a lane ended and its worker is free; a checkpoint may still be being stored."""
 
     outcome: Outcome
     resource: int
     """Units of training done, from 0."""
     checkpoint_resource: int | None = None
-    """Resource of the checkpoint that was saved locally and will be committed; None: none will be."""
+    """Resource of the checkpoint that was saved locally and will be committed; None: there is none."""
     error: str = ""
-    """What went wrong, with the traceback or the last lines, when ``outcome`` is FAILED."""
+    """The error, with the traceback or the last lines of output, when ``outcome`` is FAILED."""
     error_kind: str = ""
     """Name of the exception, or one of ``exit``, ``signal``, ``timeout``, ``unheeded_stop``, ``cannot_pause``,
     ``bad_report``, ``no_report``, ``checkpoint``."""
@@ -116,17 +116,17 @@ class TrialTimedOut(LeaseEvent, frozen=True, tag="trial_timed_out"):
 
 
 class StopRequested(Event, frozen=True, tag="stop_requested"):
-    """The run should end now: it was interrupted or is out of time. The study can be continued."""
+    """The run should end now: it was interrupted or its time is up. The study can be resumed."""
 
     reason: str
 
 
 class Learned(Event, frozen=True, tag="learned"):
-    """Something new is known of a node that other studies train too."""
+    """Other studies have trained more of a node that this study trains too."""
 
     node: NodeKey
     reports: tuple[tuple[int, Metrics], ...] = ()
-    """Resource -> metrics, resources ascending; empty metrics: it was trained up to there, and nothing was reported."""
+    """Resource -> metrics, resources ascending; empty metrics: the node was trained up to there without a report."""
     ended: int | None = None
     """Resource at which the user's function returned by itself in this node; None: it did not."""
     checkpoints: tuple[int, ...] = ()
@@ -134,25 +134,25 @@ class Learned(Event, frozen=True, tag="learned"):
 
     @property
     def known_checkpoints(self) -> list[CheckpointRef]:
-        """The checkpoints from which to go on, the deepest first: those up to which all reports are known."""
+        """The checkpoints from which to continue, the deepest first: those up to which all reports are known."""
         reach = max((resource for resource, _ in self.reports), default=0)
         return [CheckpointRef(self.node, resource) for resource in reversed(self.checkpoints) if resource <= reach]
 
 
 class Imported(Learned, frozen=True, tag="imported"):
-    """What another study trained in a node was taken over; a checkpoint of it is kept until a trial goes on from it."""
+    """Another study's training of a node was imported; each checkpoint is kept until a trial continues from it."""
 
 
 class WorkRefused(LeaseEvent, frozen=True, tag="work_refused"):
-    """A lease was not handed to its worker: others train there, or have trained there before."""
+    """A lease was not given to its worker: other studies train in its nodes, or have trained there already."""
 
     reason: str
     busy: tuple[NodeKey, ...] = ()
-    """The nodes of the work in which others train now."""
+    """The nodes of the work in which other studies train now."""
 
 
 class NodeFreed(Event, frozen=True, tag="node_freed"):
-    """Nobody else trains in a node any more: it was left, or its driver died."""
+    """No other study trains in a node any more: the other driver left it, or died."""
 
     node: NodeKey
 

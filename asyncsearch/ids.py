@@ -1,7 +1,7 @@
-"""Typed ids and keys; every string form is built and parsed here and nowhere else.
+"""Typed ids and keys; every string form is built and parsed only here.
 
 Ids are small integers inside the engine (a study may hold 10^6 of them) and become names at the edges:
-trial 7 is ``trial-7``, worker 2 is ``worker-2``. A node key is the hex digest of what determines a
+trial 7 is ``trial-7``, worker 2 is ``worker-2``. A node key is the hex digest of everything that determines a
 checkpoint (see ``asyncsearch.plan.keys``).
 """
 
@@ -25,7 +25,7 @@ NodeKey = NewType("NodeKey", str)
 
 
 class Lease(msgspec.Struct, frozen=True):
-    """The only licence to report or commit: this work, on this worker, in this launch of the worker."""
+    """The only permission to report or commit: for this work, on this worker, in this launch of the worker."""
 
     number: int
     """Number of the work, unique in the study, from 0."""
@@ -56,17 +56,17 @@ class PathStep(NamedTuple):
 
 
 def trial_name(trial: TrialId) -> str:
-    """Return the name that people see, ``trial-7``."""
+    """Return the displayed name, ``trial-7``."""
     return f"trial-{trial}"
 
 
 def worker_name(worker: WorkerId) -> str:
-    """Return the name that people see, ``worker-2``."""
+    """Return the displayed name, ``worker-2``."""
     return f"worker-{worker}"
 
 
 def parse_trial(text: str) -> TrialId:
-    """Read a trial id from ``trial-7`` or ``7``.
+    """Parse a trial id from ``trial-7`` or ``7``.
 
     Raises:
         UsageError: the text is neither.

@@ -1,8 +1,8 @@
-"""The facts of a study, as they reach its scheduler and its searcher: one method a fact, one signature for both.
+"""The facts of a study that its scheduler and its searcher receive: one method for each fact, the same for both.
 
-Rule 1: pure. A listener knows nothing except what these methods tell it: no clock, file, thread or generator.
+Rule 1: pure. A listener knows only the arguments of these methods: no clock, file, thread or generator.
 Rule 2: a replay of the journal states the same facts in the same order and must end in the same state, although it
-asks the listener nothing.
+requests no decision of the listener.
 
 Scores are normalised by the engine: smaller is better, and None stands for NaN, infinities, missing reports and
 failures.
@@ -18,13 +18,13 @@ from asyncsearch.trial import Params
 
 
 class StudyListener(abc.ABC):
-    """Is notified of each fact, first the scheduler, then the searcher. By default it ignores them."""
+    """Is notified of each fact, the scheduler before the searcher. By default it ignores them."""
 
     def run_requested(self, num_trials: int | None) -> None:
-        """A run was requested: trials will be created until this many exist in all; None: until there are no more."""
+        """A run was requested: trials will be created until this many exist in total; None: until there are no more."""
 
     def no_more_trials(self) -> None:
-        """The searcher is exhausted: no further trial will be created. May be stated again and again."""
+        """The searcher is exhausted: no further trial will be created. May be stated repeatedly."""
 
     def created(self, trial: TrialId, params: Params) -> None:
         """A proposal became a trial. Ids count from 0 in the order of creation."""
@@ -33,21 +33,21 @@ class StudyListener(abc.ABC):
         """The searcher's ``notes`` on the proposal of a new trial; stated after ``created``, unless they are empty."""
 
     def reported(self, trial: TrialId, resource: int, score: float | None) -> None:
-        """A trial reported. Resources of one trial come in strictly increasing order."""
+        """A trial reported. The resources of one trial increase strictly."""
 
     def paused(self, trial: TrialId, resource: int, score: float | None) -> None:
         """A trial reached its target, with a durable checkpoint; ``score`` is its last one at or before ``resource``.
 
-        It trains on only if it is promoted.
+        It continues only if it is promoted.
         """
 
     def promoted(self, trial: TrialId, from_resource: int, to_resource: int) -> None:
-        """A paused trial trains on."""
+        """A paused trial continues."""
 
     def branched(self, trial: TrialId, donor: TrialId, params: Params, resource: int, to_resource: int) -> None:
-        """A paused trial trains on from the donor's checkpoint at ``resource``, with these params: no ``promoted``.
+        """A paused trial continues from the donor's checkpoint at ``resource``, with these params.
 
-        Its later reports are not what its proposal is worth.
+        ``promoted`` is not called for it. Its later reports do not measure its proposal.
         """
 
     def completed(self, trial: TrialId, resource: int, score: float | None) -> None:
@@ -59,7 +59,7 @@ class StudyListener(abc.ABC):
         self.ended(trial, resource, score)
 
     def failed(self, trial: TrialId, resource: int) -> None:
-        """A trial failed for good, after it had trained up to ``resource``."""
+        """A trial failed finally, after it had trained up to ``resource``."""
         self.ended(trial, resource, None)
 
     def ended(self, trial: TrialId, resource: int, score: float | None) -> None:
@@ -67,8 +67,8 @@ class StudyListener(abc.ABC):
 
     @abc.abstractmethod
     def snapshot(self) -> dict[str, Any]:
-        """Return everything as JSON values; ``restore`` of it gives an equal state."""
+        """Return the whole state as JSON values, from which ``restore`` makes an equal state."""
 
     @abc.abstractmethod
     def restore(self, snapshot: dict[str, Any]) -> None:
-        """Become the state that ``snapshot`` described."""
+        """Restore the state that ``snapshot`` described."""

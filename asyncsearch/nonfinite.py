@@ -1,4 +1,4 @@
-"""How numbers that JSON does not have are spelled, and back."""
+"""Conversion of numbers that JSON lacks to their names, and back."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _SPELLED = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
 def spell(value: float) -> float | str:
-    """Return ``value``, or its name when it is not finite."""
+    """Return ``value``, or its name if it is not finite."""
     if math.isfinite(value):
         return value
     if math.isnan(value):
@@ -18,7 +18,7 @@ def spell(value: float) -> float | str:
 
 
 def unspell(value: float | str) -> float:
-    """Return the number that ``spell`` was given."""
+    """Return the number that was passed to ``spell``."""
     return _SPELLED[value] if isinstance(value, str) else value
 
 

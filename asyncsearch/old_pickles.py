@@ -1,7 +1,7 @@
-"""Reads pickles of earlier versions, which name classes by the modules in which these were defined then.
+"""Reads pickles of earlier versions, which name classes by the modules in which they were defined then.
 
-A module or class that is moved or renamed gets a line here, if pickles in stores may name it: what a definition holds
-(space, searcher, scheduler, stores, configuration), and public names, which trainables may hold.
+A module or class that is moved or renamed gets a line here if pickles in stores may name it: the classes of a
+definition (space, searcher, scheduler, stores, configuration), and public names, which trainables may reference.
 """
 
 from __future__ import annotations
@@ -49,19 +49,19 @@ CLASSES = {
     "space.nodes.Node": "space.parameters.ParameterNode",
     "trial.Packed": "trial.CompactParams",
 }
-"""Old name -> new name of what was itself renamed, with its module."""
+"""Old name -> new name of classes and functions that were themselves renamed, each with its module."""
 
 _ROOT = "asyncsearch."
 
 
 def loads(data: bytes) -> Any:
-    """Unpickle what this version or an earlier one has pickled; it is trusted as far as its source is."""
+    """Unpickle data of this version or an earlier one; the data must come from a trusted source."""
     return _Unpickler(io.BytesIO(data)).load()
 
 
 class _Unpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
-        """Return what a pickle names."""
+        """Return the object that a pickle names."""
         if name == "subimport" and module.startswith("cloudpickle."):
             return _imported
         if module.startswith(_ROOT):
@@ -76,7 +76,7 @@ class _Unpickler(pickle.Unpickler):
 
 
 def _imported(name: str) -> ModuleType:
-    """Import a module that a function mentions. A package that has the name of an old module is what is meant now."""
+    """Import a module that a function mentions. An existing module takes precedence over an old one of its name."""
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError:

@@ -1,8 +1,8 @@
-"""Counter-based randomness: a generator is made for each draw, so there is no generator state to save or to lose.
+"""Counter-based randomness: a generator is made for each draw, so there is no generator state to save or lose.
 
-Rule 1: pure. The i-th generator of a purpose is a function of (seed, purpose, i), whatever was drawn before.
-Rule 2: the values never change between releases (a test pins them). Only the raw Philox stream and
-``Generator.random`` are relied on: numpy may change how its other distributions use the stream.
+Rule 1: pure. The i-th generator of a purpose is a function of (seed, purpose, i) alone, not of earlier draws.
+Rule 2: the values never change between releases (a test pins them). The module uses only the raw Philox stream and
+``Generator.random``: numpy may change how its other distributions use the stream.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ def generator(seed: int, purpose: str, number: int) -> np.random.Generator:
 
     Args:
         seed: Seed of the study, any integer.
-        purpose: What is drawn, e.g. ``"searchers.random"``; draws of different purposes are independent.
-        number: Which draw of this purpose, any integer.
+        purpose: The use of the draw, e.g. ``"searchers.random"``; draws of different purposes are independent.
+        number: Number of the draw of this purpose, any integer.
     """
     # The integers come first: they hold no slash, so no two triples have the same text.
     text = f"{seed:d}/{number:d}/{purpose}"
@@ -33,19 +33,19 @@ def below(source: np.random.Generator, count: int) -> int:
     bits = (count - 1).bit_length()
     while True:
         drawn = _bits(source, bits)
-        # Rejection, since a remainder would favour small integers.
+        # Rejection sampling, since a remainder would favour small integers.
         if drawn < count:
             return drawn
 
 
 def step_at(share: float, count: int) -> int:
-    """Return the integer from 0 to ``count - 1`` at a share, 0 <= share < 1: each has an equal part of the shares."""
-    # Whole numbers: a float product could be rounded up to ``count``.
+    """Return the integer from 0 to ``count - 1`` at a share, 0 <= share < 1: each has an equal interval of shares."""
+    # Integer arithmetic: a float product could be rounded up to ``count``.
     return (int(share * (1 << _DOUBLE_BITS)) * count) >> _DOUBLE_BITS
 
 
 def _bits(source: np.random.Generator, bits: int) -> int:
-    """Draw that many fair bits as an integer."""
+    """Draw ``bits`` fair bits as an integer."""
     drawn = 0
     while bits > _DOUBLE_BITS:
         drawn = drawn << _DOUBLE_BITS | int(source.random() * (1 << _DOUBLE_BITS))

@@ -1,7 +1,7 @@
-"""What the user writes: a function of a trial, or a ``Trainer``. To everything below the two are one thing.
+"""The trainable, which the user writes: a function of a trial, or a ``Trainer``. All other modules treat them alike.
 
-Rule: nothing here knows where a trial runs. ``TrialContext`` is the contract; ``runner.context`` fulfils it in a
-search, ``runner.standalone`` outside one.
+Rule: this module does not know where a trial runs. ``TrialContext`` is the contract; ``runner.context`` implements it
+in a search, ``runner.standalone`` outside one.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from asyncsearch.trial import Params
 T = TypeVar("T")
 
 SaveFunction = Callable[[Path], None]
-"""Writes a checkpoint at the path that it is given: a file there, or a folder that it makes there."""
+"""Writes a checkpoint at the given path, as a file or as a folder that it creates."""
 LoadFunction = Callable[[Path], None]
-"""Reads what ``SaveFunction`` wrote at the path that it is given."""
+"""Reads the checkpoint that ``SaveFunction`` wrote at the given path."""
 Update = Callable[[Params], None]
-"""Takes over the hyper-parameters that have changed, and those only."""
+"""Applies the hyper-parameters that have changed, and only these."""
 Evaluate = Callable[[], Mapping[str, Any]]
-"""Returns the metrics as they are now, and changes nothing."""
+"""Returns the current metrics and changes nothing."""
 
 
 class TrialInterrupted(BaseException):
@@ -35,11 +35,11 @@ class TrialStopped(TrialInterrupted):
 
 
 class TrialPaused(TrialInterrupted):
-    """The trial stands at its target and is saved; it may be resumed later, elsewhere."""
+    """The trial is at its target and saved; it may be resumed later, on another worker."""
 
 
 class ReportError(UsageError):
-    """A report broke the rules: no metrics, text, or a resource that was reported before."""
+    """A report is invalid: it has no metrics, has text, or repeats a resource."""
 
 
 class TrialContext(abc.ABC):
@@ -47,7 +47,7 @@ class TrialContext(abc.ABC):
 
     Pseudocode of a function that can be paused::
 
-        for epoch in trial.epochs(save=net.save, load=net.load):   # 1 + what is done, ..., target
+        for epoch in trial.epochs(save=net.save, load=net.load):   # 1 + units done, ..., target
             net.fit_one_epoch()
             trial.report(accuracy=net.score())                     # counts for this epoch; raises on a stop
     """
@@ -55,17 +55,17 @@ class TrialContext(abc.ABC):
     @property
     @abc.abstractmethod
     def params(self) -> Params:
-        """The values of the hyper-parameters now: in epoch e those at time e - 1, elsewhere those of the next epoch.
+        """The current values of the hyper-parameters: in epoch e those at time e - 1, else those of the next epoch.
 
-        A dictionary of its own for each epoch, which stays what it is when the next one begins.
+        Each epoch has its own dictionary, which does not change when the next epoch begins.
         """
 
     @abc.abstractmethod
     def at(self, fraction: float) -> Params:
-        """Return the values inside the present epoch, for what changes from step to step, such as a warm-up.
+        """Return the values inside the current epoch, for values that change from step to step, such as a warm-up.
 
         Args:
-            fraction: share of the epoch that is done, 0 to 1; 0: ``params``.
+            fraction: the share of the epoch that is done, from 0 to 1; 0: ``params``.
 
         Raises:
             UsageError: the fraction is not a number from 0 to 1.
@@ -79,9 +79,9 @@ class TrialContext(abc.ABC):
     @property
     @abc.abstractmethod
     def saved_params(self) -> Params:
-        """The values with which the checkpoint was trained last that ``load`` will get; without one, ``params``.
+        """The last values used to train the checkpoint that ``load`` will get; without a checkpoint, ``params``.
 
-        Build with them what a checkpoint is loaded into: an optimizer whose class has changed since fits no more.
+        Use them to build the objects that load the checkpoint: an optimizer whose class has changed would not fit it.
         """
 
     @property
@@ -92,17 +92,17 @@ class TrialContext(abc.ABC):
     @property
     @abc.abstractmethod
     def seed(self) -> int:
-        """Seed of the study, the same for all its trials unless the space says otherwise; 0 <= seed < 2**63."""
+        """Seed of the study, the same for all its trials unless the space has a seed; 0 <= seed < 2**63."""
 
     @property
     @abc.abstractmethod
     def resource(self) -> int:
-        """Units of training done so far, from 0."""
+        """Units of training done, from 0."""
 
     @property
     @abc.abstractmethod
     def max_resource(self) -> int | None:
-        """Resource at which the trial is complete; None: when the function returns."""
+        """Resource at which the trial is complete; None: it is complete when the function returns."""
 
     @property
     @abc.abstractmethod
@@ -118,13 +118,13 @@ class TrialContext(abc.ABC):
         update: Update | None = None,
         evaluate: Evaluate | None = None,
     ) -> Iterator[int]:
-        """Yield the number of each unit of training from where the trial stands to where it should pause.
+        """Yield the number of each unit of training from the trial's current resource to its target.
 
-        ``load`` is called at most once, before the first unit; ``save`` only where the engine wants a checkpoint.
-        ``update`` is called before a unit with the values that have changed, since ``saved_params`` at first. Where
-        the metrics of a checkpoint are wanted and no training, ``evaluate`` is called instead of a unit.
-        At a pause the iterator does not end: it unwinds the function with ``TrialPaused``, so that what stands
-        after the loop runs only when the trial is complete.
+        ``load`` is called at most once, before the first unit; ``save`` only where the engine requests a checkpoint.
+        ``update`` is called before a unit with the values that have changed, the first time since ``saved_params``.
+        ``evaluate`` is called instead of a unit when only the metrics of a checkpoint are requested.
+        At a pause the iterator does not end: it unwinds the function with ``TrialPaused``, so that the code after
+        the loop runs only when the trial is complete.
 
         Raises:
             CannotPauseError: the trial is to be paused, resumed or evaluated and ``save``, ``load`` or ``evaluate`` is
@@ -134,15 +134,15 @@ class TrialContext(abc.ABC):
 
     @abc.abstractmethod
     def report(self, metrics: Mapping[str, Any] | None = None, /, *, resource: int | None = None, **named: Any) -> None:
-        """Report any number of named numbers: Python, numpy, 0-dimensional torch or TensorFlow values.
+        """Report one or more named numbers: Python, numpy, 0-dimensional torch or TensorFlow values.
 
         Args:
             metrics: a mapping, merged with ``named``.
-            resource: units of training done; by default the present one inside ``epochs``, else one more than at
+            resource: units of training done; by default the current unit inside ``epochs``, else one more than at
                 the last report.
 
         Raises:
-            ReportError: nothing, or not a number, was reported, or not at a higher resource than before.
+            ReportError: there are no metrics, one is not a number, or the resource is not higher than before.
             TrialStopped: the trial is not worth finishing.
         """
 
@@ -150,14 +150,14 @@ class TrialContext(abc.ABC):
     def once(self, function: Callable[..., T], *args: Any) -> T:
         """Return ``function(*args)``, computed once in the life of this process for these arguments.
 
-        For what is costly to load and the same for all trials: data, tokenizers.
+        Use it for objects that are costly to load and the same for all trials, such as data and tokenizers.
         """
 
 
 class Trainer:
-    """A trainable with a life of its own, one object a trial; ``trial`` is set before ``setup``.
+    """A trainable as a class, with one object for each trial; ``trial`` is set before ``setup``.
 
-    Pseudocode of its life::
+    Pseudocode of its use::
 
         trainer = MyTrainer(); trainer.trial = trial; trainer.setup(trial.saved_params)
         for epoch in trial.epochs(save=trainer.save, load=trainer.load, update=trainer.update, ...):
@@ -171,15 +171,15 @@ class Trainer:
         """Build model, optimizer and data.
 
         Args:
-            hp: all values: those of the first epoch, or, where a checkpoint is loaded next, those with which it was
+            hp: all values: those of the first epoch, or, if a checkpoint is loaded next, those with which it was
                 trained last.
         """
 
     def update(self, hp: Params) -> None:
-        """Take changed values over, without losing what was learned; called before ``train``, after ``load``.
+        """Apply changed values and keep the trained state; called before ``train`` and after ``load``.
 
         Args:
-            hp: the values that have changed, and those only.
+            hp: only the values that have changed.
         """
         raise UsageError(_no_update(type(self), f"{', '.join(hp)} changed"))
 
@@ -188,25 +188,25 @@ class Trainer:
         raise NotImplementedError
 
     def evaluate(self) -> Mapping[str, Any]:
-        """Return the metrics now; it must not change what ``train`` does next."""
+        """Return the current metrics; must not change what ``train`` does next."""
         raise NotImplementedError
 
     def save(self, path: Path) -> None:
-        """Write all state at ``path``, a file or a folder that this method makes."""
+        """Write all state at ``path``, as a file or as a folder that this method creates."""
         raise NotImplementedError
 
     def load(self, path: Path) -> None:
-        """Read what ``save`` wrote at ``path``; called after ``setup``."""
+        """Read the state that ``save`` wrote at ``path``; called after ``setup``."""
         raise NotImplementedError
 
     @classmethod
     def can_pause(cls) -> bool:
-        """Whether both ``save`` and ``load`` are written."""
+        """Whether both ``save`` and ``load`` are implemented."""
         return cls.save is not Trainer.save and cls.load is not Trainer.load
 
     @classmethod
     def can_update(cls) -> bool:
-        """Whether ``update`` is written, so that hyper-parameters may be sequences."""
+        """Whether ``update`` is implemented, so that hyper-parameters may be sequences."""
         return cls.update is not Trainer.update
 
 
@@ -217,7 +217,7 @@ Trainable = TrainFunction | type[Trainer]
 
 
 def as_function(trainable: object) -> TrainFunction:
-    """Return the function of a trial that a trainable is.
+    """Return a trainable as a function of a trial.
 
     Raises:
         UsageError: it is neither a callable nor a ``Trainer`` class.
@@ -233,9 +233,9 @@ def as_function(trainable: object) -> TrainFunction:
 
 
 class WithFunctions:
-    """A trainable on its way to the workers, with the user's own functions of time that its hyper-parameters name.
+    """A trainable as sent to the workers, with the user's functions of time that its hyper-parameters name.
 
-    What is unpickled is the trainable; the functions are known in that process from then on.
+    Unpickling returns the trainable and registers the functions in that process.
     """
 
     def __init__(self, trainable: Trainable, functions: Mapping[str, Callable[..., Any]]) -> None:

@@ -1,4 +1,4 @@
-"""A trial: one configuration, how far it is trained, and what is known of it."""
+"""A trial: one configuration, its progress, and its results."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ Params = dict[str, Any]
 """Name of a parameter -> its value: JSON scalars, lists, or nested dictionaries of the same."""
 
 Metrics = dict[str, float | str]
-"""Name of a metric -> its value; what JSON has no number for is spelled ``"NaN"``, ``"Infinity"``, ``"-Infinity"``."""
+"""Name of a metric -> its value; values that JSON lacks are spelled ``"NaN"``, ``"Infinity"``, ``"-Infinity"``."""
 
 
 UNBOUNDED = 2**62
-"""The horizon of a trial that trains until its function returns; where people read or write it, it is None."""
+"""The horizon of a trial that trains until its function returns; users read and write it as None."""
 
 
 def horizon_of(target: int | None) -> int:
-    """Return a target as a number that can be compared."""
+    """Return a target as a comparable number."""
     return UNBOUNDED if target is None else target
 
 
 def is_end(resource: int | None, max_resource: int | None) -> bool:
-    """Return whether a trial is complete there: at ``max_resource``, or, None, where its function returns."""
+    """Return whether a trial is complete at a resource: at ``max_resource``, or, if None, when its function returns."""
     return resource is None or resource == max_resource
 
 
 class TrialState(enum.Enum):
-    """The state of a trial. The moves between states are in ``asyncsearch.engine.transitions``."""
+    """The state of a trial. The transitions are in ``asyncsearch.engine.transitions``."""
 
     WAITING = "WAITING"
-    """Has something to train and no worker: new, promoted, or its worker was lost."""
+    """Has something to train and no worker: it is new or promoted, or its worker was lost."""
     RUNNING = "RUNNING"
-    """A worker holds its lease, until the outcome and the wanted checkpoint are known."""
+    """A worker holds its lease, until the outcome and the requested checkpoint are known."""
     PAUSED = "PAUSED"
     """Reached its target with a durable checkpoint; the scheduler may promote it."""
     COMPLETED = "COMPLETED"
@@ -53,7 +53,7 @@ class TrialState(enum.Enum):
         """Whether the trial can never run again."""
         return self in _FINISHED
 
-    __hash__ = object.__hash__  # that of Enum is written in Python, and each move of a trial takes four
+    __hash__ = object.__hash__  # Enum's is written in Python, and each move of a trial computes four hashes
 
 
 _FINISHED = frozenset({TrialState.COMPLETED, TrialState.STOPPED, TrialState.FAILED})
@@ -62,12 +62,12 @@ _DECODER = msgspec.msgpack.Decoder(Params)
 
 
 class CompactParams:
-    """Params as bytes; to write JSON they must be unpacked, and ``msgspec`` refuses them otherwise."""
+    """Params as bytes; they must be unpacked before they are written as JSON, else ``msgspec`` refuses them."""
 
     __slots__ = ("_data",)
 
     def __init__(self, params: Params) -> None:
-        # What the encoder returns holds on to more memory than it needs: half as much again.
+        # The object that the encoder returns reserves half as much memory again as it needs.
         self._data = b"%b" % _ENCODER.encode(params)
 
     def __eq__(self, other: object) -> bool:
@@ -83,40 +83,40 @@ class CompactParams:
 if TYPE_CHECKING:
     _Kept = Params | CompactParams
 else:
-    _Kept = Params  # what is read from JSON is never packed
+    _Kept = Params  # params read from JSON are never packed
 
 
 class Trial(msgspec.Struct, gc=False):
-    """What the engine knows of one trial. Only the engine changes it."""
+    """All that the engine knows about one trial. Only the engine changes it."""
 
     id: TrialId
     kept: _Kept = msgspec.field(name="params")
-    """Its params as they are kept, ``CompactParams`` once it is finished, if they can be. Read ``params``."""
+    """Its params in memory: ``CompactParams`` once it is finished, if they can be packed. Read ``params`` instead."""
     node: NodeKey
-    """The last plan node on its path; one without sequences has no other."""
+    """The last plan node on its path; the only one if its params have no sequences."""
     state: TrialState = TrialState.WAITING
     target: int | None = None
     """Resource up to which it should train now; None: until its function returns."""
     resource: int = 0
     """Highest resource reported, in units of training done."""
     value: float | None = None
-    """The metric as last reported, in the user's own sign; None while nothing finite was reported."""
+    """The metric as last reported, in the user's sign; None if it was not finite, or before the first report."""
     value_resource: int = 0
     """Resource at which ``value`` was reported."""
     best: float | None = None
-    """The best finite value of the metric reported, in the user's own sign."""
+    """The best finite reported value of the metric, in the user's sign."""
     best_resource: int = 0
     """Resource at which ``best`` was reported."""
     checkpoint: CheckpointRef | None = None
-    """The durable checkpoint from which it would go on."""
+    """The durable checkpoint from which it would continue."""
     failures: int = 0
     """Attempts that ended by an error of the trial itself."""
     losses: int = 0
     """Attempts that ended because the worker was lost."""
     reason: str = ""
-    """Why it is in its state, in words."""
+    """The reason for its state, in words."""
     trained: int = 0
-    """Units of training that count as its own, including repeated ones. Shared units count for one trial."""
+    """Units of training attributed to it, including repeated ones. Each shared unit is attributed to one trial."""
     started_s: float | None = None
     """Driver's clock when it first got a worker, in seconds since 1970."""
     ended_s: float | None = None
@@ -125,7 +125,7 @@ class Trial(msgspec.Struct, gc=False):
     """The nodes on its path in the order of their starts; empty: ``node`` alone, from 0."""
 
     is_begun: bool = False
-    """Whether it had a worker, or was promoted: such trials come before new ones."""
+    """Whether it had a worker or was promoted: such trials come before new ones."""
 
     def __repr__(self) -> str:
         shown = (f"{name}={getattr(self, name)!r}" for name in self.__struct_encode_fields__)
@@ -133,7 +133,7 @@ class Trial(msgspec.Struct, gc=False):
 
     @property
     def params(self) -> Params:
-        """Its configuration, which nobody may change; of a finished trial a copy."""
+        """Its configuration, which must not be changed; for a finished trial a copy."""
         return self.kept.unpacked() if isinstance(self.kept, CompactParams) else self.kept
 
     @params.setter
@@ -141,9 +141,9 @@ class Trial(msgspec.Struct, gc=False):
         self.kept = params
 
     def pack(self) -> None:
-        """Keep the params in a fifth of the memory: they are rarely read from now on."""
+        """Store the params in a fifth of the memory: they are rarely read from now on."""
         if not isinstance(self.kept, CompactParams):
-            # A searcher of the user's own may propose integers beyond 64 bits, for which there are no such bytes.
+            # A user's searcher may propose integers beyond 64 bits, which cannot be packed.
             with contextlib.suppress(OverflowError):
                 self.kept = CompactParams(self.kept)
 
@@ -166,5 +166,5 @@ class Trial(msgspec.Struct, gc=False):
 
     @property
     def name(self) -> str:
-        """The name that people see."""
+        """The displayed name."""
         return trial_name(self.id)

@@ -1,8 +1,8 @@
-"""Work: what a worker pulls. Lanes of batches of stages; a plain trial is one lane with one stage.
+"""Work: the unit that a worker pulls. It has lanes with batches of stages; a plain trial is one lane with one stage.
 
 Work                 one lease
 └── Lane             one replica; unpacked work has one
-    └── Stage, ...   the batch: trained one after the other without reloading
+    └── Stage, ...   the batch: stages trained one after another without reloading
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from asyncsearch.ids import CheckpointRef, Lease, NodeKey, TrialId
 from asyncsearch.trial import Params
 
 KEPT_CHECKPOINTS = 4
-"""How many of the checkpoints that it saved or loaded last a worker keeps at hand, so that it loads them at once."""
+"""How many of its last saved or loaded checkpoints a worker caches, so that it loads them without a fetch."""
 
 
 class Stage(msgspec.Struct, frozen=True):
@@ -23,7 +23,7 @@ class Stage(msgspec.Struct, frozen=True):
     params: Params
     """Values of all hyper-parameters in this stage."""
     trials: tuple[TrialId, ...]
-    """The trials that read from this stage, or the first of many; the first one names its logs."""
+    """The trials that read from this stage, or the first of many; its logs are named after the first one."""
     seed: int
     """Seed of the trials, 0 <= seed < 2**63."""
     start: int = 0
@@ -31,13 +31,13 @@ class Stage(msgspec.Struct, frozen=True):
     stop: int | None = None
     """Resource at which the stage ends; None: when the user's function returns."""
     max_resource: int | None = None
-    """Resource at which the trial is complete; ``stop`` below it means: pause there."""
+    """Resource at which the trial is complete; with ``stop`` below it the trial pauses at ``stop``."""
     save: bool = False
-    """Whether a checkpoint is wanted at ``stop``."""
+    """Whether a checkpoint is requested at ``stop``."""
     save_every: int | None = None
-    """Interval in units of resource at which checkpoints are wanted before ``stop``."""
+    """Interval in units of resource at which checkpoints are requested before ``stop``."""
     more: int = 0
-    """How many trials read from it besides those; not sent to workers."""
+    """How many more trials read from it; not sent to workers."""
 
 
 class Lane(msgspec.Struct, frozen=True):
@@ -49,7 +49,7 @@ class Lane(msgspec.Struct, frozen=True):
 
 
 class Work(msgspec.Struct, frozen=True):
-    """What one lease licenses."""
+    """The training that one lease permits."""
 
     lease: Lease
     lanes: tuple[Lane, ...]

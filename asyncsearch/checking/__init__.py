@@ -1,10 +1,10 @@
-"""Proves or refutes, on the user's own trainable, that what is interrupted trains on bit by bit.
+"""Proves or refutes, on the user's trainable, that an interrupted training continues bit by bit.
 
-proof        what is trained, and how it is compared
-explaining   which ingredient was forgotten: each is given back, and what changes the outcome is named
-runs         one training with somebody watching
-state        what a trainable consists of: weights, optimizer, generators, order, counters
-generators   those of python, numpy, torch and TensorFlow that belong to nobody
+resume_proof       the trainings of a check, and how they are compared
+explanation        the forgotten parts: each is restored, and those that change the outcome are named
+training_runs      one training with an observer
+trainable_state    the parts of a trainable: weights, optimizer, generators, order, counters
+random_generators  the global generators of Python, numpy, torch and TensorFlow
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A step of a check in a process of its own: what ``checking.processes`` starts."""
+"""A step of a check in a separate process, which ``checking.processes`` starts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from asyncsearch.checking.training_runs import Task
 
 
 def main(folder: str) -> None:
-    """Carry out the step that lies in a folder, and write its result there."""
+    """Carry out the step that a folder describes, and write its result there."""
     place = Path(folder)
     # Both files were written by the process that started this one.
     rest, step, frameworks = pickle.loads((place / "task").read_bytes())  # noqa: S301

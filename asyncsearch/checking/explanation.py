@@ -1,4 +1,4 @@
-"""Which ingredient it was: each is given back, or taken away, and what changes the outcome is named."""
+"""Finds the cause of a difference: each part is restored or left out, and those that change the outcome are named."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from asyncsearch.checking.trainable_state import TrainableState
 from asyncsearch.checking.training_runs import Reports, Task, Watching, content, run
 
 FoundParts = list[tuple[str, list[str], bool]]
-"""Kind, places, whether it is proved."""
+"""Kind, places, and whether it is proved."""
 RunOutcome = tuple[Reports, dict[str, str]]
-"""What was reported, and what a fresh object holds that loads the last checkpoint."""
+"""The reports, and the content of a new object that loads the last checkpoint."""
 
 _UNNAMED = "something that is none of its generators: threads, the clock, the order of a set, the device's kernels"
 _SINGLE = {"value", "counter", "offset"}
-"""Kinds under which single numbers come together that have nothing to do with each other."""
+"""Kinds that group unrelated single numbers."""
 _MOST_PLACES = 12
-"""Of so many of them at most it is found out which ones matter."""
+"""Up to so many of them are tried one by one."""
 _UNKNOWN = "something that cannot be seen: a file, a module's variable, a state inside of a library"
 
 
 def randomness(task: Task) -> FoundParts:
-    """Return on which generators two runs depend, as they stand before."""
+    """Return the generators whose state before a run changes its outcome."""
 
     def outcome(stirred: Mapping[str, int]) -> RunOutcome:
         shared = random_generators.shared()
@@ -41,7 +41,7 @@ def randomness(task: Task) -> FoundParts:
 
 
 def evaluation(task: Task) -> FoundParts:
-    """Return what ``evaluate`` changes."""
+    """Return the parts that ``evaluate`` changes."""
 
     class Evaluating(_Comparing):
         evaluated = _Comparing.compare
@@ -50,7 +50,7 @@ def evaluation(task: Task) -> FoundParts:
 
 
 def saving(task: Task) -> FoundParts:
-    """Return what ``save`` changes."""
+    """Return the parts that ``save`` changes."""
 
     class Saving(_Comparing):
         saving = _Comparing.compare
@@ -59,7 +59,7 @@ def saving(task: Task) -> FoundParts:
 
 
 class _Comparing(Watching):
-    """Notes what is another after something was done."""
+    """Notes the parts that an action changes."""
 
     def __init__(self) -> None:
         self._changed: dict[str, list[str]] = {}
@@ -85,7 +85,7 @@ def _digests(states: Mapping[str, Any]) -> dict[str, str]:
 
 
 class _Holding(Watching):
-    """Keeps what there is at the cut of a training that is not interrupted."""
+    """Keeps the state at the cut of an uninterrupted training."""
 
     def __init__(self, cut: int) -> None:
         self._cut = cut
@@ -98,7 +98,7 @@ class _Holding(Watching):
 
 
 class _Giving(Watching):
-    """Gives a resumed training what it lacks, of some kinds."""
+    """Gives a resumed training its missing parts of some kinds."""
 
     def __init__(self, source: _Holding, kinds: Collection[str], but: str) -> None:
         self._source = source
@@ -119,10 +119,10 @@ class _Giving(Watching):
 
 
 def resuming(task: Task) -> FoundParts:
-    """Return what a resumed training lacks.
+    """Return the parts that a resumed training lacks.
 
-    Everything that differs after ``load`` is given back, which must make it the training at one go. Then each kind is
-    left out in turn: what the outcome cannot do without was forgotten, the rest are caches and the like.
+    Every part that differs after ``load`` is restored, which must give the uninterrupted training. Then each kind is
+    left out in turn: the kinds that change the outcome were forgotten, the others are caches and the like.
     """
     parts = task.checkpoint("parts", task.cut)
     whole = _outcome(task, "whole")

@@ -1,4 +1,4 @@
-"""Of which kind a part of a trainable is, as far as its name says so."""
+"""The kind of a part of a trainable, derived from its name."""
 
 from __future__ import annotations
 
@@ -18,5 +18,5 @@ _PATTERNS = tuple((kind, re.compile(pattern, re.IGNORECASE)) for kind, pattern i
 
 
 def kind_of_name(name: str) -> str:
-    """Return the kind that a name speaks of, or an empty text."""
+    """Return the kind that a name suggests, or an empty text."""
     return next((kind for kind, pattern in _PATTERNS if pattern.search(name)), "")

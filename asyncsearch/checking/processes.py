@@ -1,4 +1,4 @@
-"""Steps of a check in processes of their own, started as runners are: never a fork, nothing inherited but the path."""
+"""Steps of a check in separate processes, started like runners: never by a fork; they inherit only the path."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ _SHOWN_LINES = 12
 
 
 def in_child(task: Task, step: str, frameworks: list[str]) -> tuple[Any, list[str]]:
-    """Carry out a step in a process of its own.
+    """Carry out a step in a separate process.
 
     Args:
-        task: what is checked.
-        step: a key of ``proof.STEPS``.
-        frameworks: what to import first, so that its generators can be stirred.
+        task: the check.
+        step: a key of ``resume_proof.STEPS``.
+        frameworks: the frameworks to import first, so that their generators can be seeded.
 
     Returns:
-        What the step returned, as JSON; and the frameworks that the trainable had imported.
+        The result of the step, as JSON; and the frameworks that the trainable has imported.
 
     Raises:
-        UsageError: the trainable fails by itself, or as it is sent.
+        UsageError: the trainable itself fails, or cannot be sent.
     """
     with tempfile.TemporaryDirectory(dir=task.folder) as folder:
         place = Path(folder)
@@ -54,8 +54,8 @@ def in_child(task: Task, step: str, frameworks: list[str]) -> tuple[Any, list[st
         if done.returncode != 0 or not result.exists():
             lines = done.stderr.rstrip().splitlines()[-_SHOWN_LINES:]
             raise UsageError(
-                f"{name_of(task.trainable)} fails by itself in a process of its own (exit code {done.returncode}); "
-                "mend that first. The end of what it said:\n" + "\n".join(lines)
+                f"{name_of(task.trainable)} itself fails in a separate process (exit code {done.returncode}); "
+                "fix that first. The end of its output:\n" + "\n".join(lines)
             )
         answer = json.loads(result.read_bytes())
         return answer["result"], answer["frameworks"]

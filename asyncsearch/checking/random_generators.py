@@ -1,6 +1,6 @@
-"""The generators that belong to a whole process. A framework counts only where the trainable has imported it.
+"""The global generators of a process. A framework counts only if the trainable has imported it.
 
-Rule: nothing is imported here that is not imported already; a check must not need what the trainable does not need.
+Rule: this module imports no framework; a check must not need a framework that the trainable does not need.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ FRAMEWORKS = ("torch", "tensorflow")
 
 
 class Shared(NamedTuple):
-    """A generator of the whole process."""
+    """A global generator of the process."""
 
     get: Callable[[], Any]
     set: Callable[[Any], None]
@@ -24,7 +24,7 @@ class Shared(NamedTuple):
 
 
 def shared() -> dict[str, Shared]:
-    """Return the generators of this process by name, as an error names them."""
+    """Return the generators of this process, by their names in errors."""
     found = {
         "python generator": Shared(random.getstate, random.setstate, random.seed),
         "numpy generator": Shared(np.random.get_state, np.random.set_state, np.random.seed),
@@ -43,12 +43,12 @@ def shared() -> dict[str, Shared]:
 
 
 def capture() -> dict[str, Any]:
-    """Return the states of all of them."""
+    """Return the states of all generators."""
     return {name: generator.get() for name, generator in shared().items()}
 
 
 def restore(states: Mapping[str, Any]) -> None:
-    """Set them to what they were."""
+    """Set all generators to captured states."""
     now = shared()
     for name, state in states.items():
         if name in now:
@@ -56,7 +56,7 @@ def restore(states: Mapping[str, Any]) -> None:
 
 
 def stir(number: int) -> None:
-    """Leave each of them as a process may find it; another number, another state."""
+    """Give each generator an arbitrary state, as in another process; different numbers give different states."""
     for place, generator in enumerate(shared().values()):
         generator.seed(10_007 * number + place + 1)
 
@@ -67,7 +67,7 @@ def loaded() -> list[str]:
 
 
 def _context() -> Any:
-    """Return what holds TensorFlow's seed; it has no public name."""
+    """Return the object that holds TensorFlow's seed; it has no public name."""
     module: Any = sys.modules.get("tensorflow.python.eager.context")
     return None if module is None else module.context()
 

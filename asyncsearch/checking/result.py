@@ -1,4 +1,4 @@
-"""What a check found, and how it is said."""
+"""The result of a check, and its text."""
 
 from __future__ import annotations
 
@@ -10,47 +10,47 @@ _WIDTH = 26
 
 
 class Finding(NamedTuple):
-    """Something that is not as it must be."""
+    """A part that breaks a requirement."""
 
     kind: str
-    """The ingredient: weights, optimizer, buffers, scaler, order, offset, counter, generator, python generator, ..."""
+    """The kind: weights, optimizer, buffers, scaler, order, offset, counter, generator, python generator, ..."""
     places: tuple[str, ...] = ()
-    """Where it is, as the trainable would write it."""
+    """Its places, as Python expressions in the trainable."""
     is_proved: bool = True
-    """Whether giving it back made the difference; else it only differs."""
+    """Whether restoring it changed the outcome; else it only differs."""
 
     def __str__(self) -> str:
         shown = ", ".join(self.places[:_SHOWN])
         more = f", and {len(self.places) - _SHOWN} more" if len(self.places) > _SHOWN else ""
-        doubt = "" if self.is_proved else " (it differs; whether it matters could not be told)"
+        doubt = "" if self.is_proved else " (it differs; whether it matters is unknown)"
         return f"{self.kind}{': ' if shown else ''}{shown}{more}{doubt}"
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class CheckResult:
-    """What a check found. It is true if there is nothing to complain about, and ``str()`` of it is for people."""
+    """The result of a check. It is true if every requirement holds; ``str()`` gives a readable report."""
 
     name: str
     units: int
     cut: int
     random: tuple[Finding, ...] | None = None
-    """What makes two runs of the same differ; None: nothing, they do not."""
+    """The parts that make two equal runs differ; None: they do not differ."""
     forgotten: tuple[Finding, ...] | None = None
-    """What a resumed run lacks; None: nothing, it trains on bit by bit."""
+    """The parts that a resumed run lacks; None: it continues bit by bit."""
     spoiled: tuple[Finding, ...] | None = None
-    """What ``save`` changes in the training that goes on after it; None: nothing."""
+    """The parts that ``save`` changes in the training that continues after it; None: nothing."""
     disturbed: tuple[Finding, ...] | None = None
-    """What ``evaluate`` changes; None: nothing."""
+    """The parts that ``evaluate`` changes; None: nothing."""
     noted: tuple[Finding, ...] = ()
-    """What a resumed run lacks, and these few units did not need: no proof against it, and a reason to look."""
+    """Parts that a resumed run lacks and these few units did not need: no failure, and worth a look."""
     difference: str = ""
-    """The first difference between the run at one go and the resumed one."""
+    """The first difference between the uninterrupted run and the resumed one."""
     has_evaluation: bool = True
     """Whether there is an ``evaluate`` that could be checked."""
 
     @property
     def ok(self) -> bool:
-        """Whether all is as it must be."""
+        """Whether every requirement holds."""
         return not any(part is not None for part in self._parts)
 
     def __bool__(self) -> bool:
@@ -70,7 +70,7 @@ class CheckResult:
         lines = [f"{self.name}: {self.units} units at one go, and {self.cut} + {rest} with a checkpoint between them"]
         lines += _judged("same twice", "two runs of the same differ", self.random, "depends on")
         if self.random is not None:
-            return "\n".join([*lines, _line("resumes bit by bit", "cannot be told before two runs are the same")])
+            return "\n".join([*lines, _line("resumes bit by bit", "unknown until two runs are the same")])
         lines += _judged("resumes bit by bit", self.difference, self.forgotten, "forgotten")
         lines += [f"      not restored, and without effect in so few units: {finding}" for finding in self.noted]
         lines += _judged("save changes nothing", "what goes on after it is another training", self.spoiled, "changes")

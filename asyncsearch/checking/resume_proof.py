@@ -1,7 +1,7 @@
-"""The proof: the same training at one go, again, with a save on its way, in two parts, and with further evaluations.
+"""The proof: the same training without a break, again with a save in the middle, in two parts, and with evaluations.
 
-The runs are spread over three processes, so that nothing that only a process remembers can hide: the second part of the
-resumed training is the first thing that its process does.
+The runs are spread over three processes, so that state that only the process holds is noticed: each process starts
+without it, and the second part of the resumed training is the first run of its process.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from asyncsearch.store.scratch import temporary_folder
 from asyncsearch.trainable import Trainable, Trainer, as_function
 
 _NOTED = ("weights", "buffers", "optimizer", "scaler", "generator")
-"""Kinds that are worth a note where they are not restored, even if a few units do not show it."""
+"""Kinds that are worth a note if they are not restored, even without effect in a few units."""
 _TRAINED = ("weights|", "buffers|", "optimizer|", "scaler|")
-"""Kinds of content that a deterministic training gives twice."""
+"""Kinds of content that are equal in two runs of a deterministic training."""
 
 
 def check(
@@ -41,23 +41,23 @@ def check(
     functions: Mapping[str, Callable[..., Any]] | None = None,
     processes: bool = True,
 ) -> CheckResult:
-    """Prove or refute that a trainable which is paused trains on as if it never had been, bit by bit.
+    """Prove or refute that a paused trainable continues bit by bit as if it had not been paused.
 
-    It trains about five times as long as one trial of ``units`` units, and more to find out what was forgotten.
+    It trains about five times as long as one trial of ``units`` units, and longer to find the forgotten parts.
 
     Args:
         trainable: a class derived from ``Trainer``, or a function that calls ``trial.epochs(save=..., load=...)``.
         params: the hyper-parameters of the trial; sequences may be among them.
         units: how far to train.
-        cut: after how many units to save and to go on elsewhere; by default the half.
-        seed: the trial's.
-        functions: those that sequences in ``params`` name; needed only where they are written as JSON.
-        processes: whether the parts run in processes of their own; False: all in this one, which is faster and proves
-            less, since what a module remembers is not lost.
+        cut: after how many units to save and to continue in another process; by default half of them.
+        seed: seed of the trial.
+        functions: the functions that sequences in ``params`` name; needed only if these are written as JSON.
+        processes: whether the parts run in separate processes; False: all run in this one, which is faster and proves
+            less, since the state of modules is not lost.
 
     Raises:
-        UsageError: units and cut do not fit, or the trainable fails by itself.
-        CannotPauseError: it has no save and load.
+        UsageError: units and cut do not fit together, or the trainable itself fails.
+        CannotPauseError: the trainable has no save and load.
     """
     as_function(trainable)
     at = units // 2 if cut is None else cut
@@ -75,7 +75,7 @@ def check(
 
 
 Ask = Callable[[str], Any]
-"""Carries out one of ``STEPS`` by its name, somewhere."""
+"""Carries out one of ``STEPS``, by its name, in this process or another one."""
 
 
 def _in_children(task: Task) -> Ask:
@@ -93,7 +93,7 @@ _FACTS = msgspec.json.Decoder(RunFacts)
 
 
 def _facts(answer: Any) -> RunFacts:
-    """Return what a step found out, here or in a child that wrote JSON."""
+    """Return the answer of a step, from this process or, as JSON, from a child."""
     return _FACTS.decode(msgspec.json.encode(answer))
 
 
@@ -113,7 +113,7 @@ def _checked(task: Task, ask: Ask) -> CheckResult:
     difference = _difference(once, resumed, second.content, noise)
     if difference:
         result = replace(result, difference=difference, forgotten=_findings(ask("explain resuming")))
-    elif isinstance(task.trainable, type):  # of a function it would name what its loop left lying
+    elif isinstance(task.trainable, type):  # for a function it would name the leftover variables of its loop
         result = replace(result, noted=_notes(once.at_cut, again.at_cut, second.at_cut))
     if evaluated.evaluates_alike is None:
         return replace(result, has_evaluation=False)
@@ -151,11 +151,11 @@ def _notes(trained: Mapping[str, str], again: Mapping[str, str], loaded: Mapping
     return tuple(Finding(kind, tuple(places)) for kind, places in found.items())
 
 
-# What a process does
+# Steps of a process
 
 
 class _Looking(Watching):
-    """Sees what there is at the cut."""
+    """Notes the state at the cut."""
 
     def __init__(self, cut: int) -> None:
         self.digests: dict[str, str] = {}
@@ -187,7 +187,7 @@ class _Evaluating(Watching):
 
 def _again_and_first_part(task: Task) -> list[RunFacts]:
     again = _straight(task, "again", 2)
-    # It goes on after the save, as a training does that others branch off from.
+    # It continues after the save, as a training does from which others branch.
     reports = run(task, "parts", [task.cut, task.units], stirred=3)
     return [again, RunFacts(reports, content(task, task.checkpoint("parts", task.units), 53))]
 
@@ -217,4 +217,4 @@ STEPS: dict[str, Callable[[Task], Any]] = {
     "explain saving": explanation.saving,
     "explain evaluation": explanation.evaluation,
 }
-"""What can be asked of a process."""
+"""The steps that a process can carry out."""

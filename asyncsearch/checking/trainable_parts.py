@@ -1,6 +1,6 @@
-"""The smallest parts of a trainable: arrays, generators, modules, optimizers; digests of them, and how they are copied.
+"""The smallest parts of a trainable: arrays, generators, modules, optimizers, with their digests and copy functions.
 
-Frameworks are known by what is imported already; see ``generators``.
+Only frameworks that are already imported are recognised; see ``random_generators``.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from typing import Any, NamedTuple
 import numpy as np
 
 _HASHED_BYTES = 1 << 26
-"""Of a larger array only so much is read, at its beginning and at its end."""
+"""Of a larger array only this much is read, at its beginning and at its end."""
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 
 
 class Part(NamedTuple):
-    """One part: its content, and how another part's content is put there."""
+    """One part: its content, and how to replace it by another part's content."""
 
     kind: str
     digests: dict[str, str]
-    """Digests of its content, by the name of what is in it."""
+    """Digests of its content, by name."""
     owner: Any
     give: Callable[[Any, Any], None] | None
-    """Copies from one owner into another; None: by setting it where it stands."""
+    """Copies from one owner into another; None: the part itself is replaced in its container."""
 
 
 def is_of(module: str, names: str, value: Any) -> bool:
-    """Return whether a value is of a class of a framework, given as "a.b.C", without importing the framework."""
+    """Return whether a value is an instance of a framework's class "a.b.C", without importing the framework."""
     found: Any = sys.modules.get(module)
     for name in names.split("."):
         found = getattr(found, name, None)
@@ -40,7 +40,7 @@ def is_of(module: str, names: str, value: Any) -> bool:
 
 
 def framework_parts(value: Any) -> list[Part] | None:
-    """Return the parts of something that is known as a whole; None: it is not."""
+    """Return the parts of an object of a known kind; None: its kind is unknown."""
     if isinstance(value, random.Random):
         return [_generator(repr(value.getstate()), value, lambda one, other: other.setstate(one.getstate()))]
     if isinstance(value, np.random.Generator | np.random.RandomState | np.random.BitGenerator):
@@ -133,7 +133,7 @@ def _variables_part(kind: str, owner: Any, numbers: list[int]) -> Part:
         for number in numbers:
             other.variables[number].assign(one.variables[number].value)
 
-    # Without the numbers that Keras puts into names: they count on from object to object.
+    # Without the numbers that Keras puts into names: they increase from object to object.
     words = [re.sub(r"_\d+(?=[/_]|$)", "", variable.path) for variable in owner.variables]
     names = {number: f".variables[{number}] ({words[number]})" for number in numbers}
     return Part(kind, {names[number]: digest(owner.variables[number].value.numpy()) for number in numbers}, owner, give)
@@ -151,7 +151,7 @@ def _digests_of(value: Any, name: str = "") -> dict[str, str]:
 
 
 def as_array(value: Any) -> Any:
-    """Return an array or tensor as numpy's, None for all else."""
+    """Return an array or tensor as a numpy array, None for any other value."""
     if isinstance(value, np.ndarray | np.generic):
         return value if value.dtype != object else None
     if is_of("torch", "Tensor", value):
@@ -166,7 +166,7 @@ def as_array(value: Any) -> Any:
 
 
 def give_array(one: Any, other: Any) -> None:
-    """Copy the content of an array or tensor into another, in place: others may hold the same one."""
+    """Copy the content of an array or tensor into another, in place: other objects may hold the same one."""
     if isinstance(other, np.ndarray):
         other[...] = one
     elif hasattr(other, "copy_"):
@@ -176,7 +176,7 @@ def give_array(one: Any, other: Any) -> None:
 
 
 def kind_of_array(named: str, value: Any, array: Any) -> str:
-    """Return of which kind an array is, by its name or else by what is in it."""
+    """Return the kind of an array, by its name or else by its content."""
     if named:
         return named
     if isinstance(value, np.ndarray) and array.ndim == 1 and array.dtype.kind in "iu" and array.size > 1:
@@ -186,7 +186,7 @@ def kind_of_array(named: str, value: Any, array: Any) -> str:
 
 
 def is_plain(value: Any) -> bool:
-    """Return whether a value is a number, text or nothing, or a collection of such."""
+    """Return whether a value is a number, text or None, or a collection of these."""
     if isinstance(value, list | tuple | set | frozenset):
         return all(map(is_plain, value))
     if isinstance(value, dict):
@@ -207,7 +207,7 @@ def digest(array: Any) -> str:
 
 
 def digest_text(value: Any) -> str:
-    """Return what a plain value is, in short."""
-    # Sets have an order of their own in each process.
+    """Return a short digest of a plain value."""
+    # The order of a set differs from process to process.
     text = repr(sorted(value, key=repr)) if isinstance(value, set | frozenset) else repr(value)
     return text if len(text) <= 40 else hashlib.blake2b(text.encode(), digest_size=12).hexdigest()

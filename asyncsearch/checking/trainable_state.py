@@ -1,7 +1,7 @@
-"""What a trainable consists of at a moment, part by part: where it stands, its kind, and a digest of its content.
+"""The state of a trainable at a moment, part by part: the place, the kind, and a digest of the content.
 
-A part can be given to another object of the same kind, so that it can be tried out whether it was what was missing.
-Frameworks are known by what is imported already; see ``generators``.
+A part can be given to another object of the same kind, in order to test whether it was the missing one.
+Only frameworks that are already imported are recognised; see ``random_generators``.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _MAX_DEPTH = 10
 _MAX_PARTS = 20_000
 
 PartPath = tuple[tuple[str, Any], ...]
-"""How to come from the root to a place: ("attr", name) or ("item", key), one after the other."""
+"""The steps from the root to a place, each ("attr", name) or ("item", key)."""
 
 _SKIPPED = (
     types.ModuleType,
@@ -48,23 +48,23 @@ _SKIPPED = (
 _ITERATORS = (types.GeneratorType, types.AsyncGeneratorType, zip, map, filter, enumerate, reversed)
 
 _WHOLE = ("optimizer", "generator", "scaler", "order")
-"""Kinds that hold for all that is inside of something that is called so."""
+"""Kinds that apply to every part inside an object whose name suggests them."""
 
 
 class TrainableState:
-    """All parts that can be reached from a trainer, or from the local variables of a function."""
+    """All parts that are reachable from a trainer, or from the local variables of a function."""
 
     def __init__(self, root: Any) -> None:
         self.parts: dict[tuple[PartPath, str], Part] = {}
         self.opaque: list[str] = []
-        """Iterators: where they stand cannot be seen."""
+        """Iterators, whose positions cannot be read."""
         self._containers: dict[PartPath, Any] = {}
         self._seen: set[int] = set()
         self._is_frame = isinstance(root, types.FrameType)
         self._enter(Locals(root) if self._is_frame else root, (), "")
 
     def digests(self) -> dict[str, str]:
-        """Return all digests, by the kind and the place of what they stand for."""
+        """Return all digests, by the kind and the place of their parts."""
         return {
             f"{part.kind}|{self.place(path)}{name}": digest
             for (path, _), part in self.parts.items()
@@ -79,7 +79,7 @@ class TrainableState:
         return text
 
     def differing(self, other: TrainableState) -> dict[str, list[str]]:
-        """Return the places whose content is not what it is in the other state, by kind."""
+        """Return the places whose content differs from the other state, by kind."""
         found: dict[str, list[str]] = {}
         for (path, kind), part in self.parts.items():
             twin = other.parts.get((path, kind))
@@ -90,7 +90,7 @@ class TrainableState:
         return {kind: places for kind, places in found.items() if places}
 
     def give(self, other: TrainableState, kinds: Collection[str], but: str = "") -> None:
-        """Give the other state what this one has of some kinds, where it differs, except for one place."""
+        """Copy the differing parts of some kinds into the other state, except for one place."""
         done: set[PartPath] = set()
         for (path, kind), part in self.parts.items():
             twin = other.parts.get((path, kind))
@@ -100,7 +100,7 @@ class TrainableState:
                 with contextlib.suppress(Exception):  # another shape, say; then it is set
                     part.give(part.owner, twin.owner)
                     continue
-            # What is missing altogether is set as a whole, so that what belongs together stays together.
+            # A missing object is set as a whole, so that its parts stay together.
             at = next(at for at in range(len(path)) if path[: at + 1] not in other._containers)
             missing = path[: at + 1]
             if missing not in done:
@@ -109,7 +109,7 @@ class TrainableState:
                 _set(other._containers[path[:at]], path[at], _copied(value))
 
     def _enter(self, value: Any, path: PartPath, kind: str) -> None:
-        """Look into something that has parts."""
+        """Look into an object that has parts."""
         if id(value) in self._seen or len(path) > _MAX_DEPTH or len(self.parts) > _MAX_PARTS:
             return
         self._seen.add(id(value))
@@ -155,7 +155,7 @@ class TrainableState:
             self._enter(value, path, inherited if inherited in _WHOLE else "")
 
     def _look_inside(self, value: Any, path: PartPath) -> None:
-        """Look at what stands inside of a framework's object, and is not the framework's."""
+        """Look at the attributes of a framework's object that are not the framework's own."""
         if is_of("keras", "Model", value) and getattr(value, "optimizer", None) is not None:
             self._look(value.optimizer, (*path, ("attr", "optimizer")), "optimizer")
         if is_of("torch", "nn.Module", value):
@@ -179,7 +179,7 @@ class Locals:
 
     def __setitem__(self, name: str, value: Any) -> None:
         self.frame.f_locals[name] = value
-        if sys.version_info < (3, 13):  # before, f_locals is a copy that has to be written back
+        if sys.version_info < (3, 13):  # before 3.13, f_locals is a copy that must be written back
             ctypes.pythonapi.PyFrame_LocalsToFast(ctypes.py_object(self.frame), ctypes.c_int(0))
 
 
@@ -199,5 +199,5 @@ def _set(container: Any, step: tuple[str, Any], value: Any) -> None:
 def _copied(value: Any) -> Any:
     try:
         return copy.deepcopy(value)
-    except Exception:  # something in it cannot be copied; the outcome tells whether this does
+    except Exception:  # a part of it cannot be copied; the outcome shows whether sharing it is enough
         return value

@@ -1,4 +1,4 @@
-"""One training of the user's trainable, in this process, with somebody watching."""
+"""One training of the user's trainable, in this process, with an observer."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from asyncsearch.trial import Params
 from asyncsearch.work import Stage
 
 Reports = list[tuple[int, dict[str, str]]]
-"""Metrics by resource; numbers as ``float.hex`` writes them, so that they are compared bit by bit."""
+"""Metrics by resource; numbers are written by ``float.hex``, so that they are compared bit by bit."""
 
 
 class Task(NamedTuple):
-    """What is checked."""
+    """The trainable, trial and lengths of a check."""
 
     trainable: Trainable
     params: Params
@@ -35,46 +35,46 @@ class Task(NamedTuple):
     units: int
     cut: int
     functions: dict[str, Callable[..., Any]]
-    """The user's own functions of time that sequences in ``params`` name."""
+    """The user's functions of time that sequences in ``params`` name."""
     folder: Path
-    """Where the checkpoints of all runs go."""
+    """Folder of the checkpoints of all runs."""
 
     def checkpoint(self, name: str, resource: int) -> Path:
-        """Return the path of what the run of a name saved at a resource."""
+        """Return the path of the checkpoint that the run of a name saved at a resource."""
         return Recorder(self.folder / name).checkpoint(resource)
 
 
 class RunFacts(msgspec.Struct):
-    """What came out of a run."""
+    """The outcome of a run."""
 
     reports: Reports
     content: dict[str, str] = {}
-    """Digests of what a fresh object holds that loads the last checkpoint; see ``TrainableState.digests``."""
+    """Digests of a new object that has loaded the last checkpoint; see ``TrainableState.digests``."""
     at_cut: dict[str, str] = {}
-    """Digests of the trainer itself at the cut, trained so far or loaded."""
+    """Digests of the trainer itself at the cut, where it was trained or loaded."""
     evaluates_alike: bool | None = None
-    """Whether further evaluations gave the metrics that were reported; None: there were none."""
+    """Whether further evaluations gave the reported metrics; None: there were none."""
 
 
 class Watching:
-    """What is done beside the training; the defaults do nothing."""
+    """Observes a training; the defaults do nothing."""
 
     def loaded(self, root: Any) -> None:
-        """See what there is after ``load``."""
+        """Observe the state after ``load``."""
 
     def saving(self, root: Any, save: Callable[[], None], /) -> None:
         """Call ``save``."""
         save()
 
     def trained(self, resource: int, root: Any) -> None:
-        """See what there is after a unit and its report."""
+        """Observe the state after a unit and its report."""
 
     def evaluated(self, root: Any, evaluate: Callable[[], Mapping[str, Any]], /) -> None:
-        """Do what is to be done after a unit where the trainable can be evaluated."""
+        """Act after a unit, if the trainable can be evaluated."""
 
 
 class _WatchedTrial(SearchContext):
-    """Calls whoever watches; knows the trainer, or the function's frame, from how ``epochs`` is called."""
+    """Calls the observer; finds the trainer, or the function's frame, by the call of ``epochs``."""
 
     may_be_done = True
 
@@ -107,7 +107,7 @@ class _WatchedTrial(SearchContext):
 
 
 def exact(metrics: Mapping[str, float]) -> dict[str, str]:
-    """Return metrics as text that is equal only if the numbers are."""
+    """Return metrics as text that is equal only if the numbers are equal."""
     return {name: float(value).hex() for name, value in metrics.items()}
 
 
@@ -125,17 +125,17 @@ def run(
     """Train from ``start`` to the last of ``stops``, saving at each.
 
     Args:
-        task: what is checked.
+        task: the check.
         name: of the run; its checkpoints lie in a folder of this name.
         stops: where checkpoints are saved, in ascending order.
         start: where it begins.
         load: the checkpoint there.
         save: whether to save at all.
-        watching: who watches.
-        stirred: what the process's generators are seeded with before; None: they stay as they are.
+        watching: the observer.
+        stirred: the number that seeds the process's generators before; None: they keep their states.
 
     Returns:
-        What was reported.
+        The reports.
 
     Raises:
         CannotPauseError: the trainable cannot be saved and loaded.
@@ -165,18 +165,18 @@ def run(
 
 
 def content(task: Task, checkpoint: Path, stirred: int) -> dict[str, str]:
-    """Return what a fresh object holds that has loaded a checkpoint of the end."""
+    """Return the digests of a new object that has loaded a final checkpoint."""
     found: dict[str, str] = {}
 
     class Looking(Watching):
         def loaded(self, root: Any) -> None:
             found.update(TrainableState(root).digests())
-            raise TrialPaused("seen")  # nothing is to be trained or evaluated
+            raise TrialPaused("seen")  # without training or evaluating
 
     run(task, "looking", [task.units], start=task.units, load=checkpoint, watching=Looking(), stirred=stirred)
     return found
 
 
 def name_of(trainable: Any) -> str:
-    """Return what a trainable is called."""
+    """Return the name of a trainable."""
     return str(getattr(trainable, "__name__", None) or type(trainable).__name__)

@@ -1,4 +1,4 @@
-"""Trainers that own data order, generators and checkpoints, so that resuming is bit-identical: for torch and for Keras.
+"""Trainers for torch and Keras that own data order, generators and checkpoints, so that resuming is bit-identical.
 
-Rule: nothing outside of this package imports torch, tensorflow or keras, and each of its modules imports only one.
+Rule: only this package imports torch, tensorflow or keras, and each of its modules imports only one of them.
 """

@@ -1,6 +1,6 @@
-"""What the trainers of both frameworks have in common: one line of samples, seeds for each unit, changing values.
+"""The common part of the trainers of both frameworks: one line of samples, seeds for each unit, changing values.
 
-Rule: all that decides what comes next is a pure function of (seed, samples consumed), or it is in the checkpoint.
+Rule: everything that determines the next step is a pure function of (seed, samples consumed), or in the checkpoint.
 """
 
 from __future__ import annotations
@@ -26,32 +26,32 @@ _SEEDS_END = 2**32
 
 
 class FrameworkTrainer(Trainer):
-    """A ``Trainer`` whose data order, generators and counters are owned here, and whose model is owned by a framework.
+    """A ``Trainer`` that owns data order, generators and counters, while a framework owns the model.
 
     Pseudocode of a unit of training::
 
         seed every generator by (trial.seed, number of the unit)
         for each batch of the unit, on the line of samples:
-            put the values at this fraction of the unit into the optimizer
+            apply the values at this fraction of the unit to the optimizer
             step(batch)
     """
 
     batch_size: int = 32
-    """Samples in a batch where the hyper-parameters have no ``batch_size``."""
+    """Samples in a batch if the hyper-parameters have no ``batch_size``."""
     samples_per_unit: int | None = None
-    """Samples in a unit of training; None: as many as the training data has, so that a unit is an epoch."""
+    """Samples in a unit of training; None: the size of the training data, so that a unit is an epoch."""
     drop_last: bool = False
-    """Whether to leave out what does not fill a batch at the end of an epoch or a unit; it counts as consumed."""
+    """Whether to skip an incomplete batch at the end of an epoch or a unit; its samples count as consumed."""
 
     hp: dict[str, Any]
-    """The present values of the hyper-parameters."""
+    """The current values of the hyper-parameters."""
     samples: int = 0
-    """Samples consumed so far: the place on the line of samples."""
+    """Samples consumed: the position on the line of samples."""
     steps: int = 0
-    """Updates of the optimizer so far."""
+    """Updates that the optimizer has made."""
 
     def data(self, hp: Params) -> tuple[Any, Any]:
-        """Return the data to train on and the data to validate on; load it with ``self.trial.once``."""
+        """Return the training data and the validation data; load them with ``self.trial.once``."""
         raise NotImplementedError(f"{type(self).__name__} has no data(): return what to train on and to validate on.")
 
     def order(self, epoch: int, size: int) -> Indices:
@@ -67,10 +67,10 @@ class FrameworkTrainer(Trainer):
         self._build(self.hp)
 
     def update(self, hp: Params) -> None:
-        """Take changed values over; override it for what no optimizer knows, such as the p of a dropout.
+        """Apply changed values; override it for values outside the optimizer, such as the p of a dropout.
 
         Args:
-            hp: the changed values only.
+            hp: only the changed values.
         """
         self.hp = {**self.hp, **hp}
         self._apply(self.hp)
@@ -91,14 +91,14 @@ class FrameworkTrainer(Trainer):
         with self._untouched():
             return self._metrics()
 
-    # What a framework does
+    # The part of the framework
 
     def _build(self, hp: dict[str, Any]) -> None:
         """Build model and optimizer."""
         raise NotImplementedError
 
     def _put(self, hp: dict[str, Any]) -> None:
-        """Put values into the optimizer without rebuilding it."""
+        """Apply values to the optimizer without rebuilding it."""
         raise NotImplementedError
 
     def _train_batch(self, batch: Any) -> None:
@@ -108,23 +108,23 @@ class FrameworkTrainer(Trainer):
         raise NotImplementedError
 
     def _fetched(self, found: Iterator[tuple[int, Indices]], number: int) -> Iterator[tuple[int, Any]]:
-        """Turn indices into batches, for a unit of this number."""
+        """Turn indices into batches, for the unit with this number."""
         raise NotImplementedError
 
     def _seed_framework(self, seed: int) -> None:
         raise NotImplementedError
 
     def _count(self, data: Any) -> int:
-        """Return how many samples there are.
+        """Return the number of samples.
 
         Raises:
-            UsageError: it is no data of which the framework can own the order.
+            UsageError: the trainer cannot own the order of this data.
         """
         raise NotImplementedError
 
     @contextlib.contextmanager
     def _untouched(self) -> Iterator[None]:
-        """Leave the generators afterwards as they were before."""
+        """Restore the states of the generators afterwards."""
         python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
         try:
             yield
@@ -135,7 +135,7 @@ class FrameworkTrainer(Trainer):
     # Values
 
     def _follow(self, fraction: float) -> None:
-        """Put the values at a fraction of the unit into the optimizer, where they have changed."""
+        """Apply the values at a fraction of the unit to the optimizer, if they have changed."""
         values = self._values_at(fraction)
         if values != self._applied:
             self._apply(values)
@@ -163,7 +163,7 @@ class FrameworkTrainer(Trainer):
                 )
         return batch_size
 
-    # Place, order, seeds
+    # Position, order, seeds
 
     def _taken(self, data: Any) -> tuple[Any, Any]:
         if not isinstance(data, tuple | list) or len(data) != 2:
@@ -185,7 +185,7 @@ class FrameworkTrainer(Trainer):
         return self._known_order[1]
 
     def _seed(self, purpose: str, number: int) -> None:
-        """Seed every generator, so that none has a state to save: what is drawn in a unit depends on nothing before."""
+        """Seed every generator, so that none has a state to save: draws in a unit do not depend on earlier units."""
         source = generator(self.trial.seed, f"trainers.{purpose}", number)
         random.seed(below(source, _SEEDS_END))
         np.random.seed(below(source, _SEEDS_END))  # noqa: NPY002
@@ -202,12 +202,12 @@ class FrameworkTrainer(Trainer):
     def _require_same_optimizer(self, saved: str, now: str) -> None:
         if saved != now:
             raise UsageError(
-                f"{self.trial.name} goes on from a checkpoint of {saved}, and optimizer() now returns {now} for the "
-                "same values: restore what it was, or begin anew."
+                f"{self.trial.name} continues from a checkpoint of {saved}, and optimizer() now returns {now} for the "
+                "same values: restore the former optimizer, or start a new study."
             )
 
     def _counters(self) -> dict[str, Any]:
-        """Return what is saved beside model and optimizer, as JSON."""
+        """Return the state that is saved beside model and optimizer, as JSON."""
         return {
             "samples": self.samples,
             "steps": self.steps,
@@ -221,12 +221,12 @@ class FrameworkTrainer(Trainer):
             if saved[name] != now:
                 what = "samples of training data" if name == "size" else "samples in a unit of training"
                 raise UsageError(
-                    f"{self.trial.name} goes on from a checkpoint that was made with {saved[name]} {what}, and now "
-                    f"there are {now}: it would go on somewhere else. Give the data that it began with, or begin anew."
+                    f"{self.trial.name} continues from a checkpoint that was made with {saved[name]} {what}, and now "
+                    f"there are {now}: it would continue at another position. Restore the data, or start a new study."
                 )
         self.samples, self.steps = saved["samples"], saved["steps"]
         if saved["applied"] != _texts(self.hp):
-            self._applied = {}  # the optimizer gets values from inside of a unit: the first batch puts the present ones
+            self._applied = {}  # the optimizer has values from inside a unit: the first batch applies the current ones
 
 
 def _texts(hp: Mapping[str, Any]) -> dict[str, str]:
@@ -234,5 +234,5 @@ def _texts(hp: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _text(value: Any) -> str:
-    """Return what a value is compared by: a checkpoint holds it as text, whatever it is."""
+    """Return the text by which a value is compared; a checkpoint holds every value as text."""
     return json.dumps(value, sort_keys=True, default=repr)

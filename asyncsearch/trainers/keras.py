@@ -1,4 +1,4 @@
-"""A trainer for Keras 3 on TensorFlow: you write model, optimizer and data, resuming is bit-identical."""
+"""A trainer for Keras 3 on TensorFlow: you write model, optimizer and data, and resuming is bit-identical."""
 
 from __future__ import annotations
 
@@ -19,40 +19,40 @@ from asyncsearch.trial import Params
 
 
 class KerasTrainer(FrameworkTrainer):
-    """One network; override ``model``, ``optimizer`` and ``data``, and what else differs from the defaults.
+    """One network; override ``model``, ``optimizer`` and ``data``, and any other default.
 
-    The model is compiled here, and trained by ``train_on_batch``. ``optimizer`` is called again whenever a value
-    changes, and what it was given goes into the living optimizer, which keeps its state; one of another class begins
-    with an empty state. Inside a unit only the learning rate follows.
+    The trainer compiles the model, and trains it by ``train_on_batch``. ``optimizer`` is called again whenever a value
+    changes, and its settings are copied to the current optimizer, which keeps its state; an optimizer of another class
+    begins with an empty state. Inside a unit only the learning rate changes.
     """
 
     loss: Any = "sparse_categorical_crossentropy"
-    """What ``compile`` takes as loss."""
+    """The loss, as for ``compile``."""
     metrics: Any = ("accuracy",)
-    """What ``compile`` takes as metrics; their values on the validation data are reported, and the loss."""
+    """The metrics, as for ``compile``; their values on the validation data are reported, and the loss."""
     deterministic: bool = True
     """Whether TensorFlow refuses operations whose results differ from run to run."""
     threads: int | None = 1
-    """Threads of TensorFlow on the CPU: their number changes results. None: as many as it takes."""
+    """Threads of TensorFlow on the CPU: their number changes results. None: TensorFlow's default."""
     jit_compile: bool = False
     """Whether XLA compiles the training."""
 
     run_eagerly: bool = False
-    """Whether to train without tracing, which is slow, and can be debugged."""
+    """Whether to train without tracing, which is slow and permits debugging."""
 
     net: Any
-    """What ``model`` returned, compiled."""
+    """The result of ``model``, compiled."""
 
     def model(self, hp: Params) -> Any:
         """Return the network, a ``keras.Model`` that is not compiled."""
         raise NotImplementedError(f"{type(self).__name__} has no model(): return a keras.Model.")
 
     def optimizer(self, hp: Params) -> Any:
-        """Return an optimizer: a pure function of the hyper-parameters, called for each change."""
+        """Return an optimizer: a pure function of the hyper-parameters, called at each change."""
         raise NotImplementedError(f"{type(self).__name__} has no optimizer(): return a keras.optimizers.Optimizer.")
 
     def learning_rate(self, hp: Params) -> float | None:
-        """Return the learning rate inside a unit of training; None: it stays as it is at the beginning."""
+        """Return the learning rate inside a unit of training; None: it stays as at the beginning of the unit."""
         for name in ("lr", "learning_rate"):
             if name in hp:
                 return float(hp[name])
@@ -60,7 +60,7 @@ class KerasTrainer(FrameworkTrainer):
 
     @property
     def opt(self) -> Any:
-        """The living optimizer; with mixed precision the one that scales the loss, around yours."""
+        """The current optimizer; with mixed precision the one that scales the loss, around yours."""
         return self.net.optimizer
 
     def save(self, path: Path) -> None:
@@ -79,7 +79,7 @@ class KerasTrainer(FrameworkTrainer):
             for name, variable in self._variables():
                 _assign(name, variable, saved)
 
-    # What the base asks for
+    # Implementation of the base class
 
     def _build(self, hp: dict[str, Any]) -> None:
         if keras.backend.backend() != "tensorflow":
@@ -126,7 +126,7 @@ class KerasTrainer(FrameworkTrainer):
         for name, value in changed.items():
             setattr(mine, name, value)
         if changed:
-            self._traced.clear()  # these values are constants in what was traced
+            self._traced.clear()  # the traced functions hold these values as constants
 
     def _follow(self, fraction: float) -> None:
         if fraction == 0.0:
@@ -141,8 +141,8 @@ class KerasTrainer(FrameworkTrainer):
         self._applied = dict(values)
 
     def _train_batch(self, batch: Any) -> None:
-        # Keras traces a second shape for any shape, which adds up in another order: then the bits of a batch depend on
-        # the batches before it, and a resumed training has not seen those. So each size has a function of its own.
+        # Keras traces the second shape as a shape of any size, which adds in another order: then the bits of a batch
+        # depend on earlier batches, which a resumed training has not seen. So each size has its own function.
         size = len(keras.tree.flatten(batch)[0])
         if size not in self._traced:
             self.net.make_train_function(force=True)
@@ -182,7 +182,7 @@ class KerasTrainer(FrameworkTrainer):
 
     def _seed_framework(self, seed: int) -> None:
         if self.threads is not None:
-            # Refused once TensorFlow has started, which is right: the number must not change between trials.
+            # TensorFlow refuses this once it has started, which is right: the number must not change between trials.
             with contextlib.suppress(RuntimeError):
                 tf.config.threading.set_intra_op_parallelism_threads(self.threads)
                 tf.config.threading.set_inter_op_parallelism_threads(self.threads)
@@ -191,7 +191,7 @@ class KerasTrainer(FrameworkTrainer):
         tf.random.set_seed(seed)
         try:
             tf.random.get_global_generator().reset_from_seed(seed)
-        except RuntimeError:  # with determinism it must be made by hand, once: functions that were traced keep it
+        except RuntimeError:  # with determinism it must be made explicitly, once: traced functions keep it
             tf.random.set_global_generator(tf.random.Generator.from_seed(seed))
 
     def _variables(self) -> Iterator[tuple[str, Any]]:
@@ -203,12 +203,12 @@ class KerasTrainer(FrameworkTrainer):
 
 
 def _inner(optimizer: Any) -> Any:
-    """Return the optimizer inside of one that scales the loss."""
+    """Return the optimizer inside one that scales the loss."""
     return getattr(optimizer, "inner_optimizer", optimizer)
 
 
 def _kind(optimizer: Any) -> str:
-    """Return what must agree for one optimizer to take over the state of another: its class and its variables."""
+    """Return the properties that two optimizers must share to exchange states: class and number of variables."""
     inner = _inner(optimizer)
     return f"{type(inner).__qualname__} of {len(inner.variables)} variables"
 
@@ -218,7 +218,7 @@ def _part(part: Any, indices: Indices) -> Any:
 
 
 def _bytes_of(variable: Any) -> Any:
-    """Return a variable as bytes: not all of TensorFlow's types are numpy's."""
+    """Return a variable as bytes: numpy does not have all of TensorFlow's types."""
     value = np.ascontiguousarray(variable.value.numpy())
     return np.frombuffer(value.tobytes(), dtype=np.uint8)
 

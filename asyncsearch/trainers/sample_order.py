@@ -1,7 +1,7 @@
-"""Which samples are trained when: a pure function of seed, epoch and sample offset, so there is no order to save.
+"""The order of training samples: a pure function of seed, epoch and sample offset, so there is no order to save.
 
-Training runs along one line of samples: the permutation of epoch 0, then that of epoch 1, and so on. Where it stands
-is one number, the samples consumed so far. A change of batch size goes on in the same permutation at the same offset.
+Training follows one line of samples: the permutation of epoch 0, then that of epoch 1, and so on. Its position is one
+number, the samples consumed. After a change of batch size it continues in the same permutation at the same offset.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ Indices = npt.NDArray[np.int64]
 
 def permutation(seed: int, epoch: int, size: int) -> Indices:
     """Return the order of the samples 0 to ``size - 1`` in an epoch, from 0; costs one sort."""
-    # Sorted draws, not Generator.permutation: numpy may change how that one uses the stream.
+    # Sorted draws, not Generator.permutation: numpy may change how that method uses the stream.
     return np.argsort(generator(seed, "trainers.order", epoch).random(size), kind="stable").astype(np.int64)
 
 
 def batches(
     order: Callable[[int], Indices], size: int, start: int, stop: int, batch_size: int, *, drop_last: bool = False
 ) -> Iterator[tuple[int, Indices]]:
-    """Yield batches from one place on the line of samples to another.
+    """Yield batches from one position on the line of samples to another.
 
-    A batch ends at the latest where the epoch ends and at ``stop``, so the last one there may be smaller.
+    A batch ends at the end of the epoch and at ``stop`` at the latest, so the last batch before these may be smaller.
 
     Args:
         order: the permutation of an epoch.
@@ -35,8 +35,8 @@ def batches(
         start: samples consumed before.
         stop: samples consumed afterwards.
         batch_size: samples in a batch, from 1.
-        drop_last: whether batches that are smaller are left out. Their samples count as consumed all the same, so that
-            time does not depend on the batch size.
+        drop_last: whether smaller batches are skipped. Their samples count as consumed nevertheless, so that time does
+            not depend on the batch size.
 
     Yields:
         Samples consumed before the batch, and the indices of its samples.

@@ -1,4 +1,4 @@
-"""A trainer for PyTorch: you write model, optimizer and data, resuming is bit-identical."""
+"""A trainer for PyTorch: you write model, optimizer and data, and resuming is bit-identical."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ from asyncsearch.trial import Params
 
 
 class TorchTrainer(FrameworkTrainer):
-    """One network; override ``model``, ``optimizer`` and ``data``, and what else differs from the defaults.
+    """One network; override ``model``, ``optimizer`` and ``data``, and any other default.
 
-    ``optimizer`` is called again whenever a value changes, and what it puts into the parameter groups goes into those
-    of the living optimizer, which keeps its state. An optimizer of another class begins with an empty state.
+    ``optimizer`` is called again whenever a value changes, and the settings of its parameter groups are copied to those
+    of the current optimizer, which keeps its state. An optimizer of another class begins with an empty state.
     """
 
     device: str | None = None
-    """Where to train; None: ``cuda`` where there is one, else ``cpu``."""
+    """The device to train on; None: ``cuda`` if available, else ``cpu``."""
     precision: str | None = None
     """``float16`` (with a gradient scaler) or ``bfloat16`` for mixed precision."""
     deterministic: bool = True
     """Whether torch refuses operations whose results differ from run to run."""
     threads: int | None = 1
-    """Threads of torch on the CPU: their number changes results. None: as many as torch takes."""
+    """Threads of torch on the CPU: their number changes results. None: torch's default."""
     data_workers: int = 0
     """Processes that load data ahead, for a ``Dataset``."""
 
     net: Any
-    """What ``model`` returned, on the device."""
+    """The result of ``model``, on the device."""
     opt: Any
-    """What ``optimizer`` returned."""
+    """The result of ``optimizer``."""
     scaler: Any
     """The gradient scaler; it does nothing unless ``precision`` is ``float16``."""
 
@@ -49,16 +49,16 @@ class TorchTrainer(FrameworkTrainer):
         raise NotImplementedError(f"{type(self).__name__} has no model(): return a torch.nn.Module.")
 
     def optimizer(self, hp: Params, model: Any) -> Any:
-        """Return an optimizer of the model's parameters: a pure function of its arguments, called for each change."""
+        """Return an optimizer of the model's parameters: a pure function of its arguments, called at each change."""
         raise NotImplementedError(f"{type(self).__name__} has no optimizer(): return a torch.optim.Optimizer.")
 
     def loss(self, model: Any, batch: Any) -> Any:
-        """Return the loss of a batch, a 0-dimensional tensor; by default cross entropy where a batch is (x, y)."""
+        """Return the loss of a batch, a 0-dimensional tensor; by default the cross entropy of a batch (x, y)."""
         x, y = batch
         return torch.nn.functional.cross_entropy(model(x), y)
 
     def step(self, batch: Any) -> None:
-        """Update the model by a batch; override it to clip gradients or the like, and go through ``self.scaler``."""
+        """Update the model by a batch; override it to clip gradients or the like, and use ``self.scaler`` in it."""
         self.opt.zero_grad()
         with self.autocast():
             loss = self.loss(self.net, batch)
@@ -69,7 +69,7 @@ class TorchTrainer(FrameworkTrainer):
     def metrics(self, model: Any, data: Any) -> Mapping[str, Any]:
         """Return the metrics on the validation data; by default the mean loss, and the accuracy where it is defined.
 
-        It runs in evaluation mode and without gradients, and generators are afterwards as they were before.
+        It runs in evaluation mode and without gradients, and the states of the generators are restored afterwards.
         """
         loss, right, count = 0.0, 0, 0
         has_accuracy = type(self).loss is TorchTrainer.loss
@@ -92,7 +92,7 @@ class TorchTrainer(FrameworkTrainer):
         return default_collate(samples)
 
     def autocast(self) -> contextlib.AbstractContextManager[Any]:
-        """Return the context in which mixed precision computes."""
+        """Return the context of mixed precision."""
         if self.precision is None:
             return contextlib.nullcontext()
         autocast: contextlib.AbstractContextManager[Any] = torch.autocast(
@@ -104,14 +104,14 @@ class TorchTrainer(FrameworkTrainer):
         model = self.net.state_dict()
         state = {
             "model": model,
-            # state_dict() leaves out what is registered with persistent=False, and it may change in training.
+            # state_dict() omits buffers registered with persistent=False, which may change in training.
             "buffers": {name: buffer for name, buffer in self.net.named_buffers() if name not in model},
             "optimizer": self.opt.state_dict(),
             "optimizer_kind": _kind(self.opt),
             "scaler": self.scaler.state_dict(),
             "counters": json.dumps(self._counters()),
         }
-        with path.open("wb") as file:  # of a path, torch would write the name into the file
+        with path.open("wb") as file:  # given a path, torch would write its name into the file
             torch.save(state, file)
 
     def load(self, path: Path) -> None:
@@ -125,7 +125,7 @@ class TorchTrainer(FrameworkTrainer):
         self._require_same_optimizer(state["optimizer_kind"], _kind(self.opt))
         self.opt.load_state_dict(state["optimizer"])
 
-    # What the base asks for
+    # Implementation of the base class
 
     def _build(self, hp: dict[str, Any]) -> None:
         self._prepare()
@@ -140,10 +140,10 @@ class TorchTrainer(FrameworkTrainer):
         if self.threads is not None and torch.get_num_threads() != self.threads:
             torch.set_num_threads(self.threads)
         if self.deterministic:
-            # Read when CUDA's library of linear algebra starts; without it, that library refuses to be deterministic.
+            # Read when CUDA's linear algebra library starts; without it, torch refuses to be deterministic.
             os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
             torch.backends.cudnn.benchmark = False
-            # As use_deterministic_algorithms, which imports torch's compiler and takes two seconds for it.
+            # Same as use_deterministic_algorithms, which takes two seconds to import torch's compiler.
             torch.set_deterministic_debug_mode("error")
 
     def _put(self, hp: dict[str, Any]) -> None:
@@ -208,7 +208,7 @@ class TorchTrainer(FrameworkTrainer):
         return len(data)
 
     def _seed_framework(self, seed: int) -> None:
-        torch.manual_seed(seed)  # of all devices
+        torch.manual_seed(seed)  # on all devices
 
     @contextlib.contextmanager
     def _untouched(self) -> Iterator[None]:
@@ -224,7 +224,7 @@ class TorchTrainer(FrameworkTrainer):
 
 
 def _kind(optimizer: Any) -> str:
-    """Return what must agree for one optimizer to take over the state of another: its class and its parameters."""
+    """Return the properties that two optimizers must share to exchange states: class and number of parameters."""
     sizes = [len(group["params"]) for group in optimizer.param_groups]
     return f"{type(optimizer).__qualname__} of {sizes} parameters"
 
