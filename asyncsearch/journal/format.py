@@ -1,14 +1,14 @@
 """The journal's format: lines of JSON, each with its number and checksum. Pure; the store writes and reads the bytes.
 
-A segment begins with a header line, then holds one record a line:
+A segment begins with a header line, followed by one record per line:
 
     {"crc":"6b1f7c02","n":17,"t":1795244400.25,"event":{...},"actions":[{...}]}
 
 ``crc`` is the CRC-32 of the rest of the line as written after ``{``, in eight hexadecimal digits. Numbers rise by one
-across all segments of a study. Whatever a crash leaves behind stands at the end of a segment: an unfinished line there
-was never acknowledged and is dropped; damage anywhere else is refused.
+across all segments of a study. A crash can leave an unfinished line only at the end of a segment: it was never
+acknowledged and is dropped; damage anywhere else is refused.
 
-Rule: fields are only ever added. A journal of any released version is read for ever (tests/golden).
+Rule: fields are only added. Journals of every released version stay readable (tests/golden).
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from asyncsearch.errors import JournalDamagedError
 from asyncsearch.events import AnyEvent
 
 FORMAT = 1
-"""Version of the format; raised only when an older reader could not read what is written."""
+"""Version of the format; raised only when an older reader could not read the new one."""
 
 
 class Record(msgspec.Struct, frozen=True):
-    """An event and the decisions that it led to: durable together or not at all."""
+    """An event and the resulting decisions: durable together or not at all."""
 
     n: int
-    """Number of the record in the study, from 1."""
+    """Number of the record in the study, starting from 1."""
     t: float
     """Driver's clock, seconds since 1970."""
     event: AnyEvent
@@ -59,7 +59,7 @@ def _seal(body: bytes) -> bytes:
 
 
 def _unseal(line: bytes) -> bytes | None:
-    """Return the body of a whole and undamaged line, else None."""
+    """Return the body of a complete and undamaged line, else None."""
     if not line.startswith(b'{"crc":"') or not line.endswith(b"}\n") or line[16:18] != b'",':
         return None
     rest = line[18:-1]
@@ -77,20 +77,20 @@ def encode_record(n: int, t: float, event: AnyEvent, actions: Sequence[AnyAction
 
 
 class SegmentReader:
-    """Reads the segments of one study in order and checks that nothing is missing between them."""
+    """Reads the segments of one study in order, and checks that no records are missing between them."""
 
     def __init__(self, skip: int = 0) -> None:
         """Check everything, but yield only the records after number ``skip``."""
         self.next_number = 1
         self._skip = skip
         self.dropped: list[str] = []
-        """What was found unfinished at the end of a segment and dropped, in sentences."""
+        """Sentences about unfinished lines that were dropped at the ends of segments."""
 
     def read(self, name: str, lines: Iterable[bytes]) -> Iterator[Record]:
         """Yield the records of one segment.
 
         Raises:
-            JournalDamagedError: a line other than the last is damaged, or records are missing; names segment and line.
+            JournalDamagedError: a line other than the last is damaged, or records are missing; it names the line.
         """
         bodies = self._bodies(name, lines)
         first = next(bodies, None)

@@ -1,4 +1,4 @@
-"""Opening a study: its state is made again from the files in its store."""
+"""Opening a study: its state is rebuilt from the files in its store."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _KEPT_SNAPSHOTS = 2
 
 
 class StudyFile(msgspec.Struct, frozen=True, kw_only=True):
-    """The content of ``study.json``: a description for people, for ``show`` and to compare at ``resume``."""
+    """The content of ``study.json``: a description for people, for ``show`` and for the comparison at ``resume``."""
 
     format: int = 1
     name: str
@@ -30,30 +30,30 @@ class StudyFile(msgspec.Struct, frozen=True, kw_only=True):
     seed: int
     version: str = ""
     space: list[str]
-    """One line a parameter."""
+    """One line for each parameter."""
     searcher: str
     scheduler: str
     scheduler_options: dict[str, Any] | None = None
-    """Its kind and options, where they say all of it; None: it is in the bundle only."""
+    """Its kind and options, if they describe it completely; None: it is in the bundle only."""
     max_resource: int | None = None
     trainable: str = ""
     """Name of the function or class."""
     fingerprint: str = ""
     """Hash of the bundle; resuming with another trainable gives a warning."""
     bundle_sha256: str = ""
-    """Of ``bundle.bin``; a bundle that was changed behind our back is not unpickled."""
+    """Hash of ``bundle.bin``; a bundle that another program changed is not unpickled."""
     shared: str = ""
-    """URL of the folder in which its checkpoints are, shared with other studies; empty: they are in its own store."""
+    """URL of the shared folder with its checkpoints; empty: they are in its own store."""
     defaults: dict[str, Any] = {}
     """Declared values of parameters that its space lacks."""
     keep_checkpoints: int = 1
-    """Checkpoints of how many of the best finished trials are kept."""
+    """Number of the best finished trials whose checkpoints are kept."""
     share: bool = False
-    """Whether trials may share what they train."""
+    """Whether trials may share training."""
     can_evaluate: bool = False
     """Whether the trainable can evaluate a checkpoint without training."""
     asyncsearch: str = ""
-    """Version that created the study."""
+    """Version of asyncsearch that created the study."""
     created_s: float = 0.0
     """Driver's clock, seconds since 1970."""
 
@@ -62,13 +62,13 @@ _STUDY = msgspec.json.Decoder(StudyFile)
 
 
 def read_study_file(store: Store) -> StudyFile | None:
-    """Return the description of the study in a store, or None if it holds none."""
+    """Return the description of the study in a store, or None if there is none."""
     data = store.read(STUDY_FILE)
     return None if data is None else _STUDY.decode(data)
 
 
 def config_of(study: StudyFile) -> EngineConfig:
-    """Return the configuration with which a study's journal is replayed where its code is not available."""
+    """Return the configuration for replaying a study's journal without the study's code."""
     return EngineConfig(
         study=study.name,
         metric=study.metric,
@@ -89,21 +89,21 @@ def write_study_file(store: Store, study: StudyFile) -> None:
 
 
 class Replayed(msgspec.Struct, frozen=True):
-    """The result of a replay, besides the state."""
+    """The result of a replay, apart from the state."""
 
     last: int
     """Number of the last record, 0 if there is none."""
     last_s: float
     """Driver's clock at the last record, 0.0 if there is none."""
     notes: tuple[str, ...] = ()
-    """Sentences about what was recovered."""
+    """Sentences about the recovery."""
 
 
 def replay(store: Store, state: StudyState) -> Replayed:
-    """Bring a new state to the end of the store's journal, from the newest good snapshot on.
+    """Bring a new state to the end of the store's journal, starting from the newest valid snapshot.
 
     Raises:
-        JournalDamagedError: the journal is damaged elsewhere than at the end of a segment.
+        JournalDamagedError: the journal is damaged, other than by an unfinished line at the end of a segment.
     """
     snapshot = _newest_snapshot(store, sizes=state.config.quota_bytes is not None)
     reader = SegmentReader(skip=snapshot.record if snapshot is not None else 0)
@@ -123,21 +123,21 @@ def replay(store: Store, state: StudyState) -> Replayed:
 
 
 def read_records(store: Store, reader: SegmentReader | None = None) -> Iterator[Record]:
-    """Yield every record of the journal, or those that a reader does not skip; for reading only."""
+    """Yield every record of the journal that the reader does not skip; for reading only."""
     reader = reader or SegmentReader()
     for name in store.journal_segments():
         yield from reader.read(name, store.read_segment(name))
 
 
 def save_snapshot(store: Store, data: bytes, record: int) -> None:
-    """Write a snapshot, and remove all but the newest few."""
+    """Write a snapshot, and remove all except the newest few."""
     store.write(f"snapshots/{record:012d}.json", data)
     for name in store.list("snapshots")[:-_KEPT_SNAPSHOTS]:
         store.remove(f"snapshots/{name}")
 
 
 def _newest_snapshot(store: Store, *, sizes: bool) -> snapshots.Snapshot | None:
-    """Return the newest good snapshot, with the sizes of checkpoints if these are wanted."""
+    """Return the newest valid snapshot; with ``sizes``, only one that has the sizes of checkpoints."""
     for name in reversed(store.list("snapshots")):
         data = store.read(f"snapshots/{name}")
         snapshot = snapshots.decode(data) if data is not None else None

@@ -1,6 +1,6 @@
-"""The facts of a journal, put together: the paths and reports of trials, and the progress of leases.
+"""A projection of the journal: the paths and reports of trials, and the progress of leases.
 
-A stage is trained once; its subscribers, the trials whose paths lead through it, all read its reports.
+A stage is trained once; its subscribers, the trials whose paths contain it, all read its reports.
 """
 
 from __future__ import annotations
@@ -49,19 +49,19 @@ class Report(msgspec.Struct, frozen=True):
 
 
 class LeaseProgress(msgspec.Struct):
-    """How far the training under a lease has come."""
+    """The progress of training under a lease."""
 
     lease: Lease
     stages: tuple[Stage, ...]
     assigned_s: float
     resource: int
-    """Up to which it has been trained, as reports and checkpoints show."""
+    """Resource up to which it has been trained, as reports and checkpoints show."""
     reported: int
-    """Resource of its last report; before the first, where it began."""
+    """Resource of its last report; before the first one, the resource at which it began."""
     reported_s: float | None = None
-    """When that was; None: nothing was reported yet."""
+    """Time of its last report; None: there is none yet."""
     wanted: int = UNBOUNDED
-    """Up to which it is to be trained; it may come further before its worker learns that."""
+    """Resource up to which it should be trained; its worker may pass that before it is told."""
 
 
 class Projection:
@@ -71,18 +71,18 @@ class Projection:
         self.paths: dict[TrialId, tuple[PathStep, ...]] = {}
         self.targets: dict[TrialId, int | None] = {}
         self.leases: dict[int, LeaseProgress] = {}
-        """By number, as long as a worker may train under them."""
+        """By number, while a worker may train under them."""
         self.trained = 0
-        """Units of training that workers have done, repeated ones included."""
+        """Units of training that workers have done, including repeated ones."""
         self._subscribers: dict[NodeKey, dict[TrialId, float]] = {}
-        """The trials whose paths lead through a node, and up to which resource: there the next node begins."""
+        """The trials whose paths contain a node, each with the resource at which its next node begins."""
         self._reached: dict[TrialId, int] = {}
         self._reports: dict[NodeKey, list[tuple[int, Metrics]]] = {}
 
     def add(self, record: Record) -> list[Report]:
-        """Take in a record, and return the reports that trials read by it, in order.
+        """Add a record, and return the reports that trials read because of it, in order.
 
-        After a lost attempt some units are trained again; repeated reports are left out.
+        After a lost attempt some units are trained again; repeated reports are omitted.
         """
         event = record.event
         found = self._report(event, record.t) if isinstance(event, Reported) else []
@@ -99,7 +99,7 @@ class Projection:
         return list(self._reports.get(node, ()))
 
     def reads(self, trial: TrialId, stage: Stage) -> bool:
-        """Return whether a trial reads from a stage that was assigned just now."""
+        """Return whether a trial reads from a stage that has just been assigned."""
         if trial in stage.trials:
             return True
         if not stage.more or self._subscribers.get(stage.node, {}).get(trial, 0) <= stage.start:
@@ -208,7 +208,7 @@ class Projection:
     def _keep(self, node: NodeKey, resource: int, metrics: Metrics) -> None:
         kept = self._reports.setdefault(node, [])
         at = bisect.bisect_left(kept, resource, key=lambda report: report[0])
-        if at == len(kept) or kept[at][0] != resource:  # an evaluation may be of a resource below the trained ones
+        if at == len(kept) or kept[at][0] != resource:  # an evaluation may have a lower resource than the last report
             kept.insert(at, (resource, metrics))
 
 
@@ -217,16 +217,16 @@ def _node(stages: tuple[Stage, ...], resource: int) -> NodeKey:
 
 
 def reports(records: Iterable[Record]) -> Iterator[Report]:
-    """Yield every report that counted, once for each trial that read it, in the order of the journal."""
+    """Yield every counted report, once for each trial that read it, in the order of the journal."""
     projection = Projection()
     for record in records:
         yield from projection.add(record)
 
 
 def branched(records: Iterable[Record]) -> dict[TrialId, tuple[Params, int]]:
-    """Return the trials that took over another's weights, each with its first params and where it left them.
+    """Return the trials that copied another trial's weights, with their first params and the resource of the change.
 
-    Its reports beyond that resource do not belong to those params.
+    A trial's reports beyond that resource do not belong to those params.
     """
     begun: dict[TrialId, Params] = {}
     found: dict[TrialId, tuple[Params, int]] = {}
@@ -240,14 +240,14 @@ def branched(records: Iterable[Record]) -> dict[TrialId, tuple[Params, int]]:
 
 
 def history(records: Iterable[Record], trial: TrialId) -> list[tuple[int, Metrics]]:
-    """Return the reports of one trial as (resource, metrics), in the order of resource."""
+    """Return the reports of one trial as (resource, metrics), ordered by resource."""
     return [(report.resource, report.metrics) for report in reports(records) if report.trial == trial]
 
 
 def trained_with(records: Iterable[Record], trial: TrialId) -> list[tuple[int, int | None, TrialId]]:
-    """Return the intervals of a trial that were trained with another one, which has their log: (from, to, that one).
+    """Return the intervals of a trial that were trained with another trial, which has their log: (from, to, other).
 
-    ``to`` None: to the end of its function.
+    ``to`` is None if the interval lasts to the end of its function.
     """
     found: dict[tuple[int, int | None, TrialId], None] = {}
     projection = Projection()

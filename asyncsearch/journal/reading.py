@@ -1,6 +1,6 @@
-"""Reading a study without its code: the journal alone gives the state of every trial.
+"""Reading a study without its code: the journal alone determines the state of every trial.
 
-Nothing is unpickled, so ``asyncsearch show`` works on a machine that has none of the study's packages.
+Nothing is unpickled, so ``asyncsearch show`` works on a machine without the study's packages.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def read_state(store: Store, study: StudyFile) -> StudyState:
 
 
 def read_position(store: Store, study: StudyFile, trial: TrialId) -> str:
-    """Return a trial's position in its scheduler, in words; empty: the scheduler cannot be made without unpickling."""
+    """Describe a trial's position in its scheduler; empty: the scheduler cannot be rebuilt without unpickling."""
     scheduler = from_options(study.scheduler_options)
     living = None if scheduler is None else scheduler.begin_reading()
     if living is None or type(living).position is SchedulerState.position:
@@ -37,14 +37,14 @@ def read_position(store: Store, study: StudyFile, trial: TrialId) -> str:
 
 
 class _NoSearcher(SearcherState):
-    """Takes in every fact and proposes nothing."""
+    """Accepts every event and proposes nothing."""
 
     def propose(self, number: int) -> Params | None:
         raise InternalError("A study that was opened for reading was asked for a proposal.")
 
 
 class _NoScheduler(SchedulerState):
-    """Takes in every fact and decides nothing."""
+    """Accepts every event and decides nothing."""
 
     def first_target(self, trial: TrialId) -> int | None:
         raise InternalError("A study that was opened for reading was asked for a decision.")
@@ -59,4 +59,4 @@ class _NoScheduler(SchedulerState):
         return {}
 
     def restore(self, snapshot: dict[str, Any]) -> None:
-        """Nothing of it is needed for reading."""
+        """Do nothing: reading does not need the snapshot."""

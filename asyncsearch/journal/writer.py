@@ -12,7 +12,7 @@ from asyncsearch.store.base_store import Segment, Store
 
 
 class Journal:
-    """Writes the records of one driver into one new segment. ``encode`` and ``append`` may be in two threads."""
+    """Writes the records of one driver into one new segment. Two threads may call ``encode`` and ``append``."""
 
     def __init__(self, store: Store, study: str, last: int) -> None:
         """Begin a segment after record number ``last``."""
@@ -27,7 +27,7 @@ class Journal:
         return encode_record(self.last, now, event, actions)
 
     def append(self, lines: bytes) -> None:
-        """Return when the lines are durable: one sync for all of them."""
+        """Write lines, and return when they are durable: one sync for all of them."""
         self._segment.append(lines)
 
     def close(self) -> None:

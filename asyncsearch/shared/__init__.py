@@ -1,1 +1,1 @@
-"""What studies share: a folder, the claims on its nodes, and what a driver does there."""
+"""Sharing between studies: the shared folder, the claims on its nodes, and a driver's session there."""

@@ -1,4 +1,4 @@
-"""The files of a store's checkpoints: their sizes and ages, and those that belong to no commit."""
+"""The files of a store's checkpoints: their sizes and ages, and the files that belong to no commit."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ class Survey(NamedTuple):
     """Sizes and times of checkpoints."""
 
     committed: dict[CheckpointRef, FileInfo]
-    """All committed versions of each together, and when the newest was written."""
+    """Total size of all committed versions of each, and the time of the newest."""
     replaced: dict[str, FileInfo]
-    """Committed versions that newer ones have replaced, by their folders."""
+    """Committed versions that newer ones have replaced, by folder."""
     unfinished: dict[str, FileInfo]
-    """Versions that were not, or not yet, committed, by their folders."""
+    """Versions that were not, or not yet, committed, by folder."""
 
 
 def survey(store: Store) -> Survey:
-    """Look at every file of every checkpoint."""
+    """List every file of every checkpoint."""
     folders: dict[tuple[str, Version], FileInfo] = {}
     whole: dict[tuple[str, int], list[Version]] = defaultdict(list)
     for name, entry in store.walk("checkpoints").items():
@@ -46,7 +46,7 @@ def survey(store: Store) -> Survey:
 
 
 def _both(one: FileInfo | None, two: FileInfo) -> FileInfo:
-    """Return the size of two things together, and when the later one was written."""
+    """Return the total size of two files or folders, and the later time."""
     if one is None:
         return two
     times = [entry.modified_s for entry in (one, two) if entry.modified_s is not None]

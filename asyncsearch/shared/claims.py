@@ -1,19 +1,19 @@
-"""Claims: the sole right to train in a node, among the drivers that share a folder.
+"""Claims: the exclusive right to train in a node, among the drivers that share a folder.
 
-    drivers/<token>.json          a driver and when it last gave a sign of life; one write renews all its claims
+    drivers/<token>.json          a driver and its last heartbeat; one write renews all its claims
     claims/<node>/000007.json     the seventh claim of that node; see asyncsearch.store.exclusive_right
 
-A claim is void when it was released, or when its driver has gone, has died on this very machine, or gave no sign of
-life for ``lease_s``. Exactly one of several rivals is granted a claim where a file is created exclusively (disk, S3,
-Google's object store), and never two, provided that
+A claim is void when it was released, or when its driver has left, has died on this machine, or sent no heartbeat for
+``lease_s``. Exactly one of several rivals is granted a claim where a file is created exclusively (disk, S3, Google's
+object store), and never two, provided that
 
-* a listing shows what was created before it began (NFS, HDFS, S3 and Google's store do);
+* a listing shows all files that were created before it began (NFS, HDFS, S3 and Google's store do);
 * the clocks of the drivers' hosts agree within a quarter of ``lease_s``.
 
-Elsewhere the name of a claim carries its driver's token, and rivals that come at the same moment may all be refused;
-the next try decides. Where replacing a file leaves a moment in which it is missing (WebHDFS, SMB, FTP), a driver can
-seem to have gone for that moment, and two may train the same: both results are right, and one was for nothing. A driver
-that was away for longer than its lease finds out at its next ``renew``.
+Elsewhere the name of a claim contains its driver's token, and simultaneous rivals may all be refused; the next attempt
+decides. Where a file is missing for a moment while it is replaced (WebHDFS, SMB, FTP), its driver can seem to have left
+at that moment, and two drivers may train the same node: both results are correct, and one is redundant. A driver that
+was suspended for longer than its lease notices at its next ``renew``.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from asyncsearch.store.lease_lock import LockRecord
 
 
 class ClaimHolder(Written, frozen=True, kw_only=True):
-    """A driver that takes part in a shared folder."""
+    """A driver that uses a shared folder."""
 
     study: str
     since: str
@@ -48,7 +48,7 @@ class ClaimHolder(Written, frozen=True, kw_only=True):
 
     @property
     def is_void(self) -> bool:
-        """Whether it is gone for all that others can know."""
+        """Whether the driver seems to have left or died, as seen from this process."""
         return self.holder.is_void(self.lease_s)
 
     def __str__(self) -> str:
@@ -60,7 +60,7 @@ class ClaimHolder(Written, frozen=True, kw_only=True):
 
 
 class Claim(Written, frozen=True, kw_only=True):
-    """A claim of one node."""
+    """A claim on one node."""
 
     study: str
     token: str
@@ -69,7 +69,7 @@ class Claim(Written, frozen=True, kw_only=True):
     pid: int
     since: str
     claimed_s: float
-    """Unix time by the claimant's clock at which this was written."""
+    """Unix time by the claimant's clock when this was written."""
     released: bool = False
 
 
@@ -89,7 +89,7 @@ class Claims:
 
     Args:
         files: the shared folder.
-        lease_s: after how many seconds without a sign of life the claims may be taken over.
+        lease_s: seconds without a heartbeat after which others may take over the claims.
     """
 
     def __init__(self, files: SharedFiles, lease_s: float) -> None:
@@ -106,26 +106,26 @@ class Claims:
 
     @property
     def mine(self) -> frozenset[NodeKey]:
-        """The nodes that we hold, as of the last sign of life."""
+        """The nodes that we hold, as of the last heartbeat."""
         with self._guard:
             return frozenset(self._mine)
 
     def claim(self, nodes: Iterable[NodeKey], owner: str) -> dict[NodeKey, str | None]:
-        """Try to get the sole right to train in nodes.
+        """Try to get the exclusive right to train in nodes.
 
         Args:
             nodes: Their keys.
-            owner: The study, one for each ``SharedFolder``; others read it.
+            owner: The study, one for each ``SharedFolder``; shown to others.
 
         Returns:
-            For each node None if we hold it now (or did before), else who does: study, process, host, since when.
+            For each node None if we hold it now (or did before), else its holder: study, process, host, start time.
         """
         with self._guard:
             self.announce(owner)
             return {node: self._claim(node, owner) for node in nodes}
 
     def announce(self, study: str) -> None:
-        """Make sure that other drivers can see that this one is alive."""
+        """Make sure that other drivers see that this one is alive."""
         with self._guard:
             is_named = bool(self._study) or not study
             if self._fresh is None or self._age() > 0.75 * self._lease_s or not is_named:
@@ -134,11 +134,11 @@ class Claims:
                 self._renew()
 
     def renew(self) -> frozenset[NodeKey]:
-        """Give a sign of life, which extends all our claims, and return the nodes that we lost.
+        """Send a heartbeat, which extends all our claims, and return the nodes that we lost.
 
-        Call it several times in ``lease_s``, from any thread; it writes one small file, and nothing while the last one
-        is fresh. A node is lost only after a longer silence, and when another driver has taken it over: what is trained
-        there must not be published on that claim any more.
+        Call it several times per ``lease_s``, from any thread; it writes one small file, and nothing while the last one
+        is fresh. A node is lost only if heartbeats stopped for longer and another driver has taken it over: further
+        training there must not be published under that claim.
         """
         with self._guard:
             if self._fresh is not None and self._age() >= 0.1 * self._lease_s:
@@ -147,10 +147,10 @@ class Claims:
             return lost
 
     def release(self, nodes: Iterable[NodeKey]) -> None:
-        """Give nodes back; those that we do not hold are passed over."""
+        """Release nodes; nodes that we do not hold are ignored."""
         with self._guard:
             if self._age() > 0.75 * self._lease_s:
-                self._renew()  # what was lost meanwhile is another's, and not ours to give back
+                self._renew()  # a node that was lost belongs to another driver: do not release it
             for node in nodes:
                 mine = self._mine.get(node)
                 if mine is not None:
@@ -158,7 +158,7 @@ class Claims:
                     del self._mine[node]
 
     def close(self) -> None:
-        """Give all claims back. What the study holds stays held."""
+        """Release all claims. The study's hold remains."""
         with self._guard:
             self.release(list(self._mine))
             if self._fresh is not None:
@@ -166,10 +166,10 @@ class Claims:
                 self._fresh = None
 
     def take_over(self, study: str) -> int:
-        """Make the claims of earlier drivers of a study void at once, and return how many such drivers there were.
+        """Invalidate the claims of earlier drivers of a study at once, and return the number of these drivers.
 
-        Call it only while you hold the lock of that study's own store: then an earlier driver has died or may write no
-        more. Without it their claims end when their lease does.
+        Call it only while you hold the lock of that study's own store: then an earlier driver has died or must stop
+        writing. Without this call their claims end with their leases.
         """
         count = 0
         for token in self.tokens():
@@ -182,12 +182,12 @@ class Claims:
     # What others hold
 
     def tokens(self) -> Sequence[str]:
-        """Return the tokens of all drivers that are known."""
+        """Return the tokens of all known drivers."""
         names = self._files.store.list("drivers")
         return [name.removesuffix(".json") for name in names if name.endswith(".json")]
 
     def driver(self, token: str) -> ClaimHolder | None:
-        """Return what is known of a driver."""
+        """Return the record of a driver, or None if there is none."""
         return self._files.read(_driver_file(token), DRIVER)
 
     def is_alive(self, token: str) -> bool:
@@ -196,7 +196,7 @@ class Claims:
         return driver is not None and not driver.is_void
 
     def holder(self, node: NodeKey) -> str | None:
-        """Return who else trains in a node now, in words, or None."""
+        """Describe the other driver that trains in a node now, or return None."""
         return self._right(node).holder()
 
     def entries(self, node: NodeKey) -> list[NumberedFile]:
@@ -204,10 +204,10 @@ class Claims:
         return self._right(node).entries()
 
     def expired(self, age_s: float) -> dict[str, str]:
-        """Return the files of claims and drivers that mean nothing any more and are older than that, and why.
+        """Return the files of void claims and dead drivers that are older than ``age_s``, each with the reason.
 
-        What a driver still has in mind when it comes back is younger, so no number of a claim that it knows is given
-        away a second time; ``age_s`` is much longer than any lease.
+        A suspended driver remembers only younger files when it continues, so no claim number that it knows is used a
+        second time; ``age_s`` is much longer than any lease.
         """
         before_s = time.time() - age_s
         found: dict[str, str] = {}
@@ -238,7 +238,7 @@ class Claims:
         return ExclusiveRight(self._files.store, folder, self._other)
 
     def _other(self, entry: NumberedFile) -> str | None:
-        """Return the driver whose claim a file holds; None: the claim is void or ours."""
+        """Describe the driver of the claim in a file; None: the claim is void or ours."""
         claim = self._files.look(entry.name, CLAIM)
         if isinstance(claim, Unreadable):
             return self._unsettled(claim)
@@ -254,7 +254,7 @@ class Claims:
         return str(msgspec.structs.replace(driver, study=claim.study, since=claim.since))
 
     def _unsettled(self, file: Unreadable) -> str | None:
-        # Some file systems show a name before its content, and its writer may die in between.
+        # Some file systems show a name before its content, and the writer may die in between.
         first = self._unclear.setdefault(file.name, time.monotonic())
         return AT_THIS_MOMENT if time.monotonic() - first <= self._lease_s else None
 
@@ -277,8 +277,8 @@ class Claims:
         begun = time.monotonic(), time.time()
         holder = LockRecord.here(self.token)
         self._files.write(name, ClaimHolder(study=self._study, since=self._since, lease_s=self._lease_s, holder=holder))
-        # First the sign of life, then the look at the claims: a driver that takes one over does both the other way
-        # round, so at least one of the two sees the other.
+        # First write the heartbeat, then read the claims: a driver that takes one over does both in the opposite order,
+        # so at least one of the two sees the other.
         lost = {node for node, mine in self._mine.items() if doubtful and not self._is_held(node, mine.entry)}
         for node in lost:
             mine = self._mine.pop(node)
@@ -293,7 +293,7 @@ class Claims:
         return claim is not None and claim.token == self.token and self._right(node).rival(own) is None
 
     def _age(self) -> float:
-        """Return how long ago we gave a sign of life; a suspended machine's monotonic clock may have stood still."""
+        """Return the seconds since our last heartbeat; the monotonic clock may stop while a machine is suspended."""
         if self._fresh is None:
             return 0.0
         return max(time.monotonic() - self._fresh[0], time.time() - self._fresh[1])

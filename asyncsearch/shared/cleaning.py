@@ -1,7 +1,7 @@
-"""Cleaning: remove the files that nothing can reach any more, and keep those that a study may still need.
+"""Cleaning: remove unreachable files, and keep the files that a study may still need.
 
-The whole list of removals is computed first, and then carried out or only reported. So a dry run agrees with the real
-one.
+The complete list of removals is computed first, and then carried out or only reported, so a dry run agrees with a real
+run.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ DAY_S = 86400.0
 
 
 class Item(NamedTuple):
-    """One thing that can go."""
+    """One removable file, folder or checkpoint."""
 
     kind: str
     """``checkpoint``, ``leftover``, ``claim``, ``driver`` or ``hold``."""
@@ -33,16 +33,16 @@ class Item(NamedTuple):
     size_bytes: int
     why: str
     remove: Callable[[], bool | None]
-    """Removes it; False: it is needed by now, and stays."""
+    """Removes it; returns False if it is needed by now and stays."""
 
 
 class Limits(NamedTuple):
-    """Which of the unreachable checkpoints are removed; without limits all."""
+    """Limits on the removal of unreachable checkpoints; without limits all are removed."""
 
     quota_bytes: int | None = None
-    """Only as many as it takes until all checkpoints together are within it."""
+    """Remove only until the total size of all checkpoints is within the quota."""
     older_than_s: float | None = None
-    """Only those that were of no use for so long."""
+    """Remove only checkpoints that have not been used for this long."""
 
 
 class Cleaning(NamedTuple):
@@ -50,9 +50,9 @@ class Cleaning(NamedTuple):
 
     gone: list[Item]
     stayed: list[Item]
-    """Items that came to be needed in the meantime."""
+    """Items that became needed in the meantime."""
     kept: int
-    """Checkpoints that stay."""
+    """Number of checkpoints that stay."""
     kept_bytes: int
 
 
@@ -63,9 +63,9 @@ def clean(
 
     Args:
         store: Either.
-        limits: What of the unreachable checkpoints goes.
+        limits: Which of the unreachable checkpoints are removed.
         dry_run: Change nothing, and return the items that would be removed.
-        notify: Called with each item after it was removed, or would have been.
+        notify: Called with each item after its removal, or for each item of a dry run.
 
     Raises:
         StudyNotFoundError: the store is neither.
@@ -127,11 +127,11 @@ def _of_study(store: Store, limits: Limits) -> tuple[list[Item], list[Stored]]:
 
 
 def _needed(store: Store) -> set[CheckpointRef]:
-    """Return the checkpoints that the journal says are durable, without those that it decided to delete.
+    """Return the checkpoints that the journal records as committed and not as deleted.
 
-    Every record decides the deletion of all that it makes unreachable, so these are what the study's own state refers
-    to (``StudyState.references``). That state cannot be had from here: how many of the best trials keep theirs, and
-    whether trials share, only the study's code knows.
+    Every record deletes the checkpoints that it makes unreachable, so the rest are the references of the study's own
+    state (``StudyState.references``). That state is not available here: only the study's code knows how many of the
+    best trials keep their checkpoints, and whether trials share.
     """
     needed: set[CheckpointRef] = set()
     for record in read_records(store):
@@ -156,7 +156,7 @@ def _choose(stored: list[Stored], may_go: Callable[[Stored], bool], limits: Limi
 
 
 def _leftovers(store: Store, found: Survey, gone: set[CheckpointRef], age_s: float | None) -> Iterator[Item]:
-    """Yield the leftovers of crashed writers that are older than ``age_s``, so that nobody writes them; None: all."""
+    """Yield leftovers of crashed writers; only those older than ``age_s``, so no live writer has them; None: all."""
 
     def item(name: str, entry: FileInfo, why: str) -> Item:
         return Item("leftover", name, entry.size_bytes, why, lambda: store.remove_tree(name))
@@ -226,7 +226,7 @@ def _small_files(folder: SharedFolder, kind: str, names: dict[str, str]) -> Iter
 
         def remove(name: str = name, data: bytes = data) -> bool:
             if folder.store.read(name) != data:
-                return False  # somebody has come back
+                return False  # its owner has returned
             folder.store.remove(name)
             folder.store.remove_if_empty(name.rpartition("/")[0])
             return True

@@ -1,10 +1,10 @@
-"""What was reported in a node, for all studies that share a folder.
+"""The reports of each node, for all studies that share a folder.
 
     facts/<node>/000012-3f0c9a1b2c3d4e5f.json     12 reports; the name is a hash of the content
 
-A file never changes. A publisher writes the union of its own reports and those that are there, as a new file, and then
-removes the files that it has merged. So concurrent writers lose nothing, a repetition changes nothing, and a reader
-that knows a file's name need not read it again.
+A file never changes. A publisher writes the union of its own reports and the existing ones as a new file, and then
+removes the files that it has merged. Therefore concurrent writers lose nothing, a repetition changes nothing, and a
+reader that knows a file's name need not read it again.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ _CACHED = 20_000
 
 
 class NodeFacts(msgspec.Struct, frozen=True):
-    """What is known of a node."""
+    """The published facts of a node."""
 
     reports: tuple[tuple[int, Metrics], ...] = ()
     """Resource -> metrics, ascending."""
     ended: int | None = None
-    """Resource at which the trainable ended by itself in this node; None: it did not, as far as is known."""
+    """Resource at which the trainable ended by itself in this node; None: no end was published."""
     checkpoints: tuple[int, ...] = ()
-    """Resources of the committed checkpoints, ascending; without those that are being deleted."""
+    """Resources of the committed checkpoints that are not being deleted, ascending."""
 
 
 class Facts(Written, frozen=True, kw_only=True):
-    """One file."""
+    """The content of one file."""
 
     node: NodeKey
     reports: tuple[tuple[int, Metrics], ...]
     ended: int | None
     published_s: float
-    """Unix time by the writer's clock; where two files disagree, the older one counts."""
+    """Unix time by the writer's clock; if two files disagree, the older one counts."""
 
     @property
     def name(self) -> str:
@@ -67,7 +67,7 @@ class FactsFolder:
         self._guard = threading.Lock()
 
     def publish(self, node: NodeKey, reports: Sequence[tuple[int, Metrics]], ended: int | None) -> Facts:
-        """Make reports durable and return all that is known of the node afterwards."""
+        """Make reports durable, and return all facts of the node."""
         _check(node, reports, ended)
         plain = tuple((resource, _plain(metrics)) for resource, metrics in reports)
         new = Facts(node=node, reports=plain, ended=ended, published_s=time.time())
@@ -84,7 +84,7 @@ class FactsFolder:
         return merged
 
     def read(self, node: NodeKey) -> Facts:
-        """Return all that is known of a node."""
+        """Return all facts of a node."""
         return self._merge(node, self._load(node))
 
     def _load(self, node: NodeKey) -> list[Facts]:
@@ -94,7 +94,7 @@ class FactsFolder:
             names = [f"{folder}/{name}" for name in self._files.store.list(folder) if name.endswith(".json")]
             found = [self._read(name) for name in names]
             facts = [one for one in found if one is not None]
-            # A file that vanished was taken in by a newer one, which a second look shows.
+            # A vanished file was merged into a newer one, which a second listing shows.
             lacking = [name for name, one in zip(names, found, strict=True) if one is None]
             if not any(self._files.store.read(name) is None for name in lacking):
                 return sorted(facts, key=lambda one: (one.published_s, one.name))
@@ -117,7 +117,7 @@ class FactsFolder:
         return known
 
     def _merge(self, node: NodeKey, parts: Sequence[Facts]) -> Facts:
-        """Merge several files of one node; where they disagree, the first one counts."""
+        """Merge several files of one node; if they disagree, the first one counts."""
         if len(parts) == 1:
             return parts[0]
         reports: dict[int, Metrics] = {}
@@ -126,7 +126,7 @@ class FactsFolder:
             for resource, metrics in part.reports:
                 first = reports.setdefault(resource, metrics)
                 if not first or not metrics:
-                    reports[resource] = first or metrics  # training came there, and what is there was evaluated later
+                    reports[resource] = first or metrics  # a node reached without a report was evaluated later
                 elif first != metrics:
                     self._warn(node, f"at {resource} {first} and {metrics}")
             if ended is None:
@@ -162,7 +162,7 @@ def _check(node: NodeKey, reports: Sequence[tuple[int, Metrics]], ended: int | N
 
 
 def _plain(metrics: Metrics) -> Metrics:
-    """Return metrics as they will be read back: a file's name is a hash of its content."""
+    """Return metrics as a reader will decode them: a file's name is a hash of its content."""
     return {name: spell(float(value)) if not isinstance(value, str) else value for name, value in metrics.items()}
 
 

@@ -1,7 +1,7 @@
 """The files of a shared folder: small JSON that a person can read.
 
-Every file carries ``format``. A newer one is refused, since nobody knows what it promises; a damaged one counts as
-absent, and that is logged once.
+Every file has a ``format``. A file of a newer format is refused, since its meaning is unknown; a damaged file counts as
+absent, and is logged once.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from asyncsearch.errors import StoreError
 from asyncsearch.store.base_store import Store
 
 FORMAT = 1
-"""Version of everything that is written into a shared folder."""
+"""Version of the format of all files in a shared folder."""
 
 logger = logging.getLogger(__name__)
 
 
 class Written(msgspec.Struct, frozen=True, kw_only=True):
-    """Base of all files' contents."""
+    """Base class of the contents of all files."""
 
     format: int = FORMAT
 
@@ -31,7 +31,7 @@ _WRITTEN = msgspec.json.Decoder(Written)
 
 
 class Unreadable(NamedTuple):
-    """A file that exists and cannot be decoded."""
+    """A file that exists but cannot be decoded."""
 
     name: str
 
@@ -51,7 +51,7 @@ class SharedFiles:
         """Return a file's content, ``Unreadable`` if it is damaged, or None if there is no such file.
 
         Raises:
-            StoreError: it was written by a newer version.
+            StoreError: the file was written by a newer version.
         """
         data = self.store.read(name)
         if data is None:
@@ -77,7 +77,7 @@ class SharedFiles:
         return found
 
     def write(self, name: str, value: Written) -> None:
-        """Write a file at one stroke."""
+        """Write a file atomically."""
         self.store.write(name, encode(value))
 
     def create(self, name: str, value: Written) -> bool:
@@ -85,7 +85,7 @@ class SharedFiles:
         return self.store.create(name, encode(value))
 
     def warn_once(self, about: str, message: str) -> None:
-        """Log a warning, once for each subject."""
+        """Log a warning, once for each value of ``about``."""
         with self._guard:
             if about in self._warned:
                 return

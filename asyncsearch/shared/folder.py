@@ -1,12 +1,12 @@
-"""A folder that several studies share: each node is trained once, by whichever study comes first.
+"""A folder that several studies share: each node is trained once, by the study that claims it first.
 
-    shared.json                    what this folder is, for people and for ``asyncsearch clean``
+    shared.json                    description of the folder, for people and for ``asyncsearch clean``
     checkpoints/<node>/<resource>/ as in the store of a study
-    facts/<node>/                  what was reported; see asyncsearch.shared.facts
-    drivers/, claims/<node>/       who trains what; see asyncsearch.shared.claims
-    holds/, deleting/              what is needed, and what goes; see asyncsearch.shared.holds
+    facts/<node>/                  reports; see asyncsearch.shared.facts
+    drivers/, claims/<node>/       drivers, and the nodes that they train; see asyncsearch.shared.claims
+    holds/, deleting/              checkpoints that are needed or being deleted; see asyncsearch.shared.holds
 
-Nothing here decides which nodes are trained. A node's results exist or not, and one driver at a time may make them.
+This module does not choose the nodes to train. A node's results exist or not, and one driver at a time may make them.
 """
 
 from __future__ import annotations
@@ -51,22 +51,22 @@ class Stored(NamedTuple):
 
     ref: CheckpointRef
     size_bytes: int
-    """All its versions."""
+    """Total of all its versions."""
     used_s: float
-    """Unix time at which it was last of use: until when it was held, else when it was committed, else 0.0."""
+    """Unix time of its last use: the end of its last hold, else its commit, else 0.0."""
 
 
 class SharedFolder:
-    """One study's part in a shared folder. Safe from any thread; it starts none.
+    """One study's access to a shared folder. Safe from any thread; it starts none.
 
-    The order in which a study does things keeps what it needs: ``claim`` before it trains, ``hold`` before it counts
-    on a checkpoint, ``hold`` and ``publish`` before ``release``.
+    A study keeps the checkpoints that it needs by calling in this order: ``claim`` before it trains, ``hold`` before it
+    relies on a checkpoint, ``hold`` and ``publish`` before ``release``.
 
     Args:
-        store: The shared folder; only its checkpoints are used besides what is written here.
-        lease_s: After how many seconds without ``renew`` others may take our claims over.
-        retention_s: For how many seconds a study's hold counts without being written again, if the store of the study
-            is gone; while that is there, it counts for ever.
+        store: The shared folder; apart from the files written here, only its checkpoints are used.
+        lease_s: Seconds without ``renew`` after which others may take over our claims.
+        retention_s: Seconds for which a study's hold counts after its last write, if the store of the study is gone;
+            while that store exists, the hold always counts.
     """
 
     def __init__(self, store: Store, *, lease_s: float = LEASE_S, retention_s: float = RETENTION_S) -> None:
@@ -82,7 +82,7 @@ class SharedFolder:
         self.delete, self.abandoned, self.finish_one = holds.delete, holds.abandoned, holds.finish_one
 
     def prepare(self) -> None:
-        """Make the folder, and prove that it can be written and is one of ours.
+        """Make the folder, and prove that it can be written and is a shared folder.
 
         Raises:
             StoreError: it cannot be written, was made by a newer version, or is the store of a study.
@@ -99,10 +99,10 @@ class SharedFolder:
     # What is known
 
     def publish(self, node: NodeKey, reports: Sequence[tuple[int, Metrics]], ended: int | None = None) -> NodeFacts:
-        """Make durable what was reported in a node, and return all that is known of it afterwards.
+        """Make reports of a node durable, and return all facts of the node.
 
-        What is there already is united with it, so the longer list wins. Where both have a resource and disagree, what
-        was there counts, and that is logged once for each node.
+        They are merged with the existing reports. If both have a resource and disagree, the existing report counts,
+        and a warning is logged once for each node.
 
         Args:
             node: Its key.
@@ -115,11 +115,11 @@ class SharedFolder:
         return self._with_checkpoints(self._facts.publish(node, reports, ended), self._holds.marked())
 
     def read(self, node: NodeKey) -> NodeFacts:
-        """Return what is known of a node; empty if nothing is."""
+        """Return the facts of a node; empty if there are none."""
         return self.read_many([node])[node]
 
     def read_many(self, nodes: Iterable[NodeKey]) -> dict[NodeKey, NodeFacts]:
-        """Return what is known of nodes: a listing or two for each, and a file where something is new."""
+        """Return the facts of nodes, with one or two listings for each and a read of each new file."""
         wanted = list(dict.fromkeys(nodes))
         marked = self._holds.marked()
 
@@ -138,7 +138,7 @@ class SharedFolder:
     # What is needed
 
     def holds(self) -> frozenset[CheckpointRef]:
-        """Return the checkpoints of all holds that count: written lately, or of studies whose stores still exist."""
+        """Return the checkpoints of all holds that count: recent holds, and holds of studies whose stores exist."""
         return frozenset(ref for hold in self.current_holds().holds.values() for ref in hold.references())
 
     # How much there is
@@ -148,14 +148,14 @@ class SharedFolder:
         return in_order_of_use(survey(self.store), self._holds.last_uses())
 
     def usage(self) -> dict[CheckpointRef, int]:
-        """Return the size of every committed checkpoint in bytes, all its versions and its manifest included."""
+        """Return the size of every committed checkpoint in bytes, including all its versions and its manifest."""
         return {one.ref: one.size_bytes for one in self.stored()}
 
     def evict(self, quota_bytes: int, keep: Collection[CheckpointRef] = ()) -> dict[CheckpointRef, int]:
         """Delete unneeded checkpoints until the total is within a quota, and return the deleted ones with their bytes.
 
-        The least recently used one is deleted first; among equals the deepest, from which the fewest trials can go on.
-        Checkpoints that are held or in ``keep`` count and stay, so the quota may not be reached.
+        The least recently used one is deleted first; among equals the deepest, from which the fewest trials can
+        continue. Checkpoints that are held or in ``keep`` count and stay, so the total may remain above the quota.
         """
         self.finish()
         stored = self.stored()
@@ -171,7 +171,7 @@ class SharedFolder:
         return gone
 
     def finish(self) -> None:
-        """Finish the deletions in whose middle a driver died."""
+        """Finish the deletions of drivers that died during them."""
         for ref, name in self.abandoned():
             self.finish_one(ref, name)
         for name in {name.split("/")[0] for name in self.store.walk("tmp")}:
@@ -196,7 +196,7 @@ def open_shared(store: Store, shared: str | Path | Literal[False] | None = None)
         shared: ``Sharing(shared=...)``: a folder or URL; None: ``plan`` beside the study's store; False: none.
 
     Raises:
-        StoreError: the study's store is at the top of its file system or is that very folder: there is no place beside.
+        StoreError: the study's store has no folder beside it (top of its file system), or is itself that folder.
     """
     from asyncsearch.store import open_store
 

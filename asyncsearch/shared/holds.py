@@ -1,11 +1,11 @@
-"""Which checkpoints of a shared folder a study may still need, and deleting the others.
+"""Holds: the checkpoints of a shared folder that a study may still need; and the deletion of all others.
 
-    holds/<study>.json                       what one study holds; it alone writes the file
-    deleting/<node>.<resource>.<token>.json  somebody is about to delete that checkpoint
+    holds/<study>.json                       the hold of one study; it alone writes the file
+    deleting/<node>.<resource>.<token>.json  a driver is about to delete that checkpoint
 
 A driver that deletes a checkpoint first writes the second file and then reads the holds; a study that holds one first
-writes its hold and then looks for such files. So at least one of the two sees the other: the checkpoint is not deleted,
-or its user learns not to count on it. The next driver that deletes finishes the deletion of a driver that died.
+writes its hold and then lists such files. So at least one of the two sees the other: the checkpoint is not deleted, or
+the study learns not to rely on it. The next driver that deletes finishes the deletions of a driver that died.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ class Hold(Written, frozen=True, kw_only=True):
 
     study: str
     home: str
-    """URL of the study's own store, without a password; empty if it is not known."""
+    """URL of the study's own store, without a password; empty if unknown."""
     refreshed_s: float
-    """Unix time by the study's clock at which this was written."""
+    """Unix time by the study's clock when this was written."""
     refs: dict[NodeKey, list[int]]
     dropped: dict[NodeKey, dict[int, float]] = msgspec.field(default_factory=dict)
-    """Checkpoints that it held before, and until when: the last time they were of use."""
+    """Checkpoints that it held before, each with the time at which the hold ended: its last use."""
 
     def references(self) -> Iterator[CheckpointRef]:
-        """Yield the checkpoints that are held."""
+        """Yield the held checkpoints."""
         for node, resources in self.refs.items():
             for resource in resources:
                 yield CheckpointRef(node, resource)
@@ -53,7 +53,7 @@ _HOLD = msgspec.json.Decoder(Hold)
 
 
 class Mark(Written, frozen=True, kw_only=True):
-    """Somebody is about to delete a checkpoint."""
+    """The mark of a driver that is about to delete a checkpoint."""
 
     node: NodeKey
     resource: int
@@ -65,11 +65,11 @@ class CurrentHolds(NamedTuple):
     """All holds that count now."""
 
     holds: dict[str, Hold]
-    """By the name of the file."""
+    """By file name."""
     gone: dict[str, str]
-    """Files that do not count, and why."""
+    """Files that do not count, each with the reason."""
     unreadable: tuple[str, ...]
-    """Files that cannot be read: nobody knows what their studies need."""
+    """Files that cannot be read: the needs of their studies are unknown."""
 
 
 class Holds:
@@ -84,17 +84,17 @@ class Holds:
         self._deleting = threading.RLock()
 
     def hold(self, study: str, refs: Iterable[CheckpointRef], home: str = "") -> frozenset[CheckpointRef]:
-        """Write which checkpoints a study may still need, in place of all that it held before.
+        """Write the checkpoints that a study may still need, replacing its previous hold.
 
         Args:
-            study: Names the study, differently from all others; one process at a time writes its hold.
+            study: Unique name of the study; one process at a time writes its hold.
             refs: Checkpoints, committed already or not.
-            home: URL of the study's own store, without a password: while ``study.json`` is there, or cannot be looked
-                at, the hold counts. Once given it is kept.
+            home: URL of the study's own store, without a password: the hold counts while ``study.json`` exists there or
+                cannot be checked. Once given it is kept.
 
         Returns:
-            Those that somebody is deleting at this moment: count on none of them, though ``SharedFolder.read`` may show
-            one again later. A checkpoint that ``read`` shows after this returned is kept.
+            The checkpoints that a driver is deleting now: do not rely on them, though ``SharedFolder.read`` may show
+            one again later. A checkpoint that ``read`` shows after this call is kept.
         """
         wanted = sorted(set(refs), key=lambda ref: (ref.node, ref.resource))
         name, now = study_file("holds", study), time.time()
@@ -112,13 +112,13 @@ class Holds:
         return frozenset(self.marked().intersection(wanted))
 
     def let_go(self, study: str) -> None:
-        """Remove the hold of a study that needs nothing any more."""
+        """Remove the hold of a study that no longer needs any checkpoint."""
         with self._guard:
             self._last.pop(study, None)
             self._files.store.remove(study_file("holds", study))
 
     def current(self) -> CurrentHolds:
-        """Return which holds count now and which do not."""
+        """Return the holds that count now and those that do not."""
         holds: dict[str, Hold] = {}
         gone: dict[str, str] = {}
         unreadable: list[str] = []
@@ -141,7 +141,7 @@ class Holds:
         return CurrentHolds(holds, gone, tuple(unreadable))
 
     def last_uses(self) -> dict[CheckpointRef, float]:
-        """Return until when checkpoints were held that are not held any more, in Unix time."""
+        """Return the Unix times at which the holds on formerly held checkpoints ended."""
         uses: dict[CheckpointRef, float] = {}
         for entry in self._files.store.list("holds"):
             hold = self._files.read(f"holds/{entry}", _HOLD)
@@ -158,7 +158,7 @@ class Holds:
         if not hold.home:
             return f"study {hold.study!r} gave no sign of life for {age / 86400:.0f} days"
         if lacks_password(hold.home):
-            return ""  # what cannot be looked at may be there
+            return ""  # a store that cannot be opened may exist
         from asyncsearch.store import open_store
 
         try:
@@ -171,14 +171,14 @@ class Holds:
     # Deleting
 
     def marked(self) -> set[CheckpointRef]:
-        """Return the checkpoints that somebody is deleting."""
+        """Return the checkpoints that are being deleted."""
         return {ref for name in self._files.store.list("deleting") if (ref := _marked(name)) is not None}
 
     def delete(self, ref: CheckpointRef, study: str = "") -> bool:
-        """Delete a checkpoint and return True; False: it stays, since somebody else may need it.
+        """Delete a checkpoint and return True; False: it stays, since another study may need it.
 
-        That is: another study than ``study`` holds it, another driver trains in its node, or a hold is damaged and
-        nobody knows what it says.
+        It stays if a study other than ``study`` holds it, another driver trains in its node, or a hold is damaged, so
+        that its content is unknown.
         """
         self._claims.announce(study)
         name = f"deleting/{ref.node}.{ref.resource}.{self._claims.token}.json"
@@ -188,18 +188,18 @@ class Holds:
             if self.needed(ref, besides=study):
                 self._files.store.remove(name)
                 return False
-            # The mark stays if this fails, and ``finish`` goes on from it.
+            # If this fails, the mark stays, and ``finish`` completes the deletion.
             self._files.store.delete(ref)
             self._files.store.remove(name)
             return True
 
     def needed(self, ref: CheckpointRef, current: CurrentHolds | None = None, besides: str = "") -> str:
-        """Return who may need a checkpoint, in words, or an empty text.
+        """Describe the study or driver that may need a checkpoint, or return an empty string.
 
         Args:
             ref: The checkpoint.
-            current: The result of ``current``, if that is new enough.
-            besides: A study that does not count.
+            current: A recent result of ``current``, if there is one.
+            besides: A study to ignore.
         """
         current = current or self.current()
         if current.unreadable:
@@ -211,7 +211,7 @@ class Holds:
         return f"its node is being trained by {who}" if who is not None else ""
 
     def finish_one(self, ref: CheckpointRef, name: str) -> bool:
-        """Finish a deletion; False: it was given up, since the checkpoint is needed by now."""
+        """Finish a deletion; False: it was cancelled, since the checkpoint is needed by now."""
         with self._deleting:
             is_free = not self.needed(ref)
             if is_free:
@@ -221,7 +221,7 @@ class Holds:
             return is_free
 
     def abandoned(self) -> list[tuple[CheckpointRef, str]]:
-        """Return the deletions that nobody is carrying out any more, and their files."""
+        """Return the deletions whose drivers have died, and their files."""
         found = []
         for entry in self._files.store.list("deleting"):
             ref, token = _marked(entry), entry.split(".")[-2]
@@ -238,7 +238,7 @@ class Holds:
 
 
 def _dropped(last: Hold, wanted: set[CheckpointRef], now: float) -> dict[NodeKey, dict[int, float]]:
-    """Return until when everything was held that is not held now, the newest entries."""
+    """Return the end of the hold for each checkpoint that is no longer held, the newest entries only."""
     until = {CheckpointRef(node, at): s for node, times in last.dropped.items() for at, s in times.items()}
     until |= dict.fromkeys(last.references(), now)
     newest = sorted((item for item in until.items() if item[0] not in wanted), key=lambda item: -item[1])[:_DROPPED]
@@ -249,7 +249,7 @@ def _dropped(last: Hold, wanted: set[CheckpointRef], now: float) -> dict[NodeKey
 
 
 def study_file(folder: str, study: str) -> str:
-    """Return the name of a study's file: readable, and different for different studies."""
+    """Return the name of a study's file: readable, and unique to the study."""
     readable = re.sub(r"[^A-Za-z0-9_-]+", "-", study)[-40:].strip("-") or "study"
     return f"{folder}/{readable}-{hashlib.blake2b(study.encode(), digest_size=4).hexdigest()}.json"
 

@@ -1,6 +1,6 @@
-"""Which leases train in the nodes that a driver has claimed, and what the shared folder knows of nodes on their paths.
+"""The leases that train in a driver's claimed nodes, and the facts of the nodes on their paths.
 
-Rule: whoever reads nodes reads children before their parents, so that what is known of a path has no gap.
+Rule: always read children before their parents, so that the facts of a path have no gap.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from asyncsearch.shared.publications import Publication
 
 
 class FolderAnswer(NamedTuple):
-    """What is known of nodes, and who trains in them."""
+    """The facts of nodes, and the drivers that train in them."""
 
     busy: dict[NodeKey, str]
-    """The nodes in which others train, and who does."""
+    """The nodes in which other drivers train, each with its driver in words."""
     facts: list[tuple[NodeKey, NodeFacts]]
     """Parents before their children."""
 
@@ -27,7 +27,7 @@ class FolderMembership:
 
     Args:
         folder: the shared folder.
-        study: the study's name there, which no other has: the URL of its own store, without a password.
+        study: the unique name of the study there: the URL of its own store, without a password.
     """
 
     def __init__(self, folder: SharedFolder, study: str) -> None:
@@ -37,7 +37,7 @@ class FolderMembership:
         self._users: dict[NodeKey, set[int]] = {}
         """The leases that train in each claimed node."""
         self._forbidden: set[tuple[int, NodeKey]] = set()
-        """Leases that lost a node to others while they trained in it."""
+        """Leases that lost a node to another driver while they trained in it."""
 
     def claim(
         self,
@@ -46,7 +46,7 @@ class FolderMembership:
         paths: set[tuple[PathStep, ...]],
         needed: frozenset[CheckpointRef] | None,
     ) -> FolderAnswer:
-        """Claim the nodes of a lease; return who holds the others, and what is known of all nodes on the paths."""
+        """Claim the nodes of a lease; return the holders of refused nodes, and the facts of all nodes on the paths."""
         claims = self._folder.claim(nodes, self._study)
         busy = {node: who for node, who in claims.items() if who is not None}
         for node in claims.keys() - busy.keys():
@@ -56,7 +56,7 @@ class FolderMembership:
         return FolderAnswer(busy, self._read_on(nodes, paths))
 
     def look(self, nodes: tuple[NodeKey, ...]) -> FolderAnswer:
-        """Return which nodes others train, and what is known of all of them."""
+        """Return the nodes that others train, and the facts of all nodes."""
         busy = {node: who for node in nodes if (who := self._folder.holder(node)) is not None}
         return FolderAnswer(busy, self._read(nodes))
 
@@ -81,11 +81,11 @@ class FolderMembership:
         self._folder.release(free)
 
     def _read(self, nodes: Iterable[NodeKey]) -> list[tuple[NodeKey, NodeFacts]]:
-        """Read ordered nodes, the last ones first: what is known of a node was known before of its parent."""
+        """Read ordered nodes, the last first: facts of a node are published after those of its parent."""
         return [(node, self._folder.read(node)) for node in reversed(list(nodes))][::-1]
 
     def _read_on(self, nodes: list[NodeKey], paths: set[tuple[PathStep, ...]]) -> list[tuple[NodeKey, NodeFacts]]:
-        """Read nodes with their ancestors and descendants on the paths, as far as any study has trained."""
+        """Read nodes with their ancestors and descendants on the paths, up to where any study has trained."""
         found: dict[NodeKey, NodeFacts] = {}
         levels: list[list[NodeKey]] = []
         open_paths = dict.fromkeys(sorted(paths), 0)
@@ -104,5 +104,5 @@ class FolderMembership:
 
 
 def _reach(facts: NodeFacts) -> int:
-    """Return the resource up to which a node was trained by any study."""
+    """Return the resource up to which any study has trained a node."""
     return max((*facts.checkpoints, *(at for at, _ in facts.reports[-1:])), default=0)

@@ -1,6 +1,6 @@
-"""The parameters of the studies of one version, so that two studies that cannot share are warned.
+"""The parameters of the studies of one version, to warn about studies that cannot share.
 
-parameters/<study>.json    the names that one study's keys are made of; it alone writes the file
+parameters/<study>.json    the parameter names in one study's keys; it alone writes the file
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Names(Written, frozen=True, kw_only=True):
 
     study: str
     root: NodeKey
-    """Key of the version, the seed and the trainable: only studies of one root can meet."""
+    """Key of the version, the seed and the trainable: only studies of one root can share."""
     names: list[str]
 
 
@@ -29,13 +29,13 @@ _NAMES = msgspec.json.Decoder(Names)
 
 
 def compare_names(files: SharedFiles, study: str, root: NodeKey, names: Iterable[str]) -> list[str]:
-    """Write a study's parameters, and return warnings about studies of the same root that have others.
+    """Write a study's parameters, and return warnings about studies of the same root with other parameters.
 
     Args:
-        files: of the shared folder.
-        study: names the study, differently from all others.
-        root: key of all that its trials have in common.
-        names: dotted names of its parameters, declared defaults included.
+        files: the files of the shared folder.
+        study: unique name of the study.
+        root: key of the parts that all its trials have in common.
+        names: dotted names of its parameters, including declared defaults.
     """
     mine = sorted(names)
     own_file = study_file("parameters", study)

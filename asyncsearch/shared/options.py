@@ -18,10 +18,10 @@ _TAG = "sequence"
 def open_folder(
     store: Store, shared: str | Path | Literal[False] | None, version: str, *, share: bool, trainable: object
 ) -> Store | None:
-    """Return the folder that a study shares with others, or None if it shares with nobody.
+    """Return the folder that a study shares with others, or None if it does not share.
 
     Raises:
-        UsageError: a folder was named and nothing can be shared in it, or the trainable has no name to share under.
+        UsageError: a folder was named but nothing can be shared in it, or the trainable has no name to share under.
     """
     is_named = shared is not None and shared is not False
     if is_named and not version:
@@ -48,7 +48,7 @@ def read_defaults(defaults: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return declared defaults as plain JSON values.
 
     Raises:
-        UsageError: they are no mapping of names to JSON values.
+        UsageError: ``defaults`` is not a mapping of names to JSON values.
     """
     try:
         plain = msgspec.json.decode(msgspec.json.encode(dict(defaults or {})))

@@ -1,4 +1,4 @@
-"""Reports that wait to be published in the shared folder: the study's own journal must have them first."""
+"""Reports to be published in the shared folder, after the study's own journal has them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Publication(NamedTuple):
 
 
 class UnpublishedReports:
-    """The reports under one lease that are not published yet."""
+    """The reports under one lease that are not yet published."""
 
     def __init__(self, attempt: Attempt) -> None:
         self._attempt = attempt
@@ -34,13 +34,13 @@ class UnpublishedReports:
             self._reports[self._attempt.node_at(event.resource)].append((event.resource, event.metrics))
 
     def reach(self, checkpoint: CheckpointRef) -> None:
-        """Note that training reached a checkpoint, if nothing was reported there."""
+        """Record that training reached a checkpoint, if nothing was reported there."""
         if checkpoint.resource > self._last:
             self._last = checkpoint.resource
             self._reports[checkpoint.node].append((checkpoint.resource, {}))
 
     def taken(self, ended: CheckpointRef | None = None) -> list[Publication]:
-        """Return all of them, and forget them."""
+        """Return all reports, and forget them."""
         reports, self._reports = self._reports, defaultdict(list)
         if ended is not None:
             reports[ended.node] += []

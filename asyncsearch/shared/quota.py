@@ -6,18 +6,18 @@ from asyncsearch.shared.folder import SharedFolder
 from asyncsearch.store.base_store import Store
 
 EVALUATIONS = "evals"
-"""Folder in a study's store in which the searches live that ``Study.eval`` made, each a study in the shared folder."""
+"""Folder in a study's store for the searches that ``Study.eval`` made, each a study in the shared folder."""
 
 
 def keep_within(folder: SharedFolder, quota_bytes: int, home: Store) -> list[str]:
     """Delete unneeded checkpoints until the total is within a quota, and return a warning if it stays above.
 
-    The checkpoints that the study's evaluations keep for later ones go as well if there is no room. The driver leaves
-    no sign of life behind.
+    If there is no room, the checkpoints that the study's evaluations keep for later ones are deleted too. Afterwards
+    the driver is no longer registered in the folder.
 
     Args:
         folder: the shared folder.
-        quota_bytes: bytes that its checkpoints may take together.
+        quota_bytes: maximum total size of its checkpoints, in bytes.
         home: the study's own store.
     """
     try:
@@ -42,7 +42,7 @@ def _total(folder: SharedFolder) -> int:
 
 
 def _give_up_evaluations(folder: SharedFolder, home: Store) -> bool:
-    """Release the holds of evaluations that do not run now; return whether there were any."""
+    """Release the holds of evaluations that are not running; return whether there were any."""
     inner = f"{home.shown}/"
     held = [hold.study for hold in folder.current_holds().holds.values()]
     names = [study for study in held if study.startswith(f"{inner}{EVALUATIONS}/")]

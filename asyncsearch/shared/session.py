@@ -1,12 +1,12 @@
-"""A driver's part in a folder that several studies share: what it claims, learns, publishes and holds.
+"""A driver's session in a folder that several studies share: it claims, reads, publishes and holds.
 
-    Assign ──> claim its nodes ──> hold, read what is known ──> nothing new: to the worker
-                    │                     └──> Learned, WorkRefused: something is known already
-                    └── busy ──> WorkRefused, and a look every second ──> Learned ..., NodeFreed
+    Assign ──> claim its nodes ──> hold, read the facts ──> nothing new: to the worker
+                    │                     └──> Learned, WorkRefused: some of it is already known
+                    └── busy ──> WorkRefused, then poll every second ──> Learned ..., NodeFreed
 
-Rule 1: the folder is touched in one thread, in the order in which this was asked for: a node is not given back behind
-the back of a lease that was just granted it, and what was published before is there for whoever gets it next.
-Rule 2: nothing is published that is not in the study's own journal.
+Rule 1: one thread accesses the folder, in the order of the requests: a node is not released after a new lease has been
+granted it, and earlier publications are visible to the next driver that claims the node.
+Rule 2: only reports in the study's own journal are published.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ WorkerAction = Assign | StopTraining | SaveAt | CutWork
 """An action that a worker carries out."""
 
 _LOOK_S = 1.0
-"""Seconds between looks at nodes in which others train."""
+"""Seconds between polls of nodes in which others train."""
 _HOLD_S = 1.0
-"""How long after a change the study's hold is written."""
+"""Seconds between a change and the write of the study's hold."""
 _RENEWALS = 4
-"""Signs of life within the lease of a claim."""
+"""Heartbeats within the lease of a claim."""
 
 
 class SharingSession:
-    """One driver's part. Its methods are called in the driver's thread; another thread accesses the folder."""
+    """One driver's session. Its methods are called in the driver's thread; another thread accesses the folder."""
 
     def __init__(
         self,
@@ -59,21 +59,21 @@ class SharingSession:
         send: Callable[[WorkerAction], None],
         fail: Callable[[BaseException], None],
     ) -> None:
-        """Take part; nothing is written yet.
+        """Begin the session; nothing is written yet.
 
         Args:
             folder: the folder.
-            state: the study, which is only asked.
-            loop: the driver's.
-            post: sends the engine an event.
-            send: sends a worker an action.
-            fail: called with the error after which the folder cannot be used.
+            state: the study's state, for reading only.
+            loop: the driver's loop.
+            post: sends an event to the engine.
+            send: sends an action to a worker.
+            fail: called with the error if the folder can no longer be used.
         """
         self._folder, self._state, self._loop = folder, state, loop
         self._post, self._send, self._fail = post, send, fail
         self._thread = ThreadPoolExecutor(1, "asyncsearch-shared")
         self._waiting: dict[int, list[WorkerAction]] = {}
-        """Actions for leases that no worker has yet."""
+        """Actions for leases that no worker has received yet."""
         self._claimed: dict[int, set[NodeKey]] = {}
         """The nodes in which each open attempt still trains."""
         self._unpublished: dict[int, UnpublishedReports] = {}
@@ -88,7 +88,7 @@ class SharingSession:
         self._is_polling = False
 
     def note(self, event: AnyEvent) -> None:
-        """Take in an event that is not stale, before the engine does."""
+        """Handle an event that is not stale, before the engine does."""
         match event:
             case Reported():
                 self._unpublished_of(self._state.attempts[event.lease.number]).report(event)
@@ -112,7 +112,7 @@ class SharingSession:
                 pass
 
     def durable(self) -> None:
-        """Publish the reports that the journal has by now, and release nodes in which no training goes on."""
+        """Publish the reports that are now in the journal, and release the nodes whose training has ended."""
         due, self._due = self._due, []
         for publication in due:
             self._do(self._folder.publish, publication)
@@ -123,12 +123,12 @@ class SharingSession:
             self._set_timer("look", _LOOK_S, self._look)
 
     def outdate_hold(self, is_outdated: bool = True) -> None:
-        """Note that the study needs other checkpoints than before."""
+        """Note that the study needs different checkpoints than before."""
         if is_outdated:
             self._set_timer("hold", _HOLD_S, self._hold)
 
     def admit(self, action: Assign) -> None:
-        """Send work to a worker, or the engine the reason why not."""
+        """Send work to a worker, or the reason for a refusal to the engine."""
         lease = action.work.lease
         attempt = self._state.attempt(lease)
         if attempt is None:
@@ -148,7 +148,7 @@ class SharingSession:
         )
 
     def delay(self, number: int, action: WorkerAction) -> bool:
-        """Keep an action until the worker has its lease; False: it has it already."""
+        """Keep an action until the worker has its lease; False: the worker already has it."""
         waiting = self._waiting.get(number)
         if waiting is not None:
             waiting.append(action)
@@ -172,7 +172,7 @@ class SharingSession:
             self._thread.shutdown(wait=True)
 
     def abandon(self) -> None:
-        """End after a failure; claims that cannot be given back end by themselves."""
+        """End after a failure; claims that cannot be released expire."""
         self._cancel_timers()
         self._thread.shutdown(wait=True, cancel_futures=True)
         with contextlib.suppress(Exception):
@@ -212,7 +212,7 @@ class SharingSession:
         ]
 
     def _look(self) -> None:
-        """See how far others have come in the nodes that this study waits for."""
+        """Poll the progress of other drivers in the nodes that this study waits for."""
         nodes = tuple(self._state.busy)
         if nodes and not self._is_polling:
             self._is_polling = True
@@ -265,7 +265,7 @@ class SharingSession:
             self._timers[name] = self._loop.call_later(seconds, fire)
 
     def _do(self, function: Callable[..., object], *args: object, then: Callable[..., None] | None = None) -> None:
-        """Call a function in the thread, and another one with its result in this one."""
+        """Call a function in the folder's thread, and then ``then`` with its result in the driver's thread."""
 
         def work() -> None:
             try:
@@ -286,7 +286,7 @@ def _untrained(attempt: Attempt) -> set[NodeKey]:
 
 
 def _end_of_function(attempt: Attempt, end: TrainingEnded) -> CheckpointRef | None:
-    """Return where the user's function returned by itself, if it did."""
+    """Return the point at which the user's function returned by itself, if it did."""
     if end.outcome is not Outcome.RETURNED or attempt.is_closed or end.resource >= attempt.batch.stages[-1].stop:
         return None
     return CheckpointRef(attempt.node_at(end.resource), end.resource)

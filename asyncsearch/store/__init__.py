@@ -26,11 +26,11 @@ def register_store(scheme: str, factory: Callable[[str], Store]) -> None:
     """Let ``open_store`` return stores of your own for URLs that begin with ``scheme://``, in this process.
 
     Args:
-        scheme: such as ``"sqlite"``; one that fsspec knows is taken over, one registered before is replaced.
+        scheme: such as ``"sqlite"``; it overrides a scheme of fsspec and replaces one registered before.
         factory: called with the whole URL.
 
     Raises:
-        UsageError: that is no scheme, or it is the one of local folders.
+        UsageError: the text is not a scheme, or it is the scheme of local folders.
     """
     if re.fullmatch(_SCHEME, scheme) is None or scheme.lower() in _BUILT_IN:
         raise UsageError(
@@ -41,17 +41,17 @@ def register_store(scheme: str, factory: Callable[[str], Store]) -> None:
 
 
 def open_store(url: str | Path | Store) -> Store:
-    """Return the store at a place; nothing is written, and nothing needs to be there yet.
+    """Return the store at a path or URL, without writing anything; it need not exist yet.
 
     Args:
-        url: A path (``~`` is the home folder, relative paths begin at the working directory, nothing else in it has a
-            meaning), or a URL: ``file:///studies/digits`` (percent-encoded like every URL), ``hdfs://...``,
-            ``s3://...``, any other that fsspec knows, or one of ``register_store``; an open
-            store stays as it is.
+        url: A path (``~`` is the home folder, relative paths begin at the working directory, no other character is
+            special), or a URL: ``file:///studies/digits`` (percent-encoded like every URL), ``hdfs://...``,
+            ``s3://...``, any other that fsspec knows, or one registered with ``register_store``;
+            an open store is returned as it is.
 
     Raises:
-        UsageError: it is neither a path nor a URL.
-        StoreError: the place cannot be a store, or a package for it is missing.
+        UsageError: ``url`` is neither a path nor a URL.
+        StoreError: a store cannot be there, or a package for it is missing.
     """
     if isinstance(url, Store):
         return url

@@ -2,18 +2,18 @@
 
 A store is a folder: on local disk, on HDFS, or wherever fsspec reaches. Its layout is the same everywhere:
 
-    study.json                     what the study is, for people and for ``asyncsearch show``
+    study.json                     description of the study, for people and for ``asyncsearch show``
     bundle.bin                     the pickled trainable, space, searcher and scheduler, for ``resume``
-    journal/000001.jsonl ...       one segment a driver; see asyncsearch.journal.format
-    snapshots/000000012345.json    the state after record 12345; only ever a shortcut
-    checkpoints/<node>/<resource>/ one folder a checkpoint: files/ and manifest.json; it is there whole or not at all
-    logs/trial-7.log               what a trial printed and logged
-    lock                           the driver that writes
+    journal/000001.jsonl ...       one segment for each driver; see asyncsearch.journal.format
+    snapshots/000000012345.json    the state after record 12345; an optional shortcut
+    checkpoints/<node>/<resource>/ one folder for each checkpoint: files/ and manifest.json; complete or absent
+    logs/trial-7.log               output and log of a trial
+    lock                           the driver that may write
     tmp/                           unfinished files; ``sweep`` may remove any of them
 
-Where a file system cannot append or rename, a backend keeps folders in place of a segment, a log and the lock, and
-says so. A store can be pickled to a worker: it holds no connection, descriptor or lock. Every method is safe to call
-from any thread, and raises StoreError when the store cannot be read or written. Nothing here decides anything.
+Where a file system cannot append or rename, a backend uses folders in place of a segment, a log and the lock, and
+documents it. A store can be pickled to a worker: it holds no connection, descriptor or lock. Every method is safe to
+call from any thread, and raises StoreError when the store cannot be read or written. Stores make no decisions.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ class FileInfo(NamedTuple):
 
     size_bytes: int
     modified_s: float | None
-    """Unix time by the file system's clock; None where the file system does not tell."""
+    """Unix time by the file system's clock; None where the file system does not report it."""
 
 
 class Segment(Protocol):
-    """An open journal segment that only this driver writes."""
+    """An open journal segment, written by this driver only."""
 
     @property
     def name(self) -> str:
@@ -50,42 +50,42 @@ class Segment(Protocol):
         """Write whole lines and return when they are durable. One thread calls it.
 
         Raises:
-            StoreLockedError: another driver has taken the lock meanwhile; nothing was written.
-            StoreError: it failed. The segment is closed then, since nobody knows where it ends: go on in a new one.
+            StoreLockedError: another driver has taken the lock; nothing was written.
+            StoreError: the write failed. The segment is now closed, since its end is unknown: continue in a new one.
         """
         ...
 
     def close(self) -> None:
-        """Close the segment; nothing can be appended any more."""
+        """Close the segment; further appends fail."""
         ...
 
 
 class Store(abc.ABC):
-    """One study's durable home."""
+    """The durable home of one study."""
 
     @property
     @abc.abstractmethod
     def url(self) -> str:
-        """Where it is, in the form that ``open_store`` accepts."""
+        """Location of the store, in the form that ``open_store`` accepts."""
 
     @property
     def shown(self) -> str:
-        """``url`` without a password: for people, and for what is written outside this store."""
+        """``url`` without a password, for people and for files outside this store."""
         return without_password(self.url)
 
     @property
     def is_far(self) -> bool:
-        """Whether ``fetch`` copies files to this machine: then a worker keeps the checkpoints that it used last."""
+        """Whether ``fetch`` copies files to this machine; if so, a worker caches the checkpoints that it used last."""
         return True
 
     @property
     @abc.abstractmethod
     def is_exclusive(self) -> bool:
-        """Whether of several ``create`` of one name exactly one succeeds, whichever machines they come from."""
+        """Whether exactly one of several ``create`` calls for one name succeeds, even from different machines."""
 
     @abc.abstractmethod
     def at(self, url: str) -> Store:
-        """Return a store of the same kind, with the same options, at another URL; nothing is written."""
+        """Return a store of the same kind, with the same options, at another URL, without writing anything."""
 
     def child(self, name: str) -> Store:
         """Return the store in a folder of this one."""
@@ -95,7 +95,7 @@ class Store(abc.ABC):
         """Return the store in a folder beside this one.
 
         Raises:
-            StoreError: this one is at the top of its file system.
+            StoreError: this store is at the top of its file system.
         """
         protocol, separator, place = self.url.rpartition("://")
         parent, slash, _ = place.rpartition("/")
@@ -111,12 +111,12 @@ class Store(abc.ABC):
         """Make the folders and prove that the store can be written: write, sync, read back and remove a probe.
 
         Raises:
-            StoreError: it cannot; the message names the path and what was tried.
+            StoreError: the store cannot be written; the message names the path and the operation.
         """
 
     @abc.abstractmethod
     def lock(self) -> AbstractContextManager[None]:
-        """Hold the right to write the journal while inside the ``with``; a driver that died has lost it.
+        """Hold the right to write the journal inside the ``with``; a driver that dies loses it.
 
         Raises:
             StoreLockedError: another driver holds it; the message names its host and process.
@@ -124,7 +124,7 @@ class Store(abc.ABC):
 
     @abc.abstractmethod
     def is_locked(self) -> bool:
-        """Return whether a driver seems to hold the lock now, for people: nobody is kept from taking it."""
+        """Return whether a driver seems to hold the lock now. For display only: it does not reserve the lock."""
 
     @abc.abstractmethod
     def read(self, name: str) -> bytes | None:
@@ -132,7 +132,7 @@ class Store(abc.ABC):
 
     @abc.abstractmethod
     def write(self, name: str, data: bytes) -> None:
-        """Write a small file so that a reader sees the old content or the new one, and return when it is durable."""
+        """Write a small file atomically: a reader sees the old content or the new. Return when it is durable."""
 
     @abc.abstractmethod
     def create(self, name: str, data: bytes) -> bool:
@@ -148,44 +148,44 @@ class Store(abc.ABC):
 
     @abc.abstractmethod
     def walk(self, folder: str = "") -> Mapping[str, FileInfo]:
-        """Return the files below a folder, at any depth, by their names inside it, those in ``tmp`` included."""
+        """Return the files below a folder, at any depth, by their names inside it; ``tmp`` is included."""
 
     @abc.abstractmethod
     def remove_tree(self, folder: str) -> None:
-        """Remove a folder and all below it, or a file; no error if there is none."""
+        """Remove a folder and its contents, or a file; no error if there is none."""
 
     def remove_if_empty(self, folder: str) -> None:
-        """Remove a folder in which nothing lies, where folders exist of themselves; no error if something does."""
+        """Remove an empty folder, where the file system has folders; no error if it is not empty."""
 
     def journal_segments(self) -> Sequence[str]:
         """Return the names of the journal's segments in order."""
         return [layout.segment_name(number) for number in layout.segment_numbers(self.list("journal"))]
 
     def journal_size(self) -> int:
-        """Return how many bytes the journal has; 0 if there is none. One listing, so it can be asked often."""
+        """Return the size of the journal in bytes; 0 if there is none. One listing, so it is cheap to call often."""
         return sum(file.size_bytes for file in self.walk("journal").values())
 
     @abc.abstractmethod
     def read_segment(self, name: str) -> Iterator[bytes]:
-        """Yield the lines of a segment as they are, each with its newline; the last may lack it."""
+        """Yield the unchanged lines of a segment, each with its newline; the last may lack it."""
 
     @abc.abstractmethod
     def open_segment(self) -> Segment:
-        """Begin the next segment. Never opens one that exists."""
+        """Begin the next segment. Never opens an existing one."""
 
     @abc.abstractmethod
     def stage(self, checkpoint: CheckpointRef) -> Path:
         """Return a new, empty local folder into which a worker may write a checkpoint before ``commit``.
 
-        Another process on the same machine may write it. Plain files and folders only.
+        Another process on the same machine may write it. It may contain only plain files and folders.
         """
 
     @abc.abstractmethod
     def commit(self, checkpoint: CheckpointRef, staged: Path) -> int:
-        """Make a staged folder the checkpoint, durable and whole, and return its size in bytes.
+        """Make a staged folder the checkpoint, durable and complete, and return its size in bytes.
 
-        Committing the same checkpoint again replaces it; a reader sees one or the other, and who is reading the old one
-        can finish. The staged folder is gone afterwards; after an error it is still there and may be committed again.
+        Committing the same checkpoint again replaces it; a reader sees one or the other, and a reader of the old one
+        can finish. The staged folder is gone afterwards; after an error it still exists and may be committed again.
 
         Raises:
             StoreError: the folder cannot be a checkpoint, or it could not be made durable.
@@ -193,14 +193,14 @@ class Store(abc.ABC):
 
     @abc.abstractmethod
     def discard(self, staged: Path) -> None:
-        """Remove a staged folder that will not be committed; no error if it is gone, or is none."""
+        """Remove a staged folder that will not be committed; no error if it is gone, or was never staged."""
 
     @abc.abstractmethod
     def fetch(self, checkpoint: CheckpointRef, *, verify: bool = False) -> AbstractContextManager[Path]:
-        """Give a local folder with the checkpoint's files, for reading only, valid inside the ``with``.
+        """Provide a local folder with the checkpoint's files, read-only and valid inside the ``with``.
 
-        The sizes of all files and the content of those up to 1 MiB are compared with what was committed; with
-        ``verify`` the content of all.
+        The sizes of all files and the contents of files up to 1 MiB are compared with the committed ones; with
+        ``verify``, the contents of all files.
 
         Raises:
             StoreError: there is no such checkpoint, or it is damaged; the message names the file.
@@ -212,19 +212,19 @@ class Store(abc.ABC):
 
     @abc.abstractmethod
     def checkpoints(self, node: NodeKey | None = None) -> Sequence[CheckpointRef]:
-        """Return every committed checkpoint, or those of one node, ordered by node and resource."""
+        """Return every committed checkpoint, or all of one node, ordered by node and resource."""
 
     @abc.abstractmethod
     def sweep(self) -> None:
         """Remove the leftovers of crashed writers: staged folders, temporary files, replaced checkpoints.
 
-        Call it only under ``lock`` and before workers run: a living worker loses its staged folders, and its
-        commit fails.
+        Call it only under ``lock`` and before workers run: a running worker would lose its staged folders, and its
+        commit would fail.
         """
 
     @abc.abstractmethod
     def append_log(self, name: str, lines: Sequence[str]) -> None:
-        """Append lines (without newlines) to ``logs/<name>.log``, not durable at once; one process writes one log."""
+        """Append lines (without newlines) to ``logs/<name>.log``, without a sync; only one process writes a log."""
 
     @abc.abstractmethod
     def read_log(self, name: str) -> Iterator[str]:

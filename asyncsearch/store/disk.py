@@ -1,4 +1,4 @@
-"""Durable steps on a POSIX file system, and words for what can go wrong with them."""
+"""Durable operations on a POSIX file system, with explanations of their errors."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _NEXT_STEP = {
     errno.EACCES: "Give this user the right to write there, or choose another folder",
     errno.EPERM: "Give this user the right to write there, or choose another folder",
     errno.EROFS: "That disk is mounted for reading only: choose another folder",
-    errno.ENOTDIR: "A store is a folder, and so is all that leads to it: choose another path, or move that file away",
-    errno.EEXIST: "A store is a folder, and so is all that leads to it: choose another path, or move that file away",
+    errno.ENOTDIR: "A store and all its parents must be folders: choose another path, or move that file away",
+    errno.EEXIST: "A store and all its parents must be folders: choose another path, or move that file away",
     errno.EISDIR: "A folder lies where the store keeps a file: move it away, or choose another store",
     errno.ENAMETOOLONG: "Choose a shorter path",
     errno.ENOENT: "Something on that path is missing: call prepare() first, or choose a folder that can be made",
@@ -30,13 +30,13 @@ _NEXT_STEP = {
 
 
 def next_step(error: BaseException, otherwise: str) -> str:
-    """Return the next step for a person after an error."""
+    """Return the next step that a user can take after an error."""
     return _NEXT_STEP.get(getattr(error, "errno", None) or 0, otherwise)
 
 
 @contextlib.contextmanager
 def explained(doing: str, path: object) -> Iterator[None]:
-    """Turn an error of the operating system into a StoreError with the action, the place and the next step."""
+    """Turn an error of the operating system into a StoreError with the action, the path and the next step."""
     try:
         yield
     except OSError as error:
@@ -45,7 +45,7 @@ def explained(doing: str, path: object) -> Iterator[None]:
 
 
 def write_all(descriptor: int, data: bytes) -> None:
-    """Write every byte; the system may take a part at a time."""
+    """Write every byte; one system call may write only a part."""
     rest = memoryview(data)
     while rest:
         rest = rest[os.write(descriptor, rest) :]
@@ -70,7 +70,7 @@ def sync_folder(path: Path) -> None:
 
 
 def make_folders(path: Path) -> None:
-    """Make a folder and what leads to it, durably."""
+    """Make a folder and its parents, durably."""
     if path.is_dir():
         return
     make_folders(path.parent)
@@ -104,9 +104,9 @@ def is_running(pid: int) -> bool:
 
 
 def discard(path: Path, bin_: Path) -> None:
-    """Take a file or folder away at one stroke, then remove it piece by piece; no error if it is gone.
+    """Move a file or folder away atomically, then remove it piece by piece; no error if it is gone.
 
-    Removing it in place would let a late writer commit a folder of which half is already removed.
+    Removing it in place would let a late writer commit a half-removed folder.
     """
     taken = bin_ / f"removed-{uuid.uuid4().hex}"
     try:
@@ -114,7 +114,7 @@ def discard(path: Path, bin_: Path) -> None:
     except FileNotFoundError:
         return
     if taken.is_dir() and not taken.is_symlink():
-        # What stays (an open file on NFS keeps its folder) is swept later.
+        # A remaining folder (an open file on NFS keeps it) is swept later.
         shutil.rmtree(taken, ignore_errors=True)
     else:
         taken.unlink(missing_ok=True)

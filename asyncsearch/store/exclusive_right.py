@@ -2,10 +2,10 @@
 
     <folder>/000007.json    the seventh holder
 
-To acquire a right is to create the next number and then to look again: the acquisition is good only if its number is
-still the highest and all others are void. Only one process can create a number where the file system creates files
-exclusively. Whoever gives a right up leaves its file there, so that a process that does not know of it cannot use the
-number again.
+To acquire a right, a process creates the next number and then lists the folder again: the acquisition is valid only if
+its number is still the highest and all others are void. Only one process can create a number where the file system
+creates files exclusively. A process that releases a right leaves its file there, so that a process with an old listing
+cannot use the number again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _NUMBERED = re.compile(r"(\d{6,})(?:-[0-9a-f]{32})?\.json")
 
 
 class Files(Protocol):
-    """The operations on a file system that a right needs; every store has them."""
+    """The file operations that a right needs; every store has them."""
 
     @property
     def shown(self) -> str: ...
@@ -32,7 +32,7 @@ class Files(Protocol):
 
 
 class NumberedFile(NamedTuple):
-    """One of the files of which the highest number counts."""
+    """One of the numbered files; the highest number counts."""
 
     number: int
     name: str
@@ -43,28 +43,28 @@ class ExclusiveRight:
 
     Args:
         files: the file system.
-        folder: the folder of this right alone.
-        holder: returns in words who else holds the right by a file; None: nobody does.
+        folder: the folder that is used by this right alone.
+        holder: describes another process that holds the right by a file; returns None if there is none.
     """
 
     def __init__(self, files: Files, folder: str, holder: Callable[[NumberedFile], str | None]) -> None:
         self._files, self._folder, self._holder = files, folder, holder
 
     def entries(self) -> list[NumberedFile]:
-        """Return its files in order."""
+        """Return the files of this right in order."""
         matches = ((match, name) for name in self._files.list(self._folder) if (match := _NUMBERED.fullmatch(name)))
         return sorted(NumberedFile(int(match[1]), f"{self._folder}/{name}") for match, name in matches)
 
     def holder(self) -> str | None:
-        """Return in words who else holds the right, or None."""
+        """Describe the other process that holds the right, or return None."""
         return self._first(self.entries())
 
     def acquire(self, content: bytes, released: bytes, suffix: str = "") -> NumberedFile | str:
-        """Return the file by which we hold the right now, or in words who else holds it.
+        """Return the file by which we now hold the right, or a description of the other holder.
 
         Args:
             content: of the new file.
-            released: its content after a rival turned out to hold the right.
+            released: its content if a rival turns out to hold the right.
             suffix: of its name; distinguishes drivers where files are not created exclusively.
         """
         before = self.entries()
@@ -84,7 +84,7 @@ class ExclusiveRight:
         return own
 
     def rival(self, own: NumberedFile) -> str | None:
-        """Return in words the driver that makes our file void, or None if the file is good."""
+        """Describe the driver that makes our file void, or return None if the file is valid."""
         others = [entry for entry in self.entries() if entry != own]
         is_highest = all(entry.number <= own.number for entry in others)
         return self._first(others) or (None if is_highest else "a driver that took it meanwhile")

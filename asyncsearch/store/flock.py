@@ -1,4 +1,4 @@
-"""A lock that the operating system takes back when its holder dies, even by ``kill -9``.
+"""A lock that the operating system releases when its holder dies, even by ``kill -9``.
 
 On NFS it works between machines when the share is mounted with locks, the default (not with ``nolock``).
 """
@@ -22,7 +22,7 @@ _held: set[int] = set()
 
 
 class Holder(msgspec.Struct, frozen=True):
-    """Who holds a lock, for people."""
+    """The holder of a lock, for messages."""
 
     host: str
     pid: int
@@ -45,8 +45,8 @@ def hold(path: Path) -> Iterator[None]:
     """Hold the lock file.
 
     Raises:
-        StoreLockedError: another process, or this one, holds it already.
-        StoreError: it cannot be locked at all.
+        StoreLockedError: another process, or this one, already holds it.
+        StoreError: the file cannot be locked at all.
     """
     try:
         import fcntl
@@ -77,7 +77,7 @@ def hold(path: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        # A forked child that leaves the block has no lock, and its descriptor may be someone else's by now.
+        # A forked child that leaves the block has no lock, and its descriptor may belong to another file by now.
         if descriptor in _held:
             _held.discard(descriptor)
             try:
@@ -87,7 +87,7 @@ def hold(path: Path) -> Iterator[None]:
 
 
 def is_held(path: Path) -> bool:
-    """Return whether the file names a holder that, as far as can be known from here, is alive. Takes no lock itself."""
+    """Return whether the file names a holder that seems to be alive. Takes no lock itself."""
     try:
         holder = _HOLDER.decode(path.read_bytes())
     except (OSError, msgspec.DecodeError):
@@ -103,7 +103,7 @@ def _read_holder(descriptor: int) -> Holder | str:
 
 
 def _drop_inherited() -> None:
-    # A forked child shares the lock, and would hold it on after the driver was killed.
+    # A forked child shares the lock, and would keep holding it after the driver was killed.
     for descriptor in _held:
         os.close(descriptor)
     _held.clear()

@@ -1,17 +1,17 @@
-"""A store wherever fsspec reaches: object stores, SFTP, HDFS through hdfs-native, or memory for tests.
+"""A store on any file system of fsspec: object stores, SFTP, HDFS through hdfs-native, or memory for tests.
 
-What can be promised with no rename and no append in common:
+These file systems have no common rename or append. The guarantees are:
 
-* A checkpoint is uploaded under a name that no other attempt uses, looked over, and its manifest is written last: the
-  manifest is the commit. What has none is garbage, for ``sweep``. The highest version counts.
-* A small file is replaced at one stroke on object stores, HDFS, SFTP and disks. File systems whose rename refuses to
-  replace (WebHDFS, SMB, FTP) have a moment in which it is missing.
-* A journal segment or a log is one file where appending is cheap (tried once), else a folder with one object for
-  each append, numbered. An append is durable as far as this file system makes a closed file durable.
+* A checkpoint is uploaded under a name that no other attempt uses, its listing is checked, and its manifest is written
+  last: the manifest is the commit. A folder without one is garbage, for ``sweep``. The highest version counts.
+* A small file is replaced atomically on object stores, HDFS, SFTP and disks. On file systems whose rename refuses to
+  replace (WebHDFS, SMB, FTP) it is missing for a moment.
+* A journal segment or a log is one file where appending is cheap (tried once), else a folder with one numbered object
+  for each append. An append is as durable as the file system makes a closed file.
 * One process appends to a log at a time.
 * The lock is a lease: see asyncsearch.store.lease_lock.
 
-Staged and fetched checkpoints lie in this machine's temporary folder (``TMPDIR``): see asyncsearch.store.scratch.
+Staged and fetched checkpoints are in this machine's temporary folder (``TMPDIR``): see asyncsearch.store.scratch.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _last_chunk = 0
 
 
 class FsspecSegment:
-    """A journal segment: a file that is appended to, or a folder of numbered objects."""
+    """A journal segment: one file that grows, or a folder of numbered objects."""
 
     def __init__(self, remote: Remote, name: str, appends: bool, lock: LeaseLock | None) -> None:
         self._remote = remote
@@ -72,7 +72,7 @@ class FsspecSegment:
                 self._chunk += 1
                 self._remote.put(f"journal/{self._name}/{self._chunk:09d}", data)
         except BaseException:
-            # Nobody knows how much of it was written: a further line could be glued to half a line.
+            # It is unknown how much was written: the next line could be appended to half a line.
             self.close()
             raise
 
@@ -81,12 +81,12 @@ class FsspecSegment:
 
 
 class FsspecStore(Store):
-    """One study's folder below an fsspec URL. It pickles its URL and options; connections are made where they are used.
+    """One study's folder at an fsspec URL. It pickles its URL and options; each process makes its own connections.
 
     Args:
         url: such as ``s3://bucket/studies/digits``.
-        storage_options: what fsspec's file system takes, such as keys and endpoints. They travel to the workers.
-        lock_lease_s: after how many seconds without a sign of life a driver on another machine has lost its lock.
+        storage_options: options of fsspec's file system, such as keys and endpoints. They are sent to the workers.
+        lock_lease_s: seconds without a refresh after which a driver on another machine loses its lock.
     """
 
     def __init__(
@@ -166,7 +166,7 @@ class FsspecStore(Store):
     def remove_tree(self, folder: str) -> None:
         layout.check_name(folder, ())
         if folder.startswith("checkpoints/"):
-            self._remote.remove(f"{folder}/{layout.MANIFEST}")  # first: what has one must be whole
+            self._remote.remove(f"{folder}/{layout.MANIFEST}")  # first: a folder with a manifest must be complete
         self._remote.remove_tree(folder)
         self._remote.remove(folder)
 
@@ -239,11 +239,11 @@ class FsspecStore(Store):
             with explained(f"fetch checkpoint {checkpoint}", tempfile.gettempdir()):
                 folder = stack.enter_context(scratch.temporary_folder("fetch"))
                 files, manifest = self._download(checkpoint, folder)
-            check(manifest, files, checkpoint, everything=True)  # its bytes have just come over the network
+            check(manifest, files, checkpoint, everything=True)  # the transfer may have damaged it
             yield files
 
     def delete(self, checkpoint: CheckpointRef) -> None:
-        for version in self._versions(checkpoint):  # the one that counts goes last: an older one must not reappear
+        for version in self._versions(checkpoint):  # the highest is removed last: an older one must not reappear
             self._remove_version(checkpoint, version)
 
     def checkpoints(self, node: NodeKey | None = None) -> Sequence[CheckpointRef]:
@@ -319,7 +319,7 @@ class FsspecStore(Store):
 
     def _download(self, checkpoint: CheckpointRef, local: Path) -> tuple[Path, Manifest]:
         tried: layout.Version | None = None
-        # A listing that began before the new version came, and ended after the old one went, shows neither: look again.
+        # A listing that began before the new version and ended after the old one shows neither: list again.
         while versions := self._versions(checkpoint) or self._versions(checkpoint):
             folder = f"{layout.node_folder(checkpoint)}/{versions[-1]}"
             files = local / uuid.uuid4().hex / layout.FILES
@@ -335,13 +335,13 @@ class FsspecStore(Store):
                 lost = self._download_files(manifest, folder, files)
                 if lost is None:
                     return files, manifest
-            if tried == versions[-1]:  # the first time, it may have been replaced or deleted in this moment
+            if tried == versions[-1]:  # the first time, it may just have been replaced or deleted
                 raise damaged(checkpoint, f"{self._remote.shown}/{folder}", f"file {lost!r} has vanished")
             tried = versions[-1]
         raise missing(checkpoint, self._remote.shown)
 
     def _download_files(self, manifest: Manifest, folder: str, local: Path) -> str | None:
-        """Download everything, or return the name of a file that is not there."""
+        """Download everything, or return the name of a missing file."""
         for name in manifest.folders:
             (local / name).mkdir(parents=True, exist_ok=True)
         for file in manifest.files:
@@ -365,7 +365,7 @@ def _split(blocks: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _next_chunk() -> str:
-    """Return a name that sorts behind all that this process gave before."""
+    """Return a name that sorts after all earlier ones of this process."""
     global _last_chunk  # noqa: PLW0603
     with _chunk_guard:
         _last_chunk = max(time.time_ns(), _last_chunk + 1)

@@ -1,7 +1,7 @@
-"""Names inside a store, built and parsed here for every backend. No file is touched here.
+"""Names inside a store, built and parsed here for every backend. This module accesses no files.
 
 A checkpoint that is committed a second time becomes a second version beside the first, and the highest one counts:
-``81``, then ``81.2``, ``81.3``. Where a folder cannot appear at one stroke, the name also carries the token of the
+``81``, then ``81.2``, ``81.3``. Where a folder cannot appear atomically, the name also contains the token of the
 attempt that wrote it: ``81.1-3f0c...``.
 """
 
@@ -26,7 +26,7 @@ _VERSION = re.compile(r"(\d+)(?:\.(\d+)(?:-([0-9a-z]+))?)?")
 
 
 class Version(NamedTuple):
-    """One committed version of a checkpoint; the greatest of a resource counts."""
+    """One committed version of a checkpoint; the greatest version of a resource counts."""
 
     resource: int
     number: int = 1
@@ -42,7 +42,7 @@ def check_name(name: str, reserved: Sequence[str] = RESERVED) -> str:
     """Return the name of a file or folder inside a store.
 
     Raises:
-        StoreError: it would lead out of the store, or to what the store keeps for itself.
+        StoreError: it leads out of the store, or to a reserved name.
     """
     parts = name.split("/")
     if any(part in ("", ".", "..") for part in parts) or "\0" in name or "\\" in name or parts[0] in reserved:
@@ -54,7 +54,7 @@ def check_name(name: str, reserved: Sequence[str] = RESERVED) -> str:
 
 
 def log_file(name: str) -> str:
-    """Return where a log lies, ``logs/trial-7.log``.
+    """Return the path of a log, ``logs/trial-7.log``.
 
     Raises:
         StoreError: the name is not a plain word.
@@ -81,7 +81,7 @@ def check_segment(name: str) -> str:
     """Return the name of a journal segment.
 
     Raises:
-        StoreError: it is none.
+        StoreError: it is not one.
     """
     if _SEGMENT.fullmatch(name) is None:
         raise StoreError(f"{name!r} is not a journal segment: take a name from journal_segments(), as '000001.jsonl'.")
@@ -109,5 +109,5 @@ def parse_versions(names: Iterable[str]) -> list[Version]:
 
 
 def references(node: str, versions: Iterable[Version]) -> set[CheckpointRef]:
-    """Return the checkpoints of which there is a version."""
+    """Return the checkpoints that have a version."""
     return {CheckpointRef(NodeKey(node), version.resource) for version in versions}

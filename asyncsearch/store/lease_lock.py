@@ -1,13 +1,13 @@
-"""A lock for file systems that do not know when a process has died: a record that its holder keeps refreshing.
+"""A lock for file systems that cannot detect a dead process: a record that its holder keeps refreshing.
 
     lock/000007.json    the seventh holder; see asyncsearch.store.exclusive_right
 
-Only one can take the lock where the file system creates files exclusively (disk, and the S3 and Google object stores;
-others look first, and two that come at the same moment are told apart by their tokens at the next refresh). It may be
-taken when the last holder has released it, has died on this very machine, or has not refreshed it for ``lease_s``; that
-last rule trusts that the clocks of driver hosts agree within a quarter of it. A holder that was away so long finds out
-before its next write, and writes no more. Like every lease, this cannot stop a write that was already on its way when
-the lease ran out: where that matters, use a store with real locks.
+Only one process can take the lock where the file system creates files exclusively (disk, and the S3 and Google object
+stores; others check first, and the tokens of two simultaneous holders tell them apart at the next refresh). It may be
+taken when the last holder has released it, has died on this machine, or has not refreshed it for ``lease_s``; the last
+rule assumes that the clocks of driver hosts agree within a quarter of ``lease_s``. A holder that was suspended so long
+notices before its next write, and stops writing. Like every lease, this cannot stop a write that was in progress when
+the lease expired: where that matters, use a store with real locks.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ logger = logging.getLogger(__name__)
 
 
 class LockRecord(msgspec.Struct, frozen=True):
-    """Who holds the lock, or held it."""
+    """The present or former holder of the lock."""
 
     host: str
     pid: int
     machine: str
-    """Identifies the running system in which ``pid`` means something; empty if that is unknown."""
+    """Identifies the running system in which ``pid`` is valid; empty if that is unknown."""
     token: str
     refreshed: float
     """Unix time by the holder's clock."""
@@ -42,11 +42,11 @@ class LockRecord(msgspec.Struct, frozen=True):
 
     @classmethod
     def here(cls, token: str, released: bool = False) -> LockRecord:
-        """Return this process's record of now."""
+        """Return the current record of this process."""
         return cls(socket.gethostname(), os.getpid(), machine(), token, time.time(), released)
 
     def is_void(self, lease_s: float) -> bool:
-        """Return whether the lock was released, or its holder has died or was silent for longer than the lease."""
+        """Return whether the lock was released, its holder has died, or its lease has expired."""
         return self.released or time.time() - self.refreshed > lease_s or self.has_died()
 
     def has_died(self) -> bool:
@@ -72,7 +72,7 @@ class LeaseLock:
         self._thread = threading.Thread(target=self._keep, name="asyncsearch-store-lock", daemon=True)
 
     def is_held(self) -> bool:
-        """Return whether somebody holds the lock now."""
+        """Return whether a process holds the lock now."""
         records = [self._read(entry) for entry in self._right.entries()[-1:]]
         return any(record is not None and not record.is_void(self._lease_s) for record in records)
 
@@ -80,7 +80,7 @@ class LeaseLock:
         """Take the lock and keep it.
 
         Raises:
-            StoreLockedError: somebody else holds it.
+            StoreLockedError: another driver holds it.
         """
         begun = time.monotonic()
         found = self._right.acquire(self._record(), self._record(released=True))
@@ -94,7 +94,7 @@ class LeaseLock:
         self._thread.start()
 
     def refresh(self) -> None:
-        """Say that the holder lives.
+        """Extend the lease.
 
         Raises:
             StoreLockedError: another driver has taken the lock.
@@ -114,7 +114,7 @@ class LeaseLock:
             self._fresh_until = begun + 0.75 * self._lease_s
 
     def check(self) -> None:
-        """Make sure that the lock is still held; costs nothing while it is fresh.
+        """Make sure that the lock is still held; free while the lease is fresh.
 
         Raises:
             StoreLockedError: it was lost.
@@ -124,9 +124,9 @@ class LeaseLock:
             self.refresh()
 
     def release(self) -> None:
-        """Give the lock back."""
+        """Release the lock."""
         self._stop.set()
-        self._thread.join(timeout=self._lease_s / 4)  # a file system that does not answer must not hold up the end
+        self._thread.join(timeout=self._lease_s / 4)  # a file system that does not answer must not delay the end
         try:
             self.refresh()
             self._files.write(self._own.name, self._record(released=True))
@@ -167,7 +167,7 @@ class LeaseLock:
 
 
 def machine() -> str:
-    """Return a name of the running system and its space of process ids; empty if that is unknown."""
+    """Return a name of the running system and its namespace of process ids; empty if that is unknown."""
     try:
         with open("/proc/sys/kernel/random/boot_id") as file:
             return f"{file.read().strip()}/{os.readlink('/proc/self/ns/pid')}"

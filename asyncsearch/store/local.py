@@ -1,12 +1,12 @@
 """A store in a folder of a local disk, or of a shared POSIX mount (NFS, Lustre, ...) that all workers see.
 
-How it stays whole whatever is killed and when: everything is written and synced under ``tmp/``, then renamed to its
-place. A checkpoint is one folder with its files and its manifest, and its rename is its commit. A second commit of the
-same checkpoint is a rename beside the first (``81.2`` beside ``81``), and the highest version counts, so there is no
-moment without a committed one. The version before it is kept until the next commit or ``sweep``, for those who still
-read it.
+It stays consistent whichever process is killed, at any time: everything is written and synced under ``tmp/``, then
+renamed. A checkpoint is one folder with its files and its manifest, and its rename is its commit. A second commit of
+the same checkpoint is a rename beside the first (``81.2`` beside ``81``), and the highest version counts, so there is
+always a committed one. The previous version is kept until the next commit or ``sweep``, for processes that still read
+it.
 
-On NFS, names that were just made elsewhere may stay invisible for some seconds: mount with ``lookupcache=positive``.
+On NFS, names that another machine has just created may be invisible for seconds: mount with ``lookupcache=positive``.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ class LocalSegment:
                 write_all(self._descriptor, data)
                 sync_data(self._descriptor)
         except BaseException:
-            # After a failed write or sync nobody knows where the segment ends: a further line could be glued to half a
-            # line, or be acknowledged behind one that is lost.
+            # After a failed write or sync the end of the segment is unknown: the next line could be appended to half a
+            # line, or be acknowledged after a lost one.
             self.close()
             raise
 
@@ -62,7 +62,7 @@ class LocalSegment:
 
 
 class LocalStore(Store):
-    """One study's folder on a disk. It holds no handle, so it can be pickled to workers that see the same path."""
+    """One study's folder on a disk. It has no open files, so it can be pickled to workers that see the same path."""
 
     def __init__(self, root: str | Path) -> None:
         self._root = Path(os.path.abspath(root))
@@ -152,7 +152,7 @@ class LocalStore(Store):
                     try:
                         return _link(staged, path, data)
                     except FileNotFoundError:
-                        if path.parent.is_dir():  # else somebody has just removed it because it was empty
+                        if path.parent.is_dir():  # else another process has just removed the empty folder
                             raise
             finally:
                 staged.unlink(missing_ok=True)
@@ -228,7 +228,7 @@ class LocalStore(Store):
                 )
             manifest = survey(staged, os.fsync, sync_folder)
             described = whole / layout.MANIFEST
-            described.unlink(missing_ok=True)  # an earlier try to commit this folder may have left it
+            described.unlink(missing_ok=True)  # an earlier attempt to commit this folder may have left it
             write_new(described, manifest.encode())
             sync_folder(whole)
             number = self._publish(whole, node, checkpoint.resource)
@@ -253,7 +253,7 @@ class LocalStore(Store):
     def delete(self, checkpoint: CheckpointRef) -> None:
         node = self._root / layout.node_folder(checkpoint)
         with explained(f"delete checkpoint {checkpoint}", node):
-            for version in self._versions(checkpoint):  # the one that counts goes last: an older one must not reappear
+            for version in self._versions(checkpoint):  # the highest is removed last: an older one must not reappear
                 discard(node / str(version), self._tmp)
             self.remove_if_empty(layout.node_folder(checkpoint))
 
@@ -304,7 +304,7 @@ class LocalStore(Store):
             try:
                 return folder, Manifest.decode((folder / layout.MANIFEST).read_bytes())
             except (OSError, ValueError) as error:
-                if folder.exists():  # else it was replaced or deleted in this moment
+                if folder.exists():  # else it has just been replaced or deleted
                     reason = f"its {layout.MANIFEST} has become unreadable ({error})"
                     raise damaged(checkpoint, folder, reason) from error
         raise missing(checkpoint, self.url)
@@ -313,7 +313,7 @@ class LocalStore(Store):
         return folder.is_dir() and folder.name == layout.FILES and os.path.samefile(folder.parent.parent, self._tmp)
 
     def _publish(self, whole: Path, node: Path, resource: int) -> int:
-        """Rename a staged checkpoint to the next version that nobody has taken, and return its number."""
+        """Rename a staged checkpoint to the next free version, and return its number."""
         taken = 0
         while True:
             make_folders(node)
@@ -356,7 +356,7 @@ def _link(staged: Path, path: Path, data: bytes) -> bool:
     try:
         os.link(staged, path)
     except FileExistsError:
-        # On NFS a link that was made can be answered a second time, by an error.
+        # On NFS a successful link can be repeated, and the repetition reports an error.
         return os.stat(staged).st_nlink == 2
     except OSError as error:
         if error.errno not in _NO_LINKS:
@@ -370,7 +370,7 @@ def _link(staged: Path, path: Path, data: bytes) -> bool:
 
 
 def _lines(path: Path) -> Iterator[bytes]:
-    """Yield the lines of a file, or of the numbered chunks that other kinds of store make of it."""
+    """Yield the lines of a file, or of the numbered chunks that other kinds of store write instead."""
     with explained("read", path):
         for part in sorted(path.iterdir()) if path.is_dir() else [path]:
             with open(part, "rb") as file:

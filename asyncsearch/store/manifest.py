@@ -1,4 +1,4 @@
-"""The manifest of a committed checkpoint, so that damage is noticed when it is loaded, not by a bad result."""
+"""The manifest of a committed checkpoint: it reveals damage when the checkpoint is loaded, not by a bad result."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from asyncsearch.errors import StoreError
 from asyncsearch.ids import CheckpointRef
 
 SMALL_BYTES = 1 << 20
-"""Files up to this size are read and compared at every fetch; of larger ones only the size, unless asked."""
+"""Every fetch compares the contents of files up to this size; of larger ones only the size, unless ``verify``."""
 
 
 class StoredFile(msgspec.Struct, frozen=True):
@@ -28,16 +28,16 @@ class StoredFile(msgspec.Struct, frozen=True):
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """Everything a checkpoint consists of."""
+    """The contents of a checkpoint."""
 
     files: list[StoredFile]
     folders: list[str]
-    """Also the empty ones: some formats need them."""
+    """Includes empty folders: some formats need them."""
     format: int = 1
 
     @property
     def size_bytes(self) -> int:
-        """Size of all files together."""
+        """Total size of all files."""
         return sum(file.size_bytes for file in self.files)
 
     def encode(self) -> bytes:
@@ -49,11 +49,11 @@ class Manifest(msgspec.Struct, frozen=True):
         """Read a manifest.
 
         Raises:
-            ValueError: this is not one.
+            ValueError: ``data`` is not a manifest.
         """
         manifest = _MANIFEST.decode(data)
         for name in (*(file.name for file in manifest.files), *manifest.folders):
-            # A name may come from far away, and is joined to a local folder.
+            # A name may come from another machine, and is joined to a local folder.
             if name.startswith("/") or ".." in name.split("/"):
                 raise ValueError(f"{name!r} leads out of the checkpoint")
         return manifest
@@ -68,13 +68,13 @@ def survey(
     """Return the manifest of a folder that a worker has written.
 
     Args:
-        folder: what was staged.
+        folder: the staged folder.
         sync_file: makes one file durable, given its descriptor.
         sync_folder: makes the names in one folder durable.
 
     Raises:
         StoreError: something in the folder is neither a file nor a folder.
-        OSError: it cannot be read.
+        OSError: the folder cannot be read.
     """
     files: list[StoredFile] = []
     folders: list[str] = []
@@ -105,7 +105,7 @@ def survey(
 
 
 def check(manifest: Manifest, folder: Path, checkpoint: CheckpointRef, everything: bool) -> None:
-    """Compare a folder with its manifest: all sizes, and the content of small files or of everything.
+    """Compare a folder with its manifest: the sizes of all files, and the contents of small files or of all.
 
     Raises:
         StoreError: a file is damaged; the message names it.
@@ -126,7 +126,7 @@ def check(manifest: Manifest, folder: Path, checkpoint: CheckpointRef, everythin
 
 
 def damaged(checkpoint: CheckpointRef, where: object, what: str) -> StoreError:
-    """Return the error for a checkpoint that is no longer what was committed."""
+    """Return the error for a checkpoint that differs from its committed state."""
     return StoreError(
         f"Checkpoint {checkpoint} at {str(where)!r} is damaged: {what} since it was committed. Delete that checkpoint"
         " and resume the study: what is missing is trained again."
@@ -134,7 +134,7 @@ def damaged(checkpoint: CheckpointRef, where: object, what: str) -> StoreError:
 
 
 def missing(checkpoint: CheckpointRef, url: str) -> StoreError:
-    """Return the error for a checkpoint that is not there."""
+    """Return the error for a checkpoint that does not exist."""
     return StoreError(
         f"There is no checkpoint {checkpoint} in the store {url!r}: it was never committed, or it was deleted. Resume"
         " the study: what is missing is trained again."

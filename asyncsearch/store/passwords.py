@@ -1,4 +1,4 @@
-"""URLs without their passwords: what people see, and what is written where others can read."""
+"""URLs without their passwords, for messages and for files that other people can read."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ def without_password(url: str) -> str:
 
 
 def without_password_of(url: str, text: str) -> str:
-    """Return what somebody else says of a URL without the password that this one has, with or without its protocol."""
+    """Return a text about a URL without that URL's password; the text may omit the protocol."""
     found = _PASSWORD.search(url)
     return text if found is None else text.replace(found[0], f"{found[1]}:{_HIDDEN}@")
 
 
 def lacks_password(url: str) -> bool:
-    """Return whether a URL had a password that was taken out, so that nothing can be reached by it."""
+    """Return whether a password was removed from a URL, so that it cannot be opened."""
     found = _PASSWORD.search(url)
     return found is not None and found[0] == f"{found[1]}:{_HIDDEN}@"

@@ -1,8 +1,8 @@
-"""Files below one fsspec URL: the operations that every file system has, with errors that are StoreErrors.
+"""Files below one fsspec URL: the operations that every file system has, with StoreErrors as errors.
 
-Two kinds are told apart. A file system with a rename of its own (disk, HDFS, SFTP) is a tree: folders must be made, a
-file that is being written can be seen, and a rename publishes it. One without is an object store: an object appears
-whole or not at all, folders are only prefixes, and a rename would be a copy.
+There are two kinds. A file system with its own rename (disk, HDFS, SFTP) is a tree: folders must be made, an unfinished
+file is visible, and a rename publishes it. A file system without one is an object store: an object appears complete or
+not at all, folders are only prefixes, and a rename would be a copy.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from asyncsearch.store.passwords import without_password, without_password_of
 T = TypeVar("T")
 
 _APPENDING = {"file", "local", "hdfs", "viewfs", "webhdfs", "sftp", "ssh"}
-"""Where an append costs what it adds. Some object stores offer appends that copy the whole object each time."""
+"""Protocols whose append costs only the added bytes. Some object stores copy the whole object at each append."""
 
 _EXCLUSIVE = {"file", "local", "memory", "s3", "s3a", "gs", "gcs"}
 _MODIFIED = ("mtime", "LastModified", "last_modified", "updated", "modification_time", "modificationTime", "created")
@@ -37,7 +37,7 @@ _guards_guard = threading.Lock()
 
 
 class Remote:
-    """The files below a URL. Holds the URL and the options only: each process and thread has its own connection."""
+    """The files below a URL. It holds only the URL and the options: each process and thread has its own connection."""
 
     def __init__(self, url: str, options: Mapping[str, Any]) -> None:
         self.url = url.rstrip("/") if not url.endswith("://") else url
@@ -50,7 +50,7 @@ class Remote:
 
     @property
     def _fs(self) -> Any:
-        # fsspec keeps one instance for each process, and for each thread where it must; nothing to hold or to pickle.
+        # fsspec caches one instance for each process, and for each thread if necessary; nothing to hold or to pickle.
         with self.explained("connect", ""):
             kind = fsspec.get_filesystem_class(self.url.partition("://")[0])
             return kind(**{**kind._get_kwargs_from_urls(self.url), **self._options})
@@ -70,27 +70,27 @@ class Remote:
 
     @property
     def can_append(self) -> bool:
-        """Whether this kind of file system can append at a fair price; to be tried before it is believed."""
+        """Whether this kind of file system should be able to append cheaply; try it before relying on it."""
         protocol = self._fs.protocol
         return bool(_APPENDING & ({protocol} if isinstance(protocol, str) else set(protocol)))
 
     @contextlib.contextmanager
     def explained(self, doing: str, name: str) -> Iterator[None]:
-        """Turn whatever a file system raises into a StoreError that says what was tried, where, and what to do."""
+        """Turn any error of a file system into a StoreError with the action, the path and the next step."""
         try:
             yield
         except StoreError:
             raise
-        except Exception as error:  # each file system has exceptions of its own
+        except Exception as error:  # each file system has its own exceptions
             what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
             step = next_step(error, "Check the address, the credentials and the connection, then try again")
             words = f"{without_password_of(self.url, what)}. {step}."
             raise StoreError(f"Cannot {doing} at {f'{self.shown}/{name}'.rstrip('/')!r}: {words}") from error
 
     def guard(self, name: str) -> threading.Lock:
-        """Return the lock of a file, the same one for all in this process who reach it by whatever URL.
+        """Return the lock of a file, the same one for every URL in this process that leads to the file.
 
-        It may be held while the file system answers: all who wait for it need that very file.
+        It may be held during calls of the file system: every waiting thread needs that same file.
         """
         key = f"{type(self._fs).__qualname__}:{self._path(name)}"
         with _guards_guard:
@@ -113,7 +113,7 @@ class Remote:
                 return None
 
     def blocks(self, name: str) -> Iterator[bytes]:
-        """Yield the content of a file piece by piece."""
+        """Yield the content of a file in blocks of up to 1 MiB."""
         with self.explained("read", name), self._fs.open(self._path(name), "rb") as file:
             while block := file.read(1 << 20):
                 yield block
@@ -125,7 +125,7 @@ class Remote:
             self._with_folder(path, lambda: self._fs.pipe_file(path, data))
 
     def write(self, name: str, data: bytes) -> None:
-        """Write a file so that a reader sees the old content or the new one."""
+        """Write a file atomically: a reader sees the old content or the new."""
         if not self._is_tree:
             self.put(name, data)
             return
@@ -145,7 +145,7 @@ class Remote:
             else:
                 self._fs.pipe_file(path, data, mode="create")
 
-        # Some file systems look first and write then: at least threads of this process must not both find nothing.
+        # Some file systems check first and then write: at least two threads of this process must not both succeed.
         with self.explained("create", name), self.guard(name):
             try:
                 self._with_folder(path, write)
@@ -154,7 +154,7 @@ class Remote:
         return True
 
     def append(self, name: str, data: bytes) -> None:
-        """Append to a file and close it, or begin it."""
+        """Append to a file, made if absent, and close it."""
         path = self._path(name)
         with self.explained("append", name):
             try:
@@ -184,7 +184,7 @@ class Remote:
             self._fs.rm_file(self._path(name))
 
     def remove_tree(self, folder: str) -> None:
-        """Remove all files below a folder, and the folder where there are such things."""
+        """Remove all files below a folder, and the folder where the file system has folders."""
         if self._is_tree:
             with self.explained("remove", folder), contextlib.suppress(FileNotFoundError):
                 self._fs.rm(self._path(folder), recursive=True)
@@ -193,9 +193,9 @@ class Remote:
                 self.remove(f"{folder}/{name}")
 
     def remove_if_empty(self, folder: str) -> None:
-        """Remove a folder in which nothing lies, where there are such things."""
+        """Remove an empty folder, where the file system has folders."""
         if self._is_tree:
-            # Each file system has exceptions of its own for a folder that is not empty, or gone.
+            # Each file system has its own exceptions for a folder that is not empty, or gone.
             with contextlib.suppress(Exception):
                 self._fs.rmdir(self._path(folder))
 
@@ -208,7 +208,7 @@ class Remote:
                 found = [self._fs._strip_protocol(entry).rstrip("/") for entry in self._fs.ls(path, detail=False)]
             except (FileNotFoundError, NotADirectoryError):
                 return []
-        # Some list a file as the only content of itself, or a prefix as a part of itself.
+        # Some file systems list a file as its own only content, or a prefix as a part of itself.
         return sorted(entry.rsplit("/", 1)[-1] for entry in found if entry != path)
 
     def find(self, folder: str) -> dict[str, FileInfo]:
@@ -232,7 +232,7 @@ class Remote:
             return action()
         except FileNotFoundError:
             if not self._is_tree:
-                raise  # a bucket that is not there: never make one out of a misspelt name
+                raise  # the bucket does not exist: never make one from a misspelt name
             self._fs.makedirs(self._fs._parent(path), exist_ok=True)
             return action()
 
@@ -241,7 +241,7 @@ class Remote:
         try:
             self._fs.mv(source, target, **options)
             if not self._fs.exists(source):
-                return  # else it was refused without an error, as WebHDFS does
+                return  # else it was refused without an error, as by WebHDFS
         except Exception:
             if not self._fs.exists(target):
                 raise

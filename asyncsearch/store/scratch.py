@@ -1,14 +1,14 @@
-"""Temporary folders that do not stay behind, however their process ends.
+"""Temporary folders that are removed, however their process ends.
 
     <temporary folder>/asyncsearch-<user id>/<host>.<boot>.<random>/lock
                                                                     stage-<random>/ ...
 
-All of a process lie in one root, and so on one disk. The process holds a lock on a file in it, which the operating
-system takes back when it dies, even by ``kill -9``: a process that makes its first root on a machine removes the roots
-that nobody holds. Roots of other machines on a disk that both see are left alone, since locks may not reach so far.
+All folders of a process are in one root, and so on one disk. The process holds a lock on a file in it, which the
+operating system releases when the process dies, even by ``kill -9``: a process that makes its first root on a machine
+removes the unlocked roots. Roots of other machines on a shared disk are left alone, since locks may not work there.
 
-Where there are no such locks, or others may write in the folder of this user, the root lies in the temporary folder by
-itself, and a process that is killed leaves it there.
+Without such locks, or where others may write in this user's folder, the root is directly in the temporary folder, and
+remains there if its process is killed.
 """
 
 from __future__ import annotations
@@ -29,34 +29,34 @@ _TRIES = 16
 
 
 class _Root:
-    """A folder of this process, and the descriptor that holds it; None: nothing does."""
+    """A folder of this process, and the descriptor that locks it; None: it is not locked."""
 
     def __init__(self, path: Path, descriptor: int | None) -> None:
         self.path, self.descriptor = path, descriptor
 
     def is_here(self) -> bool:
-        """Return whether nobody took it away, and keep those away who remove what was not touched for long."""
+        """Return whether the root still exists, and touch it, so that cleaners of old files leave it alone."""
         if self.descriptor is None:
             return self.path.is_dir()
         os.utime(self.descriptor)
         return (self.path / _LOCK).exists()
 
     def is_empty(self) -> bool:
-        """Return whether all that was in it is gone."""
+        """Return whether the root contains nothing except its lock."""
         try:
             return set(os.listdir(self.path)) <= {_LOCK}
         except FileNotFoundError:
             return True
 
     def release(self) -> None:
-        """Hold it no longer."""
+        """Release the lock."""
         if self.descriptor is not None:
             os.close(self.descriptor)
             self.descriptor = None
 
 
 class _Roots:
-    """The roots of this process, by the temporary folder in which they lie. There is more than one only in tests."""
+    """The roots of this process, by the temporary folder that contains them. Only tests have more than one."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
@@ -75,23 +75,23 @@ class _Roots:
             return Path(tempfile.mkdtemp(prefix=f"{kind}-", dir=root.path))
 
     def tidy(self) -> None:
-        """Remove the roots in which nothing is left."""
+        """Remove the empty roots."""
         with self._guard:
             for place, root in list(self._roots.items()):
                 if root.is_empty():
                     self._remove(place)
 
     def close(self) -> None:
-        """Remove all of them with what is in them."""
+        """Remove all roots with their contents."""
         with self._guard:
             for place in list(self._roots):
                 self._remove(place)
 
     def drop(self) -> None:
-        """Forget them in a forked child, which shares the locks and would hold them on after its parent's death."""
+        """Forget all roots in a forked child, which shares the locks and would hold them after its parent's death."""
         for root in self._roots.values():
             root.release()
-        self._guard = threading.Lock()  # another thread of the parent may hold the former one
+        self._guard = threading.Lock()  # another thread of the parent may hold the old one
         self._roots.clear()
         self._swept.clear()
 
@@ -103,8 +103,8 @@ class _Roots:
     def _sweep_once(self, base: Path) -> None:
         if base.name == _base_name() and str(base) not in self._swept:
             self._swept.add(str(base))
-            # In a thread, since it may be long, and the caller may have to send signs of life.
-            with contextlib.suppress(RuntimeError):  # there can be no more threads
+            # In a thread, since it may take long, and the caller may have to send heartbeats.
+            with contextlib.suppress(RuntimeError):  # no further thread can be started
                 threading.Thread(target=sweep, args=(base,), name="asyncsearch-scratch", daemon=True).start()
 
 
@@ -115,7 +115,7 @@ def make_folder(kind: str) -> Path:
     """Return a new, empty folder on this machine, which is removed when this process ends, if not before.
 
     Args:
-        kind: what it is for, as the first word of its name.
+        kind: its purpose, the first word of its name.
 
     Raises:
         OSError: it cannot be made.
@@ -124,14 +124,14 @@ def make_folder(kind: str) -> Path:
 
 
 def remove_folder(folder: Path) -> None:
-    """Remove a folder that ``make_folder`` gave, or that was made beside it; no error if it is gone."""
+    """Remove a folder that ``make_folder`` returned, or one beside it; no error if it is gone."""
     shutil.rmtree(folder, ignore_errors=True)
     _mine.tidy()
 
 
 @contextlib.contextmanager
 def temporary_folder(kind: str) -> Iterator[Path]:
-    """Give a folder as ``make_folder`` does, valid inside the ``with``.
+    """Provide a folder as ``make_folder`` does, valid inside the ``with``.
 
     Raises:
         OSError: it cannot be made.
@@ -144,12 +144,12 @@ def temporary_folder(kind: str) -> Iterator[Path]:
 
 
 def sweep(base: Path) -> None:
-    """Remove the roots of this machine's processes that are dead; what cannot be removed stays."""
+    """Remove the roots of this machine's dead processes; a root that cannot be removed stays."""
     host, boot = _machine()
     with contextlib.suppress(OSError):
         for path in list(base.iterdir()):
             its_host, _, rest = path.name.partition(".")
-            # Containers that share the folder have hosts of their own; a machine that was started anew keeps its host.
+            # Containers that share the folder have their own host names; a restarted machine keeps its host name.
             if its_host == host or (boot and rest.partition(".")[0] == boot):
                 with contextlib.suppress(OSError):
                     _remove_if_dead(path)
@@ -158,7 +158,7 @@ def sweep(base: Path) -> None:
 def _remove_if_dead(path: Path) -> None:
     descriptor = _hold(path / _LOCK)
     if descriptor is None:
-        path.rmdir()  # one whose lock is gone; it fails where something is left, as in those of the living
+        path.rmdir()  # a root without a lock file; this fails if it is not empty, as the root of a living process
         return
     try:
         _clear(path)
@@ -167,7 +167,7 @@ def _remove_if_dead(path: Path) -> None:
 
 
 def _clear(path: Path) -> None:
-    """Remove a root, its lock last, so that one that is half removed can be taken up again."""
+    """Remove a root, its lock last, so that an interrupted removal can be repeated."""
     with contextlib.suppress(OSError):
         for name in os.listdir(path):
             if name != _LOCK:
@@ -190,12 +190,12 @@ def _new_root(place: str) -> _Root:
                     raise
                 if descriptor is not None:
                     return _Root(path, descriptor)
-                # Somebody took it for that of a dead process, before it was locked.
+                # Another process took it for the root of a dead process, before it was locked.
     return _Root(Path(tempfile.mkdtemp(prefix="asyncsearch-", dir=place)), None)
 
 
 def _hold(path: Path, flags: int = 0) -> int | None:
-    """Return a descriptor that holds a lock file; None: another one does, or it is gone."""
+    """Return a descriptor that locks a file; None: another one locks it, or the file is gone."""
     import fcntl
 
     try:
@@ -216,7 +216,7 @@ def _hold(path: Path, flags: int = 0) -> int | None:
 
 
 def _is_private(base: Path) -> bool:
-    """Make a folder if there is none, and return whether it is this user's, and nobody else may write or read in it."""
+    """Make a folder if there is none, and return whether it belongs to this user and is closed to all others."""
     if not hasattr(os, "getuid"):
         return False  # Windows
     base.mkdir(mode=0o700, exist_ok=True)
@@ -229,7 +229,7 @@ def _base_name() -> str:
 
 
 def _machine() -> tuple[str, str]:
-    """Return this machine's name, and what tells its last start from all others, if that can be known."""
+    """Return this machine's name, and an id of its last boot, empty if unknown."""
     host = socket.gethostname().replace(".", "-").replace("/", "-")
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text()
