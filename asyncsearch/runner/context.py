@@ -1,7 +1,7 @@
-"""The trial as the user's function sees it, in a search and outside one.
+"""The trial object of the user's function, in a search and outside one.
 
-Rule: everything about resources, reports, pausing and saving is decided here, and the position of a lane on its stages
-in ``timeline``; a ``Link`` carries the results away.
+Rule: this module makes all decisions on resources, reports, pauses and saves, and ``timeline`` knows the position of a
+lane on its stages; a ``Link`` transports the results.
 """
 
 from __future__ import annotations
@@ -35,23 +35,23 @@ from asyncsearch.work import Stage
 T = TypeVar("T")
 
 _RESOURCES_END = 2**53
-"""Resources are below it, as the contract in ``rpc/`` says."""
+"""Upper bound (exclusive) of resources, as in the contract in ``rpc/``."""
 
 
 class SearchContext(TrialContext):
     """A trial that trains a batch of stages, one after the other, without reloading between them."""
 
     may_be_done = False
-    """Whether a function may be called when nothing is left to train; else it is asked to evaluate."""
+    """Whether the function may run with nothing left to train; otherwise it must evaluate."""
 
     def __init__(self, stages: Sequence[Stage], link: Link, load: Path | None = None, name: str | None = None) -> None:
         first = stages[0]
         self.has_reported = False
-        """Whether anything was reported in this attempt."""
+        """Whether this attempt has reported anything."""
         self.is_paused = False
-        """Whether the trial stands at its target, saved if that was wanted."""
+        """Whether the trial has reached its target, and saved there if requested."""
         self.uses_epochs = False
-        """Whether the function called ``epochs``."""
+        """Whether the function has called ``epochs``."""
         self._timeline = LaneTimeline(stages)
         self._values = CurrentValues(self._timeline)
         self._link = link
@@ -94,7 +94,7 @@ class SearchContext(TrialContext):
 
     @property
     def is_resumed(self) -> bool:
-        """Whether an earlier attempt trained a part of it."""
+        """Whether an earlier attempt trained a part of the trial."""
         return self._timeline.start > 0
 
     @property
@@ -117,10 +117,10 @@ class SearchContext(TrialContext):
             self._pause()
 
     def report_last(self, metrics: Mapping[str, float]) -> bool:
-        """Report what the function returned, unless the present resource has its report already.
+        """Report the function's return value, unless the current resource has its report already.
 
         Returns:
-            Whether it was reported.
+            Whether the value was reported.
         """
         at = self._default_resource()
         limit = max(self._done, 1) if self.uses_epochs else self.max_resource
@@ -139,7 +139,7 @@ class SearchContext(TrialContext):
     ) -> Iterator[int]:
         if self.uses_epochs:
             raise UsageError(
-                f"{self.name} called epochs() twice; one loop owns the training from its start to its end."
+                f"{self.name} called epochs() twice; one loop must do the training from its start to its end."
             )
         if self._timeline.end is None:
             raise UsageError(
@@ -186,7 +186,7 @@ class SearchContext(TrialContext):
         return now
 
     def _has_next_unit(self, save: SaveFunction | None) -> bool:
-        """Do all that is due at the present resource: save, pause."""
+        """Save and pause if due at the current resource, and return whether another unit follows."""
         timeline, done = self._timeline, self._done
         reason = self._save(save) if save is not None and timeline.is_save_due(done) else None
         if not timeline.is_over(done):
@@ -198,7 +198,7 @@ class SearchContext(TrialContext):
         return False
 
     def _save(self, save: SaveFunction) -> str | None:
-        """Save, and return what ``_look`` does."""
+        """Save, and return the result of ``_look``."""
         timeline, done = self._timeline, self._done
         index = timeline.index_at(done)
         timeline.saved(done)
@@ -209,7 +209,7 @@ class SearchContext(TrialContext):
                 raise
             self._link.save_failed(index, done, error)
             return self._look()
-        # A cut that came meanwhile makes it the last one, and that is said with it.
+        # A cut that arrived during the save makes this checkpoint the last one, and the message must say so.
         reason = self._look()
         self._link.saved(index, done, is_last=timeline.is_over(done))
         return reason
@@ -218,8 +218,8 @@ class SearchContext(TrialContext):
         save(path)
         if not path.exists() or (path.is_dir() and not any(path.iterdir())):
             raise UsageError(
-                f"save wrote nothing for {self.name} at resource {self._done}: it must write a file at the path that "
-                f"it is given ({path}), or make a folder there and write into it."
+                f"save wrote nothing for {self.name} at resource {self._done}: it must write a file at the given path "
+                f"({path}), or make a folder there and write into it."
             )
 
     def _pause(self) -> None:
@@ -234,7 +234,7 @@ class SearchContext(TrialContext):
             raise TrialStopped(reason)
 
     def _look(self) -> str | None:
-        """Take amendments into account, and return why the trial was told to stop."""
+        """Apply new amendments, and return the reason of a stop request; None: there is none."""
         reason = self._link.stop_reason()
         for amendment in self._link.amendments():
             self._timeline.amend(amendment)
@@ -242,7 +242,7 @@ class SearchContext(TrialContext):
 
     @property
     def _time(self) -> int:
-        """Where the present unit begins; between units, the next one, and after the last one, that one."""
+        """Beginning of the current unit; between units, of the next one, and after the end, of the last one."""
         if self._present is not None:
             return self._present - 1
         end = self._timeline.end
@@ -256,7 +256,7 @@ class SearchContext(TrialContext):
     def _check_resource(self, at: int) -> None:
         if self._load is not None and not self.uses_epochs:
             raise CannotPauseError(
-                f"{self.name} is to go on from its checkpoint at {self._timeline.start} and begins anew: "
+                f"{self.name} must resume from its checkpoint at {self._timeline.start}, but started from scratch: "
                 f"{HOW_TO_PAUSE}."
             )
         if at <= self._reported:
@@ -266,14 +266,13 @@ class SearchContext(TrialContext):
             )
         if self._present is not None and at > self._present:
             raise ReportError(
-                f"{self.name} reported at resource {at} inside epoch {self._present}: leave resource= away, epochs() "
-                "counts."
+                f"{self.name} reported at resource {at} inside epoch {self._present}: omit resource=, epochs() counts."
             )
         if self._present is None:
             self._pass_boundaries(at)
 
     def _pass_boundaries(self, at: int) -> None:
-        """Follow a function that counts by itself; it runs through where it should have been paused or saved."""
+        """Advance with a function that counts by itself, which passes the points of its pauses and saves."""
         for stage in self._timeline.passed(self._done, at):
             is_last = stage is self._timeline.stages[-1]
             if is_last and not self._timeline.is_paused_at_end:
@@ -283,13 +282,13 @@ class SearchContext(TrialContext):
                 )
             if is_last or stage.save:
                 raise CannotPauseError(
-                    f"{self.name} was to be paused at {stage.stop} and trained on to {at}: {HOW_TO_PAUSE}."
+                    f"{self.name} had to pause at {stage.stop}, but trained on to {at}: {HOW_TO_PAUSE}."
                 )
 
 
 def _as_fraction(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
-        raise UsageError(f"at({value!r}) is no share of an epoch: give a number from 0 (its beginning) to 1 (its end).")
+        raise UsageError(f"at({value!r}) is not a part of an epoch: give a number from 0 (its start) to 1 (its end).")
     return value
 
 

@@ -1,4 +1,4 @@
-"""The values that a lane's hyper-parameters have now. Pure."""
+"""The current values of a lane's hyper-parameters. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from asyncsearch.trial import Params
 
 
 class CurrentValues:
-    """The parameters of a lane's stages as functions of logical time: unit t is trained from t to t + 1."""
+    """The parameters of a lane's stages as functions of logical time: unit t lasts from t to t + 1."""
 
     def __init__(self, timeline: LaneTimeline) -> None:
         self._timeline = timeline
@@ -23,13 +23,13 @@ class CurrentValues:
         return any(_has_sequences(stage.params) for stage in self._timeline.stages)
 
     def at(self, time: int) -> Params:
-        """Return the values of the unit that begins at a time; the same dictionary as long as the unit is asked for."""
+        """Return the values of the unit that begins at a time; repeated calls for one unit return the same object."""
         if self._cached is None or self._cached[0] != time:
             self._cached = (time, self._present(time, time))
         return self._cached[1]
 
     def within(self, time: int, fraction: float) -> Params:
-        """Return the values inside a unit, of the piece that holds in it: a new piece begins with the next unit.
+        """Return the values inside a unit, from the unit's own piece: a new piece begins only with the next unit.
 
         Args:
             time: where the unit begins.
@@ -50,14 +50,14 @@ class CurrentValues:
 
 def _has_sequences(params: Params) -> bool:
     if all(value is None or isinstance(value, (int, float, str)) for value in params.values()):
-        return False  # a runner that needs no sequences does not import what they need
+        return False  # a runner without sequences does not import their dependencies
     from asyncsearch.sequences import has_sequences
 
     return has_sequences(params)
 
 
 def changed(before: Params, now: Params) -> dict[str, Any]:
-    """Return the values that are not what they were."""
+    """Return the values that have changed."""
     return {name: value for name, value in now.items() if name not in before or _differs(before[name], value)}
 
 

@@ -1,4 +1,4 @@
-"""How a failed training is put into words. The last line says what happened: it becomes the trial's reason."""
+"""Texts for failed trainings. The last line names the cause: it becomes the trial's reason."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MIB = 1024 * 1024
 
 
 class NoReportError(ReportError):
-    """A trial came to its end without any report."""
+    """A trial ended without any report."""
 
 
 _KINDS: tuple[tuple[type[BaseException], str], ...] = (
@@ -39,14 +39,14 @@ def kind_of(error: BaseException) -> str:
 
 
 def exception_text(error: BaseException) -> str:
-    """Return the traceback of an exception without our own frames."""
+    """Return the traceback of an exception without asyncsearch's own frames."""
     try:
         import traceback
 
         found = traceback.TracebackException.from_exception(error)
         _drop_own_frames(found)
         text = "".join(found.format()).rstrip()
-    except Exception as second:  # no memory is left, or the exception cannot be shown
+    except Exception as second:  # no memory is left, or the exception's own __str__ fails
         text = f"{type(error).__name__} (its traceback could not be written: {type(second).__name__})"
     if isinstance(error, SystemExit):
         text += f"\nThe trainable called sys.exit({error.code!r}); a trial ends by returning."
@@ -54,11 +54,11 @@ def exception_text(error: BaseException) -> str:
 
 
 def death_text(returncode: int, memory_bytes: int) -> tuple[str, str]:
-    """Return ``error_kind`` and words for a runner that ended in the middle of a training.
+    """Return ``error_kind`` and text for a runner that ended during a training.
 
     Args:
-        returncode: as ``subprocess`` gives it, negative for a signal.
-        memory_bytes: its resident memory when it was last looked at; 0: unknown.
+        returncode: exit code as in ``subprocess``, negative for a signal.
+        memory_bytes: its resident memory at the last measurement; 0: unknown.
     """
     if returncode >= 0:
         return "exit", f"The trial's process exited with code {returncode} in the middle of the training."
@@ -77,7 +77,7 @@ def death_text(returncode: int, memory_bytes: int) -> tuple[str, str]:
 
 
 def with_last_lines(text: str, lines: Sequence[str]) -> str:
-    """Put the last lines that a trial printed before what went wrong."""
+    """Put the last lines that a trial printed before the text of its failure."""
     if not lines:
         return text
     printed = shortened("\n".join(f"  {line}" for line in lines))
@@ -85,7 +85,7 @@ def with_last_lines(text: str, lines: Sequence[str]) -> str:
 
 
 def shortened(text: str) -> str:
-    """Leave out the middle of a text that is too long to be sent and read, and what no encoding can send."""
+    """Cut the middle out of a text that is too long, and escape lone surrogates."""
     text = sendable(text)
     if len(text) <= _HEAD_CHARS + _TAIL_CHARS:
         return text
@@ -94,7 +94,7 @@ def shortened(text: str) -> str:
 
 
 def sendable(text: str) -> str:
-    """Return the text with lone surrogates, which a message cannot hold, written out."""
+    """Return the text with lone surrogates, which a message cannot hold, as escapes."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
@@ -107,6 +107,6 @@ def _drop_own_frames(found: TracebackException | None) -> None:
             continue
         seen.add(id(one))
         users = [frame for frame in one.stack if not frame.filename.startswith(_OWN)]
-        if users:  # else it is our own bug, and our frames are what is wanted
+        if users:  # else it is a bug of asyncsearch, whose frames show the cause
             one.stack[:] = users
         waiting += [one.__cause__, one.__context__, *(getattr(one, "exceptions", None) or ())]

@@ -1,4 +1,4 @@
-"""What a lane asks of the user's code, checked before it trains. Pure."""
+"""Checks a lane's requirements on the user's code before it trains. Pure."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ HOW_TO_PAUSE = (
 def check_hooks(
     name: str, timeline: LaneTimeline, is_loaded: bool, save: SaveFunction | None, load: LoadFunction | None
 ) -> None:
-    """Hold what ``epochs`` was given against what a lane needs.
+    """Check the arguments of ``epochs`` against the requirements of a lane.
 
     Args:
-        name: of the trial.
+        name: name of the trial.
         timeline: the lane.
-        is_loaded: whether it goes on from a checkpoint.
-        save: as given to ``epochs``.
-        load: likewise.
+        is_loaded: whether the lane resumes from a checkpoint.
+        save: argument of ``epochs``.
+        load: argument of ``epochs``.
 
     Raises:
-        CannotPauseError: something is missing.
+        CannotPauseError: a required function is missing.
     """
     if is_loaded and load is None:
         raise CannotPauseError(
-            f"{name} is to go on from its checkpoint at {timeline.start} and epochs() was called without load=: "
+            f"{name} must resume from its checkpoint at {timeline.start}, but epochs() was called without load=: "
             f"{HOW_TO_PAUSE}."
         )
     missing = [hook for hook, given in (("save=", save), ("load=", load)) if given is None]
     pauses = timeline.pauses()
     if pauses and missing:
         raise CannotPauseError(
-            f"{name} is to be paused at {pauses[0]} and epochs() was called without {' and '.join(missing)}: "
+            f"{name} must pause at {pauses[0]}, but epochs() was called without {' and '.join(missing)}: "
             f"{HOW_TO_PAUSE}."
         )

@@ -1,4 +1,4 @@
-"""No orphans: when the agent dies, however it dies, its runner and all processes of the runner's group die too."""
+"""Prevents orphans: when the agent dies, however it dies, all processes of the runner's group die too."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ def end_with_agent(lifeline: int, parent: int) -> None:
     """Bind the life of this process group to the agent's.
 
     Args:
-        lifeline: reading end of a pipe whose other end only the agent holds.
+        lifeline: read end of a pipe whose write end only the agent holds.
         parent: process id of the agent.
     """
     if not _kill_group_at_hangup(lifeline):
         threading.Thread(target=_watch, args=(lifeline,), daemon=True, name="lifeline").start()
-    if os.getppid() != parent:  # it died before the above was set
+    if os.getppid() != parent:  # the agent died before the lines above took effect
         os._exit(1)
 
 
 def _kill_group_at_hangup(lifeline: int) -> bool:
-    """Let the kernel kill the group when the pipe breaks, on Linux; it does not wait for a busy interpreter.
+    """Let the kernel kill the group when the pipe breaks, on Linux, even while the interpreter is busy.
 
-    Not PR_SET_PDEATHSIG: that kills the runner alone, as soon as one thread of the agent is gone and so before the pipe
-    breaks; what the runner had started would go on and hold the device.
+    Not PR_SET_PDEATHSIG: that kills only the runner, as soon as one thread of the agent ends and so before the pipe
+    breaks; the runner's children would continue and hold the device.
     """
     try:
         import fcntl

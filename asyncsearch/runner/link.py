@@ -1,4 +1,4 @@
-"""The interface by which a trial's context reaches the outside, and the runner's implementation over its channel."""
+"""The interface between a trial's context and its worker, and the runner's implementation over its channel."""
 
 from __future__ import annotations
 
@@ -26,42 +26,42 @@ from asyncsearch.trainable import TrialStopped
 
 
 class Link(Protocol):
-    """The outside of a trial's context: reports go out, stops and amendments come in."""
+    """Transport of a trial's context: sends reports, and receives stops and amendments."""
 
     def report(self, resource: int, metrics: dict[str, float]) -> None:
-        """Pass a report on."""
+        """Send a report."""
 
     def stop_reason(self) -> str | None:
-        """Read the messages that came, and return why the trial was told to stop; None: it was not."""
+        """Read new messages, and return the reason of a stop request; None: there is none."""
 
     def amendments(self) -> Sequence[Amendment]:
-        """Return the amendments that had come when ``stop_reason`` or ``folder`` looked, each once."""
+        """Return the amendments that ``stop_reason`` or ``folder`` has read, each once."""
 
     def folder(self, stage: int, resource: int) -> Path:
-        """Return the path at which a checkpoint is to be written; nothing is there yet.
+        """Return the path for a new checkpoint, where nothing exists yet.
 
         Raises:
-            StoreError: there is no place for it.
+            StoreError: there is no place for the checkpoint.
         """
 
     def saved(self, stage: int, resource: int, *, is_last: bool) -> None:
-        """Take the checkpoint that was written, at the end of the training or on the way."""
+        """Accept a written checkpoint, at the end of the training or before."""
 
     def save_failed(self, stage: int, resource: int, error: Exception) -> None:
-        """Take note that there is no checkpoint, and that training goes on."""
+        """Record that there is no checkpoint, and that training continues."""
 
 
 def shown_failure(stage: int, resource: int, error: Exception) -> SaveFailed:
-    """Print that a checkpoint could not be saved, and return the message that says so."""
+    """Print that a checkpoint could not be saved, and return the message for the agent."""
     text = exception_text(error)
     sys.stderr.write(f"asyncsearch: there is no checkpoint at {resource}, and training goes on.\n{text}\n")
     return SaveFailed(stage, resource, text)
 
 
 class AgentLink:
-    """Carries one training's reports and checkpoints to the agent, and its stop back.
+    """Carries one training's reports and checkpoints to the agent, and stop requests back.
 
-    The main thread itself looks for a stop at each report: that costs a microsecond and needs no thread.
+    The main thread itself checks for a stop at each report: that costs a microsecond and needs no thread.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class AgentLink:
             with self._interrupts.shield():
                 message = self._channel.receive()
                 folder = self._take([] if message is None else [message])
-            if self._reason is not None:  # whatever else came: nobody wants the checkpoint
+            if self._reason is not None:  # after a stop request the checkpoint is useless
                 raise TrialStopped(self._reason)
             if folder is not None:
                 return folder

@@ -1,9 +1,9 @@
-"""Definitions of the user's script are found in ``__main__`` here too, so that trials can pickle objects of their own
-classes.
+"""Puts definitions of the user's script into this process's ``__main__``, so that trials can pickle objects of their
+own classes.
 
-A function of a script or a notebook is sent by value, with the classes that it uses; each of them says that it is of
-the module ``__main__``. Plain ``pickle`` (joblib and ``torch.save`` use it) names a class by its module, looks there,
-and in this process ``__main__`` is the runner.
+A function of a script or a notebook is sent by value, with the classes that it uses; each of them names ``__main__`` as
+its module. Plain ``pickle`` (joblib and ``torch.save`` use it) names a class by its module and looks it up there, and
+in this process ``__main__`` is the runner.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 
 def adopt(trainable: object) -> None:
-    """Put the classes and functions that a trainable brought from its script into this process's ``__main__``."""
+    """Put the classes and functions of a trainable's script into this process's ``__main__``."""
     module = sys.modules["__main__"]
     seen: set[int] = set()
     waiting: list[Any] = [trainable]

@@ -1,4 +1,4 @@
-"""What a user reports, as numbers. Pure."""
+"""Converts the metrics of a report to floats. Pure."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _RULE = "one number for each name: Python, numpy, or a 0-dimensional tensor"
 
 
 def as_metrics(metrics: Mapping[str, Any] | None, named: Mapping[str, Any]) -> dict[str, float]:
-    """Return what was reported as a dictionary of floats; NaN and infinities are allowed.
+    """Return reported metrics as a dictionary of floats; NaN and infinities are allowed.
 
     Raises:
-        ReportError: nothing was reported, or something that is not a number.
+        ReportError: the report is empty, or a value is not a number.
     """
     if metrics is not None and not isinstance(metrics, Mapping):
         raise ReportError(
@@ -32,7 +32,7 @@ def as_number(name: str, value: Any) -> float:
     """Return a reported value as a float.
 
     Raises:
-        ReportError: it is not one number.
+        ReportError: the value is not a single number.
     """
     if type(value) is float:
         return value
@@ -44,12 +44,12 @@ def as_number(name: str, value: Any) -> float:
     except Exception as error:
         raise ReportError(
             f"{name}={reprlib.repr(value)} is not a number ({error}); report takes {_RULE}. "
-            f"Reduce what has several values first, for example by its mean."
+            f"Reduce several values to one first, for example to their mean."
         ) from None
 
 
 def _single(value: Any) -> Any:
-    """Take a value out of an array or tensor of one element. TensorFlow's have only ``numpy``, all others ``item``."""
+    """Return the element of a one-element array or tensor. TensorFlow's have only ``numpy``, all others ``item``."""
     if isinstance(value, (int, float, str, bytes)) or value is None:
         return value
     if not hasattr(value, "item") and hasattr(value, "numpy"):
@@ -59,7 +59,7 @@ def _single(value: Any) -> Any:
 
 def _checked(name: object) -> str:
     if not isinstance(name, str) or not name:
-        raise ReportError(f"{name!r} is not a name of a metric: names are text, as in report({{'accuracy': 0.9}}).")
+        raise ReportError(f"{name!r} is not a metric name: names are strings, as in report({{'accuracy': 0.9}}).")
     if not is_unicode(name):
         raise ReportError(
             f"{name!r} is not valid Unicode: the name of a metric is written to the journal; spell it out."

@@ -1,4 +1,4 @@
-"""Values that are computed once in the life of a process: data, tokenizers."""
+"""Values that a process computes once: data, tokenizers."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _values: dict[Hashable, Any] = {}
 def once(function: Callable[..., T], *args: Any) -> T:
     """Return ``function(*args)``, computed by the first call with an equal function and equal arguments.
 
-    Two functions are equal if they have the same name, the same code and captured the same values. An exception is
-    not remembered.
+    Two functions are equal if they have the same name, the same code and the same captured values. Exceptions are not
+    cached.
 
     Raises:
         UsageError: an argument or a captured value cannot be hashed.
@@ -41,8 +41,8 @@ def _identity(function: Callable[..., Any]) -> Hashable:
     if code is None:
         return function
     cells = getattr(function, "__closure__", None) or ()
-    # A lambda written in a trainable is a new object for each trial: by its code it is known again, and by what it
-    # captured two lambdas of one line are told apart.
+    # A lambda in a trainable is a new object for each trial: its code identifies it, and its captured values
+    # distinguish two lambdas of one line.
     captured = tuple(cell.cell_contents for cell in cells)
     defaults = getattr(function, "__defaults__", None)
     return (function.__module__, function.__qualname__, code, captured, defaults)

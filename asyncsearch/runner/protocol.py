@@ -1,12 +1,12 @@
 """The messages between agent and runner, and their transport: length, then msgpack, on a socket pair.
 
-Pseudocode of the talk::
+Pseudocode of the conversation::
 
     agent:  Load   Train(stages)                    [Folder]       [SaveAt]  [CutWork]  [StopTraining]     Train ...
     runner:   RunnerReady   LaneReported ... FolderWanted ...  ... Saved ...                           Ended
 
-The driver's actions travel as they are. Rule: both sides read in the order in which the other side wrote, so nothing
-needs a number. A ``Folder`` or an action that crosses an ``Ended`` arrives while the runner is idle, and is dropped.
+The driver's actions are sent unchanged. Rule: each side reads in the order in which the other side wrote, so messages
+need no number. A ``Folder`` or an action that crosses an ``Ended`` arrives while the runner is idle, and is dropped.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ class _Message(msgspec.Struct, frozen=True, tag_field="kind"):
 
 
 class Load(_Message, frozen=True, tag="load"):
-    """First message: what is the same for all trials."""
+    """First message: the data that all trials share."""
 
     bundle: bytes
-    """The pickled trainable. It came with the launcher's closure, never from the network."""
+    """The pickled trainable, from the launcher's closure, never from the network."""
     metric: str
     """Name of the study's metric."""
     marker: bytes
@@ -54,7 +54,7 @@ class Train(_Message, frozen=True, tag="train"):
     load: str | None = None
     """Path of the checkpoint to start from."""
     amendments: tuple[Amendment, ...] = ()
-    """Those that came before it begins."""
+    """Amendments that arrived before its start."""
 
 
 class Folder(_Message, frozen=True, tag="folder"):
@@ -62,11 +62,11 @@ class Folder(_Message, frozen=True, tag="folder"):
 
     path: str
     error: str = ""
-    """Why there is none; empty: there is."""
+    """Why there is no folder; empty: there is one."""
 
     @property
     def checkpoint(self) -> Path:
-        """Path at which the checkpoint is to be written.
+        """Path at which the runner must write the checkpoint.
 
         Raises:
             StoreError: there is no folder.
@@ -77,18 +77,18 @@ class Folder(_Message, frozen=True, tag="folder"):
 
 
 class RunnerReady(_Message, frozen=True, tag="ready"):
-    """The trainable is loaded, or failed to load, which then each training says."""
+    """The trainable is loaded, or failed to load, which every training then reports."""
 
 
 class LaneReported(_Message, frozen=True, tag="reported"):
-    """The trial reported metrics; NaN and infinities travel as such."""
+    """The trial reported metrics; NaN and infinities are sent unchanged."""
 
     resource: int
     metrics: dict[str, float]
 
 
 class FolderWanted(_Message, frozen=True, tag="folder_wanted"):
-    """A checkpoint is due: where is it to be written?"""
+    """A checkpoint is due, and the runner needs a folder for it."""
 
     stage: int
     """Index into the stages of the training."""
@@ -101,16 +101,16 @@ class Saved(_Message, frozen=True, tag="saved"):
     stage: int
     resource: int
     is_last: bool = False
-    """Whether the training ends here; its end follows."""
+    """Whether the training ends here; ``Ended`` follows."""
 
 
 class SaveFailed(_Message, frozen=True, tag="save_failed"):
-    """There is no checkpoint, and training goes on."""
+    """There is no checkpoint, and training continues."""
 
     stage: int
     resource: int
     error: str
-    """What went wrong, with the traceback of the user's ``save``."""
+    """Error with the traceback of the user's ``save``."""
 
 
 class Ended(_Message, frozen=True, tag="ended"):
@@ -140,28 +140,28 @@ class Channel(Generic[In, Out]):
     def __init__(self, sock: socket.socket, decoder: msgspec.msgpack.Decoder[In], max_bytes: int) -> None:
         self.socket = sock
         self.is_closed = False
-        """Whether the other end is gone and all that it had sent is read, or what it sends is no message."""
+        """Whether the other end is gone and all its messages are read, or it has sent invalid bytes."""
         self._decoder = decoder
         self._max_bytes = max_bytes
         self._received = bytearray()
         self._unsent = bytearray()
 
     def send(self, message: Out) -> None:
-        """Send a message, waiting as long as the other end does not read."""
+        """Send a message, waiting until the other end reads."""
         self.socket.sendall(_frame(message))
 
     def post(self, message: Out) -> None:
-        """Send a message without waiting; what does not go out now is sent by ``send_rest``."""
+        """Send a message without waiting; ``send_rest`` sends the part that cannot be sent now."""
         self._unsent += _frame(message)
         self.send_rest()
 
     @property
     def has_rest(self) -> bool:
-        """Whether part of a posted message is still to be sent."""
+        """Whether part of a posted message is still unsent."""
         return bool(self._unsent)
 
     def send_rest(self) -> None:
-        """Send more of what was posted, without waiting. A lost other end is seen by reading."""
+        """Send more of the posted messages, without waiting. Only reading detects a lost other end."""
         try:
             while self._unsent:
                 del self._unsent[: self.socket.send(self._unsent, socket.MSG_DONTWAIT)]
@@ -171,18 +171,18 @@ class Channel(Generic[In, Out]):
             self._unsent.clear()
 
     def receive_now(self) -> list[In]:
-        """Return messages that are here, without waiting."""
+        """Return messages from one read, without waiting."""
         self._pull(socket.MSG_DONTWAIT)
         return list(self._messages())
 
     def receive_rest(self) -> list[In]:
-        """Return all messages that are here, without waiting."""
+        """Return all available messages, without waiting."""
         while self._pull(socket.MSG_DONTWAIT):
             pass
         return list(self._messages())
 
     def receive(self) -> In | None:
-        """Wait for one message and return it; what came with it stays here. None: the other end is gone."""
+        """Wait for one message and return it; later ones stay buffered. None: the other end is gone."""
         while True:
             for message in self._messages():
                 return message
@@ -190,21 +190,21 @@ class Channel(Generic[In, Out]):
                 return None
 
     def _pull(self, flags: int) -> bool:
-        """Read once, and return whether something came."""
+        """Read once, and return whether data arrived."""
         if self.is_closed:
             return False
         try:
             data = self.socket.recv(_READ_BYTES, flags)
         except BlockingIOError:
             return False
-        except OSError:  # reset: as good as an end
+        except OSError:  # a reset counts as the end
             data = b""
         self.is_closed = not data
         self._received += data
         return bool(data)
 
     def _messages(self) -> Iterator[In]:
-        """Take one message after the other out of what was read."""
+        """Yield the complete messages in the buffer, and remove them from it."""
         received = self._received
         while len(received) >= _HEADER_BYTES:
             length = int.from_bytes(received[:_HEADER_BYTES], "big")
@@ -224,7 +224,7 @@ class Channel(Generic[In, Out]):
             yield message
 
     def _break_off(self) -> None:
-        """Read nothing more: user code has written to a descriptor that it did not open."""
+        """Stop reading, because user code has written to a descriptor that it did not open."""
         self.is_closed = True
         self._received.clear()
 

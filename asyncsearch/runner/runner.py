@@ -1,7 +1,7 @@
 """The runner: the child process in which the user's code runs, one training after the other.
 
-Started by the agent as ``python -m asyncsearch.runner CONTROL LIFELINE PARENT``: two inherited descriptors and
-the agent's process id. It imports neither gRPC nor Spark, and ends with its agent whatever happens to that.
+The agent starts it as ``python -m asyncsearch.runner CONTROL LIFELINE PARENT``: two inherited descriptors and the
+agent's process id. It imports neither gRPC nor Spark, and ends with its agent, however that ends.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from asyncsearch.trainable import TrainFunction, as_function
 
 
 class Runner:
-    """The loop of the runner. The main thread does everything."""
+    """The loop of the runner. The main thread does all work."""
 
     def __init__(self, channel: Channel[ToRunner, FromRunner], load: Load) -> None:
         self._channel = channel
@@ -39,7 +39,7 @@ class Runner:
         self._trainable = self._load(load.bundle)
 
     def _load(self, bundle: bytes) -> TrainFunction | Ended:
-        """Unpickle the trainable. What it needs may be missing here: then each training says so."""
+        """Unpickle the trainable. If a dependency is missing on this machine, every training fails with that error."""
         try:
             # The bytes are from the launcher's closure, never from the network.
             trainable = loads(bundle)
@@ -50,13 +50,13 @@ class Runner:
             return Ended(Outcome.FAILED, 0, text, kind_of(error))
 
     def train(self, message: Train) -> None:
-        """Do one training and say how it ended."""
+        """Do one training and report its end."""
         began = time.monotonic()
         self._stdio.restore()
         self._return_home()
         ended = self._run(message)
         if os.getpid() != self._pid:
-            os._exit(0)  # a child that the user's code forked came back here, and the channel is its parent's
+            os._exit(0)  # a child forked by the user's code returned here, and the channel belongs to its parent
         self._stdio.end()
         self._channel.send(ended)
         self._collect(time.monotonic() - began)
@@ -75,7 +75,7 @@ class Runner:
             os.chdir(self._folder)
 
     def _collect(self, trained_s: float) -> None:
-        """Free the cycles that hold a trial's model, on the host and on the device, where that costs little."""
+        """Free the reference cycles that hold a trial's model, on host and device, if that costs little."""
         if trained_s > 20 * self._collect_s:
             began = time.monotonic()
             gc.collect()
@@ -101,4 +101,4 @@ def main(control: int, lifeline: int, parent: int) -> None:
             case Train() if runner is not None:
                 runner.train(message)
             case _:
-                pass  # it crossed the end of the training that it was meant for
+                pass  # it crossed the end of its training

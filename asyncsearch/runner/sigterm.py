@@ -1,4 +1,4 @@
-"""SIGTERM in the runner: it unwinds the user's code, and nothing else."""
+"""SIGTERM in the runner, which unwinds only the user's code."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ class SigtermGuard:
 
     def __init__(self) -> None:
         self.is_received = False
-        """Whether SIGTERM came during this training."""
+        """Whether SIGTERM arrived during this training."""
         self._is_armed = False
         self._is_shielded = False
         self._pid = os.getpid()
 
     def arm(self) -> None:
-        """Begin a training. The handlers are set anew: the trial before may have set its own."""
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's business
+        """Begin a training. Set the handlers again, because the previous trial may have replaced them."""
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # only the driver handles Ctrl-C
         signal.signal(signal.SIGTERM, self._on_sigterm)
         self.is_received = False
         self._is_armed = True
 
     def disarm(self) -> None:
-        """The user's code does not run any more."""
+        """End a training: the user's code no longer runs."""
         self._is_armed = False
 
     @contextmanager
     def shield(self) -> Iterator[None]:
-        """Let what is inside finish: half a message on the channel would make all later ones unreadable."""
+        """Let the block finish: half a message on the channel would make all later ones unreadable."""
         self._is_shielded = True
         try:
             yield
@@ -43,13 +43,13 @@ class SigtermGuard:
         self.raise_if_received()
 
     def raise_if_received(self) -> None:
-        """Raise what a shield held back."""
+        """Raise ``TrialStopped`` if a shield deferred it."""
         if self.is_received and self._is_armed:
             raise TrialStopped("the agent sent SIGTERM")
 
     def _on_sigterm(self, number: int, frame: FrameType | None) -> None:
         del frame
-        if os.getpid() != self._pid:  # a child that was forked, such as a DataLoader's, ends as any process does
+        if os.getpid() != self._pid:  # a forked child, such as a DataLoader's, must end as any process does
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
             return

@@ -1,4 +1,4 @@
-"""A trial outside a search: the same contract, for tests, debugging and the last training of the best one."""
+"""A trial outside a search: the same contract, for tests, debugging and the final training of the best trial."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from asyncsearch.work import Stage
 
 
 class StandaloneTrial(SearchContext):
-    """A trial that nobody stops, so that ``train(StandaloneTrial({"lr": 0.1}, max_resource=3))`` just works.
+    """A trial that is never stopped, so that ``train(StandaloneTrial({"lr": 0.1}, max_resource=3))`` just works.
 
-    With a ``folder`` it saves there when it is complete, and goes on from the newest checkpoint that it finds there.
+    With a ``folder`` it saves there when it is complete, and resumes from the newest checkpoint there.
     """
 
     may_be_done = True
@@ -43,7 +43,7 @@ class StandaloneTrial(SearchContext):
         stage = Stage(node, dict(params), (), seed, start, max_resource, max_resource, save=save)
         super().__init__([stage], link, link.checkpoint(start) if start else None, name)
         self.reports: list[tuple[int, dict[str, float]]] = link.reports
-        """What was reported: (resource, metrics) in order."""
+        """Reports as (resource, metrics), in order."""
 
 
 class Recorder:

@@ -1,4 +1,4 @@
-"""The runner's standard output and error: set right before each training, marked after it."""
+"""The runner's standard output and error: restored before each training, and marked after it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Stdio:
         self.restore()
 
     def restore(self) -> None:
-        """Undo what the training before did to the outputs."""
+        """Undo the previous training's changes to the outputs."""
         for number, name in _STREAMS:
             if not _is_same(number, self._kept[number]):
                 os.dup2(self._kept[number], number)
@@ -33,8 +33,8 @@ class Stdio:
                 setattr(sys, name, self._stream[number])
 
     def end(self) -> None:
-        """Write out all that was printed, and the marker behind it."""
-        # What C libraries printed lies in their own buffers and would come out as the next trial's.
+        """Flush all output, and write the marker after it."""
+        # C libraries buffer their own output, which would otherwise appear as the next trial's.
         self._flush_c()
         for number, name in _STREAMS:
             for stream in (getattr(sys, name), self._stream[number]):

@@ -1,7 +1,7 @@
-"""A lane's stages as one line of units, and what is due where on it. Pure.
+"""A lane's stages as one line of units, with the due saves and pauses. Pure.
 
-Words: ``done`` is a number of units trained. A checkpoint at ``done`` stands under the node of the stage that ends
-there or goes on there; the next unit belongs to the stage that begins there or goes on there.
+Terms: ``done`` is a number of trained units. A checkpoint at ``done`` belongs to the node of the stage that ends or
+continues there; the next unit belongs to the stage that begins or continues there.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from asyncsearch.work import Stage
 
 
 class LaneTimeline:
-    """What a lane trains: as assigned, and as amended meanwhile."""
+    """The work of a lane, as assigned and amended."""
 
     def __init__(self, stages: Sequence[Stage]) -> None:
         self.stages = tuple(stages)
@@ -26,16 +26,16 @@ class LaneTimeline:
         self._points: set[int] = set()
         self._cut = math.inf
         self._kept = self.start
-        """Resource of the newest checkpoint: the one that was loaded, or one that was saved."""
+        """Resource of the newest checkpoint, loaded or saved."""
 
     @property
     def end(self) -> int | None:
-        """Where the last stage ends; None: when the user's function returns."""
+        """Resource at which the last stage ends; None: when the user's function returns."""
         return _end_of(self.stages[-1])
 
     @property
     def is_evaluation(self) -> bool:
-        """Whether nothing is to be trained, only to be reported where the lane begins."""
+        """Whether the lane trains nothing and only reports at its start."""
         return 0 < self.start == self.stages[0].stop
 
     @property
@@ -45,15 +45,15 @@ class LaneTimeline:
         return not is_end(last.stop, last.max_resource)
 
     def next_stage(self, done: int) -> Stage:
-        """Return the stage of the next unit; where there is none, the last stage."""
+        """Return the stage of the next unit; the last stage if there is no next unit."""
         return self.stages[min(bisect_right(self._ends, done), len(self.stages) - 1)]
 
     def index_at(self, done: int) -> int:
-        """Return the index of the stage under whose node a checkpoint stands."""
+        """Return the index of the stage whose node a checkpoint belongs to."""
         return min(bisect_left(self._ends, done), len(self.stages) - 1)
 
     def amend(self, amendment: Amendment) -> None:
-        """Take an amendment into account; one for a resource that is passed has no effect."""
+        """Apply an amendment; one for a passed resource has no effect."""
         match amendment:
             case SaveAt(node=node, resource=resource):
                 if self.stages[self.index_at(resource)].node == node:
@@ -62,19 +62,19 @@ class LaneTimeline:
                 self._cut = min(self._cut, stop)
 
     def is_cut(self, done: int) -> bool:
-        """Whether the lane ends here, before its end."""
+        """Whether a cut ends the lane here, before its assigned end."""
         return self._cut <= done < self._ends[-1]
 
     def is_over(self, done: int) -> bool:
-        """Whether no further unit is to be trained."""
+        """Whether no unit is left to train."""
         return done >= min(self._cut, self._ends[-1])
 
     def is_pause(self, done: int) -> bool:
-        """Whether a lane that is over here is to be unwound."""
+        """Whether a lane that is over here must be unwound."""
         return self.is_cut(done) or self.is_paused_at_end
 
     def is_save_due(self, done: int) -> bool:
-        """Whether a checkpoint is wanted here, and there is none yet."""
+        """Whether a checkpoint is wanted here, and none exists yet."""
         if done == self._kept:
             return False
         index = self.index_at(done)
@@ -84,15 +84,15 @@ class LaneTimeline:
         return is_at_stop or is_periodic or done in self._points or self.is_cut(done)
 
     def is_save_needed(self, done: int) -> bool:
-        """Whether the lane is of no use without its checkpoint here: it ends here, and not too late."""
+        """Whether the lane is useless without its checkpoint here, because it ends here, and not too late."""
         return done == min(self._cut, self._ends[-1])
 
     def saved(self, done: int) -> None:
-        """Note that the checkpoint here is written, or cannot be."""
+        """Record that the checkpoint here is written, or cannot be."""
         self._kept = done
 
     def pauses(self) -> list[int]:
-        """Return where a checkpoint is needed for training to go on from it, here or elsewhere."""
+        """Return the resources whose checkpoints are needed to continue training, here or elsewhere."""
         last = self.stages[-1]
         return [
             stage.stop
@@ -101,7 +101,7 @@ class LaneTimeline:
         ]
 
     def passed(self, done: int, at: int) -> list[Stage]:
-        """Return the stages whose ends a training passes that goes from ``done`` beyond them to ``at``."""
+        """Return the stages whose ends a training from ``done`` to ``at`` passes, without ``at`` itself."""
         return [stage for stage, end in zip(self.stages, self._ends, strict=True) if done <= end < at]
 
 

@@ -1,4 +1,4 @@
-"""One training inside the runner: call the user's function, and say how it ended."""
+"""One training inside the runner: call the user's function, and return its outcome."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from asyncsearch.trainable import ReportError, TrainFunction, TrialStopped
 
 
 def run_training(function: TrainFunction, train: Train, link: Link, interrupts: SigtermGuard, metric: str) -> Ended:
-    """Train a batch of stages, whatever the user's function does short of ending the process."""
+    """Train a batch of stages, whatever the user's function does except ending the process."""
     load = None if train.load is None else Path(train.load)
     context = SearchContext(train.stages, link, load)
     error: BaseException | None = None
@@ -29,7 +29,7 @@ def run_training(function: TrainFunction, train: Train, link: Link, interrupts: 
                 _report_returned(context, function(context), metric)
         finally:
             interrupts.disarm()
-    except BaseException as caught:  # a trial that exits or interrupts itself costs that trial only
+    except BaseException as caught:  # a trial that exits or interrupts itself must not end the runner
         interrupts.disarm()
         error = caught
     if context.is_paused:
@@ -39,12 +39,12 @@ def run_training(function: TrainFunction, train: Train, link: Link, interrupts: 
     if error is None:
         return Ended(Outcome.RETURNED, context.resource)
     if interrupts.is_received and isinstance(error, TrialStopped):
-        return Ended(Outcome.FAILED, context.resource, "Its process got SIGTERM from outside of the search.", "signal")
+        return Ended(Outcome.FAILED, context.resource, "Its process got SIGTERM from outside the search.", "signal")
     return Ended(Outcome.FAILED, context.resource, exception_text(error), kind_of(error))
 
 
 def _report_returned(context: SearchContext, returned: Any, metric: str) -> None:
-    """Take what the function returned as its last report: a mapping, or a number, which is the study's metric."""
+    """Report the function's return value: a mapping, or a number, which is the study's metric."""
     if context.is_paused:  # the function swallowed the pause
         return
     if returned is None:
@@ -59,10 +59,10 @@ def _report_returned(context: SearchContext, returned: Any, metric: str) -> None
     except ReportError as error:
         if not context.has_reported:
             raise ReportError(f"{context.name} reported nothing and returned something else: {error}") from None
-        _note(f"what the function returned is not reported: {error}")
+        _note(f"the function's return value is not reported: {error}")
         return
     if not context.report_last(values):
-        _note(f"what the function returned is not reported: resource {context.resource} has its report already.")
+        _note(f"the function's return value is not reported: resource {context.resource} has its report already.")
 
 
 def _note(text: str) -> None:

@@ -95,7 +95,7 @@ def test_at_shows_the_values_inside_the_present_epoch(lane: Make) -> None:
 
 @pytest.mark.parametrize("fraction", [-0.1, 1.1, "0.5", True, None, float("nan")])
 def test_at_takes_a_share_of_the_epoch(lane: Make, fraction: Any) -> None:
-    with pytest.raises(UsageError, match="is no share of an epoch"):
+    with pytest.raises(UsageError, match="is not a part of an epoch"):
         lane().trial.at(fraction)
 
 
@@ -282,7 +282,7 @@ def test_a_loop_of_its_own_cannot_pass_a_checkpoint_on_its_way(lane: Make) -> No
     trial = lane().trial
     trial.report(accuracy=1)
     trial.report(accuracy=1, resource=3)
-    with pytest.raises(CannotPauseError, match="was to be paused at 3 and trained on to 4"):
+    with pytest.raises(CannotPauseError, match="had to pause at 3, but trained on to 4"):
         trial.report(accuracy=1)
 
 
@@ -290,5 +290,5 @@ def test_a_lane_that_is_saved_on_its_way_needs_both_hooks(lane: Make) -> None:
     first, second = two_stages()
     last = make_stage(node=B, start=3, stop=6, max_resource=6)
     for stages, where in (((first, second), 3), ((first, last), 3)):
-        with pytest.raises(CannotPauseError, match=rf"is to be paused at {where} and epochs\(\) was called without"):
+        with pytest.raises(CannotPauseError, match=rf"must pause at {where}, but epochs\(\) was called without"):
             lane(*stages).train(save=None, load=None)

@@ -216,14 +216,14 @@ def test_a_report_beyond_the_end_is_an_error(make: Make) -> None:
 
 def test_a_loop_of_its_own_cannot_be_paused(make: Make) -> None:
     trial, link = make(stop=2, max_resource=9, save=True)
-    with pytest.raises(CannotPauseError, match=r"was to be paused at 2 and trained on to 3: .*trial.epochs"):
+    with pytest.raises(CannotPauseError, match=r"had to pause at 2, but trained on to 3: .*trial.epochs"):
         train_in_its_own_loop(trial, 3)
     assert link.resources == [1, 2]
 
 
 def test_a_loop_of_its_own_cannot_be_resumed(make: Make, tmp_path: Path) -> None:
     trial, link = make(start=2, stop=4, max_resource=4, load=tmp_path)
-    with pytest.raises(CannotPauseError, match=r"go on from its checkpoint at 2 and begins anew"):
+    with pytest.raises(CannotPauseError, match=r"must resume from its checkpoint at 2, but started from scratch"):
         trial.report(accuracy=1)
     assert link.reports == []
 
