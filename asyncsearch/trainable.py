@@ -92,7 +92,7 @@ class TrialContext(abc.ABC):
     @property
     @abc.abstractmethod
     def seed(self) -> int:
-        """Seed of the study, the same for all its trials unless the space has a seed; 0 <= seed < 2**63."""
+        """Seed of the study, the same for all its trials; 0 <= seed < 2**63."""
 
     @property
     @abc.abstractmethod

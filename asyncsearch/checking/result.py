@@ -70,7 +70,7 @@ class CheckResult:
         lines = [f"{self.name}: {self.units} units at one go, and {self.cut} + {rest} with a checkpoint between them"]
         lines += _judged("same twice", "two runs of the same differ", self.random, "depends on")
         if self.random is not None:
-            return "\n".join([*lines, _line("resumes bit by bit", "unknown until two runs are the same")])
+            return "\n".join([*lines, _line("resumes bit by bit", "cannot be told before two runs are the same")])
         lines += _judged("resumes bit by bit", self.difference, self.forgotten, "forgotten")
         lines += [f"      not restored, and without effect in so few units: {finding}" for finding in self.noted]
         lines += _judged("save changes nothing", "what goes on after it is another training", self.spoiled, "changes")

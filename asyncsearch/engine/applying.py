@@ -1,4 +1,4 @@
-"""Decisions change the state here, in the run that takes them and in every replay. Pure; see ``engine.handling``."""
+"""Applies decisions to the state, in the run that takes them and in every replay. Pure; see ``engine.handling``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def apply(state: StudyState, action: actions.AnyAction, now: float) -> None:
 
 
 def _forget_reports(state: StudyState) -> None:
-    """Forget what was reported where nobody will read it: no new trial comes, and nobody goes on from there."""
+    """Forget the reports that no trial will read: no new trial comes, and no trial continues from their nodes."""
     if not state.is_exhausted:
         return
     continuing = [trial for trial in state.trials if not trial.state.is_finished or trial.checkpoint is not None]
@@ -32,7 +32,7 @@ def _forget_reports(state: StudyState) -> None:
 
 def _apply_delete(state: StudyState, action: actions.DeleteCheckpoint, _now: float) -> None:
     checkpoint = action.checkpoint
-    if checkpoint in state.references:  # it was kept for finished trials only, and was too large for the quota
+    if checkpoint in state.references:  # only finished trials kept it, and it exceeded the quota
         given = {number for number in state.best_trials.trials() if state.trials[number].checkpoint == checkpoint}
         state.best_trials.remove(given)
         for number in given:
@@ -72,7 +72,7 @@ def _apply_branch(state: StudyState, action: actions.Branch, now: float) -> None
     trial.resource, trial.target = action.resource, action.to_resource
     _move(state, trial, TrialState.WAITING, action.reason, now)
     trial.is_begun = True
-    # Its own checkpoint is not on its new path; the donor's is, and the plan finds it there.
+    # Its own checkpoint is not on its new path; the donor's is there, and the plan finds it.
     state.repoint(trial, None)
     _request(state, trial)
     for listener in state.listeners:
@@ -101,7 +101,7 @@ def _apply_assign(state: StudyState, action: actions.Assign, now: float) -> None
     stages = tuple([PlannedStage(s.node, s.start, horizon_of(s.stop), s.trials, s.more) for s in lane.stages])
     batch = Batch(lane.load, stages)
     asking = [number for stage in stages for number in state.plan.requesters_at(stage.node, stage.stop)]
-    # One may still run under another lease, which came there with a checkpoint that turned out to be damaged.
+    # A trial may still run under another lease, whose checkpoint turned out to be damaged.
     running = [number for number in asking if state.trials[number].state is TrialState.WAITING]
     state.plan.begin(lease.number, batch)
     state.hold(batch.load)
@@ -125,7 +125,7 @@ def _apply_stop(state: StudyState, action: actions.StopTraining, _now: float) ->
 
 
 def _close_if_empty(state: StudyState, attempt: Attempt) -> None:
-    """Close an attempt that was told to stop in its training and has no trial left: its messages count no more."""
+    """Close a training attempt that was told to stop and has no trial left: its messages are ignored from now on."""
     if attempt.is_stop_sent and not attempt.trials and attempt.end is None:
         attempt.is_closed = True
         state.leave_plan(attempt)
@@ -240,4 +240,4 @@ _BY_KIND: dict[type[actions.AnyAction], Callable[[StudyState, Any, float], None]
     actions.StopRun: _apply_stop_of_run,
     actions.EndRun: _apply_end_of_run,
 }
-"""A table, since a decision has three or four actions, and a ``match`` looks at one kind after the other."""
+"""A table, since a decision has three or four actions, and a ``match`` tests one kind after another."""

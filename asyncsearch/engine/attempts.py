@@ -1,4 +1,4 @@
-"""An attempt is the life of one lease: what is known of it, and what its end means for its trials. Pure."""
+"""An attempt is the life of one lease: its facts, and the meaning of its end for its trials. Pure."""
 
 from __future__ import annotations
 
@@ -13,39 +13,39 @@ from asyncsearch.plan.base_plan import Batch, PlannedStage
 from asyncsearch.trial import Trial, TrialState, is_end
 
 FATAL_KINDS = {"cannot_pause": "CannotPauseError"}
-"""Failures that every trial of the study would share, and the error that ``run`` raises for them."""
+"""Failures that every trial of the study would have, and the error that ``run`` raises for them."""
 
 
 class Attempt(msgspec.Struct):
-    """What is known of one lease."""
+    """The facts about one lease."""
 
     lease: Lease
     batch: Batch
-    """What was given to it."""
+    """The work that it permits."""
     trials: list[TrialId]
-    """The RUNNING trials that it is to bring to their targets, by id."""
+    """The RUNNING trials that it brings to their targets, by id."""
     resource: int = 0
-    """Units of training done, as last reported under this lease; before an evaluation one less than it evaluates."""
+    """Units of training done, as last reported under this lease; before an evaluation one less than its resource."""
     since_s: float = 0.0
     """Driver's clock when the lease was given."""
     last_s: float | None = None
     """Driver's clock at the last report under this lease."""
     save_points: list[CheckpointRef] = []
-    """Where it was told to save besides the ends of its stages."""
+    """The positions, besides the ends of its stages, at which it was told to save."""
     committed: int | None = None
     """Resource of the newest checkpoint that is durable under this lease."""
     settled: int | None = None
-    """Resource of the newest checkpoint that is durable or could not be made so."""
+    """Resource of the newest checkpoint that is durable or could not be made durable."""
     end: TrainingEnded | None = None
     """How its training ended; None while it trains."""
     is_stop_sent: bool = msgspec.field(name="is_told", default=False)
     """It was told to stop."""
     is_closed: bool = False
-    """It was told to stop and has no trial left; its further messages count no more."""
+    """It was told to stop and has no trial left; its further messages are ignored."""
     is_lost: bool = False
     """Its worker is gone."""
     cut: int | None = None
-    """Resource beyond which nothing is wanted any more; its worker may have passed there."""
+    """Resource beyond which no unit is needed any more; its worker may have passed it."""
     is_planned: bool = True
     """Whether the plan counts its stages as being trained."""
 
@@ -56,34 +56,34 @@ class Attempt(msgspec.Struct):
 
     @property
     def is_evaluation(self) -> bool:
-        """Whether it trains nothing and reports of what it loads."""
+        """Whether it evaluates a loaded checkpoint without training."""
         return self.batch.stages[0].start == self.batch.stages[0].stop
 
     @property
     def stop(self) -> int:
-        """Resource at which it is to end."""
+        """Resource at which it should end."""
         end = self.batch.stages[-1].stop
         return end if self.cut is None else min(end, self.cut)
 
     @property
     def has_returned_early(self) -> bool:
-        """Whether the user's function returned before the end of what was given to it."""
+        """Whether the user's function returned before the end of its work."""
         end = self.end
         return end is not None and end.outcome is Outcome.RETURNED and end.resource < self.batch.stages[-1].stop
 
     @property
     def is_training(self) -> bool:
-        """Whether a worker trains under the lease and somebody still wants that."""
+        """Whether a worker trains under the lease and the training is still needed."""
         return self.end is None and not self.is_closed and not self.is_lost
 
     @property
     def is_all_saved(self) -> bool:
-        """Whether all that it was given is durable, so that only its end is to come."""
+        """Whether all of its work is durable, so that only its end is missing."""
         return self.committed is not None and self.committed >= self.stop
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more is to come under the lease that anybody waits for."""
+        """Whether no further event under the lease is needed."""
         if self.is_lost or self.end is None:
             return self.is_lost
         awaited = self.end.checkpoint_resource
@@ -91,12 +91,12 @@ class Attempt(msgspec.Struct):
 
     @property
     def next_unit(self) -> int:
-        """Resource at the end of the unit that is being trained, or of the last one."""
+        """Resource at the end of the current unit, or of the last one."""
         return max(self.resource, min(self.resource + 1, self.stop))
 
     @property
     def has_ended_well(self) -> bool:
-        """Whether its training came to its end, or to the user's own."""
+        """Whether its training reached its end, or the user's function returned."""
         return self.end is not None and not self.is_closed and self.end.outcome in (Outcome.REACHED, Outcome.RETURNED)
 
     @property
@@ -121,25 +121,25 @@ class Attempt(msgspec.Struct):
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """Where a trial goes."""
+    """The next state of a trial, with the reason."""
 
     to: TrialState
     reason: str = ""
     detail: str = ""
     stops_run: str = ""
-    """Name of the error that ends the whole run, if this concerns every trial."""
+    """Name of the error that ends the whole run, if the failure concerns every trial."""
 
 
 def verdict_on_failure(end: TrainingEnded) -> Verdict:
-    """Say what a failed training means for a trial that needed it."""
+    """Return the verdict on a trial that needed a failed training."""
     first_line = end.error.strip().splitlines()[-1:] or [end.error_kind or "it failed without a word"]
     return Verdict(TrialState.FAILED, first_line[0], end.error, FATAL_KINDS.get(end.error_kind, ""))
 
 
 def verdict_on_end(end: TrainingEnded, trial: Trial, max_resource: int | None, metric: str, names: Set[str]) -> Verdict:
-    """Say what the good end of a training means for a trial that it brought to its target, or to its own end.
+    """Return the verdict on a trial that a successful training brought to its target, or to its end.
 
-    Its checkpoint is durable; ``names`` are all under which any trial ever reported.
+    Its checkpoint is durable; ``names`` are all names that any trial has reported.
     """
     missing = missing_metric(trial, metric, names)
     if missing is not None:
@@ -157,7 +157,7 @@ def verdict_on_end(end: TrainingEnded, trial: Trial, max_resource: int | None, m
 
 
 def verdict_at_target(trial: Trial, max_resource: int | None, metric: str, names: Set[str], how: str) -> Verdict:
-    """Say what it means for a trial that all up to its target is trained, with ``how`` in words."""
+    """Return the verdict on a trial whose units up to its target are trained; ``how`` completes the reason."""
     missing = missing_metric(trial, metric, names)
     if missing is not None:
         return missing
@@ -168,12 +168,12 @@ def verdict_at_target(trial: Trial, max_resource: int | None, metric: str, names
 
 @functools.lru_cache(maxsize=10_000)
 def _at(words: str, resource: int) -> str:
-    """Return words that many trials have as the one object: else each would keep 70 bytes of its own."""
+    """Return a text that many trials share as one object: else each would hold 70 bytes of its own."""
     return f"{words} at {resource}"
 
 
 def missing_metric(trial: Trial, metric: str, known_names: Set[str]) -> Verdict | None:
-    """A trial that ends without ever having reported the metric has failed; if no trial ever did, so has the run."""
+    """Return the failure of a trial that ended without the metric; if no trial ever reported it, the run fails too."""
     if trial.value_resource > 0:
         return None
     names = ", ".join(repr(name) for name in sorted(known_names)) or "nothing"

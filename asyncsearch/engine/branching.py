@@ -1,8 +1,8 @@
-"""A trial that goes on with the weights of another one, and with values of its own from there: how it is decided. Pure.
+"""Decides how a trial continues with another trial's weights, and with its own values from there on. Pure.
 
-Nothing is copied. Its new params are the donor's up to the resource of the donor's checkpoint, so that its new path
-leads through the nodes in which the donor was trained, and the plan finds the checkpoint there as it would for anybody.
-Where trials share nothing, it leads through them all the same, and ends in a new node of the trial's own.
+No file is copied. Its new params are the donor's up to the resource of the donor's checkpoint, so that its new path
+leads through the nodes in which the donor was trained, and the plan finds the checkpoint there as for any trial.
+Where trials share no node, the path leads through the donor's nodes nevertheless, and ends in a new node of the trial.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from asyncsearch.trial import Trial
 def branch(state: StudyState, promotion: Promotion) -> Branch | None:
     """Return how a promoted trial takes over its donor's newest durable checkpoint.
 
-    None: it goes on from its own checkpoint, since the promotion names no donor, the donor has no checkpoint that is as
-    far, or the scheduler does not want that checkpoint.
+    None: it continues from its own checkpoint, since the promotion names no donor, the donor has no checkpoint at or
+    beyond its resource, or the scheduler refuses that checkpoint.
 
     Raises:
         InternalError: the scheduler's answer does not lead through the donor's checkpoint.
@@ -27,7 +27,7 @@ def branch(state: StudyState, promotion: Promotion) -> Branch | None:
         return None
     trial, donor = state.trials[promotion.trial], state.trials[promotion.donor]
     checkpoint = donor.checkpoint
-    # Of one trial each resource is reported once, so it never goes back.
+    # A trial reports each resource once, so its resource must not fall.
     if checkpoint is None or checkpoint.resource < max(trial.resource, promotion.from_resource):
         return None
     offspring = state.scheduler.branch(promotion, donor.params, checkpoint.resource)
@@ -38,7 +38,7 @@ def branch(state: StudyState, promotion: Promotion) -> Branch | None:
     changed = Trial(trial.id, offspring.params, steps[-1].node, path=steps)
     if changed.node_at(checkpoint.resource) != checkpoint.node or offspring.to_resource <= checkpoint.resource:
         raise InternalError(
-            f"{trial.name} was to go on from {checkpoint} of {donor.name} to {offspring.to_resource}, and its new "
+            f"{trial.name} was to continue from {checkpoint} of {donor.name} to {offspring.to_resource}, and its new "
             "params do not lead there. Please report this with the study's journal."
         )
     return Branch(

@@ -1,4 +1,4 @@
-"""What the engine must know of a study besides its searcher and scheduler."""
+"""The settings of a study that the engine needs besides its searcher and scheduler."""
 
 from __future__ import annotations
 
@@ -27,33 +27,33 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     version: str = ""
     """The user's name for the version of code and data; part of every key."""
     max_failures: int = 0
-    """How many failed attempts of a trial are tried again."""
+    """How many failed attempts of a trial are retried."""
     max_losses: int = 3
-    """How many attempts of a trial may be lost with their worker before the trial is held to blame."""
+    """How many attempts of a trial may be lost with their worker before the trial itself is blamed."""
     max_relaunches: int = 5
     """How many times in a row a worker may be lost without having finished any training."""
     keep_checkpoints: int = 1
-    """Checkpoints of how many of the best finished trials are kept; those of unfinished trials are always kept."""
+    """How many of the best finished trials keep their checkpoints; unfinished trials always keep theirs."""
     quota_bytes: int | None = None
-    """Bytes beyond which finished trials give theirs up, the worst first and the best never; None: without limit."""
+    """Bytes beyond which finished trials give up checkpoints, the worst first and the best never; None: no limit."""
     save_every: int | None = None
-    """Interval in units of resource at which running trials are saved; None: only where they pause or end."""
+    """Interval in units of resource at which running trials are saved; None: only when they pause or end."""
 
     share: bool = True
-    """Whether trials share what is equal; False: each trains for itself, for those who want to compare."""
+    """Whether trials share equal training; False: each trains alone, for comparisons."""
     can_evaluate: bool = False
-    """Whether the trainable can evaluate a checkpoint without training; else the last report before it counts."""
+    """Whether the trainable can evaluate a checkpoint without training; else the last earlier report counts."""
     look_ahead: int = 0
-    """How many trials may wait before workers are free for them, so that the plan sees where their paths part."""
+    """How many trials may wait before workers are free for them, so that the plan knows where their paths split."""
 
     shared_as: str = ""
-    """Name under which studies of one version share what they train; empty: this study shares with no other."""
+    """Name under which studies of one version share their training; empty: this study shares with no other."""
     defaults: dict[str, Any] = {}
-    """Values of parameters that the space lacks and that those of other studies may have; part of every key."""
+    """Values of parameters that the space lacks and the spaces of other studies may have; part of every key."""
 
     @property
     def root(self) -> NodeKey:
-        """Key of all that the trials have in common."""
+        """Key of everything that all trials share: the parent of each trial's first node."""
         if self.shared_as:
             return shared_root(self.shared_as, self.seed, self.version)
         return root_key(self.study, self.seed, self.version)
@@ -76,9 +76,9 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def look_ahead(space: Space, scheduler: Scheduler, *, share: bool) -> int:
-    """Return how many trials may wait, so that the plan sees where their sequences part before it trains past there.
+    """Return how many trials may wait, so that the plan knows where their sequences split before training passes there.
 
-    Under a scheduler that branches, what a trial trains follows from results, so proposals are drawn when they are due.
+    Under a scheduler that branches, a trial's training depends on results, so proposals are drawn when they are due.
     """
     return _LOOK_AHEAD if share and space.has_sequences and not scheduler.branches else 0
 

@@ -1,6 +1,6 @@
-"""What facts mean is decided here. Pure; see ``engine.handling`` for the rules.
+"""Decides what follows from facts. Pure; see ``engine.handling`` for the rules.
 
-Every function asks the state and emits actions; ``emit`` applies each at once, so the next question sees its effect.
+Every function reads the state and emits actions; ``emit`` applies each at once, so the next read sees its effect.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from asyncsearch.trial import Trial, TrialState
 
 
 def respond(state: StudyState, event: events.AnyEvent, subscribers: list[Trial], emit: Emit) -> None:
-    """Emit what a fact means for the trials and workers that it concerns; ``subscribers`` are those of a report."""
+    """Emit the actions that follow from a fact; ``subscribers`` are those of a report."""
     match event:
         case events.Reported():
             if subscribers:
@@ -98,7 +98,7 @@ def _respond_to_loss(state: StudyState, event: events.WorkerLost, emit: Emit) ->
 
 
 def _respond_to_report(state: StudyState, event: events.Reported, subscribers: list[Trial], emit: Emit) -> None:
-    """Judge the subscribers, and move on those whose target is here and who waited for nothing else."""
+    """Judge the subscribers, and settle those whose target is here and that waited only for the report."""
     resource = event.resource
     if state.scheduler.judges:
         for trial in subscribers:
@@ -112,12 +112,12 @@ def _respond_to_report(state: StudyState, event: events.Reported, subscribers: l
 
 
 def _respond_to_commit(state: StudyState, event: events.CheckpointCommitted, emit: Emit) -> None:
-    """Settle those that were on their way to this checkpoint; at the end of a batch its own end must be known too."""
+    """Settle the trials that waited for this checkpoint; at the end of a batch, its training must have ended too."""
     attempt, checkpoint = state.attempts.get(event.lease.number), event.checkpoint
     if attempt is not None and attempt.has_ended_well and attempt.is_durable and attempt.end is not None:
         _settle(state, attempt, attempt.end, emit)
         return
-    # The attempt's own trials are settled at its end, which says how it got there.
+    # The attempt's own trials are settled at its end, which gives the reason.
     is_end = attempt is not None and attempt.is_training and checkpoint.resource >= attempt.stop
     for number in state.plan.requesters_at(checkpoint.node, checkpoint.resource):
         if not (is_end and state.open_attempts.get(number) == event.lease.number):
@@ -165,7 +165,7 @@ def _respond_to_failure(state: StudyState, attempt: Attempt, end: events.Trainin
 
 
 def _settle(state: StudyState, attempt: Attempt, end: events.TrainingEnded, emit: Emit) -> None:
-    """Move those on whose target a training ended, or whose end it was; the others of its trials wait again."""
+    """Settle the trials whose target or end a training reached; the attempt's other trials wait again."""
     if not attempt.is_durable:
         if attempt.is_over:
             requeue(state, attempt, emit)
@@ -173,7 +173,7 @@ def _settle(state: StudyState, attempt: Attempt, end: events.TrainingEnded, emit
     if attempt.is_evaluation:
         _settle_evaluation(state, attempt, emit)
         return
-    # Subscribers: those that were saved just there are included.
+    # Subscribers include the trials that were saved exactly there.
     find = state.plan.subscribers_at if attempt.has_returned_early else state.plan.requesters_at
     for trial in [state.trials[number] for number in find(attempt.node_at(end.resource), end.resource)]:
         if inherit_known(state, trial, emit):
@@ -187,7 +187,7 @@ def _settle(state: StudyState, attempt: Attempt, end: events.TrainingEnded, emit
 
 
 def _settle_evaluation(state: StudyState, attempt: Attempt, emit: Emit) -> None:
-    """Move those on whose target was evaluated, or let them fail if nothing was said of the metric."""
+    """Settle the trials whose target was evaluated, or let them fail if the metric was not reported."""
     metric = state.config.metric
     reason = f"it was evaluated at {attempt.stop} and {metric!r} was not reported"
     for trial in state.dependents(attempt, attempt.stop):

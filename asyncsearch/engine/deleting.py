@@ -1,4 +1,4 @@
-"""Decides which checkpoints are deleted: those that nothing reaches, and those beyond the quota. Pure.
+"""Decides which checkpoints are deleted: the unreachable ones, and those beyond the quota. Pure.
 
 References are counted by ``StudyState``; ``plan.retention`` chooses among finished trials.
 """
@@ -11,12 +11,12 @@ from asyncsearch.engine.state import StudyState
 
 
 def delete_unreachable(state: StudyState, emit: Emit) -> None:
-    """Delete the checkpoints that no trial and no attempt would go on from."""
+    """Delete the checkpoints from which no trial and no attempt would continue."""
     while state.unreachable:
         emit(DeleteCheckpoint(next(iter(state.unreachable))))
 
 
 def delete_beyond_quota(state: StudyState, emit: Emit) -> None:
-    """Let finished trials give up their checkpoints, the worst first, until all fit into the quota of bytes."""
+    """Let finished trials give up their checkpoints, the worst first, until the rest fit into the quota of bytes."""
     while state.usage.is_over and (spared := state.spare()) is not None:
         emit(DeleteCheckpoint(spared))

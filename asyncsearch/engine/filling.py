@@ -1,6 +1,6 @@
-"""What workers get: new work for those that are free, news for those that train, and the end of the run. Pure.
+"""Gives work to free workers, notifies training workers of changes, and ends the run. Pure.
 
-Every function asks the state and emits actions; ``emit`` applies each at once, so the next question sees its effect.
+Every function reads the state and emits actions; ``emit`` applies each at once, so the next read sees its effect.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from asyncsearch.trial import UNBOUNDED
 from asyncsearch.work import Lane, Stage, Work
 
 _REPEATS = 1_000
-"""After so many new trials in a row that request nothing new, a search without an end of its own ends."""
+"""After this many new trials in a row without a new request, a search by an endless searcher ends."""
 
 
 def adjust(state: StudyState, emit: Emit) -> None:
-    """Tell workers what has changed about their work: nobody wants it, or its tail, or a new split lies in it."""
+    """Tell workers of changes to their work: all of it or its tail is no longer needed, or a new split lies in it."""
     while state.touched:
         number, reason = state.touched.popitem()
         attempt = state.attempts.get(number)
@@ -41,7 +41,7 @@ def adjust(state: StudyState, emit: Emit) -> None:
 
 
 def fill(state: StudyState, emit: Emit) -> None:
-    """Give work to idle workers while there are both."""
+    """Give work to idle workers while there are both work and workers."""
     while state.run is not None and not state.stopping:
         worker = state.pool.first_idle()
         if worker is None:
@@ -54,7 +54,7 @@ def fill(state: StudyState, emit: Emit) -> None:
 
 
 def _next_batch(state: StudyState, worker: WorkerId, emit: Emit) -> Batch | None:
-    """Return what a free worker should train: what was begun, else a promotion, else a new trial; None: nothing now."""
+    """Return the next batch of a free worker: begun trials, else a promotion, else a new trial; None: none now."""
     held = state.pool.slots[worker].held
     if state.config.look_ahead:
         _look_ahead(state, emit)
@@ -70,13 +70,13 @@ def _next_batch(state: StudyState, worker: WorkerId, emit: Emit) -> Batch | None
         if not _may_create(state):
             return None
         _create(state, emit)
-        repeats += 1  # its request is known or being trained, else there would be a batch
+        repeats += 1  # its request is already trained or in training, else there would be a batch
         _end_repeats(state, repeats, emit)
     return None
 
 
 def _look_ahead(state: StudyState, emit: Emit) -> None:
-    """Create trials before a worker is free for them, so that the plan knows where their paths part."""
+    """Create trials before a worker is free for them, so that the plan knows where their paths split."""
     repeats = 0
     while len(state.waiting) < state.config.look_ahead and _may_create(state) and not state.stopping:
         repeats = 0 if _create(state, emit) else repeats + 1
@@ -106,7 +106,7 @@ def _may_create(state: StudyState) -> bool:
 
 
 def _create(state: StudyState, emit: Emit) -> bool:
-    """Create the next trial; return whether it has a future: not all of it is known already."""
+    """Create the next trial; return whether known reports have left it unfinished."""
     try:
         params = state.searcher.propose(state.proposals)
     except SpaceError as error:
@@ -127,7 +127,7 @@ def _create(state: StudyState, emit: Emit) -> bool:
 
 
 def _end_repeats(state: StudyState, repeats: int, emit: Emit) -> None:
-    """End the proposals of an endless searcher that repeats itself: the driver would hang in this loop."""
+    """End the proposals of an endless searcher that repeats itself: otherwise the driver would hang in this loop."""
     if repeats < _REPEATS or state.run is None or state.run.num_trials is not None:
         return
     if state.searcher.length() is None:
@@ -155,14 +155,14 @@ def _work_for(state: StudyState, batch: Batch, worker: WorkerId) -> Work:
 
 
 def is_anything_left(state: StudyState) -> bool:
-    """Return whether a run has something to do: trials that wait, that may be created, or that may be promoted."""
+    """Return whether a run has work left: trials that wait, that may be created, or that may be promoted."""
     length = state.searcher.length()
     may_create = _may_create(state) and (length is None or state.proposals < length)
     return bool(state.waiting) or may_create or state.scheduler.next_promotion() is not None
 
 
 def _require_progress(state: StudyState) -> None:
-    """Require that a worker trains what the trials wait for: else the run would never end, without a word."""
+    """Require that a worker trains for the waiting trials: else the run would hang without a message."""
     if state.waiting and not state.busy and state.pool.first_idle() is not None:
         waiting = ", ".join(state.trials[number].name for number in list(state.waiting)[:3])
         raise InternalError(
@@ -172,7 +172,7 @@ def _require_progress(state: StudyState) -> None:
 
 
 def conclude(state: StudyState, emit: Emit) -> None:
-    """End the run when nothing runs and nothing is left, or when it was asked to stop and everything has."""
+    """End the run when nothing runs and no work is left, or when a stop was requested and everything has stopped."""
     if state.run is None or state.attempts:
         return
     if not state.stopping and is_anything_left(state):

@@ -1,11 +1,11 @@
 """The one place where a decision is made: ``handle(state, event, now) -> list[Action]``.
 
-Rule 1: pure. No clock, socket, thread, file or generator is in reach; time is an argument.
-Rule 2: facts change the state in ``learning``, decisions in ``applying``, and nothing else does. A replay calls these
-two and decides nothing, so it ends where the run that wrote the journal ended. The rest only asks and emits.
-Rule 3: an event that is stale or was seen before changes nothing and decides nothing: messages may come twice and late.
+Rule 1: pure. It has no clock, socket, thread, file or generator; time is an argument.
+Rule 2: only ``learning`` (facts) and ``applying`` (decisions) change the state. A replay calls these two and decides
+nothing, so it ends in the state of the run that wrote the journal. The other modules only read and emit.
+Rule 3: an event that is stale or was seen before changes nothing and has no actions: messages may come twice and late.
 
-How it is built is in DESIGN.md beside this file.
+DESIGN.md beside this file describes the design.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from asyncsearch.events import AnyEvent, CheckpointCommitted
 
 
 def handle(state: StudyState, event: AnyEvent, now: float) -> list[AnyAction]:
-    """Take in a fact and return what to do about it, already applied to the state.
+    """Apply a fact and return the actions that follow, already applied to the state.
 
     Args:
-        state: of the study, changed by this.
+        state: the state of the study, which is changed.
         event: the fact.
         now: the driver's clock in seconds since 1970; never decreasing.
 
     Returns:
-        The decisions in order; they belong into the journal together with the event before any is carried out.
+        The decisions in order; they must be in the journal, together with the event, before any is carried out.
     """
     actions: list[AnyAction] = []
     if state.is_stale(event):

@@ -17,7 +17,7 @@ def check(state: StudyState) -> None:
     Raises:
         InternalError: names the invariant and the trial, lease or worker that breaks it.
     """
-    # A checkpoint may turn out to be damaged while its own trial is paused, if others go on from it too.
+    # A checkpoint may turn out to be damaged while its own trial is paused, if other trials continue from it too.
     may_lack = bool(state.plan.reports.nodes) or any(trial.path for trial in state.trials)
     for number, trial in enumerate(state.trials):
         _hold(trial.id == number, f"trial {number} has id {trial.id}")

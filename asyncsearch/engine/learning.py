@@ -1,4 +1,4 @@
-"""Facts change the state here, and nothing is decided. Pure; see ``engine.handling`` for the rules."""
+"""Applies facts to the state, without decisions. Pure; see ``engine.handling`` for the rules."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from asyncsearch.trial import Trial
 
 
 def learn(state: StudyState, event: events.AnyEvent, now: float) -> list[Trial]:
-    """Take in a fact that is not stale; return the subscribers of a report that is new, so that they may be judged."""
+    """Apply a fact that is not stale; return the subscribers of a new report, so that they may be judged."""
     match event:
         case events.Reported():
             return _learn_report(state, event, now)
@@ -41,7 +41,7 @@ def learn(state: StudyState, event: events.AnyEvent, now: float) -> list[Trial]:
                 for number in attempt.trials:
                     state.trials[number].losses += 1
                     if state.trials[number].losses > state.config.max_losses:
-                        state.pool.slots[event.worker].fruitless = 0  # that trial is to blame, not the worker
+                        state.pool.slots[event.worker].fruitless = 0  # the trial is to blame, not the worker
         case events.CheckpointFailed():
             _learn_failed_commit(state, event)
         case events.TrialTimedOut():
@@ -70,7 +70,7 @@ def take_report(state: StudyState, trial: Trial, resource: int, value: float | s
 
 
 def notify_progress(state: StudyState, trial: Trial, resource: int) -> None:
-    """Tell scheduler and searcher that a trial has come to a resource, with the value that it read last."""
+    """Notify scheduler and searcher that a trial reached a resource, with the value that it read last."""
     trial.resource = resource
     score = state.score(trial.value) if trial.value_resource else None
     for listener in state.listeners:
@@ -78,7 +78,7 @@ def notify_progress(state: StudyState, trial: Trial, resource: int) -> None:
 
 
 def _lose(state: StudyState, attempt: Attempt) -> None:
-    """Nothing more comes under a lease whose worker is gone."""
+    """Drop an attempt whose worker is gone: no further event comes under its lease."""
     attempt.is_lost = True
     state.leave_plan(attempt)
     state.tidy(attempt)
@@ -110,7 +110,7 @@ def _learn_report(state: StudyState, event: events.Reported, now: float) -> list
 
 
 def _progress(attempt: Attempt, resource: int, subscribers: list[Trial]) -> None:
-    """Count what was trained since the last news of an attempt on the account of the first who needs it."""
+    """Attribute the units since an attempt's last event to the first trial that needs them."""
     if not attempt.is_evaluation:
         for trial in subscribers:
             if trial.checkpoint is None or trial.checkpoint.resource < resource:
@@ -120,13 +120,13 @@ def _progress(attempt: Attempt, resource: int, subscribers: list[Trial]) -> None
 
 
 def _blame(state: StudyState, attempt: Attempt) -> None:
-    """Count the failure of what an attempt did last as one of each trial that needs it."""
+    """Count the failure of an attempt's last unit as a failure of each trial that needs the unit."""
     for trial in state.dependents(attempt, attempt.next_unit):
         trial.failures += 1
 
 
 def _measure(state: StudyState, attempt: Attempt, resource: int, now: float) -> None:
-    """Learn what a unit costs, from the second report of a lease on: the first one contains the start."""
+    """Measure the cost of a unit, from the second report of a lease on: the time of the first includes the start."""
     if attempt.last_s is not None:
         state.plan.set_cost(attempt.node_at(resource), (now - attempt.last_s) / (resource - attempt.resource))
     attempt.last_s = now
@@ -169,7 +169,7 @@ def _learn_end(state: StudyState, event: events.TrainingEnded) -> None:
         else:
             _blame(state, attempt)
     elif attempt.is_evaluation and attempt.has_ended_well:
-        _blame(state, attempt)  # it said nothing of the metric, and would say nothing the next time
+        _blame(state, attempt)  # it did not report the metric, and would not report it the next time
     if attempt.has_returned_early and not attempt.is_closed:
         state.plan.reports.end(attempt.node_at(event.resource), event.resource)
     slot = state.pool.slots[event.lease.worker]
@@ -180,14 +180,14 @@ def _learn_end(state: StudyState, event: events.TrainingEnded) -> None:
 
 
 def _end_if_over(state: StudyState, attempt: Attempt) -> None:
-    """Hand back what a lease has not trained once nothing more comes under it."""
+    """Requeue the units that a lease has not trained once it is over."""
     if attempt.is_over:
         state.leave_plan(attempt)
         state.tidy(attempt)
 
 
 def _learn_of_others(state: StudyState, event: events.Learned) -> None:
-    """Take in what others have trained; ``deciding`` lets the waiting trials read their reports."""
+    """Apply the training of other studies; ``deciding`` lets the waiting trials read their reports."""
     metric = state.config.metric
     for resource, metrics in event.reports:
         state.metric_names.update(metrics)
@@ -208,7 +208,7 @@ def _learn_of_others(state: StudyState, event: events.Learned) -> None:
 
 
 def _learn_refusal(state: StudyState, event: events.WorkRefused) -> None:
-    """A lease that no worker ever had is over, and nobody is to blame."""
+    """End a lease that no worker ever had, without blaming a trial or a worker."""
     attempt = state.attempts[event.lease.number]
     if state.pool.slots[event.lease.worker].lease == event.lease.number:
         state.pool.free(event.lease.worker)
@@ -218,7 +218,7 @@ def _learn_refusal(state: StudyState, event: events.WorkRefused) -> None:
 
 
 def _forget_checkpoint(state: StudyState, attempt: Attempt) -> None:
-    """A checkpoint that cannot be read is no reason to fail: training starts again from the nearest good one."""
+    """Forget an unreadable checkpoint, which is not a failure: training restarts from the nearest good checkpoint."""
     for number in attempt.trials:
         state.trials[number].losses += 1
     load = attempt.batch.load

@@ -1,6 +1,6 @@
-"""Which workers have been silent too long, and which deadlines have passed. Pure: time is an argument.
+"""Finds the workers that have been silent too long, and the deadlines that have passed. Pure: time is an argument.
 
-The driver asks ``next_deadline`` when to look again, so nothing polls.
+The driver asks ``next_deadline`` when to check again, so nothing polls.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Liveness(Generic[K]):
 
 
 class Deadlines(Generic[K]):
-    """Deadlines by key, which may be moved or called off."""
+    """Deadlines by key, which may be moved or cancelled."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, K]] = []
@@ -62,7 +62,7 @@ class Deadlines(Generic[K]):
         self._live.pop(key, None)
 
     def expired(self, now: float) -> list[K]:
-        """Return, and forget, the keys whose deadline has come."""
+        """Return, and forget, the keys whose deadline has passed."""
         out = []
         while self._heap and (self._is_dead(self._heap[0]) or self._heap[0][0] <= now):
             entry = heapq.heappop(self._heap)

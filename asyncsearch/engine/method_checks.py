@@ -1,6 +1,6 @@
 """Checks of the first answers of a study's searcher and scheduler, before anything is launched.
 
-They are for methods that users write: an impossible answer should not show on a cluster first. The suites of
+They are for methods that users write: an invalid answer should not appear first on a cluster. The suites of
 ``asyncsearch.testing`` check everything else.
 """
 
@@ -19,11 +19,11 @@ _FIRST = TrialId(0)
 
 
 def require_proposal(searcher: Searcher, state: Any, space: Space) -> None:
-    """Check the first proposal of a searcher; ``state`` is what its ``begin`` returned.
+    """Check the first proposal of a searcher; ``state`` is the result of its ``begin``.
 
     Raises:
-        UsageError: ``begin`` returned no state, or what is proposed are no plain values.
-        SpaceError: the space does not have what is proposed.
+        UsageError: ``begin`` returned no state, or a proposed value is not plain.
+        SpaceError: the proposal is not in the space.
     """
     name = _require_described(searcher)
     if not isinstance(state, SearcherState):
@@ -45,10 +45,10 @@ def require_proposal(searcher: Searcher, state: Any, space: Space) -> None:
 
 
 def require_target(scheduler: Scheduler, state: Any) -> None:
-    """Check where a scheduler lets the first trial train to; ``state`` is what its ``begin`` returned.
+    """Check a scheduler's target for the first trial; ``state`` is the result of its ``begin``.
 
     Raises:
-        UsageError: ``begin`` returned no state, or the target is no number of units, or lies beyond ``max_resource``.
+        UsageError: ``begin`` returned no state, or the target is not a number of units up to ``max_resource``.
     """
     name = _require_described(scheduler)
     if not isinstance(state, SchedulerState):

@@ -1,4 +1,4 @@
-"""Where a trial goes, and why: the decisions about one trial that facts and free workers have in common. Pure."""
+"""Decides the next state of one trial, with the reason, after facts and for free workers. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Emit = Callable[[AnyAction], None]
 
 
 def requeue_lost(state: StudyState, trial: Trial, reason: str, emit: Emit) -> None:
-    """Let a trial whose attempt was lost wait again; a trial that lost too many attempts is itself to blame."""
+    """Let a trial whose attempt was lost wait again; after too many losses the trial itself is blamed and fails."""
     if trial.losses > state.config.max_losses:
         emit(MoveTrial(trial.id, TrialState.FAILED, f"{trial.losses} attempts were lost; the last one: {reason}"))
     else:
@@ -28,7 +28,7 @@ def requeue(state: StudyState, attempt: Attempt, emit: Emit) -> None:
 
 
 def requeue_unsaved(state: StudyState, attempt: Attempt, end: TrainingEnded, reason: str, emit: Emit) -> None:
-    """Let the trials of an attempt that ended early wait, except those whose checkpoint is still on its way."""
+    """Let the trials of an attempt that ended early wait, except those whose checkpoint is still being stored."""
     for number in list(attempt.trials):
         trial = state.trials[number]
         if attempt.is_over or trial.target is None or trial.target != end.checkpoint_resource:
@@ -36,7 +36,7 @@ def requeue_unsaved(state: StudyState, attempt: Attempt, end: TrainingEnded, rea
 
 
 def wait(state: StudyState, trial: Trial, reason: str, emit: Emit, detail: str = "") -> None:
-    """Let a trial wait again, unless all that it waits for is trained and durable."""
+    """Let a trial wait again, unless all units that it waits for are trained and durable."""
     emit(MoveTrial(trial.id, TrialState.WAITING, reason, detail))
     before = trial.resource
     if inherit_known(state, trial, emit):
@@ -48,9 +48,9 @@ def wait(state: StudyState, trial: Trial, reason: str, emit: Emit, detail: str =
 
 
 def settle_at_target(state: StudyState, trial: Trial, words: str, emit: Emit) -> None:
-    """Move a trial that is at its target, with all up to there trained; ``words`` say how it got there.
+    """Move a trial that is at its target, with all units up to there trained; ``words`` complete the reason.
 
-    Where the metric is still missing, the trial waits for its evaluation.
+    If the metric is still missing, the trial waits for its evaluation.
     """
     if inherit_known(state, trial, emit):
         return
@@ -63,14 +63,14 @@ def settle_at_target(state: StudyState, trial: Trial, words: str, emit: Emit) ->
 
 
 def move_by(state: StudyState, trial: Trial, verdict: Verdict, emit: Emit) -> None:
-    """Move a trial as a verdict says."""
+    """Move a trial to the state of a verdict."""
     emit(MoveTrial(trial.id, verdict.to, verdict.reason, verdict.detail))
     if verdict.stops_run:
         stop_run(state, verdict.reason, verdict.stops_run, emit)
 
 
 def fail_or_retry(state: StudyState, trial: Trial, verdict: Verdict, emit: Emit) -> None:
-    """Fail a trial that has no tries left, else let it wait."""
+    """Fail a trial that has no retries left, else let it wait."""
     tries = state.config.max_failures + 1
     if trial.failures >= tries:
         emit(MoveTrial(trial.id, TrialState.FAILED, verdict.reason, verdict.detail))
@@ -80,7 +80,7 @@ def fail_or_retry(state: StudyState, trial: Trial, verdict: Verdict, emit: Emit)
 
 
 def judge(state: StudyState, trial: Trial, emit: Emit) -> bool:
-    """Stop a trial if its scheduler says so, and return whether it did."""
+    """Stop a trial if its scheduler decides so; return whether it did."""
     reason = state.scheduler.judge(trial.id, trial.resource)
     if reason is not None:
         emit(MoveTrial(trial.id, TrialState.STOPPED, reason))
@@ -88,7 +88,7 @@ def judge(state: StudyState, trial: Trial, emit: Emit) -> bool:
 
 
 def settle_from_known(state: StudyState, trial: Trial, emit: Emit) -> None:
-    """Let a trial read the reports that are known already, and settle it if they bring it to its target."""
+    """Let a trial read the known reports, and settle it if they bring it to its target."""
     if inherit_known(state, trial, emit):
         return
     ended = state.plan.reports.ended(trial.steps)
@@ -100,7 +100,7 @@ def settle_from_known(state: StudyState, trial: Trial, emit: Emit) -> None:
 
 
 def inherit_known(state: StudyState, trial: Trial, emit: Emit) -> bool:
-    """Let a trial read the reports known up to its target; return whether that stopped it."""
+    """Let a trial read the known reports up to its target; return whether it was stopped."""
     if not state.plan.reports.nodes:
         return False
     for resource, _ in list(state.plan.reports.between(trial.steps, trial.resource, trial.horizon)):
@@ -111,7 +111,7 @@ def inherit_known(state: StudyState, trial: Trial, emit: Emit) -> bool:
 
 
 def inherit_news(state: StudyState, trial: Trial, emit: Emit) -> None:
-    """Let a waiting trial read the reports of others, if they are news to it."""
+    """Let a waiting trial read the reports of others, if they are new to it."""
     before = trial.resource
     if inherit_known(state, trial, emit):
         return
@@ -126,13 +126,13 @@ def _at_return(trial: Trial, verdict: Verdict, words: str) -> Verdict:
 
 
 def stop_run(state: StudyState, reason: str, kind: str, emit: Emit) -> None:
-    """Begin to end the run because of something that concerns all trials."""
+    """Begin to end the run for a reason that concerns all trials."""
     emit(StopRun(reason, kind))
     stop_all(state, reason, emit)
 
 
 def stop_all(state: StudyState, reason: str, emit: Emit) -> None:
-    """Tell all that train to stop."""
+    """Tell all training attempts to stop."""
     for attempt in list(state.attempts.values()):
         stop_training(attempt, reason, emit)
 

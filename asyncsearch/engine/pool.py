@@ -1,4 +1,4 @@
-"""The slots of the cluster, the workers that fill them, and which are free. Pure."""
+"""The slots of the cluster, the workers in them, and the free ones among these. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class SlotState(enum.Enum):
     IDLE = "IDLE"
     BUSY = "BUSY"
     GONE = "GONE"
-    """Nothing runs in it: lost, dismissed, or never launched by this driver."""
+    """Nothing runs in it: its worker was lost, dismissed, or never launched by this driver."""
 
 
 class Slot(msgspec.Struct):
@@ -32,42 +32,42 @@ class Slot(msgspec.Struct):
     lease: int | None = None
     """Number of the lease that trains in it."""
     fruitless: int = 0
-    """How many times in a row it was lost without having finished any training."""
+    """How many times in a row its worker was lost without having finished any training."""
     host: str = ""
     held: list[CheckpointRef] = []
-    """The checkpoints that it committed or loaded last under this epoch, the newest last: it need not fetch these."""
+    """The checkpoints that it committed or loaded last in this epoch, the newest last: they need no fetch."""
 
 
 class Pool:
-    """All slots, with the idle ones in order of their number, so that equal facts give equal choices."""
+    """All slots, the idle ones ordered by number, so that equal facts give equal choices."""
 
     def __init__(self) -> None:
         self.slots: dict[WorkerId, Slot] = {}
         self._idle: list[WorkerId] = []
         self._queued: set[WorkerId] = set()
-        """Those in ``_idle``: some are busy by now."""
+        """The entries of ``_idle``, some of which are busy by now."""
         self._holders: dict[CheckpointRef, set[WorkerId]] = {}
 
     def slot(self, worker: WorkerId) -> Slot:
-        """Return a slot, making it if there is none."""
+        """Return a slot; create it if it is missing."""
         slot = self.slots.get(worker)
         if slot is None:
             slot = self.slots[worker] = Slot(worker)
         return slot
 
     def is_current(self, worker: WorkerId, epoch: int) -> bool:
-        """Whether this launch of the worker is the present one and not gone."""
+        """Return whether this launch of the worker is the current one and not gone."""
         slot = self.slots.get(worker)
         return slot is not None and slot.epoch == epoch and slot.state is not SlotState.GONE
 
     def launch(self, worker: WorkerId, epoch: int) -> None:
-        """A launch was requested."""
+        """Note that a launch was requested."""
         slot = self.slot(worker)
         self._empty(slot)
         slot.epoch, slot.state, slot.lease = epoch, SlotState.LAUNCHING, None
 
     def free(self, worker: WorkerId) -> None:
-        """The worker has nothing to train."""
+        """Note that the worker has nothing to train."""
         slot = self.slots[worker]
         if slot.state is not SlotState.IDLE:
             slot.state, slot.lease = SlotState.IDLE, None
@@ -76,18 +76,18 @@ class Pool:
                 heapq.heappush(self._idle, worker)
 
     def occupy(self, worker: WorkerId, lease: int) -> None:
-        """The worker got a lease."""
+        """Note that the worker got a lease."""
         slot = self.slots[worker]
         slot.state, slot.lease = SlotState.BUSY, lease
 
     def lose(self, worker: WorkerId) -> None:
-        """Nothing runs in the slot any more."""
+        """Note that nothing runs in the slot any more."""
         slot = self.slot(worker)
         self._empty(slot)
         slot.state, slot.lease = SlotState.GONE, None
 
     def hold(self, worker: WorkerId, checkpoint: CheckpointRef) -> None:
-        """The worker saved or loads a checkpoint, and keeps it at hand in place of what it used longest ago."""
+        """Note that the worker saved or loads a checkpoint, which replaces the least recently used one in its cache."""
         slot = self.slots[worker]
         if checkpoint in slot.held:
             slot.held.remove(checkpoint)
@@ -97,7 +97,7 @@ class Pool:
             self._drop(slot.held.pop(0), worker)
 
     def give_up(self, checkpoint: CheckpointRef) -> None:
-        """Forget a checkpoint that is gone or damaged: no worker is to load it."""
+        """Forget a checkpoint that is gone or damaged: no worker may load it."""
         for worker in self._holders.pop(checkpoint, ()):
             self.slots[worker].held.remove(checkpoint)
 
@@ -112,7 +112,7 @@ class Pool:
             del self._holders[checkpoint]
 
     def clear(self) -> None:
-        """A new driver has no workers; the epochs stay, so that no lease is ever given twice."""
+        """Forget all workers, as a new driver has none; the epochs stay, so that no lease is ever given twice."""
         for slot in self.slots.values():
             self._empty(slot)
             slot.state, slot.lease, slot.fruitless = SlotState.GONE, None, 0
@@ -126,18 +126,18 @@ class Pool:
         return self._idle[0] if self._idle else None
 
     def idle_holder(self, checkpoint: CheckpointRef | None) -> WorkerId | None:
-        """Return the idle worker with the lowest number that has a checkpoint at hand, or None."""
+        """Return the idle worker with the lowest number that has a checkpoint in its cache, or None."""
         holders = None if checkpoint is None else self._holders.get(checkpoint)
         if holders is None:
             return None
         return min((worker for worker in holders if self.slots[worker].state is SlotState.IDLE), default=None)
 
     def alive(self) -> list[Slot]:
-        """Return the slots that are not gone, by number."""
+        """Return the slots that are not gone, ordered by number."""
         return [slot for _, slot in sorted(self.slots.items()) if slot.state is not SlotState.GONE]
 
     def restore(self, slots: list[Slot]) -> None:
-        """Become what a snapshot described."""
+        """Restore the slots of a snapshot."""
         self.slots = {slot.worker: slot for slot in slots}
         self._idle = [slot.worker for slot in slots if slot.state is SlotState.IDLE]
         heapq.heapify(self._idle)

@@ -1,4 +1,4 @@
-"""The whole state as JSON values, and back. A snapshot is only ever a shortcut past a part of the journal. Pure."""
+"""Converts the whole state to JSON values and back. A snapshot only replaces the replay of older records. Pure."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from asyncsearch.plan.known_reports import NodeReports, ReportRow
 from asyncsearch.trial import CompactParams, Trial, TrialState
 
 FORMAT = 1
-"""A snapshot of another format is passed over, and the journal replayed from its beginning."""
+"""A snapshot of another format is ignored, and the journal is replayed from its beginning."""
 
 
 class Snapshot(msgspec.Struct, frozen=True):
-    """Everything that ``StudyState`` holds, after a certain record."""
+    """The whole content of a ``StudyState`` after a certain record."""
 
     format: int
     record: int
-    """Number of the last record that is in it."""
+    """Number of the last record that it includes."""
     trials: list[Trial]
     waiting: list[TrialId]
     attempts: list[Attempt]
@@ -41,14 +41,14 @@ class Snapshot(msgspec.Struct, frozen=True):
     searcher: dict[str, Any]
     busy: list[NodeKey] = []
     costs: KnownCosts | None = None
-    """Costs of units of training; None: they decide nothing."""
+    """Costs of units of training; None: no decision depends on them."""
     sizes: list[tuple[CheckpointRef, int]] | None = None
-    """Bytes of each durable checkpoint; None: no quota counted them."""
+    """Bytes of each durable checkpoint; None: there was no quota."""
     imported: list[CheckpointRef] = []
 
 
 def to_json(value: Any) -> Any:
-    """Return what a snapshot writes for what is kept otherwise in the state."""
+    """Return the JSON form of an object that the state stores in another form."""
     if isinstance(value, ReportRow):
         return value.reports()
     if isinstance(value, CompactParams):
@@ -89,7 +89,7 @@ def encode(state: StudyState, record: int) -> bytes:
 
 
 def decode(data: bytes) -> Snapshot | None:
-    """Return the snapshot, or None when it is damaged or of another format."""
+    """Return the snapshot, or None if it is damaged or of another format."""
     try:
         snapshot = _SNAPSHOT.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -98,7 +98,7 @@ def decode(data: bytes) -> Snapshot | None:
 
 
 def restore(state: StudyState, snapshot: Snapshot) -> None:
-    """Make a fresh state equal to the one that the snapshot was taken of."""
+    """Make a new state equal to the state of the snapshot."""
     state.trials = snapshot.trials
     state.plan.reports.restore(snapshot.known)
     _compact(state)
@@ -121,7 +121,7 @@ def restore(state: StudyState, snapshot: Snapshot) -> None:
 
 
 def _compact(state: StudyState) -> None:
-    """Pack params of finished trials, and keep one of all equal steps and keys: as where the snapshot was taken."""
+    """Pack the params of finished trials, and share equal steps and keys, as the original state did."""
     steps: dict[PathStep, PathStep] = {}
     keys: dict[NodeKey, NodeKey] = {}
     for trial in state.trials:
@@ -134,7 +134,7 @@ def _compact(state: StudyState) -> None:
 
 
 def _restore_plan(state: StudyState, snapshot: Snapshot) -> None:
-    """Repeat the requests; what is durable and what is trained follow from the references and the attempts."""
+    """Repeat the requests; durable checkpoints and running batches follow from the references and the attempts."""
     trials, attempts = (trial.checkpoint for trial in state.trials), (a.batch.load for a in snapshot.attempts)
     for holder in (*trials, *attempts, *snapshot.imported):
         state.hold(holder)
@@ -160,7 +160,7 @@ def _restore_plan(state: StudyState, snapshot: Snapshot) -> None:
 
 
 def _path_of(state: StudyState, attempt: Attempt) -> tuple[PathStep, ...]:
-    """Return the path of a trial for which an attempt was begun; empty if each of them has another path by now."""
+    """Return the path of a trial for which an attempt was begun; empty if each such trial has another path by now."""
     last = attempt.batch.stages[-1]
     paths = (state.trials[number].steps for number in last.trials)
     return next((steps for steps in paths if any(step.node == last.node for step in steps)), ())

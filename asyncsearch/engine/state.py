@@ -1,10 +1,10 @@
-"""All that is known of a study, and the questions about it. Facts and decisions change it elsewhere; see ``handling``.
+"""The state of a study, and questions about it. Other modules apply facts and decisions to it; see ``handling``.
 
-Theory of operation. The scheduler says how far each trial should train, the searcher says with what, the plan says what
-is still to be trained for that, and the pool says who is free. An *attempt* is the life of one lease: it begins with
-``Assign`` and is over when its training has ended and its last checkpoint is durable, or when its worker is lost. What
-it trains are stages; every trial whose path leads through a stage subscribes to it, whether the trial is RUNNING under
-the lease, which is then to bring it to its target, or still WAITING.
+Theory of operation. The scheduler sets the target of each trial, the searcher its params; the plan derives the training
+that is left to do, and the pool knows the free workers. An *attempt* is the life of one lease: it begins with
+``Assign`` and is over when its training has ended and its last checkpoint is durable, or when its worker is lost. It
+trains stages; every trial whose path leads through a stage subscribes to it, whether the trial is RUNNING under the
+lease, which brings it to its target, or still WAITING.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from asyncsearch.trial import UNBOUNDED, Trial, TrialState
 
 
 class StudyState:
-    """All that is known of a study, and all decisions about it."""
+    """All facts about a study, and all decisions about it."""
 
     def __init__(
         self, config: EngineConfig, searcher: SearcherState, scheduler: SchedulerState, max_resource: int | None
@@ -35,7 +35,7 @@ class StudyState:
         self.searcher = searcher
         self.scheduler = scheduler
         self.listeners: tuple[StudyListener, ...] = (scheduler, searcher)
-        """Who is notified of each fact, in this order."""
+        """The listeners that are notified of each fact, in this order."""
         self.max_resource = max_resource
         self.root = config.root
         self.horizon = max_resource or UNBOUNDED
@@ -47,15 +47,15 @@ class StudyState:
         self.open_attempts: dict[TrialId, int] = {}
         """The lease under which each RUNNING trial runs."""
         self.plan: BasePlan = SearchPlan() if config.share else SoloPlan()
-        """What is requested, what is durable, what is being trained, and what was reported where others may read it."""
+        """Requests, durable checkpoints, running batches, and the reports that other trials may read."""
         self.busy: dict[NodeKey, None] = {}
-        """Nodes in which other drivers train: what is left in them waits."""
+        """Nodes in which other drivers train: the units left in them wait."""
         self.touched: dict[int, str] = {}
-        """Leases of whose work more or less may be wanted since the present event, with the reason in words."""
+        """Leases whose needed work may have changed in the current event, with the reason in words."""
         self.references: dict[CheckpointRef, int] = {}
-        """How many trials and attempts would go on from each checkpoint; an import counts as one."""
+        """How many trials and attempts would continue from each checkpoint; an import counts as one."""
         self.imported: dict[CheckpointRef, None] = {}
-        """Checkpoints taken over from another study that no trial has gone on from yet."""
+        """Checkpoints imported from another study from which no trial has continued yet."""
         self.pool = Pool()
         self.run: events.RunRequested | None = None
         """The run in progress; None between runs."""
@@ -67,14 +67,14 @@ class StudyState:
         """How many proposals of the searcher became trials."""
         self.is_exhausted = False
         self.metric_names: set[str] = set()
-        """Every name under which anything was ever reported."""
+        """The names of all metrics that were ever reported."""
         self.best_trials = BestTrials(config.keep_checkpoints)
         self.usage = CheckpointSizes(config.quota_bytes)
         self.unreachable: dict[CheckpointRef, None] = {}
-        """Checkpoints that nothing can reach any more and that are still to be deleted."""
+        """Unreachable checkpoints that are not deleted yet."""
 
     def is_stale(self, event: events.AnyEvent) -> bool:
-        """Whether the event concerns a lease or a launch that is over; ``handle`` would ignore it."""
+        """Return whether the event concerns a lease or a launch that is over; ``handle`` would ignore it."""
         match event:
             case events.LeaseEvent():
                 return self.attempt(event.lease) is None
@@ -98,14 +98,14 @@ class StudyState:
         return attempt if attempt is not None and attempt.lease == lease else None
 
     def score(self, value: float | str | None) -> float | None:
-        """Return a value of the metric as a score: smaller is better, None is no result."""
+        """Return a value of the metric as a score: smaller is better, None stands for no result."""
         number = finite(value)
         if number is None:
             return None
         return number if self.config.mode == "min" else -number
 
     def best(self) -> Trial | None:
-        """Return the trial with the best last value of the metric, failed ones excepted; ties go to the older one."""
+        """Return the trial with the best last value of the metric, except failed ones; the older one wins a tie."""
         ranked = [
             (score, trial.id)
             for trial in self.trials
@@ -125,7 +125,7 @@ class StudyState:
         ]
 
     def dependents(self, attempt: Attempt, resource: int) -> list[Trial]:
-        """Return the trials that need what an attempt trains or evaluates at ``resource``, by id."""
+        """Return the trials that need the unit or evaluation of an attempt at ``resource``, by id."""
         if attempt.is_evaluation:
             here = CheckpointRef(attempt.node_at(resource), resource)
             requesters = self.plan.requesters_at(here.node, here.resource) if self.plan.lacks_metric(here) else ()
@@ -137,12 +137,12 @@ class StudyState:
         ]
 
     def awaiting(self, attempt: Attempt, checkpoint: CheckpointRef) -> list[Trial]:
-        """Return the trials that an attempt was to bring to a checkpoint."""
+        """Return the trials that an attempt should bring to a checkpoint."""
         trials = [self.trials[number] for number in attempt.trials]
         return [trial for trial in trials if trial.target == checkpoint.resource]
 
     def is_metric_missing(self, checkpoint: CheckpointRef) -> bool:
-        """Return whether the metric at a durable checkpoint was not reported and can be had by an evaluation."""
+        """Return whether the metric at a durable checkpoint was not reported and an evaluation can provide it."""
         return self.config.can_evaluate and not self.plan.has_report(checkpoint, self.trials)
 
     def is_to_be_evaluated(self, trial: Trial) -> bool:
@@ -153,14 +153,14 @@ class StudyState:
         return self.plan.lacks_metric(CheckpointRef(trial.node_at(target), target))
 
     def is_at_target(self, trial: Trial) -> bool:
-        """Return whether a trial is at its target with all that it needs."""
+        """Return whether a trial is at its target with everything that it needs."""
         target, here = trial.target, trial.checkpoint
         if target is None or here is None or here.resource != target or here.node != trial.node_at(target):
             return False
         return not self.plan.lacks_metric(here)
 
     def is_news(self, event: events.Learned) -> bool:
-        """Return whether others know anything of a node that is new and of use here."""
+        """Return whether the event has reports or checkpoints that are new and useful here."""
         if event.ended is not None and not self.plan.reports.has_end(event.node):
             return True
         metric = self.config.metric
@@ -169,7 +169,7 @@ class StudyState:
         ) or any(self.wanting(checkpoint) for checkpoint in event.known_checkpoints)
 
     def is_outdated(self, attempt: Attempt) -> bool:
-        """Return whether an attempt that has not begun is not worth beginning: no trial needs it, or more is known."""
+        """Return whether an attempt need not begin: no trial needs it, or other studies have trained more since."""
         start = attempt.batch.stages[0].start
         for number in attempt.trials:
             trial = self.trials[number]
@@ -181,14 +181,14 @@ class StudyState:
         return attempt.is_closed
 
     def wanting(self, checkpoint: CheckpointRef) -> list[Trial]:
-        """Return the trials that would go on from a checkpoint rather than from where they would now."""
+        """Return the trials that would continue from a checkpoint rather than from their current one."""
         trials = [self.trials[number] for number in self.plan.subscribers_at(checkpoint.node, checkpoint.resource)]
         return [
             trial for trial in trials if trial.checkpoint is None or trial.checkpoint.resource < checkpoint.resource
         ]
 
     def spare(self) -> CheckpointRef | None:
-        """Return the next checkpoint that is to be given up for the quota, or None."""
+        """Return the next checkpoint to give up for the quota, or None."""
         return checkpoint_to_spare(
             self.best_trials.trials(), lambda number: self.trials[number].checkpoint, self.references
         )
@@ -202,7 +202,7 @@ class StudyState:
         """Return the open attempts of a worker, including those that only wait for their checkpoint."""
         return [attempt for attempt in self.attempts.values() if attempt.lease.worker == worker]
 
-    # Changes that facts and decisions have in common: only ``learning`` and ``applying`` call what follows.
+    # Changes that facts and decisions share: only ``learning`` and ``applying`` call the methods below.
 
     def add_checkpoint(self, checkpoint: CheckpointRef, lease: int = -1) -> None:
         """Count a checkpoint as durable, made under a lease of this driver or, -1, elsewhere."""
@@ -211,7 +211,7 @@ class StudyState:
             self.plan.expect_metric(checkpoint)
 
     def repoint(self, trial: Trial, checkpoint: CheckpointRef | None) -> None:
-        """Let a trial go on from another checkpoint."""
+        """Let a trial continue from another checkpoint."""
         former, trial.checkpoint = trial.checkpoint, checkpoint
         if former != checkpoint:
             self.hold(checkpoint)
@@ -227,7 +227,7 @@ class StudyState:
             self.unreachable.pop(checkpoint, None)
 
     def release(self, checkpoint: CheckpointRef | None) -> None:
-        """Give a reference back; a checkpoint without any is unreachable."""
+        """Release a reference; a checkpoint without references is unreachable."""
         if checkpoint is None:
             return
         self.references[checkpoint] -= 1
@@ -236,12 +236,12 @@ class StudyState:
             self.unreachable[checkpoint] = None
 
     def block(self, node: NodeKey) -> None:
-        """Let what is left in a node wait for another driver."""
+        """Let the units left in a node wait for another driver."""
         self.busy[node] = None
         self.plan.block(node)
 
     def unblock(self, node: NodeKey) -> None:
-        """Train what is left in a node here."""
+        """Train the units left in a node here."""
         del self.busy[node]
         self.plan.unblock(node)
 
@@ -251,13 +251,13 @@ class StudyState:
             self.unblock(node)
 
     def leave_plan(self, attempt: Attempt) -> None:
-        """Nothing is trained under a lease any more: what it has not trained is to be done again."""
+        """End the training under a lease: the units that it has not trained are planned again."""
         if attempt.is_planned:
             attempt.is_planned = False
             self.plan.end(attempt.lease.number)
 
     def tidy(self, attempt: Attempt) -> None:
-        """Forget an attempt for which nothing is left to be done."""
+        """Forget an attempt that needs no further handling."""
         is_done = not attempt.trials and (attempt.is_over or attempt.is_lost)
         if is_done and self.attempts.pop(attempt.lease.number, None) is not None:
             self.leave_plan(attempt)

@@ -1,12 +1,12 @@
-"""The life of a trial: one literal table.
+"""The life of a trial, as one literal table.
 
-Rule 1: every change of a trial's state is a lookup here; what the table does not have cannot happen.
+Rule 1: every change of a trial's state is a lookup here; a transition that is not in the table cannot happen.
 Rule 2: pure, as ``asyncsearch.engine.handling`` says.
 
-A trial is born WAITING. A worker takes it (RUNNING). From there it is paused at its target and perhaps promoted
-(back to WAITING), or it ends: COMPLETED, STOPPED or FAILED. An attempt that was lost, failed with tries left, or was
-interrupted puts it back to WAITING, and it goes on from its newest checkpoint. What it waits for may be trained with
-another trial, so it may also leave WAITING to wherever that leads it.
+A trial begins as WAITING. A worker takes it (RUNNING). Then it is paused at its target and perhaps promoted (back to
+WAITING), or it ends: COMPLETED, STOPPED or FAILED. An attempt that was lost, failed with retries left, or was
+interrupted moves it back to WAITING, and it continues from its newest checkpoint. Another trial may train the stages
+that it waits for, so it may also move from WAITING to every state that RUNNING leads to.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ TRANSITIONS: dict[tuple[TrialState, TrialState], str] = {
 
 
 def check_transition(trial: TrialId, source: TrialState, to: TrialState, story: str) -> None:
-    """Check that a trial may move.
+    """Check that a trial may change its state.
 
     Raises:
-        InvalidTransitionError: the table has no such edge; names the trial, both states and what happened last.
+        InvalidTransitionError: the table has no such edge; the message names the trial, both states and the last event.
     """
     if (source, to) not in TRANSITIONS:
         legal = ", ".join(sorted(b.value for a, b in TRANSITIONS if a is source)) or "nothing"

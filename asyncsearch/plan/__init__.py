@@ -1,1 +1,1 @@
-"""The search plan: what was requested, what is trained, what is left."""
+"""The search plan: requests, running training, and training that is left to do."""

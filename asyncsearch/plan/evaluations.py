@@ -1,8 +1,8 @@
-"""What is to be evaluated: durable points that a trial requests, at which the metric is not known. Pure.
+"""The evaluations to do: durable points that a trial requests, at which the metric is unknown. Pure.
 
-An evaluation is a stage of no units. It begins and ends at its point, nothing follows it, and it comes before all that
-is trained: it is short, and decisions wait for it. A lease on its way to a point may still report there, so nothing is
-evaluated where a lease is to end.
+An evaluation is a stage of no units. It begins and ends at its point, no stage follows it, and it comes before all
+training: it is short, and decisions wait for it. A lease that trains to a point may still report there, so a point at
+which a lease will end is not evaluated.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from asyncsearch.plan.nodes import Point, PointState
 
 
 class Evaluations:
-    """Checkpoints without the metric, those that report it soon, and the stages that follow from both."""
+    """Checkpoints without the metric, positions where a lease may report it soon, and the resulting stages."""
 
     def __init__(self) -> None:
         self.unmeasured: set[CheckpointRef] = set()
-        """Durable checkpoints that may be evaluated, since nobody reported the metric there."""
+        """Durable checkpoints that may be evaluated, since the metric was not reported there."""
         self.awaited: Counter[CheckpointRef] = Counter()
-        """How many leases are to end at a position, or evaluate it."""
+        """How many leases will end at a position, or evaluate it."""
         self._stages: dict[CheckpointRef, Point] = {}
 
     @property
     def is_any(self) -> bool:
-        """Whether there is anything to evaluate, or was until now."""
+        """Whether there is any evaluation, or was one until now."""
         return bool(self.unmeasured or self._stages)
 
     def settle(self, point: Point, *, is_blocked: bool) -> None:
-        """Make, weigh anew or take away the evaluation of a point, as is due now."""
+        """Create, reprioritise or remove the evaluation of a point, as its state requires."""
         ref = CheckpointRef(point.node.key, point.resource)
         stage = self._stages.get(ref)
         is_due = (
@@ -52,5 +52,5 @@ class Evaluations:
             stage.refresh()
 
     def find(self, ref: CheckpointRef) -> Point | None:
-        """Return the evaluation of a position, if it is due."""
+        """Return the evaluation of a position, if there is one now."""
         return self._stages.get(ref)

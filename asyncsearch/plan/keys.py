@@ -19,37 +19,37 @@ _TAG = '"sequence":"'
 
 
 def canonical(value: Any) -> str:
-    """Return the one text of a JSON value: keys sorted, numbers as the shortest decimals; 1, 1.0 and True differ."""
+    """Return the canonical text of a JSON value: keys sorted, shortest decimals for numbers; 1, 1.0 and True differ."""
     return msgspec.json.encode(value, order="sorted").decode()
 
 
 def digest(*parts: str) -> NodeKey:
-    """Return the key of a sequence of texts; no two different sequences are joined to the same bytes."""
+    """Return the key of a sequence of texts; different sequences never give the same bytes to hash."""
     text = "".join([f"{len(part)}:{part}" for part in parts])
     return NodeKey(hashlib.blake2b(text.encode(), digest_size=16).hexdigest())
 
 
 def root_key(study: str, seed: int, version: str = "") -> NodeKey:
-    """Return the key of all that the trials of a study have in common."""
+    """Return the key of the properties that all trials of a study share."""
     return digest("root", study, str(seed), version)
 
 
 def shared_root(trainable: str, seed: int, version: str) -> NodeKey:
-    """Return the key of all that the trials of all studies of one version have in common."""
+    """Return the key of the properties that the trials of all studies of one version share."""
     return digest("shared", trainable, version, str(seed))
 
 
 def path(root: NodeKey, params: Mapping[str, Any], horizon: int, salt: str = "") -> tuple[PathStep, ...]:
     """Return the nodes in which a configuration trains from 0 to ``horizon``, the first at 0, starts ascending.
 
-    A node begins where a piece of some hyper-parameter does, at a start below ``horizon``, and nowhere else: work
-    may be cut anywhere without a change of keys. Two configurations share [0, s) exactly if their nodes that start
-    below s are the same. Without sequences there is one node, and the key costs one digest.
+    A node begins only where a piece of some hyper-parameter begins, at a start below ``horizon``: work may be cut
+    anywhere without a change of keys. Two configurations share [0, s) exactly if their nodes that start below s are
+    the same. Without sequences there is one node, and the key costs one digest.
 
     Args:
-        root: Key of all that the configurations have in common.
+        root: Key of the properties that all configurations share.
         params: Params of the trial; sequences in their JSON form.
-        horizon: Resource up to which the trial will train at most, at least 1; ``UNBOUNDED``: not known.
+        horizon: Highest resource to which the trial may train, from 1; ``UNBOUNDED``: unknown.
         salt: If not empty, part of every key: nothing is shared with paths of another salt.
 
     Raises:
@@ -68,7 +68,7 @@ def path(root: NodeKey, params: Mapping[str, Any], horizon: int, salt: str = "")
 
 
 def joined(steps: Sequence[PathStep], other: Sequence[PathStep]) -> tuple[PathStep, ...]:
-    """Return equal steps; the objects of those that two paths have in common are the other path's, kept once."""
+    """Return equal steps, with the objects of the other path for the common steps, so that memory holds them once."""
     common = 0
     while common < min(len(steps), len(other)) and steps[common] == other[common]:
         common += 1

@@ -1,4 +1,4 @@
-"""The reports of the metric in each node, so that a trial that comes later reads them. Pure."""
+"""The reports of the metric in each node, so that later trials can read them. Pure."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class NodeReports(msgspec.Struct, gc=False):
     resources: list[int]
     """Strictly ascending."""
     values: list[float | None]
-    """The metric in the user's own sign, one for each resource; None: not finite, or not among what was reported."""
+    """The metric in the user's sign, one for each resource; None: not finite, or not reported."""
     ended: int | None = None
     """Resource at which the user's function returned by itself; None: it did not."""
 
     def add(self, resource: int, value: float | None) -> None:
-        """Add a report; one that is known already stays as it was."""
+        """Add a report; a known report is not changed."""
         at = len(self.resources)
         if self.resources and resource <= self.resources[-1]:
             at = bisect.bisect_left(self.resources, resource)
@@ -38,7 +38,7 @@ class NodeReports(msgspec.Struct, gc=False):
         self.values.insert(at, value)
 
     def row(self) -> ReportRow | None:
-        """Return the same as a row; None: a row cannot hold it."""
+        """Return the same reports as a row; None: a row cannot hold them."""
         if not self.resources or self.ended is not None or None in self.values:
             return None
         is_whole = self.resources[-1] - self.resources[0] < len(self.resources)
@@ -46,9 +46,9 @@ class NodeReports(msgspec.Struct, gc=False):
 
 
 class ReportRow(_Floats):
-    """The reports of most nodes: finite values of the metric, at resources that follow one another.
+    """The reports of most nodes: finite values of the metric, at consecutive resources.
 
-    Not lists: a row takes 8 bytes a report, lists take 40.
+    It takes 8 bytes for each report; lists take 40.
     """
 
     __slots__ = ("first",)
@@ -57,23 +57,23 @@ class ReportRow(_Floats):
     """Resource of the first value."""
 
     def has(self, resource: int) -> bool:
-        """Return whether a report at that resource is among them."""
+        """Return whether there is a report at that resource."""
         return 0 <= resource - self.first < len(self)
 
     def reports(self) -> NodeReports:
-        """Return the same as lists."""
+        """Return the same reports as lists."""
         return NodeReports(list(range(self.first, self.first + len(self))), list(self))
 
 
 def row(first: int, values: Iterable[float]) -> ReportRow:
-    """Return a row of values, the first of them at a resource."""
+    """Return a row of values, the first of which is at the resource ``first``."""
     made = ReportRow("d", values)
     made.first = first
     return made
 
 
 class KnownReports:
-    """Reports by node: about 200 bytes a node and 8 a report, until no trial can come that would read them."""
+    """Reports by node: about 200 bytes for each node and 8 for each report, until no later trial can read them."""
 
     def __init__(self) -> None:
         self.nodes: dict[NodeKey, ReportRow | NodeReports] = {}
@@ -83,7 +83,7 @@ class KnownReports:
         self.nodes = {node: reports.row() or reports for node, reports in nodes.items()}
 
     def report(self, node: NodeKey, resource: int, value: float | None) -> None:
-        """The metric was reported; one that is known already stays as it was."""
+        """Add a report of the metric; a known report is not changed."""
         found = self.nodes.get(node)
         if found is None:
             self.nodes[node] = NodeReports([resource], [None]) if value is None else row(resource, (value,))
@@ -95,19 +95,19 @@ class KnownReports:
             self._in_lists(node).add(resource, value)
 
     def _in_lists(self, node: NodeKey) -> NodeReports:
-        """Return what is known of a node, kept from now on in the form that holds anything."""
+        """Return the reports of a node, stored from now on as lists, which can hold any report."""
         found = self.nodes.get(node, NodeReports([], []))
         reports = self.nodes[node] = found.reports() if isinstance(found, ReportRow) else found
         return reports
 
     def settle(self, node: NodeKey) -> None:
-        """Give back the memory that a node's row reserves for more reports; more may come nevertheless."""
+        """Free the memory that a node's row reserves for further reports; they may come nevertheless."""
         found = self.nodes.get(node)
         if isinstance(found, ReportRow):
             self.nodes[node] = row(found.first, found)
 
     def keep(self, nodes: Collection[NodeKey]) -> None:
-        """Forget what is known of all other nodes."""
+        """Forget the reports of all other nodes."""
         self.nodes = {node: known for node, known in self.nodes.items() if node in nodes}
 
     def has(self, node: NodeKey, resource: int) -> bool:
@@ -121,20 +121,20 @@ class KnownReports:
         return at < len(found.resources) and found.resources[at] == resource
 
     def has_end(self, node: NodeKey) -> bool:
-        """Return whether it is known that the user's function returned by itself in a node."""
+        """Return whether the user's function is known to have returned by itself in a node."""
         found = self.nodes.get(node)
         return isinstance(found, NodeReports) and found.ended is not None
 
     def end(self, node: NodeKey, resource: int) -> None:
-        """The user's function returned by itself: nothing comes after this resource."""
+        """Note that the user's function returned by itself: no report comes after this resource."""
         self._in_lists(node).ended = resource
 
     def ended(self, steps: Sequence[PathStep]) -> int | None:
-        """Return where the user's function returned by itself on this path; None: nowhere, as far as is known."""
+        """Return the resource at which the user's function returned by itself on this path; None: none is known."""
         for number, step in enumerate(steps):
             found = self.nodes.get(step.node)
             ended = found.ended if isinstance(found, NodeReports) else None
-            # A node may have been trained beyond where this path leaves it.
+            # A node may have been trained beyond the resource at which this path leaves it.
             if ended is not None and (number + 1 == len(steps) or ended <= steps[number + 1].start):
                 return ended
         return None
@@ -156,7 +156,7 @@ class KnownReports:
 
 
 class NoReports(KnownReports):
-    """Where trials share nothing: none reads what another one reported, so nothing is kept."""
+    """The reports of trials that share nothing: no trial reads another's reports, so none are kept."""
 
     def restore(self, nodes: Mapping[NodeKey, NodeReports]) -> None:
         pass

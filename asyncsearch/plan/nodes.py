@@ -1,8 +1,8 @@
-"""Points: positions of the plan that trials request or stages start from, each with the stages that start there.
+"""Points: positions of the plan that trials request or stages start from, each with its stages.
 
-A *stage* is a pending point: it trains from its host, the point below it, to itself. What is chosen first among the
-stages of one host is found in a heap that keeps outdated entries until they come up, so that a change costs O(log n)
-whether a host has two stages or 100,000.
+A *stage* is a pending point: it trains from its host, the point below it, to itself. A heap orders the stages of one
+host; it keeps outdated entries until they reach its top, so that a change costs O(log n) whether a host has two stages
+or 100,000.
 """
 
 from __future__ import annotations
@@ -15,29 +15,29 @@ from asyncsearch.ids import NodeKey, TrialId
 from asyncsearch.trial import UNBOUNDED
 
 PointKey = tuple[int, int, int]
-"""What is chosen first is smallest: minus the height, the total, the smallest trial of a stage and what follows it."""
+"""The first choice is the smallest: minus the height, the total, the smallest trial of a stage and its successors."""
 
 NO_TRIAL = 2**63
 FIRST = 2**62
-"""Height of an evaluation, which therefore comes before all that is trained."""
+"""Height of an evaluation, which therefore comes before all training."""
 HELD_WORTH = 4
-"""What a worker has at hand comes first, unless a path to a leaf is more than so many times as long."""
+"""Stages that load a worker's cached checkpoint come first, unless a path to a leaf is over this many times as long."""
 _SLACK = 8
 
 
 class PointState(enum.IntEnum):
-    """What is to be done about a point."""
+    """Whether a point is still to be trained."""
 
     DURABLE = 0
-    """Nothing: its checkpoint can be loaded."""
+    """Done: its checkpoint can be loaded."""
     RUNNING = 1
-    """Nothing: a worker is on its way there."""
+    """In progress: a worker trains to it."""
     PENDING = 2
-    """It is to be trained, from its host."""
+    """To be trained, from its host."""
 
 
 class Span:
-    """What a lease trains of one node: units of ``begin`` to ``stop``, of which those up to ``position`` are done."""
+    """The part of one node that a lease trains: from ``begin`` to ``stop``, done up to ``position``."""
 
     __slots__ = ("begin", "boundaries", "lease", "node", "position", "stop")
 
@@ -62,12 +62,12 @@ class PlanNode:
         self.parent = parent
         self.children: dict[NodeKey, PlanNode] | None = None
         self.cost = cost
-        """Of a unit; see ``plan.costs``."""
+        """Cost of a unit; see ``plan.costs``."""
         self.resources: list[int] = []
-        """Where its points are, in order."""
+        """Resources of its points, in order."""
         self.points: list[Point] = []
         self.spans: list[Span] = []
-        """What runs in it now."""
+        """The parts of it that run now."""
 
 
 class Point:
@@ -102,11 +102,11 @@ class Point:
         """The trials that request it, in order."""
         self.urgent_trials = 0
         self.host: Point | None = None
-        """Where its stage starts; None unless it is pending."""
+        """The point at which its stage starts; None unless it is pending."""
         self.length = 0
         """Cost from its host to it."""
         self.key: PointKey = (0, 0, 0)
-        """Its place among the stages of its host; a new object whenever it changes."""
+        """Its position among the stages of its host; a new object at each change."""
         self.is_urgent = False
         self.count = 0
         """How many stages start here."""
@@ -114,11 +114,11 @@ class Point:
         """How many of them belong to other nodes, which therefore need it."""
         self.urgent_count = 0
         self.total = 0
-        """Cost of all stages that start here and follow those."""
+        """Cost of all stages that start here, and of all later ones."""
         self.size = 0
-        """How many trials request it, or what is trained from it, if it is pending."""
+        """How many trials request it or, if it is pending, points trained from it."""
         self.after = 0
-        """How many of them request what is trained from it."""
+        """How many of them request points trained from it."""
         self._best: list[tuple[PointKey, Point]] = []
         self._urgent: list[tuple[PointKey, Point]] | None = None
         self._first: list[tuple[int, Point]] = []
@@ -128,7 +128,7 @@ class Point:
         return False
 
     def is_needed(self) -> bool:
-        """Return whether anybody would miss it."""
+        """Return whether a trial or a stage needs it."""
         if self.trials:
             return True
         return self.branches > 0 if self.state is PointState.PENDING else self.count > 0
@@ -148,7 +148,7 @@ class Point:
         host._push_first(self)
 
     def detach(self) -> Point:
-        """Have no stage any more; return where it began."""
+        """Remove its stage; return the point where it began."""
         host = self.host
         assert host is not None
         host.count -= 1
@@ -161,13 +161,13 @@ class Point:
         return host
 
     def price(self) -> None:
-        """Find out how long its stage takes; one without an end counts as one unit, one of no units comes first."""
+        """Compute the cost of its stage; a stage without an end counts as one unit, one of no units comes first."""
         assert self.host is not None
         units = 1 if self.resource == UNBOUNDED else self.resource - self.host.resource
         self.length = units * self.node.cost or FIRST
 
     def refresh(self) -> bool:
-        """Take its place among the stages of its host anew; return whether that changed."""
+        """Update its position among the stages of its host; return whether it changed."""
         host = self.host
         assert host is not None
         key, is_urgent = self._merit()
@@ -186,21 +186,21 @@ class Point:
         return True
 
     def best(self) -> Point | None:
-        """Return the stage with the longest path after it, of those that start here."""
+        """Return the stage that starts here and has the longest path after it."""
         return self._top(self._best) if self.count else None
 
     def best_urgent(self) -> Point | None:
-        """Return the same of the urgent ones."""
+        """Return the same among the urgent stages."""
         return self._top(self._urgent) if self.urgent_count and self._urgent else None
 
     def stages(self) -> Iterator[Point]:
-        """Return the ends of all stages that start here, in no order that means anything."""
+        """Return the ends of all stages that start here, in arbitrary order."""
         return (point for key, point in self._best if point.host is self and point.key is key)
 
     def first_trials(self, most: int) -> list[TrialId]:
-        """Return the smallest trials that request it, or what is trained from it, in order.
+        """Return the smallest trials that request it or points trained from it, in order.
 
-        It looks at about as many entries as it returns, however many there are.
+        It examines about as many entries as it returns, however many there are.
         """
         found: list[TrialId] = []
         ahead: list[tuple[int, int, Point, int, bool]] = []
@@ -266,7 +266,7 @@ class Point:
         heapq.heappush(self._first, (point.key[2], point))
 
     def _forget(self) -> None:
-        """Drop outdated entries where they are the most, so that heaps stay as short as what is in them."""
+        """Drop outdated entries when they are the majority, so that heaps stay proportional to their content."""
         if len(self._best) > 2 * self.count + _SLACK:
             self._best = [(point.key, point) for point in self.stages()]
             heapq.heapify(self._best)

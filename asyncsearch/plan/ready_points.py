@@ -1,4 +1,4 @@
-"""What can be begun now: the durable points at which stages start, in the order in which they are chosen."""
+"""The stages that can begin now: durable points at which stages start, in the order of choice."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class ReadyPoints:
         self._heaps: tuple[list[ReadyEntry], list[ReadyEntry]] = ([], [])
 
     def offer(self, point: Point) -> None:
-        """Take the place of a durable point anew, or forget it if no stage starts there."""
+        """Update the position of a durable point, or forget it if no stage starts there."""
         best, urgent = point.best(), point.best_urgent()
         if best is None:
             self.withdraw(point)
@@ -77,7 +77,7 @@ class ReadyPoints:
         self._compact(which)
 
     def _compact(self, which: int) -> None:
-        """Drop outdated entries once they are most: those of points that are gone would keep them in memory."""
+        """Drop outdated entries when they are the majority: they would keep removed points in memory."""
         heap = self._heaps[which]
         if len(heap) > 2 * len(self._entries) + _SLACK:
             heap[:] = [entry for entry in heap if self._is_current(which, entry)]

@@ -1,6 +1,6 @@
-"""Which checkpoints of finished trials are kept: those of the best, as many as a quota of bytes allows. Pure.
+"""Decides which finished trials keep their checkpoints: the best, as many as a quota of bytes allows. Pure.
 
-Checkpoints of unfinished trials are reachable, since the trial may go on from them: they count, and never go.
+Checkpoints of unfinished trials are reachable, since a trial may continue from them: they count, and are never deleted.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class BestTrials:
         self._entries: list[tuple[float, TrialId]] = []
 
     def offer(self, trial: TrialId, score: float | None) -> TrialId | None:
-        """Offer a finished trial (smaller scores are better); return the one that must go, itself perhaps, or None."""
+        """Offer a finished trial (smaller scores are better); return the one to drop, perhaps the same, or None."""
         if score is None or self.size == 0:
             return trial
         bisect.insort(self._entries, (score, trial))
@@ -39,7 +39,7 @@ class BestTrials:
         return list(self._entries)
 
     def restore(self, entries: list[tuple[float, TrialId]]) -> None:
-        """Become what a snapshot described."""
+        """Restore the state of a snapshot."""
         self._entries = [(score, TrialId(trial)) for score, trial in entries]
 
 
@@ -54,7 +54,7 @@ class CheckpointSizes:
 
     @property
     def is_over(self) -> bool:
-        """Whether all together are beyond the quota."""
+        """Whether the total size exceeds the quota."""
         return self.quota_bytes is not None and self.total_bytes > self.quota_bytes
 
     def put(self, checkpoint: CheckpointRef, size_bytes: int) -> None:
@@ -64,15 +64,15 @@ class CheckpointSizes:
             self.sizes[checkpoint] = size_bytes
 
     def take(self, checkpoint: CheckpointRef) -> None:
-        """Count a checkpoint no more."""
+        """Stop counting a checkpoint."""
         self.total_bytes -= self.sizes.pop(checkpoint, 0)
 
     def snapshot(self) -> list[tuple[CheckpointRef, int]]:
-        """Return the sizes, in an order that does not depend on what came first."""
+        """Return the sizes, in an order that does not depend on when they were added."""
         return sorted(self.sizes.items(), key=lambda entry: (entry[0].node, entry[0].resource))
 
     def restore(self, sizes: Mapping[CheckpointRef, int]) -> None:
-        """Become what a snapshot described."""
+        """Restore the state of a snapshot."""
         self.sizes = dict(sizes) if self.quota_bytes is not None else {}
         self.total_bytes = sum(self.sizes.values())
 
@@ -82,10 +82,10 @@ def checkpoint_to_spare(
     checkpoint_of: Callable[[TrialId], CheckpointRef | None],
     references: Mapping[CheckpointRef, int],
 ) -> CheckpointRef | None:
-    """Return the checkpoint to give up first: that of the worst trial, if nobody else needs it.
+    """Return the checkpoint to give up first: the worst trial's, if no other trial needs it.
 
-    ``trials`` keep theirs, best first, and the first one's is never given up. ``references`` says how many trials and
-    attempts would go on from each checkpoint, or keep it.
+    ``trials`` keep checkpoints, best first, and the first one's is never given up. ``references`` counts the trials and
+    attempts that would continue from each checkpoint, or keep it.
     """
     kept = [checkpoint_of(trial) for trial in trials]
     counts = Counter(kept)

@@ -1,8 +1,8 @@
-"""The search plan: what trials request, what is durable, what runs, and therefore what to train next. Pure.
+"""The search plan: from requests, durable checkpoints and running batches it derives the next batch. Pure.
 
-A trial requests a resource on its path. Trials whose paths have nodes in common share what is trained there; what is
-left is the stage tree (``plan.stage_tree``), and a worker gets one of its paths from the root to a leaf, a batch.
-Nodes of which nothing is left to train take no memory, except for the resources of their durable checkpoints.
+A trial requests a resource on its path. Trials whose paths have common nodes share the training there; the training
+left to do is the stage tree (``plan.stage_tree``), and a worker gets one of its paths from the root to a leaf, a batch.
+Nodes with nothing left to train take no memory, except for the resources of their durable checkpoints.
 
 Every operation costs O(depth · log n), whatever the number of nodes, and the same operations give the same batches.
 """
@@ -47,7 +47,7 @@ class SearchPlan(BasePlan):
         self._requests: dict[TrialId, Request] = {}
         self._runs: dict[int, list[Span]] = {}
         self._goals: dict[int, CheckpointRef] = {}
-        """Where each lease is to end."""
+        """The position at which each lease will end."""
 
     def path(self, root: NodeKey, params: Mapping[str, Any], horizon: int, trial: TrialId) -> PlanPath:
         return path(root, params, horizon)
@@ -250,12 +250,12 @@ class SearchPlan(BasePlan):
         return list(dict.fromkeys(found)) if len(found) > 1 else found
 
     def next_batch(self, held: Collection[CheckpointRef] = ()) -> Batch | None:
-        """Return what to train next, None: nothing now.
+        """Return the batch to train next, None: none now.
 
-        The stage to begin with can be begun at once and is chosen by, in this order: an urgent request needs it; what
-        it loads is in ``held``, and no path is much longer (``HELD_WORTH``); the longest path from it to a leaf; the
-        least that follows it, so that few checkpoints are alive; the smallest trial. From there the same order, without
-        ``held``, leads to a leaf.
+        The first stage can begin at once and is chosen by, in this order: an urgent request needs it; it loads a
+        checkpoint in ``held``, and no path is much longer (``HELD_WORTH``); the longest path from it to a leaf; the
+        least training after it, so that few checkpoints are alive; the smallest trial. From there the same order,
+        without ``held``, leads to a leaf.
         """
         point = self._tree.ready.choose([found for ref in held if (found := self._tree.find(ref)) is not None])
         if point is None:
@@ -281,7 +281,7 @@ class SearchPlan(BasePlan):
         return Batch(load, tuple(reversed(stages)), ends[0].is_urgent)
 
     def _aim(self, lease: int, goal: CheckpointRef | None) -> None:
-        """Know where a lease is to end, and may still report; None: nowhere, it is over."""
+        """Set the position at which a lease will end and may still report; None: it is over."""
         awaited, former = self._tree.evaluations.awaited, self._goals.pop(lease, None)
         if goal is not None:
             self._goals[lease] = goal
@@ -294,7 +294,7 @@ class SearchPlan(BasePlan):
             self._reweigh(former)
 
     def _reweigh(self, goal: CheckpointRef) -> None:
-        """Look again at the evaluation of a position, which is none unless the metric is missing there."""
+        """Update the evaluation of a position; without a missing metric there is none."""
         if goal in self._tree.evaluations.unmeasured:
             self._tree.reweigh(goal)
 

@@ -1,9 +1,9 @@
 """The search plan of a study whose trials share nothing: ``SearchPlan`` without its tree. Pure.
 
-Each trial trains in a node of its own, the last one on its path, so what is left to train is one stage for each trial
-that requests it; everything costs O(log n) with a small constant. The nodes before that belong to the trials from
-whose checkpoint it goes on; where that is lost, it trains all of its path in its own. Where paths may meet,
-``SearchPlan`` is taken.
+Each trial trains in its own node, the last one on its path, so the training left to do is one stage for each trial
+with a request; every operation costs O(log n) with a small constant. The earlier nodes belong to the trials from whose
+checkpoints it continues; if that checkpoint is lost, the trial trains its whole path in its own node. Where paths may
+share nodes, ``SearchPlan`` is used.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ class SoloPlan(BasePlan):
         self._runs: dict[int, NodeKey] = {}
         self._leases: dict[NodeKey, int] = {}
         self._queue: list[tuple[bool, TrialId, NodeKey]] = []
-        """Urgent trials first, then by id; entries that are outdated stay until they come up."""
+        """Urgent trials first, then by id; outdated entries stay until they reach the top."""
         self._unmeasured: set[CheckpointRef] = set()
 
     def path(self, root: NodeKey, params: Mapping[str, Any], horizon: int, trial: TrialId) -> PlanPath:
-        # One node, whatever changes on the path: nobody else trains in any part of it.
+        # One node, even if values change on the path: no other trial trains in any part of it.
         return path(root, params, horizon, str(trial))[:1]
 
     def branch_path(
         self, root: NodeKey, params: Mapping[str, Any], horizon: int, trial: TrialId, donor: Trial, load: CheckpointRef
     ) -> PlanPath:
         before = tuple([step for step in donor.steps if step.start < load.resource])
-        if before[-1].node != load.node:  # trained anew from 0, when what it went on from was lost
+        if before[-1].node != load.node:  # trained again from 0, when the donor's checkpoint was lost
             before = (PathStep(0, load.node),)
         return (*before, PathStep(load.resource, digest(root, str(load.resource), canonical(params), str(trial))))
 
@@ -102,7 +102,7 @@ class SoloPlan(BasePlan):
                 at = bisect_right(saved, resource)
                 if at:
                     return CheckpointRef(node, saved[at - 1])
-            resource = min(resource, start)  # beyond there another trial went on with other values
+            resource = min(resource, start)  # beyond it another trial continued with other values
         return None
 
     def begin(self, lease: int, batch: Batch) -> None:
@@ -136,7 +136,7 @@ class SoloPlan(BasePlan):
         return 0 if trial is None else self._requests[trial].target
 
     def next_batch(self, held: Collection[CheckpointRef] = ()) -> Batch | None:
-        """Return what to train next, None: nothing now. Urgent trials come first, then the oldest."""
+        """Return the batch to train next, None: none now. Urgent trials come first, then the oldest."""
         while self._queue:
             is_other, trial, node = self._queue[0]
             if self._nodes.get(node) != trial or node in self._leases:

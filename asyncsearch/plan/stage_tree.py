@@ -1,14 +1,14 @@
-"""The stage tree: what is left to train now, kept up to date in small steps.
+"""The stage tree: the training left to do, updated incrementally.
 
-It is always what Hippo's Algorithm 1 would generate afresh; a test compares the two.
-Its vertices are points of plan nodes. A point is *durable* when its checkpoint is, *running* when it lies in what a
-worker trains, else *pending*: then it ends a stage, which begins at its host, the highest point below it. A node's
-first point is hosted by the point of its parent at which the node begins, a root's by the beginning of training.
+It always equals the tree that Hippo's Algorithm 1 would generate from scratch; a test compares the two.
+Its vertices are points of plan nodes. A point is *durable* when its checkpoint is, *running* when a worker trains to or
+past it, else *pending*: then it ends a stage, which begins at its host, the highest point below it. The host of a
+node's first point is the point of its parent at which the node begins; for a root it is the beginning of training.
 
-Rule 1: the state of a point follows from what is saved and what runs, and from nothing else.
-Rule 2: a point exists while somebody needs it: a trial requests it, a stage of another node starts there, or, unless it
-is pending, any stage starts there. A node exists while it has points, children or running work.
-Rule 3: a change is handed on from a point to its host and stops at the first one that it does not alter.
+Rule 1: the state of a point follows only from saved checkpoints and running work.
+Rule 2: a point exists while it is needed: a trial requests it, a stage of another node starts there, or, unless it is
+pending, any stage starts there. A node exists while it has points, children or running work.
+Rule 3: a change is propagated from a point to its host and stops at the first point that it does not alter.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ class StageTree:
         self.saved: dict[NodeKey, list[int]] = {ORIGIN: [0]}
         """Resources at which there are durable checkpoints, by node, in order."""
         self.blocked: set[NodeKey] = set()
-        """Nodes that somebody else trains: all in them that is not durable counts as running."""
+        """Nodes that another study trains: all of their points that are not durable count as running."""
         self.ready = ReadyPoints()
         self.evaluations = Evaluations()
         self._origin = PlanNode(ORIGIN, 0, None, DEFAULT_COST)
         self.nodes: dict[NodeKey, PlanNode] = {ORIGIN: self._origin}
         """Parents before their children."""
-        self._insert(self._origin, 0).trials.append(TrialId(-1))  # whatever ends, training can begin anew
+        self._insert(self._origin, 0).trials.append(TrialId(-1))  # never removed: training can always begin again
         self._costs = Costs(self._origin)
 
     def enter(self, path: Iterable[tuple[int, NodeKey]]) -> PlanNode:
-        """Return the last node of a path, making those that are missing; a trial must request one of its points."""
+        """Return the last node of a path and create missing nodes; a trial must request one of its points."""
         node = self._origin
         for start, key in path:
             known = self.nodes.get(key)
@@ -61,12 +61,12 @@ class StageTree:
         return node
 
     def find(self, ref: CheckpointRef) -> Point | None:
-        """Return the point there, if there is one."""
+        """Return the point at a position, if there is one."""
         node = self.nodes.get(ref.node)
         return None if node is None else _at(node, ref.resource)
 
     def add_request(self, node: PlanNode, resource: int, trial: TrialId, is_urgent: bool) -> None:
-        """Let a trial request a point that it did not request."""
+        """Add a trial's request for a point that it does not request yet."""
         point = _at(node, resource)
         is_new = point is None
         if point is None:
@@ -79,7 +79,7 @@ class StageTree:
             self._update(point)
 
     def remove_request(self, node: PlanNode, resource: int, trial: TrialId, is_urgent: bool) -> None:
-        """Let a trial no longer request a point."""
+        """Remove a trial's request for a point."""
         point = _at(node, resource)
         assert point is not None
         del point.trials[bisect_left(point.trials, trial)]
@@ -87,7 +87,7 @@ class StageTree:
         self._settle(point)
 
     def save(self, ref: CheckpointRef) -> bool:
-        """Count a checkpoint as durable; return False if it was."""
+        """Count a checkpoint as durable; return False if it was durable already."""
         resources = self.saved.setdefault(ref.node, [])
         index = bisect_left(resources, ref.resource)
         if index < len(resources) and resources[index] == ref.resource:
@@ -103,7 +103,7 @@ class StageTree:
         return True
 
     def lose(self, ref: CheckpointRef) -> None:
-        """Count a checkpoint as durable no longer."""
+        """Stop counting a checkpoint as durable."""
         resources = self.saved.get(ref.node, [])
         index = bisect_left(resources, ref.resource)
         if index == len(resources) or resources[index] != ref.resource:
@@ -135,11 +135,11 @@ class StageTree:
         span.node.spans.append(span)
         for point in points_in(span.node, span.position, span.stop):
             self._reconsider(point)
-        # In a plan made anew nobody may request the end of what runs, although others go on from there.
+        # In a restored plan no trial may request the end of running work, although others continue from there.
         self._rehost_above(span.node, span.stop)
 
     def shorten(self, span: Span, stop: int) -> None:
-        """Let a lease train no further than ``stop``; not above ``position`` means that nothing of it runs any more."""
+        """Let a lease train no further than ``stop``; if that is not above ``position``, none of it runs any more."""
         former, span.stop = span.stop, max(stop, span.position)
         if span.stop == span.position:
             self._finish(span)
@@ -148,7 +148,7 @@ class StageTree:
         self._drop(span.node)
 
     def advance(self, span: Span, resource: int) -> None:
-        """Count a part up to ``resource`` as done: what was passed there without saving is to be trained again."""
+        """Count a part up to ``resource`` as done: points that it passed without saving become pending again."""
         former, span.position = span.position, min(resource, span.stop)
         if span.stop == span.position:
             self._finish(span)
@@ -157,12 +157,12 @@ class StageTree:
         self._drop(span.node)
 
     def block(self, key: NodeKey) -> None:
-        """Know that somebody else trains in a node."""
+        """Note that another study trains in a node."""
         self.blocked.add(key)
         self._reconsider_all(key)
 
     def unblock(self, key: NodeKey) -> None:
-        """Know that nobody else trains in a node any more."""
+        """Note that no other study trains in a node any more."""
         self.blocked.discard(key)
         self._reconsider_all(key)
 
@@ -174,24 +174,24 @@ class StageTree:
                 self._settle(point)
 
     def reweigh(self, ref: CheckpointRef) -> None:
-        """Know that something has changed about the evaluation of a position."""
+        """Update the evaluation of a position after a change."""
         point = self.find(ref)
         if point is not None:
             self._settle(point)
 
     def measure(self, key: NodeKey, seconds: float) -> None:
-        """Know what a unit of a node takes."""
+        """Set the measured cost of a unit of a node."""
         node = self.nodes.get(key)
         self._costs.measure(key, seconds, node, is_kept=node is not None or key in self.saved)
         for changed in self._costs.changed(self.nodes):
             self._price(changed)
 
     def costs(self) -> KnownCosts:
-        """Return all that is known of costs, and the nodes in the order in which they came."""
+        """Return all known costs, and the nodes in the order of their creation."""
         return self._costs.snapshot(self.nodes)
 
     def restore_costs(self, known: KnownCosts) -> None:
-        """Take over what was known of costs before this tree was made, and the order of its nodes."""
+        """Restore the costs known before this tree was made, and the order of its nodes."""
         self._costs.restore(known, self.nodes)
         former = {key: self.nodes[key] for key, _ in known.nodes if key in self.nodes}
         self.nodes = former | self.nodes
@@ -220,7 +220,7 @@ class StageTree:
         return PointState.PENDING
 
     def _before(self, node: PlanNode, resource: int) -> tuple[Point, bool]:
-        """Return the point from which ``resource`` is trained, and whether it was made for that."""
+        """Return the point from which ``resource`` is trained, and whether it was created for this."""
         below = -1
         for known in (node.resources, self.saved.get(node.key, ())):
             index = bisect_left(known, resource)
@@ -234,7 +234,7 @@ class StageTree:
         return (self._insert(node, below), True) if point is None else (point, False)
 
     def _insert(self, node: PlanNode, resource: int) -> Point:
-        """Make a point without a host; if it is pending, what it now precedes is hosted by it."""
+        """Create a point without a host; if it is pending, it becomes the host of the stage that it now precedes."""
         point = Point(node, resource, self._state(node, resource))
         index = bisect_left(node.resources, resource)
         node.resources.insert(index, resource)
@@ -257,7 +257,7 @@ class StageTree:
         self._settle(host)
 
     def _link(self, point: Point) -> None:
-        """Hang a pending point on its host, making what it needs up to what there is."""
+        """Attach a pending point to its host, and create the missing points below it."""
         while True:
             host, is_new = self._before(point.node, point.resource)
             point.attach(host)
@@ -267,7 +267,7 @@ class StageTree:
             point = host
 
     def _update(self, point: Point) -> None:
-        """Hand on that the trials, the length or the stages of a point have changed."""
+        """Propagate a change of the trials, the length or the stages of a point."""
         while point.state is PointState.PENDING and point.host is not None:
             if not point.refresh():
                 return
@@ -281,7 +281,7 @@ class StageTree:
             self.evaluations.settle(point, is_blocked=point.node.key in self.blocked)
 
     def _settle(self, point: Point) -> None:
-        """Remove a point that nobody needs any more, and then perhaps its host, and so on."""
+        """Remove a point that is not needed any more, then its host if that is not needed either, and so on."""
         self._evaluate(point)
         while not point.is_needed():
             host = point.detach() if point.host is not None else None
@@ -295,7 +295,7 @@ class StageTree:
         self._update(point)
 
     def _remove(self, point: Point) -> Point | None:
-        """Take a point away; return the stage of its own node that began there, which needs another host."""
+        """Remove a point; return the stage of its own node that began there, which needs another host."""
         node = point.node
         index = bisect_left(node.resources, point.resource)
         del node.resources[index], node.points[index]
@@ -310,7 +310,7 @@ class StageTree:
         return follower
 
     def _reconsider(self, point: Point) -> None:
-        """Give a point the state that it has by now."""
+        """Update the state of a point."""
         state = self._state(point.node, point.resource)
         if state is point.state:
             return
@@ -331,7 +331,7 @@ class StageTree:
             span.node.spans.remove(span)
 
     def _drop(self, node: PlanNode) -> None:
-        """Forget a node in which and below which nothing is left to do."""
+        """Forget a node without work left in it or below it."""
         while node.parent is not None and not (node.points or node.spans or node.children):
             if self.nodes.get(node.key) is not node:
                 return
