@@ -135,7 +135,7 @@ the best is {best.name}: accuracy {best.value:.4f} on the digits that trials wer
     print(f"""accuracy on {len(test_digits[0])} digits that no trial saw: {network.score(*test_digits):.4f}
 {len(study.trials)} trials asked for {asked:,} passes over the digits, {trained:,} were trained: {
         1 - trained / asked:.0%} saved, each pass serves {asked / trained:.2f} trials
-the study lies in {options.store}; look at it with
+the study is stored in {options.store}; inspect it with
   {look} tree {options.store} --output tree.svg
   {look} trials {options.store} --sort value --limit 10
   {look} explain {options.store} {best.name}""")

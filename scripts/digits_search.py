@@ -137,7 +137,7 @@ the best is {best.name}: accuracy {best.value:.4f} on the digits that trials wer
   {best.params}
 accuracy on {len(test_digits[0])} digits that no trial saw: {network.score(*test_digits):.4f}
 trained {trained:,} passes over the digits instead of {full:,}: {1 - trained / full:.0%} saved
-the study lies in {options.store}; look at it with
+the study is stored in {options.store}; inspect it with
   {look} show {options.store}
   {look} trials {options.store} --sort value --limit 10
   {look} explain {options.store} {best.name}""")

@@ -130,7 +130,7 @@ def main():
         network.load_state_dict(torch.load(path, weights_only=True)["network"])
     test_accuracy = accuracy(network, *load_digits()[2])
     print(f"\nthe best is {best.name}, with {best.value:.4f}: {best.params}")
-    print(f"accuracy on digits that no trial saw: {test_accuracy:.4f}; the study lies in {options.store}")
+    print(f"accuracy on digits that no trial saw: {test_accuracy:.4f}; the study is stored in {options.store}")
 
 
 if __name__ == "__main__":
