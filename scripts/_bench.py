@@ -1,4 +1,4 @@
-"""How every benchmark shows its figures: a table for people, then one line of JSON."""
+"""The output of every benchmark: a table for people, then one line of JSON."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Figure:
-    """A measured value beside a baseline that was measured in the same run, in the same unit."""
+    """A measured value with a baseline from the same run, in the same unit."""
 
     name: str
     value: float
@@ -18,17 +18,17 @@ class Figure:
 
     @property
     def ratio(self) -> float | None:
-        """The value over its baseline; None where the baseline is zero."""
+        """The value divided by its baseline; None if the baseline is zero."""
         return self.value / self.baseline if self.baseline else None
 
 
 def percentile(ordered: Sequence[float], percent: int) -> float:
-    """Return the smallest of the sorted values that ``percent`` of them do not exceed."""
+    """Return the smallest of the sorted values that is at least as large as ``percent`` percent of them."""
     return ordered[max(0, -(-len(ordered) * percent // 100) - 1)]
 
 
 def show(title: str, figures: list[Figure]) -> None:
-    """Print a table, and last the line of JSON that ``scripts/write_performance.py`` reads."""
+    """Print a table, and then the line of JSON that ``scripts/write_performance.py`` reads."""
     print(title)
     print(f"{'figure':<22}{'value':>14}{'baseline':>14}{'ratio':>10}  unit")
     for figure in figures:

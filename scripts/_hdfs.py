@@ -1,4 +1,4 @@
-"""A real HDFS of one NameNode and one DataNode on this machine, for scripts; its jars are PySpark's and one of Maven's.
+"""A real HDFS of one NameNode and one DataNode on this machine, for scripts; its jars are PySpark's and one from Maven.
 
 Needs Java 17, ``mvn`` for the one jar (56 MB, fetched once into the local Maven repository) and pyspark.
 """
@@ -29,7 +29,7 @@ _PATIENCE_S = 120.0
 
 @contextlib.contextmanager
 def hdfs(folder: Path) -> Iterator[str]:
-    """Run an HDFS whose data and logs are in a folder, and give its URL; everybody may write to it.
+    """Run an HDFS whose data and logs are in a folder, and yield its URL; all users may write to it.
 
     Raises:
         RuntimeError: it did not start; the message names the log.
@@ -39,7 +39,7 @@ def hdfs(folder: Path) -> Iterator[str]:
     subprocess.run(
         [*java, f"{_SERVER}.namenode.NameNode", "-format", "-nonInteractive"], capture_output=True, check=True
     )
-    if not (folder / "name" / "current" / "VERSION").exists():  # with a jar missing it says nothing and ends well
+    if not (folder / "name" / "current" / "VERSION").exists():  # without a jar it fails silently, with exit code 0
         raise RuntimeError(f"The NameNode was not formatted. A jar is missing: {java[-1]}")
     servers = [_start(java, folder, name) for name in ("namenode.NameNode", "datanode.DataNode")]
     try:
@@ -52,7 +52,7 @@ def hdfs(folder: Path) -> Iterator[str]:
 
 
 def _configured(folder: Path, rpc: int, http: int) -> Path:
-    """Write the settings, and return the folder that goes first on the class path."""
+    """Write the settings, and return the folder that comes first on the class path."""
     home = folder / "conf"
     for page in ("hdfs", "datanode", "static"):
         (home / "webapps" / page).mkdir(parents=True)

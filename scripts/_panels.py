@@ -15,7 +15,7 @@ Point = tuple[float, float, float]
 
 @dataclass(frozen=True)
 class Curve:
-    """One line of a panel; a hollow one has hollow points."""
+    """One line of a panel, with filled or hollow points."""
 
     label: str
     colour: str
@@ -25,7 +25,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class Panel:
-    """Curves over one pair of axes."""
+    """Curves on one pair of axes."""
 
     title: str
     curves: Sequence[Curve]
@@ -42,7 +42,7 @@ def draw(
     x_log: bool = False,
     y_log: bool = False,
 ) -> None:
-    """Write panels that share their axes as one SVG, their legend on top."""
+    """Write panels with common axes as one SVG, with a legend on top."""
     points = [point for panel in panels for curve in panel.curves for point in curve.points]
     xs = sorted({point[0] for point in points})
     low = min(mean for _, mean, _ in points) / 1.3 if y_log else 0.0

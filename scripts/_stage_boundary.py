@@ -1,7 +1,7 @@
-"""What a boundary between two stages of a batch costs: from the end of one unit to the start of the next.
+"""The cost of a boundary between two stages of a batch: from the end of one unit to the start of the next.
 
-A runner of an agent of its own saves a file at each of the boundaries and goes on without reloading. The baseline is
-the same loop in plain Python: it writes the same file to the same folder.
+A runner with its own agent saves a file at each boundary and continues without reloading. The baseline is the same loop
+in plain Python, which writes the same file to the same folder.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _WORKER = WorkerId(0)
 
 
 class _Driver:
-    """Assigns one lane, and lets the worker go when that has ended."""
+    """Assigns one lane, and releases the worker when the lane has ended."""
 
     def __init__(self, lane: Lane) -> None:
         self.error = ""
@@ -75,7 +75,7 @@ def _save(path: Path) -> None:
 
 
 def _steps(units: Iterator[int]) -> list[float]:
-    """Train, and return for each boundary how many milliseconds lay between its two units."""
+    """Train, and return the milliseconds between the two units at each boundary."""
     ended, steps = None, []
     for _ in units:
         began = time.perf_counter()
@@ -131,7 +131,7 @@ def _plain(folder: Path) -> list[float]:
 
 
 def boundary_ms() -> tuple[float, float]:
-    """Return the medians of our boundaries and of those of a plain loop, in milliseconds, the save of both included."""
+    """Return the median boundary of asyncsearch and of a plain loop, in milliseconds, including the save."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         return statistics.median(_ours(folder)), statistics.median(_plain(folder))

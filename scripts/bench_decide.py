@@ -1,20 +1,19 @@
-"""How long one decision takes with each method, and how much memory a finished trial costs.
+"""The time of one decision with each method, and the memory of a finished trial.
 
-A decision is all that ``handle`` does from the last report of a worker's work, at a rung or where a trial is
-stopped or ends, to its next work: the report, its checkpoint and the end of its training, with the promotion or the
-new trial that they lead to. What the searcher needs for a proposal is its own cost and is left out: proposals are drawn
-beforehand. Each method is grown by its own decisions to 10^3, 10^4, 10^5 and 10^6 known trials; the table has the
-median microseconds at each: the least median of forty rounds, some seconds in all, since machines change their pace
-for seconds at a time and by as much as the figures that are compared here. It takes half an hour, and three minutes
-with ``--largest 10000``.
+A decision is the work of ``handle`` from the last report of a worker's work, at a rung or where a trial is stopped or
+ends, to its next work: the report, its checkpoint and the end of its training, with the resulting promotion or new
+trial. The searcher's time for a proposal is excluded: proposals are drawn beforehand. Each method grows by its own
+decisions to 10^3, 10^4, 10^5 and 10^6 known trials; the table has the median microseconds at each size: the least
+median of forty rounds, which take some seconds, since the speed of a machine changes for seconds at a time, by as much
+as the differences that are measured here. It takes half an hour, and three minutes with ``--largest 10000``.
 
-Figures: ``decide_us_1e3`` and ``decide_us_1e5`` are ASHA's, ``decide_us_1e6`` that of the slowest method;
-``decide_growth`` is the ratio of its last size to its first. ``report_us_1e5`` is a report of ASHA between rungs;
-``bytes_per_trial`` is what the driver's memory grows by for each trial of ASHA, ``bytes_per_trial_most`` for each of
-the method that keeps most. Trials train for themselves, so that these are the costs of the methods; PBT is measured
-over the plan too, up to 10^5, where it stands unless ``share=False``: ``decide_us_plan``, ``bytes_per_trial_plan``.
-The baseline of the times is Optuna's pruner for successive halving with as many trials or, at 10^6 and where Optuna is
-missing, a rung that sorts its entries at each report; that of the memory is the goal, 1 KB.
+Figures: ``decide_us_1e3`` and ``decide_us_1e5`` are for ASHA, ``decide_us_1e6`` for the slowest method;
+``decide_growth`` is the ratio of its time at the last size to the first. ``report_us_1e5`` is a report of ASHA between
+rungs; ``bytes_per_trial`` is the growth of the driver's memory for each trial of ASHA, ``bytes_per_trial_most`` the
+same for the method with the largest growth. Trials do not share, so these are the costs of the methods; PBT is also
+measured over the plan, which it uses unless ``share=False``, up to 10^5: ``decide_us_plan``, ``bytes_per_trial_plan``.
+The baseline of the times is Optuna's pruner for successive halving with as many trials or, at 10^6 and without Optuna,
+a rung that sorts its entries at each report; that of the memory is the goal, 1 KB.
 
     python scripts/bench_decide.py [--largest 10000] [--methods ASHA SHA]
 """
@@ -86,7 +85,7 @@ METHODS: dict[str, Scheduler] = {
 
 
 class Drawn(SearcherState):
-    """Proposals that were drawn beforehand, over and over, and no two quite equal: equal ones would share."""
+    """Repeats proposals that were drawn beforehand, with slight changes: equal ones would share."""
 
     def __init__(self) -> None:
         source = RandomSearch().begin(SPACE, 0)
@@ -98,7 +97,7 @@ class Drawn(SearcherState):
 
 
 class Search:
-    """One worker that is told what to do and whose trials report random values."""
+    """One worker that follows the engine's actions, and whose trials report random values."""
 
     def __init__(self, method: str) -> None:
         scheduler = METHODS[method]
@@ -118,7 +117,7 @@ class Search:
         return (time.perf_counter_ns() - began) / 1e3, actions
 
     def train(self) -> None:
-        """Let the worker train what it holds to its target, or until it is stopped."""
+        """Let the worker train its trial to the target, or until it is stopped."""
         lease_number = self.state.pool.slots[WorkerId(0)].lease
         assert lease_number is not None
         attempt = self.state.attempts[lease_number]
@@ -137,7 +136,7 @@ class Search:
         self.decide_us.append(taken)
 
     def grow(self, trials: int) -> None:
-        """Search until there are that many trials; without pauses of the collector, which would find nothing."""
+        """Search until there are that many trials; without garbage collection, which would find nothing."""
         gc.disable()
         while len(self.state.trials) < trials:
             self.train()
@@ -190,7 +189,7 @@ def sorting_us(size: int) -> float:
 
 
 def optuna_us(size: int) -> float | None:
-    """The baseline: what Optuna's pruner takes for a report at the lowest rung that ``size`` trials have reached."""
+    """The baseline: the time of Optuna's pruner for a report at the lowest rung, which ``size`` trials have reached."""
     try:
         import optuna
     except ImportError:
@@ -220,7 +219,7 @@ def optuna_us(size: int) -> float | None:
 
 
 def bytes_per_trial(method: str) -> float:
-    """What 5,000 trials add once the caches of bounded size are full."""
+    """The memory that 5,000 trials add after the caches of bounded size are full."""
     tracemalloc.start()
     search = Search(method)
     sizes = []

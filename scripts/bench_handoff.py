@@ -1,9 +1,9 @@
-"""What the system itself takes for a trial: 200 trials that do nothing, on two workers.
+"""The overhead of a trial: 200 trials that do nothing, on two workers.
 
-Figures: ``handoff_ms`` on a local Spark session and ``handoff_processes_ms`` on local processes, the wall time a trial
-once the workers have started: from the moment when each has ended its first trial to the ``EndRun``, as the journal has
-it, over the trials that ended in between. The baseline is a bare Spark job of two tasks that pull numbers over a plain
-socket from the driver. ``first_trial_s`` is what comes before the first ``Assign``, from the call of ``run``; its
+Figures: ``handoff_ms`` on a local Spark session and ``handoff_processes_ms`` on local processes are the wall time per
+trial after the workers have started: from the time at which each has ended its first trial to the ``EndRun``, as in the
+journal, over the trials that ended in between. The baseline is a bare Spark job of two tasks that pull numbers over a
+plain socket from the driver. ``first_trial_s`` is the time from the call of ``run`` to the first ``Assign``; its
 baseline is the same on local processes. ``start_s`` lies between the two: runners import and load the trainable.
 
     python scripts/bench_handoff.py [--trials 200]
@@ -41,7 +41,7 @@ def no_op(trial: TrialContext) -> dict[str, float]:
 
 
 class Taken(NamedTuple):
-    """What a search took."""
+    """The times of a search."""
 
     first_s: float
     """From the call of ``run`` to the first work."""
@@ -52,7 +52,7 @@ class Taken(NamedTuple):
 
 
 def handoff(backend: str, trials: int) -> Taken:
-    """Search, and return what it took."""
+    """Search, and return the times."""
     with tempfile.TemporaryDirectory() as folder:
         study = Study(no_op, space={"lr": uniform(0.0, 1.0)}, metric="x", store=Path(folder) / "study", backend=backend)
         began_s = time.time()
@@ -92,7 +92,7 @@ def spark_session() -> Iterator[Any]:
 
 
 def bare_ms(session: Any, numbers: int) -> float:
-    """The baseline: the milliseconds of one number."""
+    """The baseline: milliseconds per number."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
 
@@ -133,7 +133,7 @@ def bare_ms(session: Any, numbers: int) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Measure what the system itself takes for a trial.")
+    parser = argparse.ArgumentParser(description="Measure the overhead of a trial.")
     parser.add_argument("--trials", type=int, default=200)
     trials = parser.parse_args().trials
     with spark_session() as session:

@@ -1,7 +1,7 @@
-"""What the driver costs while nothing happens: two trials train and report once a second.
+"""The CPU time of an almost idle driver: two trials train and report once a second.
 
-A search runs in a process of its own, so that nothing else counts, and its output goes into a pipe, as in a scheduled
-job. ``idle_cpu_percent`` is the CPU time of that process (its workers not included) in percent of one core. The
+A search runs in a separate process, so that nothing else is measured, and its output goes into a pipe, as in a
+scheduled job. ``idle_cpu_percent`` is the CPU time of that process (without its workers) in percent of one core. The
 baseline is a process that sleeps.
 
     python scripts/bench_idle.py [--seconds 20]
@@ -26,14 +26,14 @@ WARM_S = 5.0
 
 
 def train(trial: TrialContext) -> None:
-    """Sleep, and say so once a second."""
+    """Sleep, and report once a second."""
     for _ in range(trial.params["reports"]):
         time.sleep(1.0)
         trial.report(x=1.0)
 
 
 def search(folder: Path, seconds: float) -> None:
-    """Run a search for a little longer than ``seconds``, and note what this process takes meanwhile."""
+    """Run a search for slightly longer than ``seconds``, and record the CPU time of this process."""
     threading.Thread(target=measure, args=(folder, seconds)).start()
     study = Study(
         train,
@@ -46,7 +46,7 @@ def search(folder: Path, seconds: float) -> None:
 
 
 def measure(folder: Path, seconds: float) -> None:
-    """Note the CPU time that this process takes, in percent of one core."""
+    """Record the CPU time of this process, in percent of one core."""
     time.sleep(WARM_S)
     began_s, began_cpu_s = time.monotonic(), time.process_time()
     time.sleep(seconds)
@@ -55,7 +55,7 @@ def measure(folder: Path, seconds: float) -> None:
 
 
 def percent(kind: str, seconds: float) -> float:
-    """Run one of the two in a process of its own."""
+    """Run one of the two in a separate process."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, __file__, "--seconds", str(seconds), "--only", kind, "--folder", folder]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -65,7 +65,7 @@ def percent(kind: str, seconds: float) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Measure what an idle driver costs.")
+    parser = argparse.ArgumentParser(description="Measure the CPU time of an idle driver.")
     parser.add_argument("--seconds", type=float, default=20.0)
     parser.add_argument("--only", choices=("search", "sleep"), help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)

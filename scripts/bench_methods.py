@@ -1,9 +1,9 @@
 """Search methods on real training: the network of ``scripts/digits_search.py``, the same number of epochs for each.
 
-Every method trains on 2 workers from three seeds. A search is as large as a simulation says that it takes to use the
-budget up, goes on with more trials until it has, and its curve is cut there. The error is that of the incumbent, the
-best value at any epoch of any trial, on the 360 digits on which trials are compared, so it is as optimistic as
-searching is; on other digits it is higher.
+Every method trains on 2 workers from three seeds. A simulation finds the number of trials that uses up the budget; the
+search adds trials until the budget is used up, and its curve is cut there. The error is that of the incumbent, the best
+value at any epoch of any trial, on the 360 digits on which trials are compared, so it is optimistic, as in every
+search; on other digits it is higher.
 Figures: ``error_<method>`` is the mean error in percent at the end of the budget; its baseline is that of random search
 in the same run.
 
@@ -42,7 +42,7 @@ GRID = 9
 
 
 class Size(NamedTuple):
-    """How much is trained."""
+    """The amount of training."""
 
     budget: int
     """Epochs of all trials of a search together."""
@@ -54,7 +54,7 @@ FULL, QUICK = Size(216, 27, 3), Size(27, 9, 1)
 
 
 class Method(NamedTuple):
-    """How it searches, and how it is drawn; what it makes is imported only where it is there."""
+    """A search method and its colour; its classes are imported only if they are available."""
 
     colour: str
     scheduler: Callable[[Size], Scheduler]
@@ -64,18 +64,18 @@ class Method(NamedTuple):
 
 
 def public(name: str, *arguments: Any, **options: Any) -> Any:
-    """Make something by its public name."""
+    """Make an instance of a public class by its name."""
     return getattr(asyncsearch, name)(*arguments, **options)
 
 
 def population(size: Size) -> Any:
-    """PBT of as many trials as the budget trains to the end, over what can change while a network trains."""
+    """PBT of as many trials as the budget trains to the end, over the values that can change during training."""
     numbers = ("lr", "beta_1", "alpha")
     return public("PBT", max_resource=size.max_resource, perturbation_interval=3, perturb=numbers)
 
 
 def tpe() -> Any:
-    """TPE of Optuna, which draws by chance until it has 5 results: of 8 trials that train to the end it guides 3."""
+    """TPE of Optuna, which draws randomly until it has 5 results: of 8 trials that train to the end it guides 3."""
     return public("OptunaSearch", "tpe", options={"n_startup_trials": 5}, min_observations=5)
 
 
@@ -95,14 +95,14 @@ METHODS: dict[str, Method] = {
 
 
 class Reader(DigitReader):
-    """The network, with values that may change while it trains, as PBT's do."""
+    """The network, with values that may change during training, as with PBT."""
 
     def update(self, hp: dict[str, Any]) -> None:
         for name, value in hp.items():
             if name == "alpha":
                 self.network.alpha = value
             else:
-                # The network read these when it made its optimizer; from then on the optimizer has them.
+                # The network used these to make its optimizer; since then only the optimizer's values count.
                 setattr(self.network._optimizer, {"lr": "learning_rate_init"}.get(name, name), value)
 
 
@@ -117,17 +117,17 @@ class Run(NamedTuple):
     """Seconds from the first record to the last incumbent within the budget."""
 
     def error_at(self, epochs: float) -> float:
-        """Return the incumbent's error after so many epochs; NaN: nothing was reported yet."""
+        """Return the incumbent's error after a number of epochs; NaN: nothing was reported yet."""
         return next((error for trained, error in reversed(self.steps) if trained <= epochs), math.nan)
 
 
 def is_there(method: Method) -> bool:
-    """Return whether all that a method needs is there."""
+    """Return whether all requirements of a method are available."""
     return all(name in asyncsearch.__all__ or importlib.util.find_spec(name) is not None for name in method.needs)
 
 
 def num_trials(scheduler: Scheduler, size: Size) -> int:
-    """Return how many trials use the budget up, by simulation."""
+    """Return the number of trials that use up the budget, by simulation."""
     if getattr(scheduler, "branches", False):
         return max(2, size.budget // size.max_resource)
     for number in itertools.count(2):
@@ -173,7 +173,7 @@ def curve(runs: Sequence[Run], size: Size) -> list[tuple[float, float, float]]:
 
 
 def table(found: dict[str, list[Run]], size: Size) -> list[str]:
-    """Return a row a method: the mean error at thirds of the budget, and what was trained for it."""
+    """Return a row for each method: the mean error at thirds of the budget, and the amount of training."""
     shares = (1 / 9, 1 / 3, 2 / 3, 1)
     heads = ["method", *(f"{round(share * size.budget)} epochs" for share in shares), "trials", "trained", "seconds"]
     rows = [heads, ["---", *["---:"] * (len(heads) - 1)]]

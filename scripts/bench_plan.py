@@ -1,15 +1,15 @@
-"""What planning costs: one decision over small and large plans, memory, and a whole space from nothing.
+"""The cost of planning: one decision over small and large plans, memory, and a complete space from an empty plan.
 
 Figures: ``plan_decision_ms_1e3`` and ``plan_decision_ms_1e5`` are the median milliseconds of one scheduling decision
 over plans of 10^3 and 10^5 nodes: the checkpoint that ends a batch and its measured time, the end of its lease, a new
-request in place of the one that was answered, the choice of the next batch and its beginning. Eight batches run, and
-all trials share their first units. ``bytes_per_node`` is what the plan's memory grows by for each node, keys and
-requests included. ``plan_448_s`` is the 448-trial space of 120 epochs from nothing: sequences to paths to requests to
-the first batch. The baseline of the times is the stage tree generated afresh in the same run, for
-``plan_448_s`` at each arrival; that of the memory is the goal, 2 KB. ``boundary_ms`` is what a boundary between two
-stages of a batch adds, from the end of one unit to the start of the next, to the user's own code, which saves 1 MB; its
-baseline is that code alone, in a plain loop. It is the difference of two times of some 4 ms, so what is below a tenth
-of that, on either side of zero, is noise.
+request in place of the completed one, the choice of the next batch and its beginning. Eight batches run, and
+all trials share their first units. ``bytes_per_node`` is the growth of the plan's memory for each node, including keys
+and requests. ``plan_448_s`` is the 448-trial space of 120 epochs from an empty plan: sequences to paths to requests to
+the first batch. The baseline of the times is the stage tree, generated from scratch in the same run (for
+``plan_448_s`` at each arrival); that of the memory is the goal, 2 KB. ``boundary_ms`` is the time that a boundary
+between two stages of a batch, from the end of one unit to the start of the next, adds to the user's own code, which
+saves 1 MB; its baseline is that code alone, in a plain loop. It is the difference of two times of about 4 ms, so values
+below a tenth of that, positive or negative, are noise.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ FORKS = ((0, 0), (5, 64), (10, 16), (20, 4), (30, 1))
 
 
 def trial_path(number: int) -> tuple[PathStep, ...]:
-    """Return the path of one of many trials, so that there are 1.33 nodes for each."""
+    """Return the path of one of many trials, such that there are 1.33 nodes for each trial."""
     steps: list[PathStep] = []
     parent = NodeKey("root")
     for start, trials in FORKS:
@@ -54,12 +54,12 @@ def trial_path(number: int) -> tuple[PathStep, ...]:
 
 
 def seconds(ref: CheckpointRef) -> float:
-    """Return a measured time a unit; they vary by a tenth."""
+    """Return a measured time per unit; the times vary by a tenth."""
     return 3.0 + int(ref.node, 16) % 30 / 100
 
 
 class Search:
-    """A plan of some size at which eight workers train, one new trial for each that is answered."""
+    """A plan of some size with eight workers, and one new trial for each that is completed."""
 
     def __init__(self, nodes: int) -> None:
         self.plan = SearchPlan()
@@ -84,7 +84,7 @@ class Search:
         self.running.append((lease, ends, batch.stages[-1].trials[0]))
 
     def reach_last_boundary(self) -> None:
-        """Save all but the end of the batch that runs for longest."""
+        """Save everything except the end of the batch that has run longest."""
         _, ends, _ = self.running[0]
         for ref in ends[:-1]:
             self.plan.set_cost(ref.node, seconds(ref))
@@ -103,7 +103,7 @@ class Search:
 
 
 def decision_ms(nodes: int) -> tuple[float, float]:
-    """Return the medians of a decision and of its fresh generation."""
+    """Return the medians of a decision and of a generation from scratch."""
     search = Search(nodes)
     while len(search.running) < WORKERS:
         search.take()
@@ -149,7 +149,7 @@ def trials_of_resnet56() -> Iterator[tuple[PathStep, ...]]:
 
 
 def plan_448_s() -> tuple[float, float]:
-    """Return the time for the whole space, and with a fresh generation at each arrival."""
+    """Return the time for the complete space, and with a generation from scratch at each arrival."""
     began = time.perf_counter()
     plan = SearchPlan()
     for number, steps in enumerate(trials_of_resnet56()):
@@ -165,7 +165,7 @@ def plan_448_s() -> tuple[float, float]:
 
 
 def planning() -> list[Figure]:
-    """What the plan itself costs."""
+    """Return the figures of the plan itself."""
     (small, small_afresh), (large, large_afresh) = decision_ms(1_000), decision_ms(100_000)
     whole, whole_afresh = plan_448_s()
     return [

@@ -1,8 +1,8 @@
-"""How long a proposal takes with each searcher, at 100 and 1,000 known trials.
+"""The time of a proposal with each searcher, at 100 and 1,000 known trials.
 
 Figures: ``propose_tpe_ms_1e3``, ``propose_cmaes_ms_1e3`` and ``propose_sobol_us_1e3`` are medians with 1,000 trials,
-half of them completed and half paused lower down, as under ASHA. The baseline of the first two is Optuna itself: its
-study with its storage in memory, which keeps its sampler from proposal to proposal; that of the last is random search.
+half of them completed and half paused at a lower rung, as with ASHA. The baseline of the first two is Optuna itself:
+its study with in-memory storage, which keeps its sampler between proposals; that of the last is random search.
 
     python scripts/bench_searchers.py [--samples 30]
 """
@@ -30,7 +30,7 @@ SIZES = (100, 1_000)
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--samples", type=int, default=30, help="proposals that are measured at each size")
+    parser.add_argument("--samples", type=int, default=30, help="number of measured proposals at each size")
     samples = parser.parse_args().samples
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     warnings.simplefilter("ignore")

@@ -1,11 +1,12 @@
-"""Whether the driver bears 500 workers that make 2,000 reports a second, each acknowledged only when it is durable.
+"""The driver under the load of 500 workers with 2,000 reports a second, each acknowledged only when it is durable.
 
 A load generator (``load_streams.py``: its own process, TLS, token, the real contract) attaches to a real driver with a
-``LocalStore`` journal. Figures: ``reports_per_s`` that the journal holds for each second of the load; ``reports_lost``,
-messages that were acknowledged and are not in the journal, or are in it twice; ``server_growth_mb``, what the driver's
-memory grew by from after the warm-up to the end of the load; ``ack_p50_ms`` and ``ack_p99_ms`` from a report to its
-acknowledgement, which nobody waits for, so it waits up to a second for others to go with; ``server_cpu_percent`` of one
-core. The baseline is a bare gRPC server under the same load that acknowledges everything at once and keeps nothing.
+``LocalStore`` journal. Figures: ``reports_per_s`` in the journal for each second of the load; ``reports_lost``,
+acknowledged messages that are not in the journal, or are in it twice; ``server_growth_mb``, the growth of the driver's
+memory from the end of the warm-up to the end of the load; ``ack_p50_ms`` and ``ack_p99_ms`` from a report to its
+acknowledgement, which is delayed by up to a second to be sent with others, since no worker waits for it;
+``server_cpu_percent`` of one core. The baseline is a bare gRPC server under the same load that acknowledges at once
+and stores nothing.
 
     python scripts/bench_server.py [--seconds 60] [--streams 500] [--rate 2000]
 """
@@ -55,7 +56,7 @@ WARM_S = 10.0
 
 @dataclass(frozen=True)
 class Load:
-    """What is offered."""
+    """The offered load."""
 
     streams: int
     rate: float
@@ -98,7 +99,7 @@ class Load:
 
 @dataclass(frozen=True)
 class Measured:
-    """What the load generator counted, and what this process took for it."""
+    """The counts of the load generator, and the costs in this process."""
 
     sent: int
     acknowledged: int
@@ -109,7 +110,7 @@ class Measured:
 
 
 def run_driver(folder: Path, load: Load) -> tuple[Measured, float, int]:
-    """Return what was measured of the real driver, the reports of a second in its journal, and how many are wrong."""
+    """Measure the real driver; return the measurement, the reports per second in its journal, and the wrong ones."""
     store = LocalStore(folder)
     store.prepare()
     scheduler = FIFO(max_resource=100)
@@ -140,7 +141,7 @@ def nobody(worker: WorkerId, epoch: int) -> None:
 
 
 def audit(store: LocalStore, acknowledged: int) -> tuple[float, int]:
-    """Return how many reports of a second the journal holds, and how many messages it lacks or holds twice."""
+    """Return the reports per second in the journal, and the number of messages that are missing or duplicated."""
     found: Counter[tuple[str, int, int]] = Counter()
     times = []
     for record in read_records(store):
@@ -160,7 +161,7 @@ def audit(store: LocalStore, acknowledged: int) -> tuple[float, int]:
 
 
 class BareServer:
-    """The baseline: says Welcome, gives work without an end, acknowledges each message as it comes."""
+    """The baseline: sends Welcome and endless work, and acknowledges each message at once."""
 
     def __init__(self, identity: Identity) -> None:
         self._identity = identity
@@ -187,7 +188,7 @@ class BareServer:
 
 
 def run_bare(load: Callable[[Endpoint], Measured]) -> Measured:
-    """Return what was measured of the baseline."""
+    """Measure the baseline."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
@@ -203,7 +204,7 @@ def run_bare(load: Callable[[Endpoint], Measured]) -> Measured:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Put load on the driver's server.")
+    parser = argparse.ArgumentParser(description="Load the driver's server.")
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--streams", type=int, default=500)
     parser.add_argument("--rate", type=float, default=2000.0)

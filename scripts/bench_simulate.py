@@ -1,9 +1,9 @@
-"""How long it takes to simulate a search of 100,000 trials on 500 workers, on one core.
+"""The time to simulate a search of 100,000 trials on 500 workers, on one core.
 
-Figures: ``simulate_100k_s`` is the processor's time for the whole simulation: ASHA with a reduction factor of 4 up to
-256 units, a report after each unit as real trials do, stragglers with a standard deviation of 0.5. The baseline is what
-the engine takes for the same events without the simulator, measured in the same run, proposals included: the ratio is
-the simulator's overhead. ``simulate_sparse_s`` is the same search with reports at rungs only.
+Figures: ``simulate_100k_s`` is the CPU time of the complete simulation: ASHA with a reduction factor of 4 up to 256
+units, a report after each unit as in real trials, stragglers with a standard deviation of 0.5. The baseline is the time
+of the engine alone for the same events, measured in the same run, including proposals: the ratio is the overhead of the
+simulator. ``simulate_sparse_s`` is the same search with reports at rungs only.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def fresh() -> StudyState:
 
 
 def simulate_s(report_every: int | None, steps: list[tuple[float, AnyEvent]] | None = None) -> float:
-    """Return the seconds of a simulation; where ``steps`` is given, note its events instead."""
+    """Return the seconds of a simulation; if ``steps`` is given, record its events there."""
 
     def watch(now: float, event: AnyEvent, actions: Sequence[AnyAction]) -> None:  # noqa: ARG001
         if steps is not None:
@@ -59,7 +59,7 @@ def simulate_s(report_every: int | None, steps: list[tuple[float, AnyEvent]] | N
 
 
 def engine_s(report_every: int | None) -> float:
-    """Return the seconds that the engine alone takes for the same events."""
+    """Return the seconds of the engine alone for the same events."""
     steps: list[tuple[float, AnyEvent]] = []
     simulate_s(report_every, steps)
     state = fresh()

@@ -1,22 +1,22 @@
-"""What it saves to train once what trials share: 54 schedules of a small CNN on the digits, and 448 of ResNet56.
+"""The savings from training shared stages once: 54 schedules of a small CNN on the digits, and 448 of ResNet56.
 
 The CNN is trained in torch for 8 epochs, on a grid of step, warm-up and cyclic learning rates, batch sizes and momenta.
-Figures: ``merge_rate`` is the units that the trainers trained without sharing over those with it. ``training_ratio`` is
-the time inside of ``Trainer.train``, summed over all units, of one worker; it is processor time of the thread that
-trains, so that what else the machine does is not in it. ``saving_off_percent`` is how far the saving in training time
-is from the merge rate; its baseline is the goal. Batch sizes grow in some schedules and shrink in others, so that of
-the units with sharing about as many have the larger one as of those without, 36 % and 33 %: they cost differently, and
-if all grew, the saving would hang on by how much. ``unit_ratio`` is the time of the units with sharing, over that of as
+Figures: ``merge_rate`` is the number of trained units without sharing over that with it. ``training_ratio`` is the time
+inside ``Trainer.train``, summed over all units, of one worker; it is CPU time of the training thread, so that other
+activity of the machine is not included. ``saving_off_percent`` is the difference between the saving in training time
+and the merge rate; its baseline is the goal. Batch sizes grow in some schedules and shrink in others, so that the
+larger one has about the same share of the units with sharing as without, 36 % and 33 %: they cost differently, and if
+all grew, the saving would depend on the amount. ``unit_ratio`` is the time of the units with sharing, over that of as
 many units of the same batch sizes without it.
 
-Each search is run three times, in turns, and the quickest counts. ``wall_ratio_1`` and ``wall_ratio_2`` are the time
-from the first ``Assign`` to the end of the search, with one and two workers. ``bytes_ratio`` is the bytes of all
-checkpoints that were written, and ``bytes_held_ratio`` the most that was held at a time: a trial that trains alone
-saves its end only, and a shared one also where others part from it. The baseline of all of these is the same search
-with ``share=False`` in the same run.
+Each search is run three times, in turns, and the fastest counts. ``wall_ratio_1`` and ``wall_ratio_2`` are the time
+from the first ``Assign`` to the end of the search, with one and two workers. ``bytes_ratio`` is the total size of all
+written checkpoints, and ``bytes_held_ratio`` the largest size at any time: a trial that trains alone saves only at its
+end, and a shared one also where others part from it. The baseline of all of these is the same search with
+``share=False`` in the same run.
 
-``explored_rate_sha`` and ``explored_rate_asha`` are the units asked for by all of the 448 trials over those trained, in
-simulated searches on 8 workers with a reduction factor of 4 and the rungs of the Hippo paper, 15, 60 and 120 (ours
+``explored_rate_sha`` and ``explored_rate_asha`` are the units requested by all of the 448 trials over the trained ones,
+in simulated searches on 8 workers with a reduction factor of 4 and the rungs of the Hippo paper, 15, 60 and 120 (ours
 would be 30 and 120, counted from the top). Their baselines are the paper's rates; its space is not public.
 
     python scripts/bench_stages.py      needs torch and scikit-learn
@@ -64,7 +64,7 @@ BATCH_SIZES = choice(32, values([32, 48], milestones=[4]), values([48, 32], mile
 
 @dataclass(frozen=True)
 class Cost:
-    """What one search took."""
+    """The costs of one search."""
 
     seconds: dict[str, list[float]]
     """Those of each unit, by batch size."""
@@ -83,7 +83,7 @@ class Cost:
         return sum(map(sum, self.seconds.values()))
 
     def would_take(self, units: dict[str, list[float]]) -> float:
-        """Return the seconds of units of these batch sizes, each at what such a unit took on average."""
+        """Return the seconds of units of these batch sizes, each at the average time of such a unit."""
         return sum(len(found) * statistics.fmean(self.seconds[size]) for size, found in units.items())
 
 
@@ -128,14 +128,14 @@ def search(*, share: bool, workers: int) -> Cost:
 
 
 def quickest(*, workers: int) -> tuple[Cost, Cost]:
-    """Return the quickest search without sharing and with it, of some that took turns: machines change their pace."""
+    """Return the fastest of several alternating searches without and with sharing: the speed of machines varies."""
     costs = [(search(share=False, workers=workers), search(share=True, workers=workers)) for _ in range(ROUNDS)]
     alone, merged = (min(found, key=lambda cost: cost.training_s) for found in zip(*costs, strict=True))
     return alone, merged
 
 
 def journalled(study: Study) -> tuple[float, int, int]:
-    """Return the seconds from the first work to the end, and the bytes of checkpoints: all, and at most at a time."""
+    """Return the seconds from the first work to the end, and the bytes of checkpoints: in total, and at the maximum."""
     began = ended = 0.0
     sizes: dict[CheckpointRef, int] = {}
     written = held = most = 0
@@ -156,7 +156,7 @@ def journalled(study: Study) -> tuple[float, int, int]:
 
 
 def training() -> list[Figure]:
-    """What sharing saves where something is really trained."""
+    """Return the savings from sharing in real training."""
     alone, merged = quickest(workers=1)
     alone_2, merged_2 = quickest(workers=2)
     merge_rate = alone.units / merged.units
@@ -174,7 +174,7 @@ def training() -> list[Figure]:
 
 
 class Units:
-    """Counts what simulated workers train."""
+    """Counts the units that simulated workers train."""
 
     def __init__(self) -> None:
         self.trained = 0
@@ -206,7 +206,7 @@ class PaperASHA(ASHA):
 
 
 def exploring() -> list[Figure]:
-    """What is shared where most trials are given up early."""
+    """Return the rates of sharing if most trials are stopped early."""
     settings: dict[str, Any] = {"max_resource": RESNET56_EPOCHS, "min_resource": 15, "reduction_factor": 4}
     return [
         Figure("explored_rate_sha", explored_rate(PaperSHA(**settings)), "times", PAPER_SHA),

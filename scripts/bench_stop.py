@@ -1,9 +1,9 @@
-"""How fast a trial is stopped: from the engine's decision to the exception inside the trial.
+"""The time to stop a trial: from the engine's decision to the exception inside the trial.
 
 Each trial of the search reports once a millisecond and is stopped at its 50th report, on two workers at a time. The
-decision has the time of its journal record, which is written and synced before the worker hears of it; the trial notes
-when ``TrialStopped`` arrived. Figures: ``stop_p50_ms`` and ``stop_p99_ms``. The baseline is a flag that a loopback
-socket sets in a process that looks at it every millisecond.
+decision has the time of its journal record, which is written and synced before the worker is notified; the trial
+records the arrival of ``TrialStopped``. Figures: ``stop_p50_ms`` and ``stop_p99_ms``. The baseline is a flag that a
+loopback socket sets in a process that checks it every millisecond.
 
     python scripts/bench_stop.py [--stops 200]
 """
@@ -42,7 +42,7 @@ class StopEach(FIFO):
 
 
 class StopEachState(FIFOState):
-    """Decides by the number of the report alone."""
+    """Decides only by the number of the report."""
 
     def judge(self, trial: TrialId, resource: int) -> str | None:
         del trial
@@ -50,7 +50,7 @@ class StopEachState(FIFOState):
 
 
 def trainable(folder: Path) -> Callable[[TrialContext], None]:
-    """Make a trial that reports until it is stopped, and writes down when that was."""
+    """Make a trial that reports until it is stopped, and records the time."""
 
     def train(trial: TrialContext) -> None:
         try:
@@ -65,7 +65,7 @@ def trainable(folder: Path) -> Callable[[TrialContext], None]:
 
 
 def delays_ms(stops: int) -> list[float]:
-    """Return how long each stop took."""
+    """Return the duration of each stop."""
     with tempfile.TemporaryDirectory() as name:
         notes = Path(name) / "notes"
         notes.mkdir()
@@ -137,7 +137,7 @@ def bare_delays_ms(stops: int) -> list[float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Measure how fast trials are stopped.")
+    parser = argparse.ArgumentParser(description="Measure the time to stop a trial.")
     parser.add_argument("--stops", type=int, default=200)
     stops = parser.parse_args().stops
     ours, bare = delays_ms(stops), bare_delays_ms(stops)

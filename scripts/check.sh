@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs every check in the environment that scripts/test.sh made. Arguments go to pytest: -n 0 -k rung -x.
+# Runs every check in the environment that scripts/test.sh made. Arguments are passed to pytest: -n 0 -k rung -x.
 # With --fast, only the pure and the simulated floors are tested, in 3 minutes on 2 cores.
 set -euo pipefail
 
@@ -25,10 +25,10 @@ if [ -n "$failed" ]; then
     exit 1
 fi
 
-# A session of the tests lives for seconds, in which Java's second compiler costs more than it gains.
+# A test's Spark session lasts only seconds, in which Java's second compiler costs more than it gains.
 export SPARK_SUBMIT_OPTS="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 export SPARK_LAUNCHER_OPTS=$SPARK_SUBMIT_OPTS
 
-# In the order of tests/conftest.py, one worker begins with the tests that need the whole machine.
+# In the order of tests/conftest.py, one worker begins with the tests that need the entire machine.
 printf '== tests\n'
 exec "$PYTHON" -m pytest -n 2 --dist loadgroup --no-loadscope-reorder "$@"

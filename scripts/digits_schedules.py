@@ -1,9 +1,9 @@
-"""Find a learning-rate schedule for a network that reads handwritten digits, and train once what schedules share.
+"""Find a learning-rate schedule for a network that reads handwritten digits; common parts of schedules train once.
 
     python scripts/digits_schedules.py --backend processes    on this machine, without Spark
     spark-submit --master spark://host:7077 scripts/digits_schedules.py --store /shared/studies/schedules
 
-The same command run again goes on where the study stands, whatever ended it.
+To continue the study after any interruption, run the same command again.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class DigitReader(Trainer):
 
     def update(self, hp):
         if "lr" in hp:
-            # The network read learning_rate_init when it made its optimizer; from then on the optimizer has the rate.
+            # The network used learning_rate_init to make its optimizer; since then only the optimizer's rate counts.
             self.network._optimizer.learning_rate = hp["lr"]
         if "batch_size" in hp:
             self.network.batch_size = hp["batch_size"]
@@ -79,19 +79,19 @@ class DigitReader(Trainer):
 
 
 def start_spark():
-    """Start Spark on this machine, or join what spark-submit was told."""
+    """Start Spark on this machine, or use the cluster of spark-submit."""
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.appName("digits-schedules")
     if "PYSPARK_GATEWAY_PORT" not in os.environ:  # spark-submit sets it
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else tasks run in the first python3 of PATH
         builder = builder.master("local[*]").config("spark.ui.showConsoleProgress", "false")
-        builder = builder.config("spark.ui.enabled", "false")  # its port may be taken, and nobody looks
+        builder = builder.config("spark.ui.enabled", "false")  # its port may be in use
     return builder.getOrCreate()
 
 
 def make_study(store="studies/schedules", seed=0, backend="auto"):
-    """Describe the search; nothing is started and nothing is written."""
+    """Describe the search without starting or writing anything."""
     return Study(
         DigitReader,
         space=SPACE,
@@ -135,7 +135,7 @@ the best is {best.name}: accuracy {best.value:.4f} on the digits that trials wer
     print(f"""accuracy on {len(test_digits[0])} digits that no trial saw: {network.score(*test_digits):.4f}
 {len(study.trials)} trials asked for {asked:,} passes over the digits, {trained:,} were trained: {
         1 - trained / asked:.0%} saved, each pass serves {asked / trained:.2f} trials
-the study lies in {options.store}; look at it with
+the study is stored in {options.store}; inspect it with
   {look} tree {options.store} --output tree.svg
   {look} trials {options.store} --sort value --limit 10
   {look} explain {options.store} {best.name}""")

@@ -4,7 +4,7 @@
     python scripts/digits_search.py --backend processes    on this machine, without Spark
     spark-submit --master spark://host:7077 scripts/digits_search.py --store /shared/studies/digits
 
-The same command run again goes on where the study stands, whatever ended it.
+To continue the study after any interruption, run the same command again.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def split_digits():
 
 
 def load_data():
-    """Return what trials may see. To train on, each digit also stands half a pixel aside, in four directions."""
+    """Return the digits for trials. The training set also has each digit shifted by half a pixel in four directions."""
     (images, labels), validation_digits, _ = split_digits()
     square = images.reshape(-1, 8, 8)
     moves = [(0.5, 0), (-0.5, 0), (0, 0.5), (0, -0.5)]
@@ -83,19 +83,19 @@ class DigitReader(Trainer):
 
 
 def start_spark():
-    """Start Spark on this machine, or join what spark-submit was told."""
+    """Start Spark on this machine, or use the cluster of spark-submit."""
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.appName("digits-search")
     if "PYSPARK_GATEWAY_PORT" not in os.environ:  # spark-submit sets it
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else tasks run in the first python3 of PATH
         builder = builder.master("local[*]").config("spark.ui.showConsoleProgress", "false")
-        builder = builder.config("spark.ui.enabled", "false")  # its port may be taken, and nobody looks
+        builder = builder.config("spark.ui.enabled", "false")  # its port may be in use
     return builder.getOrCreate()
 
 
 def make_study(store="studies/digits", seed=0, backend="auto"):
-    """Describe the search; nothing is started and nothing is written."""
+    """Describe the search without starting or writing anything."""
     return Study(
         DigitReader,
         space=SPACE,
@@ -137,7 +137,7 @@ the best is {best.name}: accuracy {best.value:.4f} on the digits that trials wer
   {best.params}
 accuracy on {len(test_digits[0])} digits that no trial saw: {network.score(*test_digits):.4f}
 trained {trained:,} passes over the digits instead of {full:,}: {1 - trained / full:.0%} saved
-the study lies in {options.store}; look at it with
+the study is stored in {options.store}; inspect it with
   {look} show {options.store}
   {look} trials {options.store} --sort value --limit 10
   {look} explain {options.store} {best.name}""")

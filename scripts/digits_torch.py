@@ -3,7 +3,7 @@
     .venv/bin/pip install torch
     python scripts/digits_torch.py --backend processes --trials 32
 
-A trainable as a function of a trial. What a resumed trial needs to train as if it had never been paused is saved: the
+The trainable is a function of a trial. It saves the state that a resumed trial needs to train as if never paused: the
 network, the optimizer, the state of the random generator. The order of the digits is a function of (seed, epoch).
 """
 
@@ -62,7 +62,7 @@ def build(hp):
 
 
 def accuracy(network, images, labels):
-    """Return the share of images that are read right."""
+    """Return the share of correctly classified images."""
     import torch
 
     network.eval()
@@ -101,7 +101,7 @@ def train(trial):
 
 
 def make_study(store="studies/digits-torch", seed=0, backend="auto"):
-    """Describe the search; nothing is started and nothing is written."""
+    """Describe the search without starting or writing anything."""
     scheduler = ASHA(max_resource=27, reduction_factor=3)
     return Study(
         train, space=SPACE, metric="accuracy", scheduler=scheduler, store=store, seed=seed, backend=backend, resume=True
@@ -130,7 +130,7 @@ def main():
         network.load_state_dict(torch.load(path, weights_only=True)["network"])
     test_accuracy = accuracy(network, *load_digits()[2])
     print(f"\nthe best is {best.name}, with {best.value:.4f}: {best.params}")
-    print(f"accuracy on digits that no trial saw: {test_accuracy:.4f}; the study lies in {options.store}")
+    print(f"accuracy on digits that no trial saw: {test_accuracy:.4f}; the study is stored in {options.store}")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""Generate the stubs in asyncsearch/rpc/pb from rpc/search.proto, or check that they are what it generates.
+"""Generate the stubs in asyncsearch/rpc/pb from rpc/search.proto, or check that they are up to date.
 
 python scripts/gen_proto.py           write them
 python scripts/gen_proto.py --check   write nothing; exit with 1 if they differ
 
-The generator is pinned: a stub imports only where protobuf and grpcio are at least as new as what generated it.
+The generator is pinned: a stub can be imported only if protobuf and grpcio are at least as new as its generator.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ STUBS = ("search_pb2.py", "search_pb2.pyi", "search_pb2_grpc.py")
 
 
 def installed_generator() -> str | None:
-    """Return the version of grpcio-tools here, or None."""
+    """Return the installed version of grpcio-tools, or None."""
     try:
         return importlib.metadata.version("grpcio-tools")
     except importlib.metadata.PackageNotFoundError:
@@ -37,7 +37,7 @@ def generate(root: Path) -> dict[str, bytes]:
         outputs = [f"--{kind}={folder}" for kind in ("python_out", "pyi_out", "grpc_python_out")]
         command = [sys.executable, "-m", "grpc_tools.protoc", "-I", f"{PACKAGE}=rpc", *outputs, CONTRACT]
         if subprocess.run(command, cwd=root, check=False).returncode:
-            sys.exit(f"gen_proto: protoc refused {CONTRACT}; its message stands above.")
+            sys.exit(f"gen_proto: protoc refused {CONTRACT}; see its message above.")
         return {name: Path(folder, PACKAGE, name).read_bytes() for name in STUBS}
 
 

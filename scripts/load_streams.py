@@ -1,8 +1,8 @@
-"""Load generator: many workers that report, as many streams in one process, without training anything.
+"""Load generator: many reporting workers, as streams of one process, without training anything.
 
 Reads the driver's Endpoint as JSON from standard input, attaches ``--streams`` workers, and lets them make ``--rate``
-reports a second of whatever work they are given, for ``--seconds``. Waits until the driver has acknowledged all, and
-prints one line of JSON: what was sent, what was acknowledged, and how long acknowledgements took.
+reports a second on their assigned work, for ``--seconds``. Waits until the driver has acknowledged all of them, and
+prints one line of JSON: the sent and the acknowledged messages, and the times of acknowledgements.
 
     python scripts/load_streams.py --streams 500 --rate 2000 --seconds 60 < endpoint.json
 """
@@ -30,7 +30,7 @@ from asyncsearch.work import Stage, Work
 
 
 class Worker:
-    """One stream, and the work it pretends to do."""
+    """One stream with simulated work."""
 
     def __init__(self, number: int, metric: str) -> None:
         self.hello = Hello(WorkerId(number), 1, agent=f"load-{number}")
@@ -103,7 +103,7 @@ class Worker:
 
 
 async def generate(endpoint: Endpoint, streams: int, rate: float, seconds: float, metric: str) -> dict[str, float]:
-    """Run all workers and return what came of them."""
+    """Run all workers and return their results."""
     workers = [Worker(number, metric) for number in range(streams)]
     period_s = streams / rate
     first_s = time.monotonic() + 1 + streams / 200
@@ -133,7 +133,7 @@ async def generate(endpoint: Endpoint, streams: int, rate: float, seconds: float
 def main() -> None:
     parser = argparse.ArgumentParser(description="Attach many workers that only report.")
     parser.add_argument("--streams", type=int, default=500)
-    parser.add_argument("--rate", type=float, default=2000.0, help="reports a second, of all streams together")
+    parser.add_argument("--rate", type=float, default=2000.0, help="reports a second, over all streams")
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--metric", default="loss")
     given = parser.parse_args()

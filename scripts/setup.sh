@@ -2,18 +2,18 @@
 # Makes this repository's Python environment, .venv, and finds a Java for Spark.
 #
 #   . scripts/setup.sh demo,spark      in a script: afterwards "$PYTHON" is the environment's interpreter
-#   . scripts/setup.sh as-is           the same, and nothing is installed
+#   . scripts/setup.sh as-is           the same, without installing anything
 #   bash scripts/setup.sh dev,spark    from a shell
 #
 # The argument names extras of pyproject.toml. A second run with the same extras installs nothing.
-# ROOT and PYTHON are set; for the extra `spark` also what Spark reads from the environment.
+# Sets ROOT and PYTHON; for the extra `spark` also Spark's environment variables.
 
 ROOT=$(CDPATH='' cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 VENV=$ROOT/.venv
 PYTHON=$VENV/bin/python
 
-# Bytecode that may not be written beside its source is kept in the environment: without it, each process compiles again
-# what it imports, and TensorFlow takes 13 seconds instead of 5.
+# Bytecode that may not be written beside its source is kept in the environment: without it, each process compiles its
+# imports again, and TensorFlow takes 13 seconds instead of 5.
 if [ -n "${PYTHONDONTWRITEBYTECODE:-}" ]; then
     unset PYTHONDONTWRITEBYTECODE
     export PYTHONPYCACHEPREFIX=${PYTHONPYCACHEPREFIX:-$VENV/bytecode}
@@ -24,8 +24,7 @@ setup_fail() {
     return 1
 }
 
-# Prints a Python that can make the environment. Those up to 3.14 come first: for newer ones packages may have to be
-# compiled.
+# Prints a Python that can make the environment. Versions up to 3.14 come first: newer ones may have to compile packages.
 setup_find_python() {
     local newest candidate
     for newest in 14 99; do
@@ -49,7 +48,7 @@ setup_make_venv() {
     fi
     base=$(setup_find_python) || return 1
     echo "setup: making .venv with $("$base" --version)"
-    "$base" -m venv --clear "$VENV" || setup_fail "$base could not make $VENV; its message stands above."
+    "$base" -m venv --clear "$VENV" || setup_fail "$base could not make $VENV; see its message above."
 }
 
 setup_install() {
@@ -65,13 +64,13 @@ setup_install() {
     fi
     echo "setup: installing asyncsearch[$extras] into .venv"
     [ -t 2 ] || quiet=yes
-    # The machine's certificates, as pip uses them: a company's own may be among them.
+    # Use the machine's certificates, as pip does: they may include a company's own.
     (cd "$ROOT" && UV_PYTHON_DOWNLOADS=never UV_SYSTEM_CERTS=${UV_SYSTEM_CERTS:-true} "$VENV/bin/uv" pip install ${quiet:+--quiet} --python "$PYTHON" --editable ".[$extras]") ||
-        setup_fail "uv could not install asyncsearch[$extras]; its message stands above." || return 1
+        setup_fail "uv could not install asyncsearch[$extras]; see its message above." || return 1
     mkdir -p "$VENV/.asyncsearch-extras" && printf '%s\n' "$state" >"$stamp"
 }
 
-# Whether $1 is a Java that Spark runs on.
+# Tests whether $1 is a Java that Spark supports.
 setup_is_java() {
     local major
     major=$("$1" -version 2>&1 | sed -n 's/.*version "\([0-9][0-9]*\).*/\1/p' | head -n 1)
@@ -90,7 +89,7 @@ setup_java() {
         return 0
     fi
     if setup_is_java java; then
-        unset JAVA_HOME # an older one would win over PATH
+        unset JAVA_HOME # an older one would override PATH
         return 0
     fi
     if [ "$extras" != as-is ]; then
@@ -102,7 +101,7 @@ setup_java() {
     fi
 }
 
-# Spark's launcher always asks for the module jdk.incubator.vector, which the packaged Java lacks and Spark can do without.
+# Spark's launcher always requests the module jdk.incubator.vector, which the packaged Java lacks and Spark does not need.
 setup_write_java() {
     mkdir -p "$VENV/asyncsearch-java/bin" && cat >"$VENV/asyncsearch-java/bin/java" <<'LAUNCHER'
 #!/bin/sh
@@ -131,7 +130,7 @@ LAUNCHER
     chmod +x "$VENV/asyncsearch-java/bin/java"
 }
 
-# Spark of this environment, on this machine alone, with a heap that a laptop can spare.
+# Uses the Spark of this environment, on this machine only, with a heap that fits a laptop.
 setup_spark() {
     local home
     for home in "$VENV"/lib/python3*/site-packages/pyspark; do

@@ -1,7 +1,7 @@
-"""Two drivers share what they train on a real HDFS; one of them is killed with -9, and the other takes over.
+"""Two drivers share their training on a real HDFS; one of them is killed with -9, and the other takes over.
 
 Starts a NameNode and a DataNode on this machine (``scripts/_hdfs.py``) and trains the six schedules of
-``tests/system/several.py``, which write down each unit that is trained: three times over, each with folders of its own.
+``tests/system/several.py``, which record each trained unit, in three scenes, each with its own folders.
 
     python scripts/share_on_hdfs.py      needs hdfs-native, pyspark, Java 17 and mvn; about three minutes
 """
@@ -35,7 +35,7 @@ PATIENCE_S = 120.0
 
 
 def driver(folder: Path, url: str, name: str, stop_at: int = 0) -> subprocess.Popen[str]:
-    """Start a driver in a process of its own, which waits in the middle of a unit if ``stop_at`` says so."""
+    """Start a driver in a separate process, which waits in the middle of a unit if ``stop_at`` is given."""
     command = [sys.executable, __file__, str(folder), url, name, str(stop_at)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
@@ -47,10 +47,10 @@ def ended(process: subprocess.Popen[str]) -> None:
 
 
 def await_refusal(url: str) -> None:
-    """Wait until a study has found another one at its work."""
+    """Wait until a study has found that another one is training its nodes."""
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
-        with contextlib.suppress(AsyncSearchError):  # its driver is only starting
+        with contextlib.suppress(AsyncSearchError):  # its driver is still starting
             if any(isinstance(record.event, WorkRefused) for record in read_records(open_store(url))):
                 return
         time.sleep(0.5)
@@ -91,13 +91,13 @@ def killed(folder: Path, url: str) -> str:
 
 
 def main() -> None:
-    """Play each scene, and say what was trained how often, and whether the results are those of a study alone."""
+    """Run each scene; print the number of trainings, and whether the results are those of a single study."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         alone = results(run(make(folder, "alone", version="", sharing=Sharing())))
         (folder / "hdfs").mkdir()
         with hdfs(folder / "hdfs") as url:
-            print(f"HDFS is there: {url}")
+            print(f"HDFS has started: {url}")
             for scene in (one_after_another, side_by_side, killed):
                 place = folder / scene.__name__
                 place.mkdir()

@@ -1,9 +1,9 @@
-"""Figure 7 of the ASHA paper (Li et al., MLSys 2020, appendix A.1) with the engine as it is, on a virtual clock.
+"""Figure 7 of the ASHA paper (Li et al., MLSys 2020, appendix A.1) with the real engine, on a virtual clock.
 
-25 workers, reduction_factor 4, r 1, R 256, brackets of 256. Training takes ``1 + |z|`` times as long as the units say,
-with z normal, drawn anew for each piece of work; in each time unit work is lost with the drop probability, and is then
-trained again. Panel a: configurations trained to R within 2,000 time units. Panel b: time until the first one is.
-Each for synchronous SHA and ASHA, where a promoted trial resumes and where it restarts from zero.
+25 workers, reduction_factor 4, r 1, R 256, brackets of 256. Training takes ``1 + |z|`` times its units, with z normal,
+drawn for each assignment; in each time unit work is lost with the drop probability, and is then trained again.
+Panel a: configurations trained to R within 2,000 time units. Panel b: time until the first one is trained to R.
+Both for synchronous SHA and ASHA, with promoted trials that resume, and with ones that restart from zero.
 
     python scripts/simulate_figure7.py                draws both panels into docs/ and writes docs/figure7.md
     python scripts/simulate_figure7.py --runs 2       a quick look: prints, and writes nothing
@@ -63,13 +63,13 @@ class Job:
 
     @property
     def curve(self) -> tuple[str, float, str, bool]:
-        """Where its point lies."""
+        """The position of its point."""
         return self.panel, self.spread, self.method, self.restarts
 
 
 @dataclass
 class Values:
-    """Trials whose values are drawn once and stay: only time matters here, and ranks must not be those of the ids."""
+    """Trials with constant, randomly drawn values: only time matters here, and ranks must not follow the ids."""
 
     seed: int
     drawn: list[float] = field(default_factory=list)
@@ -85,7 +85,7 @@ class Values:
 
 @dataclass(frozen=True)
 class Nothing(Searcher):
-    """Proposes empty configurations without end: what is in them does not matter, and drawing takes time."""
+    """Proposes empty configurations without end: their content does not matter, and drawing takes time."""
 
     def begin(self, space: Space, seed: int) -> SearcherState:
         return NothingState()
@@ -95,7 +95,7 @@ class Nothing(Searcher):
 
 
 class NothingState(SearcherState):
-    """Keeps nothing."""
+    """Stores nothing."""
 
     def propose(self, number: int) -> Params:
         return {}
@@ -115,7 +115,7 @@ def search(job: Job, until: float, *, to_first: bool = False) -> SimulationResul
 
 
 def measure(job: Job) -> float:
-    """Return what the panel shows of one run."""
+    """Return the value of one run in a panel."""
     if job.panel == "a":
         return float(len(search(job, HORIZON).completed))
     completed = search(job, PATIENCE, to_first=True).completed

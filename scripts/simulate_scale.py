@@ -1,12 +1,12 @@
 """Time to a target quality on 1, 25, 100 and 500 simulated workers, method by method.
 
-In the spirit of figures 3 to 5 of the ASHA paper (Li et al., MLSys 2020). The workload is ``NoisyQuadratic``, whose
-optimum is known: R is 64 units, reduction_factor 4, and the target lies 1e-4 above what the best constant learning rate
-reaches. Each method searches without end until a value as good is reported. What learns proposes a bounded number of
-configurations, since a proposal costs it milliseconds.
+Similar to figures 3 to 5 of the ASHA paper (Li et al., MLSys 2020). The workload is ``NoisyQuadratic``, whose optimum
+is known: R is 64 units, reduction_factor 4, and the target is 1e-4 above the loss of the best constant learning rate.
+Each method searches without end until a value as good is reported. Searchers that learn propose a bounded number of
+configurations, since each of their proposals takes milliseconds.
 
-A second table asks how few configurations a worker ASHA needs for a linear speed-up: the target is chosen so that one
-worker alone begins four to five, or about ten, for each of the workers.
+A second table shows how few configurations per worker ASHA needs for a linear speed-up: the target is chosen so that
+one worker alone begins four to five, or about ten, for each of the workers.
 
     python scripts/simulate_scale.py               writes docs/scale.md and docs/scale.svg
     python scripts/simulate_scale.py --seeds 1     a quick look: prints, and writes nothing
@@ -64,7 +64,7 @@ FEW = (
 
 
 class Method(NamedTuple):
-    """How it searches, and how it is drawn; what it makes is imported only where it is there."""
+    """A search method and its colour; its classes are imported only if they are available."""
 
     colour: str
     scheduler: Callable[[], Scheduler]
@@ -74,7 +74,7 @@ class Method(NamedTuple):
 
 
 def public(name: str, **options: Any) -> Any:
-    """Make something by its public name."""
+    """Make an instance of a public class by its name."""
     return getattr(importlib.import_module("asyncsearch"), name)(**options)
 
 
@@ -105,7 +105,7 @@ class Found(NamedTuple):
 
 
 def search(job: tuple[str, int, int]) -> Found:
-    """Search with one method, on so many workers, from one seed."""
+    """Search with one method, on a number of workers, from one seed."""
     name, workers, seed = job
     method = METHODS[name]
     workload = NoisyQuadratic(dimensions=2, gradient_noise=1e-4)
@@ -123,7 +123,7 @@ def search(job: tuple[str, int, int]) -> Found:
 
 
 def search_few(job: tuple[Few, int, int]) -> SimulationResult:
-    """Search with ASHA for the target of such a point, on so many workers, from one seed."""
+    """Search with ASHA for the target of such a point, on a number of workers, from one seed."""
     few, workers, seed = job
     workload = NoisyQuadratic(dimensions=2, gradient_noise=1e-4)
     r, most = (4, 256) if few.is_watched else (1, R)
@@ -141,7 +141,7 @@ def few_row(few: Few, alone: list[SimulationResult], together: list[SimulationRe
     """Return the line of such a point. One seed proposes the same configurations to one worker and to many."""
     times, shared = [one.wall_s for one in alone], [one.wall_s for one in together]
     share = sum(times) / sum(shared) / few.workers
-    # Jackknife: the ratio of two means, without one seed at a time.
+    # Jackknife: the ratio of two means, each time without one seed.
     without = [(sum(times) - a) / (sum(shared) - b) / few.workers for a, b in zip(times, shared, strict=True)]
     spread = ((len(without) - 1) * statistics.pvariance(without)) ** 0.5
     begun = [statistics.fmean(len(one.trials) for one in each) / few.workers for each in (alone, together)]
@@ -184,13 +184,13 @@ def rows(found: dict[tuple[str, int], list[Found]], names: list[str]) -> list[st
 
 
 def mean_time(found: list[Found]) -> float | None:
-    """Return the mean time to the target, None if it was not always met."""
+    """Return the mean time to the target; None if it was not always met."""
     times = [one.at_s for one in found if one.at_s is not None]
     return statistics.fmean(times) if len(times) == len(found) else None
 
 
 def curves(found: dict[tuple[str, int], list[Found]], names: list[str]) -> list[Curve]:
-    """Return time over workers, one curve a method, and what a linear speed-up of ASHA would be."""
+    """Return time over workers, one curve for each method, and one for a linear speed-up of ASHA."""
     made = []
     for name in names:
         times = [(float(workers), mean_time(found[name, workers])) for workers in WORKERS]

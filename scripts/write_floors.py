@@ -1,4 +1,4 @@
-"""Write the floors of the contracts in pyproject.toml into CONTRIBUTING.md, or check that they are there.
+"""Write the floors of the contracts in pyproject.toml into CONTRIBUTING.md, or check that they are up to date.
 
 python scripts/write_floors.py          write it
 python scripts/write_floors.py --check  write nothing; exit with 1 if the table differs
@@ -27,7 +27,7 @@ def floors(contracts: list[dict[str, Any]]) -> str:
 
 
 def rewritten(page: str) -> str:
-    """Return the page with the present table between its two marks."""
+    """Return the page with the current table between its two marks."""
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"][
         "contracts"
     ]

@@ -1,7 +1,7 @@
-"""Run the benchmarks and write what they found into ``docs/performance.md``.
+"""Run the benchmarks and write their results into ``docs/performance.md``.
 
-Each ``scripts/bench_*.py`` ends with one line of JSON; its figures become rows of one table. Named alone, a benchmark
-replaces its own rows and leaves those of the others as they are.
+Each ``scripts/bench_*.py`` ends with one line of JSON; its figures become rows of one table. A benchmark that is named
+as an argument replaces only its own rows.
 
     python scripts/write_performance.py                 all of them
     python scripts/write_performance.py handoff stop    two of them
@@ -84,7 +84,7 @@ def main() -> None:
 
 
 def run(name: str) -> list[dict[str, Any]]:
-    """Run a benchmark, let people see what it prints, and return its figures."""
+    """Run a benchmark, show its output, and return its figures."""
     printed = []
     command = [sys.executable, str(SCRIPTS / f"bench_{name}.py")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
@@ -93,13 +93,13 @@ def run(name: str) -> list[dict[str, Any]]:
             printed.append(line)
             print(line, end="", flush=True)
     if process.returncode:
-        sys.exit(f"bench_{name}.py failed with exit code {process.returncode}; its words stand above.")
+        sys.exit(f"bench_{name}.py failed with exit code {process.returncode}; see its output above.")
     figures: list[dict[str, Any]] = json.loads(printed[-1])
     return figures
 
 
 def row(name: str, figure: dict[str, Any]) -> str:
-    """Return a figure's row; one that misses its goal is bold."""
+    """Return the row of a figure, in bold if it misses its goal."""
     value, unit = figure["value"], figure["unit"]
     sign, goal = GOALS.get(figure["name"], ("", 0.0))
     is_missed = (sign == "<=" and value > goal) or (sign == ">=" and value < 0.99 * goal)
@@ -117,23 +117,23 @@ def row(name: str, figure: dict[str, Any]) -> str:
 
 
 def command(name: str) -> str:
-    """Return what to type for one benchmark."""
+    """Return the command of one benchmark."""
     return f"`scripts/bench_{name}.py`"
 
 
 def number(value: float) -> str:
-    """Return a number with three digits that matter, or all of a larger one."""
+    """Return a number with three significant digits, or all digits of a larger one."""
     return f"{value:,.0f}" if abs(value) >= 100 or value == int(value) else f"{value:.3g}"
 
 
 def rows_before() -> dict[str, list[str]]:
-    """Return the rows that the page has already, by benchmark."""
+    """Return the existing rows of the page, by benchmark."""
     lines = PAGE.read_text().splitlines() if PAGE.exists() else []
     return {name: [line for line in lines if line.startswith("| `") and command(name) in line] for name in BENCHMARKS}
 
 
 def machine() -> str:
-    """Say where this was measured."""
+    """Describe the machine of the measurement."""
     versions = ", ".join(f"{name} {version(name)}" for name in PACKAGES)
     return (
         f"Measured with {os.cpu_count()} cores ({processor()}), {psutil.virtual_memory().total / 2**30:.0f} GB of "
@@ -151,7 +151,7 @@ def processor() -> str:
 
 
 def version(package: str) -> str:
-    """Return the version of a package, or that it is not there."""
+    """Return the version of a package, or a note that it is missing."""
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:

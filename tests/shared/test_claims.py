@@ -1,4 +1,4 @@
-"""Claims of nodes: one driver each, whoever comes when, and whoever dies."""
+"""Claims on nodes: at most one driver for each, in any order of arrival, and if drivers die."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def rivals(disk_url: str) -> Iterator[list[Rival]]:
 
 @pytest.fixture
 def later(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
-    """Let all clocks that people see go forward; the monotonic one stands still, as on a machine that was suspended."""
+    """Advance the wall clock; the monotonic clock stops, as on a machine that was suspended."""
     now, passed = time.time, [0.0]
     monkeypatch.setattr(time, "time", lambda: now() + passed[0])
 
@@ -63,7 +63,7 @@ def gets(plan: SharedFolder, owner: str, node: NodeKey = NODE) -> bool:
 
 
 def silence(plan: SharedFolder) -> None:
-    """Make a driver look as one that died on another machine long ago."""
+    """Make a driver look like one that died on another machine long ago."""
     name = f"drivers/{plan.claims.token}.json"
     driver = plan.files.read(name, DRIVER)
     assert driver is not None
@@ -172,7 +172,7 @@ def test_whenever_a_rival_comes_in_between_exactly_one_is_granted(url: str, befo
 
 
 def test_whenever_rivals_come_and_go_in_between_two_never_hold_a_node(url: str) -> None:
-    """Numbers of claims are not used twice: who knows an old one does not take a new one's place (ABA)."""
+    """Claim numbers are not used twice: a driver that knows an old one cannot replace a new one (ABA)."""
     step, reached = 0, True
     while reached:
         node = NodeKey(f"{step:032x}")
@@ -200,7 +200,7 @@ def come_and_go(url: str, node: NodeKey) -> None:
 
 
 def test_a_claim_that_stands_has_the_highest_number(url: str) -> None:
-    """A lower one was another's, who may still have a write to it on its way."""
+    """A lower number belonged to another driver, whose write to it may still be in progress."""
     step, reached = 0, True
     while reached:
         node = NodeKey(f"{step:032x}")

@@ -1,4 +1,4 @@
-"""Cleaning: removes exactly what it said, and never what a study may still need."""
+"""Cleaning removes exactly the items of its dry run, and no files that a study may still need."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ LOST = [CheckpointRef(NODE, resource) for resource in (1, 3, 9)]
 
 @pytest.fixture(params=["disk", "file"])
 def study(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
-    """A study with the checkpoints that its trials need, three that nobody needs, and what crashes left."""
+    """A study with the checkpoints that its trials need, three unneeded ones, and leftovers of crashes."""
     folder = store_of(simulated(), tmp_path / "study")
     store: Store = LocalStore(folder) if request.param == "disk" else FsspecStore(f"file://{folder}")
     for ref in [*needed(store), *LOST]:
@@ -56,7 +56,7 @@ def plan(request: pytest.FixtureRequest, tmp_path: Path) -> SharedFolder:
 
 
 def files(store: Store) -> dict[str, bytes | None]:
-    """Everything in a store but the traces of its lock."""
+    """Everything in a store except the files of its lock."""
     return {name: data for name, data in content(SharedFolder(store)).items() if not name.startswith("lock")}
 
 
@@ -70,7 +70,7 @@ def said(cleaning: Cleaning) -> list[tuple[str, str, int, str]]:
 
 
 def agree(store: Store, limits: Limits | None = None) -> Cleaning:
-    """Clean, and hold that a dry run changed nothing and said exactly what went then."""
+    """Clean, and assert that a dry run changes nothing and returns exactly the items that are then removed."""
     before = files(store)
     dry = clean(store, limits, dry_run=True)
     assert files(store) == before
@@ -274,7 +274,7 @@ def test_an_upload_that_was_never_finished_goes_after_a_day(tmp_path: Path, monk
 
 
 def test_the_numbers_of_resources_are_not_mixed_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """``3`` is no prefix of ``30`` here."""
+    """``3`` must not be treated as a prefix of ``30``."""
     plan = plan_at(f"{tmp_path}/plan")
     for resource in (3, 30, 30):
         commit(plan, NODE, resource)

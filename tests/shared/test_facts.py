@@ -1,4 +1,4 @@
-"""What was reported in a node: durable, whole, and united from all who know something."""
+"""The published facts of a node: durable, complete, and merged from all publishers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a study holds is kept, what nobody holds can go, and a deletion that stopped in the middle is finished."""
+"""Held checkpoints are kept, others can be deleted, and an interrupted deletion is finished."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ def test_a_deletion_that_stopped_in_the_middle_is_finished_by_the_next(
         between = Between(step, die)
         with monkeypatch.context() as patch, suppress(Killed):
             patch.setattr(dying.files, "store", between.before(dying.store))
-            if isinstance(dying.store, FsspecStore):  # what a store does for a deletion are steps, too
+            if isinstance(dying.store, FsspecStore):  # the store's own steps of a deletion count, too
                 patch.setattr(dying.store, "_remote", between.before(dying.store._remote))
             else:
                 for module, name in ((os, "rename"), (os, "replace"), (shutil, "rmtree")):
@@ -285,7 +285,7 @@ def test_the_one_that_was_of_use_longest_ago_goes_first(plan: SharedFolder) -> N
     refs = [commit(plan, node) for node in NODES[:3]]
     one = plan.usage()[refs[0]]
     plan.hold("digits", refs)
-    for left in ([refs[0], refs[1]], [refs[0]], []):  # so refs[2] was let go first, and refs[0] last
+    for left in ([refs[0], refs[1]], [refs[0]], []):  # so refs[2] was released first, and refs[0] last
         plan.hold("digits", left)
     assert list(plan.evict(one)) == [refs[2], refs[1]]
 

@@ -1,4 +1,4 @@
-"""``quota_bytes`` of a study that shares with nobody: what its store holds, and what the user is told."""
+"""``quota_bytes`` of a study that shares with nobody: the contents of its store, and the messages to the user."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A driver's part in a shared folder: nothing is handed out unclaimed, published too early, or kept too long."""
+"""A driver's session in a shared folder: no node is assigned unclaimed, published too early, or kept too long."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SHARED: dict[str, Any] = {"share": True, "shared_as": "train", "version": "v1"}
 
 
 class Watched(SharedFolder):
-    """A part in the folder that says what is done, and may be held up or broken."""
+    """A membership of the folder that records its calls, and can be delayed or broken."""
 
     def __init__(self, store: Store, **options: Any) -> None:
         super().__init__(store, **options)
@@ -132,7 +132,7 @@ def test_what_is_decided_about_work_before_its_worker_has_it_comes_after_it(fold
 
 
 def wait_for_lease(folder: Folder) -> None:
-    """Wait until work is durable and its claim is asked for."""
+    """Wait until work is durable and its claim is requested."""
     driver, ticks = folder.harness.driver, threading.Event()
     assert driver._sharing is not None
     waiting = driver._sharing._waiting

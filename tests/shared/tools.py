@@ -1,4 +1,4 @@
-"""Shared folders of every kind for tests, drivers in processes of their own, and steps at which others come in between.
+"""Shared folders of every kind for tests, drivers in separate processes, and steps at which others can interrupt.
 
 As a program it is such a driver: it answers each line of JSON on its input with one on its output.
 """
@@ -24,7 +24,7 @@ NODES = [NodeKey(f"{number:032x}") for number in range(12)]
 
 
 def plan_at(url: str, **options: Any) -> SharedFolder:
-    """Return a driver's part in a folder; ``file:`` goes through fsspec here."""
+    """Return a driver's access to a folder; ``file:`` uses fsspec here."""
     store: Store = FsspecStore(url) if "://" in url else LocalStore(url)
     plan = SharedFolder(store, **options)
     plan.prepare()
@@ -39,14 +39,14 @@ def commit(plan: SharedFolder, node: NodeKey = NODE, resource: int = 3, size: in
 
 
 def content(plan: SharedFolder) -> dict[str, bytes | None]:
-    """Return every file below the folder, those that a store keeps for itself included."""
+    """Return every file below the folder, including the reserved ones of a store."""
     store = plan.store
     read = store._remote.read if isinstance(store, FsspecStore) else lambda name: Path(store.url, name).read_bytes()
     return {name: read(name) for name in sorted(store.walk())}
 
 
 class Between:
-    """Stands before an object and calls somebody before the step of that number; all methods count together."""
+    """Wraps an object and calls a function before the step with that number; all methods count together."""
 
     def __init__(self, step: int, action: Callable[[], object]) -> None:
         self._left = step
@@ -88,20 +88,20 @@ def interrupted(plan: SharedFolder, step: int, action: Callable[[], object]) -> 
 
 
 class Rival:
-    """A driver in a process of its own."""
+    """A driver in a separate process."""
 
     def __init__(self, url: str, owner: str, **options: Any) -> None:
         command = [sys.executable, "-m", "tests.shared.tools", url, owner, json.dumps(options)]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def order(self, **order: Any) -> None:
-        """Tell it what to do, and do not wait."""
+        """Send a command without waiting."""
         assert self.process.stdin is not None
         self.process.stdin.write(json.dumps(order) + "\n")
         self.process.stdin.flush()
 
     def answer(self) -> Any:
-        """Wait for what came of it."""
+        """Wait for the result."""
         assert self.process.stdout is not None
         return json.loads(self.process.stdout.readline())
 
@@ -138,7 +138,7 @@ def _serve(url: str, owner: str, options: str) -> None:
 
 
 def _contend(plan: SharedFolder, owner: str, folder: str, rounds: int) -> dict[str, int]:
-    """Claim and release one node again and again; count how often we had it, and how often another had it too."""
+    """Claim and release one node repeatedly; count how often we held it, and how often another held it too."""
     had, together = 0, 0
     inside = Path(folder) / "inside"
     for _ in range(rounds):

@@ -1,8 +1,8 @@
-"""Processes that stop at a chosen system call of a store, so that a test can kill them right there.
+"""Processes that stop at a chosen system call of a store, so that a test can kill them there.
 
-One such process, started once, forks a child for each order ``<scenario> <step> <root>`` it reads. The child does the
-scenario, and before its system call number ``step`` it says ``stopped <pid>`` and waits for its death; if it has not so
-many, it says ``done``. No clock is involved.
+One such process, started once, forks a child for each order ``<scenario> <step> <root>`` it reads. The child runs the
+scenario, prints ``stopped <pid>`` before its system call number ``step`` and waits to be killed; if it makes fewer
+calls, it prints ``done``. No clock is involved.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Reaper:
         )
 
     def kill_at_each_step(self, scenario: str, make: Callable[[int], LocalStore]) -> Iterator[tuple[LocalStore, bool]]:
-        """Yield a store for each step at which the scenario was killed, and at last one where it ended (True)."""
+        """Yield a store for each step at which the scenario was killed, and finally one where it ended (True)."""
         orders, answers = self._process.stdin, self._process.stdout
         assert orders is not None
         assert answers is not None
@@ -62,7 +62,7 @@ class Reaper:
 
 
 def serve(orders: IO[str]) -> None:
-    """Fork a child for each order and say when it is gone."""
+    """Fork a child for each order and report its end."""
     for order in orders:
         scenario, step, root = order.rstrip("\n").split(" ", 2)
         child = os.fork()
@@ -76,7 +76,7 @@ def serve(orders: IO[str]) -> None:
 
 
 def stop_at(step: int) -> None:
-    """Make the process stop before its system call of that number."""
+    """Make the process stop before its system call with that number."""
     left = step
 
     def stopping(call: Callable[..., Any]) -> Callable[..., Any]:
@@ -97,7 +97,7 @@ def stop_at(step: int) -> None:
 
 
 def say(line: str, write: Callable[[int, bytes], int] = os.write) -> None:
-    """Tell the test, with the write that was there before any was counted."""
+    """Tell the test, by the original write, which is not counted."""
     write(1, f"{line}\n".encode())
 
 

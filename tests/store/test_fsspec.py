@@ -1,4 +1,4 @@
-"""FsspecStore: the laws of every store, and what leases and chunks add."""
+"""FsspecStore: the laws of every store, and the laws of leases and chunks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""LocalStore: the laws of every store, and what a crash, a full disk or damage does to it."""
+"""LocalStore: the laws of every store, and the effects of a crash, a full disk or damage."""
 
 from __future__ import annotations
 
@@ -162,12 +162,12 @@ def test_killed_prepare_can_be_done_again(reaper: Reaper, tmp_path: Path) -> Non
         assert names_in(store, "tmp") == []
 
 
-# Durability: a kill does not lose what the system has not yet written, so the order of calls is what can be tested.
+# Durability: a kill does not lose data that the system has not yet written, so only the order of calls can be tested.
 
 
 @pytest.fixture
 def trace(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
-    """Record what was synced and renamed, by the last parts of the paths."""
+    """Record the synced and renamed files, by the last parts of their paths."""
     if not Path("/proc/self/fd").exists():
         pytest.skip("only Linux tells the path of a descriptor")
     calls: list[tuple[str, str]] = []

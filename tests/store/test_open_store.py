@@ -1,4 +1,4 @@
-"""``open_store``: which place becomes which store, and what is refused with which words."""
+"""``open_store``: the store for each path or URL, and the errors for refused ones."""
 
 from __future__ import annotations
 

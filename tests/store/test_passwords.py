@@ -1,4 +1,4 @@
-"""The password in a store's URL stays out of what people see, and out of what other studies can read."""
+"""The password in a store's URL is hidden from people, and from other studies."""
 
 from __future__ import annotations
 

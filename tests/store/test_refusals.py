@@ -1,4 +1,4 @@
-"""What the stores of this package refuse they refuse in words that say the next step."""
+"""The errors of the stores of this package name the next step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scratch folders go with the process that made them: at its end, or when the next one comes."""
+"""Scratch folders are removed at the end of the process that made them, or by the next process."""
 
 from __future__ import annotations
 
@@ -208,7 +208,7 @@ def test_threads_share_one_root(place: Path) -> None:
 
 def test_a_root_that_somebody_took_away_is_made_anew(place: Path) -> None:
     first = scratch.make_folder("stage")
-    shutil.rmtree(first.parent, ignore_errors=True)  # the first sweep, in a thread, may be there at the same moment
+    shutil.rmtree(first.parent, ignore_errors=True)  # the first sweep, in a thread, may run at the same moment
     second = scratch.make_folder("stage")
     assert second.parent != first.parent
     assert second.exists()
@@ -273,7 +273,7 @@ def test_roots_of_other_machines_are_left_alone_and_those_of_containers_on_this_
 
 
 def test_a_root_that_is_swept_before_it_is_locked_is_made_anew(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A sweeper may come at any moment: before the lock file is made, and between that and its lock."""
+    """A sweeper may run at any moment: before the lock file is made, and between its creation and its locking."""
     import fcntl
 
     sweeps = iter(["bare", "unlocked"])

@@ -1,4 +1,4 @@
-"""The conformance suite for stores is worth what it finds: each fault breaks a law."""
+"""The conformance suite for stores detects faults: each fault breaks a law."""
 
 from __future__ import annotations
 
