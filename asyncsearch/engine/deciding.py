@@ -5,7 +5,6 @@ Every function reads the state and emits actions; ``emit`` applies each at once,
 
 from __future__ import annotations
 
-from asyncsearch import events
 from asyncsearch.actions import LaunchWorker, MoveTrial
 from asyncsearch.engine.attempts import Attempt, Verdict, missing_metric, verdict_on_end, verdict_on_failure
 from asyncsearch.engine.filling import is_anything_left
@@ -27,51 +26,68 @@ from asyncsearch.engine.moving import (
 )
 from asyncsearch.engine.pool import SlotState
 from asyncsearch.engine.state import StudyState
+from asyncsearch.events import (
+    AnyEvent,
+    CheckpointCommitted,
+    CheckpointFailed,
+    DriverStarted,
+    Learned,
+    NodeFreed,
+    Outcome,
+    Reported,
+    RunRequested,
+    StopRequested,
+    TrainingEnded,
+    TrialTimedOut,
+    WorkerAttached,
+    WorkerLost,
+    WorkRefused,
+)
 from asyncsearch.ids import WorkerId, worker_name
 from asyncsearch.trial import Trial, TrialState
 
 
-def respond(state: StudyState, event: events.AnyEvent, subscribers: list[Trial], emit: Emit) -> None:
+def respond(state: StudyState, event: AnyEvent, subscribers: list[Trial], emit: Emit) -> None:
     """Emit the actions that follow from a fact; ``subscribers`` are those of a report."""
     match event:
-        case events.Reported():
+        case Reported():
             if subscribers:
                 _respond_to_report(state, event, subscribers, emit)
-        case events.CheckpointCommitted():
+        case CheckpointCommitted():
             _respond_to_commit(state, event, emit)
-        case events.TrainingEnded():
+        case TrainingEnded():
             attempt_or_none = state.attempts.get(event.lease.number)
             if attempt_or_none is not None:
                 _respond_to_end(state, attempt_or_none, event, emit)
-        case events.DriverStarted():
+        case DriverStarted():
             for number in list(state.open_attempts):
                 wait(state, state.trials[number], "its driver ended", emit)
-        case events.RunRequested():
+        case RunRequested():
             if is_anything_left(state) or state.scheduler.closing_promotion() is not None:
                 _launch(state, event.parallelism, emit)
-        case events.WorkerLost():
+        case WorkerLost():
             _respond_to_loss(state, event, emit)
-        case events.CheckpointFailed():
+        case CheckpointFailed():
             _respond_to_failed_commit(state, event, emit)
-        case events.TrialTimedOut():
+        case TrialTimedOut():
             attempt = state.attempts[event.lease.number]
             if attempt.is_training:
                 for trial in state.dependents(attempt, attempt.next_unit):
                     fail_or_retry(state, trial, Verdict(TrialState.FAILED, "it ran longer than trial_timeout"), emit)
                 requeue(state, attempt, emit)
                 stop_training(attempt, "it ran longer than trial_timeout", emit)
-        case events.StopRequested():
+        case StopRequested():
             stop_all(state, event.reason, emit)
-        case events.Learned():
+        case Learned():
             for number in state.plan.subscribers_at(event.node, 0):
                 if state.trials[number].state is TrialState.WAITING:
                     inherit_news(state, state.trials[number], emit)
-        case events.WorkRefused():
+        case WorkRefused():
             refused = state.attempts.get(event.lease.number)
             for number in [] if refused is None else list(refused.trials):
                 emit(MoveTrial(number, TrialState.WAITING, event.reason))
                 inherit_news(state, state.trials[number], emit)
-        case events.WorkerAttached() | events.NodeFreed():
+        case WorkerAttached() | NodeFreed():
             pass
 
 
@@ -82,7 +98,7 @@ def _launch(state: StudyState, parallelism: int, emit: Emit) -> None:
             emit(LaunchWorker(slot.worker, slot.epoch + 1))
 
 
-def _respond_to_loss(state: StudyState, event: events.WorkerLost, emit: Emit) -> None:
+def _respond_to_loss(state: StudyState, event: WorkerLost, emit: Emit) -> None:
     lost = f"{worker_name(event.worker)} was lost: {event.reason}"
     for attempt in state.attempts_of(event.worker):
         for number in list(attempt.trials):
@@ -97,7 +113,7 @@ def _respond_to_loss(state: StudyState, event: events.WorkerLost, emit: Emit) ->
         stop_run(state, reason, "WorkersLostError", emit)
 
 
-def _respond_to_report(state: StudyState, event: events.Reported, subscribers: list[Trial], emit: Emit) -> None:
+def _respond_to_report(state: StudyState, event: Reported, subscribers: list[Trial], emit: Emit) -> None:
     """Judge the subscribers, and settle those whose target is here and that waited only for the report."""
     resource = event.resource
     if state.scheduler.judges:
@@ -111,7 +127,7 @@ def _respond_to_report(state: StudyState, event: events.Reported, subscribers: l
                 settle_at_target(state, trial, "", emit)
 
 
-def _respond_to_commit(state: StudyState, event: events.CheckpointCommitted, emit: Emit) -> None:
+def _respond_to_commit(state: StudyState, event: CheckpointCommitted, emit: Emit) -> None:
     """Settle the trials that waited for this checkpoint; at the end of a batch, its training must have ended too."""
     attempt, checkpoint = state.attempts.get(event.lease.number), event.checkpoint
     if attempt is not None and attempt.has_ended_well and attempt.is_durable and attempt.end is not None:
@@ -126,7 +142,7 @@ def _respond_to_commit(state: StudyState, event: events.CheckpointCommitted, emi
         requeue(state, attempt, emit)
 
 
-def _respond_to_failed_commit(state: StudyState, event: events.CheckpointFailed, emit: Emit) -> None:
+def _respond_to_failed_commit(state: StudyState, event: CheckpointFailed, emit: Emit) -> None:
     attempt = state.attempts.get(event.lease.number)
     if attempt is None:
         return
@@ -137,19 +153,19 @@ def _respond_to_failed_commit(state: StudyState, event: events.CheckpointFailed,
         requeue(state, attempt, emit)
 
 
-def _respond_to_end(state: StudyState, attempt: Attempt, end: events.TrainingEnded, emit: Emit) -> None:
+def _respond_to_end(state: StudyState, attempt: Attempt, end: TrainingEnded, emit: Emit) -> None:
     if attempt.is_closed:
         return
     match end.outcome:
-        case events.Outcome.FAILED:
+        case Outcome.FAILED:
             _respond_to_failure(state, attempt, end, emit)
-        case events.Outcome.STOPPED:
+        case Outcome.STOPPED:
             requeue_unsaved(state, attempt, end, state.stopping or "it was interrupted", emit)
-        case events.Outcome.REACHED | events.Outcome.RETURNED:
+        case Outcome.REACHED | Outcome.RETURNED:
             _settle(state, attempt, end, emit)
 
 
-def _respond_to_failure(state: StudyState, attempt: Attempt, end: events.TrainingEnded, emit: Emit) -> None:
+def _respond_to_failure(state: StudyState, attempt: Attempt, end: TrainingEnded, emit: Emit) -> None:
     verdict = verdict_on_failure(end)
     if end.error_kind == "checkpoint":
         for number in list(attempt.trials):
@@ -164,7 +180,7 @@ def _respond_to_failure(state: StudyState, attempt: Attempt, end: events.Trainin
         requeue_unsaved(state, attempt, end, verdict.reason, emit)
 
 
-def _settle(state: StudyState, attempt: Attempt, end: events.TrainingEnded, emit: Emit) -> None:
+def _settle(state: StudyState, attempt: Attempt, end: TrainingEnded, emit: Emit) -> None:
     """Settle the trials whose target or end a training reached; the attempt's other trials wait again."""
     if not attempt.is_durable:
         if attempt.is_over:

@@ -2,38 +2,55 @@
 
 from __future__ import annotations
 
-from asyncsearch import events
 from asyncsearch.engine.attempts import Attempt
 from asyncsearch.engine.state import StudyState
+from asyncsearch.events import (
+    AnyEvent,
+    CheckpointCommitted,
+    CheckpointFailed,
+    DriverStarted,
+    Imported,
+    Learned,
+    NodeFreed,
+    Outcome,
+    Reported,
+    RunRequested,
+    StopRequested,
+    TrainingEnded,
+    TrialTimedOut,
+    WorkerAttached,
+    WorkerLost,
+    WorkRefused,
+)
 from asyncsearch.ids import CheckpointRef
 from asyncsearch.nonfinite import finite
 from asyncsearch.plan.base_plan import Batch
 from asyncsearch.trial import Trial
 
 
-def learn(state: StudyState, event: events.AnyEvent, now: float) -> list[Trial]:
+def learn(state: StudyState, event: AnyEvent, now: float) -> list[Trial]:
     """Apply a fact that is not stale; return the subscribers of a new report, so that they may be judged."""
     match event:
-        case events.Reported():
+        case Reported():
             return _learn_report(state, event, now)
-        case events.CheckpointCommitted():
+        case CheckpointCommitted():
             _learn_commit(state, event)
-        case events.TrainingEnded():
+        case TrainingEnded():
             _learn_end(state, event)
-        case events.DriverStarted():
+        case DriverStarted():
             state.pool.clear()
             state.run, state.stopping, state.stopping_kind = None, "", ""
             state.unblock_all()
             for attempt in list(state.attempts.values()):
                 _lose(state, attempt)
-        case events.RunRequested():
+        case RunRequested():
             state.run, state.stopping, state.stopping_kind = event, "", ""
             for listener in state.listeners:
                 listener.run_requested(event.num_trials)
-        case events.WorkerAttached():
+        case WorkerAttached():
             state.pool.slot(event.worker).host = event.host
             state.pool.free(event.worker)
-        case events.WorkerLost():
+        case WorkerLost():
             state.pool.lose(event.worker)
             state.pool.slots[event.worker].fruitless += 1
             for attempt in state.attempts_of(event.worker):
@@ -42,19 +59,19 @@ def learn(state: StudyState, event: events.AnyEvent, now: float) -> list[Trial]:
                     state.trials[number].losses += 1
                     if state.trials[number].losses > state.config.max_losses:
                         state.pool.slots[event.worker].fruitless = 0  # the trial is to blame, not the worker
-        case events.CheckpointFailed():
+        case CheckpointFailed():
             _learn_failed_commit(state, event)
-        case events.TrialTimedOut():
+        case TrialTimedOut():
             attempt = state.attempts[event.lease.number]
             if attempt.is_training:
                 _blame(state, attempt)
-        case events.StopRequested():
+        case StopRequested():
             state.stopping = state.stopping or event.reason
-        case events.Learned():
+        case Learned():
             _learn_of_others(state, event)
-        case events.WorkRefused():
+        case WorkRefused():
             _learn_refusal(state, event)
-        case events.NodeFreed():
+        case NodeFreed():
             state.unblock(event.node)
     return []
 
@@ -84,7 +101,7 @@ def _lose(state: StudyState, attempt: Attempt) -> None:
     state.tidy(attempt)
 
 
-def _learn_report(state: StudyState, event: events.Reported, now: float) -> list[Trial]:
+def _learn_report(state: StudyState, event: Reported, now: float) -> list[Trial]:
     attempt = state.attempts[event.lease.number]
     if event.resource <= attempt.resource:
         return []
@@ -132,7 +149,7 @@ def _measure(state: StudyState, attempt: Attempt, resource: int, now: float) -> 
     attempt.last_s = now
 
 
-def _learn_commit(state: StudyState, event: events.CheckpointCommitted) -> None:
+def _learn_commit(state: StudyState, event: CheckpointCommitted) -> None:
     attempt, checkpoint = state.attempts[event.lease.number], event.checkpoint
     resource = checkpoint.resource
     attempt.committed = max(resource, attempt.committed or 0)
@@ -148,7 +165,7 @@ def _learn_commit(state: StudyState, event: events.CheckpointCommitted) -> None:
     _end_if_over(state, attempt)
 
 
-def _learn_failed_commit(state: StudyState, event: events.CheckpointFailed) -> None:
+def _learn_failed_commit(state: StudyState, event: CheckpointFailed) -> None:
     attempt = state.attempts[event.lease.number]
     attempt.settled = max(event.checkpoint.resource, attempt.settled or 0)
     for trial in state.awaiting(attempt, event.checkpoint):
@@ -156,14 +173,14 @@ def _learn_failed_commit(state: StudyState, event: events.CheckpointFailed) -> N
     _end_if_over(state, attempt)
 
 
-def _learn_end(state: StudyState, event: events.TrainingEnded) -> None:
+def _learn_end(state: StudyState, event: TrainingEnded) -> None:
     attempt = state.attempts[event.lease.number]
     if attempt.end is not None:
         return
     attempt.end = event
     if event.resource > attempt.resource:
         _progress(attempt, event.resource, state.subscribers(attempt, event.resource))
-    if event.outcome is events.Outcome.FAILED and not attempt.is_closed:
+    if event.outcome is Outcome.FAILED and not attempt.is_closed:
         if event.error_kind == "checkpoint":
             _forget_checkpoint(state, attempt)
         else:
@@ -186,7 +203,7 @@ def _end_if_over(state: StudyState, attempt: Attempt) -> None:
         state.tidy(attempt)
 
 
-def _learn_of_others(state: StudyState, event: events.Learned) -> None:
+def _learn_of_others(state: StudyState, event: Learned) -> None:
     """Apply the training of other studies; ``deciding`` lets the waiting trials read their reports."""
     metric = state.config.metric
     for resource, metrics in event.reports:
@@ -198,7 +215,7 @@ def _learn_of_others(state: StudyState, event: events.Learned) -> None:
         state.plan.reports.end(event.node, event.ended)
     for checkpoint in event.known_checkpoints:
         wanting = state.wanting(checkpoint)
-        if isinstance(event, events.Imported) and not wanting and checkpoint not in state.references:
+        if isinstance(event, Imported) and not wanting and checkpoint not in state.references:
             state.imported[checkpoint] = None
             state.hold(checkpoint)
         if checkpoint in state.imported or wanting:
@@ -207,7 +224,7 @@ def _learn_of_others(state: StudyState, event: events.Learned) -> None:
             state.repoint(trial, checkpoint)
 
 
-def _learn_refusal(state: StudyState, event: events.WorkRefused) -> None:
+def _learn_refusal(state: StudyState, event: WorkRefused) -> None:
     """End a lease that no worker ever had, without blaming a trial or a worker."""
     attempt = state.attempts[event.lease.number]
     if state.pool.slots[event.lease.worker].lease == event.lease.number:

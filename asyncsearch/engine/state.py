@@ -9,10 +9,21 @@ lease, which brings it to its target, or still WAITING.
 
 from __future__ import annotations
 
-from asyncsearch import events
 from asyncsearch.engine.attempts import Attempt
 from asyncsearch.engine.config import EngineConfig
 from asyncsearch.engine.pool import Pool, SlotState
+from asyncsearch.events import (
+    AnyEvent,
+    DriverStarted,
+    Imported,
+    Learned,
+    LeaseEvent,
+    NodeFreed,
+    RunRequested,
+    StopRequested,
+    WorkerAttached,
+    WorkerLost,
+)
 from asyncsearch.ids import CheckpointRef, Lease, NodeKey, TrialId, WorkerId
 from asyncsearch.listener import StudyListener
 from asyncsearch.nonfinite import finite
@@ -57,7 +68,7 @@ class StudyState:
         self.imported: dict[CheckpointRef, None] = {}
         """Checkpoints imported from another study from which no trial has continued yet."""
         self.pool = Pool()
-        self.run: events.RunRequested | None = None
+        self.run: RunRequested | None = None
         """The run in progress; None between runs."""
         self.stopping = ""
         """Why the run is being stopped; empty while it is not."""
@@ -73,23 +84,23 @@ class StudyState:
         self.unreachable: dict[CheckpointRef, None] = {}
         """Unreachable checkpoints that are not deleted yet."""
 
-    def is_stale(self, event: events.AnyEvent) -> bool:
+    def is_stale(self, event: AnyEvent) -> bool:
         """Return whether the event concerns a lease or a launch that is over; ``handle`` would ignore it."""
         match event:
-            case events.LeaseEvent():
+            case LeaseEvent():
                 return self.attempt(event.lease) is None
-            case events.WorkerAttached(worker=worker, epoch=epoch):
+            case WorkerAttached(worker=worker, epoch=epoch):
                 slot = self.pool.slots.get(worker)
                 return slot is None or slot.epoch != epoch or slot.state is not SlotState.LAUNCHING
-            case events.WorkerLost(worker=worker, epoch=epoch):
+            case WorkerLost(worker=worker, epoch=epoch):
                 return not self.pool.is_current(worker, epoch)
-            case events.StopRequested():
+            case StopRequested():
                 return self.run is None
-            case events.DriverStarted() | events.RunRequested() | events.Imported():
+            case DriverStarted() | RunRequested() | Imported():
                 return False
-            case events.Learned():
+            case Learned():
                 return not self.is_news(event)
-            case events.NodeFreed(node=node):
+            case NodeFreed(node=node):
                 return node not in self.busy
 
     def attempt(self, lease: Lease) -> Attempt | None:
@@ -159,7 +170,7 @@ class StudyState:
             return False
         return not self.plan.lacks_metric(here)
 
-    def is_news(self, event: events.Learned) -> bool:
+    def is_news(self, event: Learned) -> bool:
         """Return whether the event has reports or checkpoints that are new and useful here."""
         if event.ended is not None and not self.plan.reports.has_end(event.node):
             return True
