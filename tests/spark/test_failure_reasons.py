@@ -34,7 +34,10 @@ CRASHED = (
         ("Job 3 cancelled because SparkContext was shut down", "Spark's driver is gone"),
         ("Answer from Java side is empty", "Spark's driver is gone"),
         ("[SPARK-24942]: Barrier execution mode does not support dynamic", "dynamic allocation does not allow barrier"),
-        ("[SPARK-24819]: Barrier execution mode does not allow run a barrier stage", "the cluster has no task slot"),
+        (
+            "[SPARK-24819]: Barrier execution mode does not allow run a barrier stage",
+            "the cluster no longer has a task slot",
+        ),
         ("something new\nand more", "its Spark job failed: RuntimeError: something new"),
     ],
 )
