@@ -481,9 +481,7 @@ def test_file_name_that_is_not_text_is_refused(store: LocalStore) -> None:
 @pytest.mark.parametrize("below", ["", "sub/store"])
 def test_path_at_or_below_a_file_is_refused(tmp_path: Path, below: str) -> None:
     (tmp_path / "file").write_text("mine")
-    with pytest.raises(
-        StoreError, match=r"Cannot make the store at .*/file.*A store and all its parents must be folders"
-    ):
+    with pytest.raises(StoreError, match=r"Cannot make the store at .*/file.*its parents must be folders"):
         LocalStore(tmp_path / "file" / below).prepare()
     assert (tmp_path / "file").read_text() == "mine"
 
