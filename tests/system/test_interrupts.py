@@ -36,12 +36,22 @@ def make(store: Path, units: int = LONG, **options: Any) -> Study:
     )
 
 
+_there_before: set[int] = set()
+"""Children that other tests of this process left to its end: the JVM of a Spark session."""
+
+
+@pytest.fixture(autouse=True)
+def children() -> None:
+    _there_before.clear()
+    _there_before.update(child.pid for child in psutil.Process().children(recursive=True))
+
+
 def require_nothing_left(*studies: Study) -> None:
     threads = [thread for thread in threading.enumerate() if thread.name.startswith("asyncsearch-")]
     for thread in threads:
         thread.join(PATIENCE_S / 3)
     assert [thread.name for thread in threads if thread.is_alive()] == []
-    require_gone([child.pid for child in psutil.Process().children(recursive=True)])
+    require_gone([child.pid for child in psutil.Process().children(recursive=True) if child.pid not in _there_before])
     for study in studies:
         with study.store.lock():
             pass
