@@ -11,7 +11,6 @@ from asyncsearch.engine.learning import notify_progress, take_report
 from asyncsearch.engine.state import StudyState
 from asyncsearch.engine.transitions import check_transition
 from asyncsearch.ids import CheckpointRef, worker_name
-from asyncsearch.listener import StudyListener
 from asyncsearch.plan.base_plan import Batch, PlannedStage
 from asyncsearch.plan.keys import joined
 from asyncsearch.trial import Trial, TrialState, horizon_of
@@ -139,8 +138,6 @@ def _apply_cut(state: StudyState, action: actions.CutWork, _now: float) -> None:
 def _apply_move(state: StudyState, action: actions.MoveTrial, now: float) -> None:
     trial = state.trials[action.trial]
     attempt = state.open_attempt_of(trial.id)
-    ended = None if attempt is None or attempt.end is None else attempt.lease.number
-    touched = [] if action.to is TrialState.WAITING else state.plan.leases_on(trial.steps)
     _move(state, trial, action.to, action.reason, now)
     if attempt is not None:
         del state.open_attempts[trial.id]
@@ -148,15 +145,14 @@ def _apply_move(state: StudyState, action: actions.MoveTrial, now: float) -> Non
         _close_if_empty(state, attempt)
         state.tidy(attempt)
     score = state.score(trial.value)
-    for listener in state.listeners:
-        _notify_of_move(listener, trial, score)
+    _notify_of_move(state, trial, score)
     if action.to is TrialState.FAILED:
         score = None
-    elif action.to is TrialState.WAITING:
+    if action.to is TrialState.WAITING:
         _request(state, trial)
-    if action.to is not TrialState.WAITING:
-        for lease in touched:
-            if lease != ended:
+    else:
+        if state.plan.is_shared or attempt is None or attempt.end is None:
+            for lease in state.plan.leases_on(trial.steps):
                 state.touched[lease] = action.reason
         state.plan.withdraw(trial.id)
     if action.to.is_finished:
@@ -165,16 +161,20 @@ def _apply_move(state: StudyState, action: actions.MoveTrial, now: float) -> Non
         _retire_checkpoint(state, trial, score)
 
 
-def _notify_of_move(listener: StudyListener, trial: Trial, score: float | None) -> None:
+def _notify_of_move(state: StudyState, trial: Trial, score: float | None) -> None:
     match trial.state:
         case TrialState.PAUSED:
-            listener.paused(trial.id, trial.target or trial.resource, score)
+            for listener in state.listeners:
+                listener.paused(trial.id, trial.target or trial.resource, score)
         case TrialState.COMPLETED:
-            listener.completed(trial.id, trial.resource, score)
+            for listener in state.listeners:
+                listener.completed(trial.id, trial.resource, score)
         case TrialState.STOPPED:
-            listener.stopped(trial.id, trial.resource, score)
+            for listener in state.listeners:
+                listener.stopped(trial.id, trial.resource, score)
         case TrialState.FAILED:
-            listener.failed(trial.id, trial.resource)
+            for listener in state.listeners:
+                listener.failed(trial.id, trial.resource)
         case TrialState.WAITING | TrialState.RUNNING:
             pass
 

@@ -57,7 +57,8 @@ class Attempt(msgspec.Struct):
     @property
     def is_evaluation(self) -> bool:
         """Whether it evaluates a loaded checkpoint without training."""
-        return self.batch.stages[0].start == self.batch.stages[0].stop
+        first = self.batch.stages[0]
+        return first.start == first.stop
 
     @property
     def stop(self) -> int:
@@ -109,11 +110,10 @@ class Attempt(msgspec.Struct):
 
     def stage_at(self, resource: int) -> PlannedStage:
         """Return the stage in which the unit that ends at ``resource`` lies, or the last one."""
-        stages = self.batch.stages
-        for stage in stages:
+        for stage in self.batch.stages:
             if resource <= stage.stop:
-                return stage
-        return stages[-1]
+                break
+        return stage
 
     def node_at(self, resource: int) -> NodeKey:
         """Return the node in which the unit that ends at ``resource`` lies."""

@@ -48,8 +48,9 @@ def handle(state: StudyState, event: AnyEvent, now: float) -> list[AnyAction]:
     conclude(state, emit)
     if state.touched:
         adjust(state, emit)
-    delete_unreachable(state, emit)
-    if actions or isinstance(event, CheckpointCommitted):
+    if state.unreachable:
+        delete_unreachable(state, emit)
+    if state.usage.is_over and (actions or isinstance(event, CheckpointCommitted)):
         delete_beyond_quota(state, emit)
     return actions
 

@@ -112,12 +112,10 @@ def _learn_report(state: StudyState, event: Reported, now: float) -> list[Trial]
     state.metric_names.update(event.metrics)
     is_value = state.config.metric in event.metrics
     value = event.metrics.get(state.config.metric)
-    if is_value:
+    if is_value and (state.plan.is_shared or state.config.can_evaluate):
         node = attempt.node_at(event.resource)
-        if state.plan.is_shared:
-            state.plan.reports.report(node, event.resource, finite(value))
-        if state.config.can_evaluate:
-            state.plan.add_metric(CheckpointRef(node, event.resource))
+        state.plan.reports.report(node, event.resource, finite(value))
+        state.plan.add_metric(CheckpointRef(node, event.resource))
     for trial in subscribers:
         if event.resource > trial.resource:
             if is_value:
@@ -152,8 +150,10 @@ def _measure(state: StudyState, attempt: Attempt, resource: int, now: float) -> 
 def _learn_commit(state: StudyState, event: CheckpointCommitted) -> None:
     attempt, checkpoint = state.attempts[event.lease.number], event.checkpoint
     resource = checkpoint.resource
-    attempt.committed = max(resource, attempt.committed or 0)
-    attempt.settled = max(resource, attempt.settled or 0)
+    if attempt.committed is None or resource > attempt.committed:
+        attempt.committed = resource
+    if attempt.settled is None or resource > attempt.settled:
+        attempt.settled = resource
     state.add_checkpoint(checkpoint, event.lease.number)
     state.pool.hold(event.lease.worker, checkpoint)
     state.usage.put(checkpoint, event.size_bytes)

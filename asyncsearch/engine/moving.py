@@ -89,6 +89,8 @@ def judge(state: StudyState, trial: Trial, emit: Emit) -> bool:
 
 def settle_from_known(state: StudyState, trial: Trial, emit: Emit) -> None:
     """Let a trial read the known reports, and settle it if they bring it to its target."""
+    if trial.checkpoint is None and not state.plan.reports.nodes:
+        return  # nothing is known: each trial that shares nothing begins so
     if inherit_known(state, trial, emit):
         return
     ended = state.plan.reports.ended(trial.steps)

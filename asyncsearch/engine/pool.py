@@ -92,7 +92,11 @@ class Pool:
         if checkpoint in slot.held:
             slot.held.remove(checkpoint)
         slot.held.append(checkpoint)
-        self._holders.setdefault(checkpoint, set()).add(worker)
+        holders = self._holders.get(checkpoint)
+        if holders is None:
+            self._holders[checkpoint] = {worker}
+        else:
+            holders.add(worker)
         while len(slot.held) > KEPT_CHECKPOINTS:
             self._drop(slot.held.pop(0), worker)
 
@@ -121,9 +125,12 @@ class Pool:
 
     def first_idle(self) -> WorkerId | None:
         """Return the idle worker with the lowest number, or None."""
-        while self._idle and self.slots[self._idle[0]].state is not SlotState.IDLE:
-            self._queued.remove(heapq.heappop(self._idle))
-        return self._idle[0] if self._idle else None
+        idle = self._idle
+        while idle:
+            if self.slots[idle[0]].state is SlotState.IDLE:
+                return idle[0]
+            self._queued.remove(heapq.heappop(idle))
+        return None
 
     def idle_holder(self, checkpoint: CheckpointRef | None) -> WorkerId | None:
         """Return the idle worker with the lowest number that has a checkpoint in its cache, or None."""

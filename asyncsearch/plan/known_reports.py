@@ -164,5 +164,8 @@ class NoReports(KnownReports):
     def report(self, node: NodeKey, resource: int, value: float | None) -> None:
         pass
 
+    def settle(self, node: NodeKey) -> None:
+        pass
+
     def end(self, node: NodeKey, resource: int) -> None:
         pass
