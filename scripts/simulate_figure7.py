@@ -185,13 +185,13 @@ def picture(panel: str, curves: Curves, path: Path) -> None:
 TEXT = """# Figure 7 of the ASHA paper, simulated
 
 `scripts/simulate_figure7.py` wrote this page: appendix A.1 of Li et al., "A System for Massively Parallel
-Hyperparameter Tuning" (MLSys 2020), with the engine as it is on a [virtual clock](simulate.md).
+Hyperparameter Tuning" (MLSys 2020), run by the engine on a [virtual clock](simulate.md).
 
 25 workers, `reduction_factor` 4, r = 1, R = 256, brackets of n = 256. Training takes `1 + |z|` times as long as its
 units say, with z normal of standard deviation *sd*, drawn for each piece of work. In each time unit work is lost with
 probability *drop*. Each point is the mean of {runs} runs, with one standard deviation.
 
-What that leaves open, and what was done here: lost work is trained again, from the last checkpoint where trials resume
+Choices that the paper leaves open: lost work is trained again, from the last checkpoint where trials resume
 and from zero where they restart. While a bracket of synchronous SHA waits, idle workers begin the next one. ASHA begins
 new configurations without end. Trials are ranked by one value that is drawn for each, so only time matters.
 

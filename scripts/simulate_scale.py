@@ -204,7 +204,7 @@ def curves(found: dict[tuple[str, int], list[Found]], names: list[str]) -> list[
 
 TEXT = """# How methods scale
 
-`scripts/simulate_scale.py` wrote this page. It runs the engine as it is on a [virtual clock](simulate.md): time to a
+`scripts/simulate_scale.py` wrote this page. It runs the engine on a [virtual clock](simulate.md): time to a
 target quality on 1, 25, 100 and 500 workers, in units of training, mean of {seeds} seeds.
 
 The workload is `NoisyQuadratic(dimensions=2, gradient_noise=1e-4)`, whose optimum is known. The target lies {excess:g}
@@ -216,16 +216,16 @@ whatever resource.
 
 {table}
 
-*Configurations* are how many were begun by then, and *of them a worker* how often they outnumber the workers.
+*Configurations* is the number begun until the target is met, and *of them a worker* that number for each worker.
 
-What to read from it: a search without end always has work for a free worker, so time to the target falls linearly while
+An endless search always has work for a free worker, so time to the target falls linearly while
 configurations outnumber the workers.
 
 ## With few configurations for each worker
 
 Here ASHA's target is chosen by how many configurations one worker alone begins until it is met: four to five for each
 of the workers, then about ten. Mean of {few_seeds} seeds; one seed proposes the same configurations to one worker and
-to many. *Time* is that of the workers together, *of them the last* the units that the trial which met the target was
+to many. *Time* is that of all workers together, *of them the last* the units that the trial which met the target was
 trained for, and *of linear* the speed-up over one worker, divided by the workers, with its standard error.
 
 {few}

@@ -54,8 +54,8 @@ HEADINGS = ("figure", "value", "goal", "baseline", "ratio", "command", "measured
 
 TEXT = """# What it costs
 
-The time and memory that asyncsearch itself takes, each beside a baseline measured in the same run; what each figure and
-each baseline is stands at the top of its script. A row without a goal is there to explain its neighbours.
+The time and memory that asyncsearch itself takes, each beside a baseline measured in the same run. The top of each script
+defines its figures and baselines. A row without a goal explains the rows beside it.
 
 {table}
 

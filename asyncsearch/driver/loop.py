@@ -14,7 +14,6 @@ import contextlib
 import logging
 import threading
 import time
-from collections import defaultdict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import assert_never
@@ -39,6 +38,7 @@ from asyncsearch.actions import (
     StopRun,
     StopTraining,
 )
+from asyncsearch.driver.deletions import CheckpointDeletions
 from asyncsearch.driver.logs import LogSink
 from asyncsearch.driver.transport import Transport
 from asyncsearch.engine import snapshot
@@ -55,7 +55,7 @@ from asyncsearch.events import (
     WorkerAttached,
     WorkerLost,
 )
-from asyncsearch.ids import Lease, NodeKey, WorkerId, trial_name, worker_name
+from asyncsearch.ids import Lease, WorkerId, trial_name, worker_name
 from asyncsearch.journal.opening import save_snapshot
 from asyncsearch.journal.writer import Journal
 from asyncsearch.rpc.messages import Heartbeat, Hello, LogLines, Refused, WorkerMessage
@@ -143,17 +143,11 @@ class Driver:
         self._deadlines: Deadlines[Lease] = Deadlines()
         # Both use the loop's clock: a system clock that is set, or jumps after a suspension, would make workers lost.
         self._timer: asyncio.TimerHandle | None = None
-        self._deleting: defaultdict[NodeKey, int] = defaultdict(int)
-        """How many checkpoints of a node are being deleted."""
-        self._held_back: dict[int, list[WorkerAction]] = {}
-        """By lease: work that waits for such deletions, and the decisions about it since."""
         self._attached: set[Worker] = set()
         """Launches that have attached; nothing can be sent to the others yet."""
         self._snapshot_at = journal.last + self.settings.snapshot_every
         self._disk = ThreadPoolExecutor(1, "asyncsearch-journal")
         self._files = ThreadPoolExecutor(1, "asyncsearch-files")
-        self._deletions = ThreadPoolExecutor(1, "asyncsearch-deletions")
-        """A thread of its own: work may wait for a deletion, and must not wait for snapshots and logs."""
         self._workers = ThreadPoolExecutor(1, "asyncsearch-launch")
         self.loop = asyncio.new_event_loop()
         self._wake = asyncio.Event()
@@ -161,6 +155,9 @@ class Driver:
         self._sharing: SharingSession | None = None
         if shared is not None:
             self._sharing = SharingSession(shared, state, self.loop, post=self._take, send=self._send, fail=self._fail)
+        self._deletions = CheckpointDeletions(state, store, self.loop, self._send)
+        self._admission = self._sharing or self._deletions
+        """What deletes checkpoints, and sends work to workers as soon as its checkpoints are safe."""
         self._thread_ended = threading.Event()
         threading.Thread(target=self._run_loop, name="asyncsearch-driver", daemon=True).start()
         self._pump_task = asyncio.run_coroutine_threadsafe(self._pump(), self.loop)
@@ -338,22 +335,16 @@ class Driver:
     def _carry_out(self, action: AnyAction) -> None:
         match action:
             case Assign():
-                if self._sharing is not None:
-                    self._sharing.admit(action)
-                else:
-                    self._send(action)
+                self._admission.admit(action)
             case StopTraining() | SaveAt() | CutWork():
-                if self._sharing is None or not self._sharing.delay(action.lease.number, action):
+                if not self._admission.delay(action.lease.number, action):
                     self._send(action)
             case DismissWorker():
                 self._dismiss(action)
             case LaunchWorker():
                 self._workers.submit(self._try_launch, action.worker, action.epoch)
-            case DeleteCheckpoint() if self._sharing is not None:
-                self._sharing.outdate_hold()
             case DeleteCheckpoint():
-                self._deleting[action.checkpoint.node] += 1
-                self._deletions.submit(self._try_delete, action)
+                self._admission.delete(action.checkpoint)
             case EndRun():
                 self.outcome = action
                 self.ended.set()
@@ -363,27 +354,17 @@ class Driver:
                 assert_never(action)
 
     def _send(self, action: WorkerAction) -> None:
-        """Send a worker the decisions about its work, in their order."""
-        lease = action.work.lease if isinstance(action, Assign) else action.lease
-        if lease.number in self._held_back:
-            self._held_back[lease.number].append(action)
-        elif not isinstance(action, Assign):
-            self._require_transport().send(lease.worker, lease.epoch, action)
-        elif self._must_wait(action):
-            self._held_back[lease.number] = [action]
-        else:
+        """Send a worker its work, or a decision about it."""
+        if isinstance(action, Assign):
             self._assign(action)
-
-    def _must_wait(self, action: WorkerAction) -> bool:
-        """Return whether a checkpoint is being deleted in a node in which the work saves: its own could go with it."""
-        if not isinstance(action, Assign) or not self._deleting:
-            return False
-        return any(stage.node in self._deleting for lane in action.work.lanes for stage in lane.stages)
+        else:
+            self._require_transport().send(action.lease.worker, action.lease.epoch, action)
 
     def _assign(self, action: Assign) -> None:
         lease = action.work.lease
         if self.settings.trial_timeout_s is not None:
             self._deadlines.set(lease, self.loop.time() + self.settings.trial_timeout_s)
+            self._arm()
         for stage in (stage for lane in action.work.lanes for stage in lane.stages if len(stage.trials) > 1):
             self.logs.note(trial_name(stage.trials[0]), _for_whom(stage))
         try:
@@ -409,26 +390,6 @@ class Driver:
         except Exception as error:
             _log.warning("%s, epoch %d, could not be launched.", worker_name(worker), epoch, exc_info=True)
             self.lost(worker, epoch, f"it could not be launched: {error}")
-
-    def _try_delete(self, action: DeleteCheckpoint) -> None:
-        try:
-            self._store.delete(action.checkpoint)
-        except Exception as error:
-            _log.warning("Checkpoint %s could not be deleted: %s. The next run sweeps it.", action.checkpoint, error)
-        self.loop.call_soon_threadsafe(self._deleted, action.checkpoint.node)
-
-    def _deleted(self, node: NodeKey) -> None:
-        self._deleting[node] -= 1
-        if self._deleting[node]:
-            return
-        del self._deleting[node]
-        for number, actions in list(self._held_back.items()):
-            if not self._must_wait(actions[0]):
-                del self._held_back[number]
-                if number in self._state.attempts:  # else its worker was lost meanwhile
-                    for action in actions:
-                        self._send(action)
-        self._arm()
 
     def _arm(self) -> None:
         """Let the timer fire no later than the earliest deadline; one that fires too early is set again."""
@@ -482,7 +443,8 @@ class Driver:
             if self.failure is None:
                 await self._snapshot()
         finally:
-            for executor in (self._workers, self._deletions, self._files, self._disk):
+            self._deletions.close()
+            for executor in (self._workers, self._files, self._disk):
                 executor.shutdown(wait=True)
             self._journal.close()
 

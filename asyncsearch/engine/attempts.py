@@ -147,7 +147,7 @@ def verdict_on_end(end: TrainingEnded, trial: Trial, max_resource: int | None, m
     if end.outcome is Outcome.REACHED and not is_end(trial.target, max_resource):
         if end.checkpoint_resource is None:
             reason = (
-                f"it stands at its target {trial.target} without a checkpoint. Give save= and load= to trial.epochs(), "
+                f"it is at its target {trial.target} without a checkpoint. Give save= and load= to trial.epochs(), "
                 "or use a scheduler that does not pause, such as ASHA(..., variant='stopping')."
             )
             return Verdict(TrialState.FAILED, reason, stops_run="CannotPauseError")

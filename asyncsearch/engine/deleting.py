@@ -6,8 +6,8 @@ References are counted by ``StudyState``; ``plan.retention`` chooses among finis
 from __future__ import annotations
 
 from asyncsearch.actions import DeleteCheckpoint
-from asyncsearch.engine.moving import Emit
 from asyncsearch.engine.state import StudyState
+from asyncsearch.engine.stopping import Emit
 
 
 def delete_unreachable(state: StudyState, emit: Emit) -> None:

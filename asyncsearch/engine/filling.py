@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from asyncsearch.actions import Assign, CreateTrial, CutWork, DismissWorker, EndProposals, EndRun, Promote, SaveAt
 from asyncsearch.engine.branching import branch
-from asyncsearch.engine.moving import Emit, settle_from_known, stop_run, stop_training
+from asyncsearch.engine.moving import settle_from_known
 from asyncsearch.engine.state import StudyState
+from asyncsearch.engine.stopping import Emit, stop_run, stop_training
 from asyncsearch.errors import InternalError, SpaceError
 from asyncsearch.ids import Lease, TrialId, WorkerId
 from asyncsearch.plan.base_plan import Batch

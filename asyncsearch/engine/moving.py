@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from asyncsearch.actions import AnyAction, Inherit, MoveTrial, StopRun, StopTraining
+from asyncsearch.actions import Inherit, MoveTrial
 from asyncsearch.engine.attempts import Attempt, Verdict, verdict_at_target
 from asyncsearch.engine.state import StudyState
+from asyncsearch.engine.stopping import Emit, judge, stop_run
 from asyncsearch.events import TrainingEnded
 from asyncsearch.trial import Trial, TrialState
-
-Emit = Callable[[AnyAction], None]
 
 
 def requeue_lost(state: StudyState, trial: Trial, reason: str, emit: Emit) -> None:
@@ -24,7 +21,7 @@ def requeue_lost(state: StudyState, trial: Trial, reason: str, emit: Emit) -> No
 def requeue(state: StudyState, attempt: Attempt, emit: Emit) -> None:
     """Let the trials that an attempt will not bring to their targets wait again."""
     for number in list(attempt.trials):
-        wait(state, state.trials[number], state.stopping or "its work was handed back", emit)
+        wait(state, state.trials[number], state.stopping or "its work was returned unfinished", emit)
 
 
 def requeue_unsaved(state: StudyState, attempt: Attempt, end: TrainingEnded, reason: str, emit: Emit) -> None:
@@ -79,14 +76,6 @@ def fail_or_retry(state: StudyState, trial: Trial, verdict: Verdict, emit: Emit)
         wait(state, trial, words, emit, verdict.detail)
 
 
-def judge(state: StudyState, trial: Trial, emit: Emit) -> bool:
-    """Stop a trial if its scheduler decides so; return whether it did."""
-    reason = state.scheduler.judge(trial.id, trial.resource)
-    if reason is not None:
-        emit(MoveTrial(trial.id, TrialState.STOPPED, reason))
-    return reason is not None
-
-
 def settle_from_known(state: StudyState, trial: Trial, emit: Emit) -> None:
     """Let a trial read the known reports, and settle it if they bring it to its target."""
     if trial.checkpoint is None and not state.plan.reports.nodes:
@@ -125,21 +114,3 @@ def _at_return(trial: Trial, verdict: Verdict, words: str) -> Verdict:
     if verdict.to is TrialState.FAILED:
         return verdict
     return Verdict(TrialState.COMPLETED, f"its function returned, at {trial.resource}{words}")
-
-
-def stop_run(state: StudyState, reason: str, kind: str, emit: Emit) -> None:
-    """Begin to end the run for a reason that concerns all trials."""
-    emit(StopRun(reason, kind))
-    stop_all(state, reason, emit)
-
-
-def stop_all(state: StudyState, reason: str, emit: Emit) -> None:
-    """Tell all training attempts to stop."""
-    for attempt in list(state.attempts.values()):
-        stop_training(attempt, reason, emit)
-
-
-def stop_training(attempt: Attempt, reason: str, emit: Emit) -> None:
-    """Tell an attempt to stop, once."""
-    if attempt.is_training and not attempt.is_stop_sent:
-        emit(StopTraining(attempt.lease, reason))

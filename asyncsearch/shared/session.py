@@ -117,15 +117,15 @@ class SharingSession:
         for publication in due:
             self._do(self._folder.publish, publication)
         self._release_trained()
-        self.outdate_hold(self._is_hold_outdated)
+        if self._is_hold_outdated:
+            self._set_timer("hold", _HOLD_S, self._hold)
         self._is_hold_outdated = False
         if self._state.busy:
             self._set_timer("look", _LOOK_S, self._look)
 
-    def outdate_hold(self, is_outdated: bool = True) -> None:
-        """Note that the study needs different checkpoints than before."""
-        if is_outdated:
-            self._set_timer("hold", _HOLD_S, self._hold)
+    def delete(self, checkpoint: CheckpointRef) -> None:
+        """Note that this study needs a checkpoint no longer; another study may."""
+        self._is_hold_outdated = True
 
     def admit(self, action: Assign) -> None:
         """Send work to a worker, or the reason for a refusal to the engine."""

@@ -1,4 +1,4 @@
-"""What users call: a study, its run, and its results."""
+"""``Study``: what users create, run and resume."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _SHARING, _WORKERS, _CHECKPOINTS = Sharing(), WorkerOptions(), Checkpoints()
 
 
 class Study(Results):
-    """A search: what is trained, over which space, for which metric.
+    """A search: a trainable, its space of configurations, and the metric to optimise.
 
     Example::
 
@@ -85,31 +85,31 @@ class Study(Results):
         Args:
             trainable: a function of a trial, or a class derived from ``Trainer``.
             space: name -> domain, constant, or a nested mapping of these; or a ``Space``.
-            metric: name under which trials report what is optimised.
+            metric: name of the reported value that is optimised.
             mode: ``"min"`` or ``"max"``.
-            searcher: what proposes configurations; by default ``RandomSearch()``.
-            scheduler: what decides how far each trial trains; by default ``FIFO()``.
-            store: folder or URL in which the study lives; by default ``studies/<name>``.
-            name: what people call it; by default the last part of the store, else the trainable's name.
+            searcher: proposes configurations; by default ``RandomSearch()``.
+            scheduler: decides how far each trial trains; by default ``FIFO()``.
+            store: folder or URL that holds everything the study writes; by default ``studies/<name>``.
+            name: the displayed name; by default the last part of the store, else the name of the trainable.
             seed: of the proposals and of every trial; 0 <= seed < 2**63.
-            resume: go on where the store's study stands, if there is one.
-            warm_start: earlier studies, or their stores, of the same space and metric. A searcher that learns knows
-                their trials from the beginning, any other begins with the best of them; docs/searchers.md.
-            version: your name for this version of code and data. Studies of one version, seed and trainable train once
-                what they have in common, as docs/sharing.md says; empty: nothing is shared with other studies.
-            share: train once what trials have in common; False: each trial trains for itself, under ``PBT`` from the
-                weights of others.
+            resume: continue the study in the store, if there is one.
+            warm_start: earlier studies of the same space and metric, or their stores. A searcher that learns starts
+                with the results of their trials, any other with their best configurations; see docs/searchers.md.
+            version: your name for this version of code and data. Studies with the same version, seed and trainable
+                train a common beginning once; see docs/sharing.md. Empty: nothing is shared with other studies.
+            share: train the common beginning of trials once; False: each trial trains all of its units itself, except
+                that ``PBT`` copies weights.
             backend: ``"auto"`` (Spark if a session is active, else processes), ``"spark"``, ``"processes"``,
                 ``"inline"``, or a ``Launcher``.
-            save_every: interval, in units of resource, at which running trials are saved; None: only at pauses and
-                ends.
-            max_failures: how many failed attempts of a trial are tried again.
-            sharing: the folder that studies of one version share, defaults of parameters, and a quota of bytes.
-            workers: timeouts, and how processes are started and ended.
+            save_every: interval, in units of resource, at which running trials are saved; None: only when they pause
+                or end.
+            max_failures: how often a failed trial is retried.
+            sharing: the folder that studies of one version share, default values of parameters, and a quota in bytes.
+            workers: timeouts of trials and leases, and the start and end of worker processes.
             checkpoints: which checkpoints are kept.
 
         Raises:
-            UsageError: something cannot be as it is written; the message says what and what to write instead.
+            UsageError: an argument is invalid; the message names it and what to write instead.
         """
         refuse_ungrouped("Study", ungrouped, sharing=Sharing, workers=WorkerOptions, checkpoints=Checkpoints)
         checked(sharing, Sharing, "sharing")
@@ -158,7 +158,7 @@ class Study(Results):
 
     @classmethod
     def resume(cls, store: str | Path, *, backend: str | Launcher | None = None) -> Study:
-        """Return the study of a store, ready to ``run`` on, with the trainable that it was created with.
+        """Return the study of a store, ready to ``run``, with the trainable that it was created with.
 
         Raises:
             StudyNotFoundError: the store holds no study.
@@ -175,7 +175,7 @@ class Study(Results):
 
     @classmethod
     def open(cls, store: str | Path) -> Study:
-        """Return the study of a store, for looking at its results. Nothing is unpickled, so its code need not be here.
+        """Return the study of a store to read its results. Nothing is unpickled, so its code need not be importable.
 
         Raises:
             StudyNotFoundError: the store holds no study.
@@ -201,15 +201,16 @@ class Study(Results):
         """Search until ``num_trials`` trials exist and none of them has anything left to train.
 
         Args:
-            num_trials: global total, earlier runs included; None: until the searcher has no more proposals.
-            parallelism: number of workers; None: as many as the cluster has slots.
-            timeout: seconds after which the run ends, with what it has by then.
+            num_trials: total number of trials, those of earlier runs included; None: until the searcher has no more
+                proposals.
+            parallelism: number of workers; None: one for each slot of the cluster.
+            timeout: seconds, or a ``timedelta``, after which the run ends and keeps its results.
             display: ``"auto"``, ``"notebook"``, ``"plain"`` or ``"none"``.
             logs: whether to show the lines that trials print.
 
         Raises:
-            AsyncSearchError: the search cannot start, or broke; what was acknowledged is in the store.
-            KeyboardInterrupt: it was interrupted; the results are kept and ``run`` goes on where it stopped.
+            AsyncSearchError: the search could not start, or failed; every acknowledged report is in the store.
+            KeyboardInterrupt: it was interrupted; all results are kept, and ``run`` continues the search.
         """
         self._require_described("run")
         num_trials = None if num_trials is None else positive("num_trials", num_trials)
@@ -225,23 +226,24 @@ class Study(Results):
         seconds_per_unit: float | None = None,
         like: str | Path | Results | None = None,
     ) -> Preview:
-        """Say what a search would do, before it runs: rungs, trials at each, units of training, and the time they take.
+        """Estimate a search before it runs: its rungs, the trials at each, the units of training, and the time.
 
-        The time is that of a simulation of the search, or of a part of a large one; its trials have made-up learning
-        curves. All figures are of the whole search from its beginning; if trials are there already, a note says how
-        many, and how many a run would add.
+        The time is that of a simulation of the search, or of a part of a large one, with artificial learning curves.
+        All figures are for the whole search from its beginning; if the study has trials already, a note gives their
+        number, and how many a run would add.
 
         Args:
-            num_trials: as in ``run``; None, or more than that: as many as the searcher proposes.
-            parallelism: workers to share the training.
-            seconds_per_unit: what a unit of training costs, if you know.
-            like: an earlier study, or its store, in which the cost was measured; None: this one, if it has run.
+            num_trials: as in ``run``, but at most as many as the searcher proposes, which is also the default.
+            parallelism: number of workers.
+            seconds_per_unit: time of one unit of training, if you know it.
+            like: an earlier study, or its store, from which to take the measured time; None: this study, if it has
+                run.
 
         Raises:
-            UsageError: a number that cannot be, no number of trials for a searcher without an end, or ``like`` names a
-                study in which nothing was measured.
-            ResourceError: the search cannot work at all.
-            StudyNotFoundError: ``like`` names no study.
+            UsageError: a number is out of range, ``num_trials`` is missing for an endless searcher, or nothing was
+                measured in the study that ``like`` names.
+            ResourceError: the scheduler cannot run this search.
+            StudyNotFoundError: there is no study at ``like``.
         """
         self._require_described("preview")
         proposals = self._begin_searcher().length()
@@ -259,27 +261,27 @@ class Study(Results):
         return preview(self.scheduler, total, parallelism=parallelism, cost=cost, expected=simulated, warnings=warnings)
 
     def eval(self, params: Mapping[str, Any], resource: int) -> Evaluation:
-        """Return the metrics of a configuration, as last reported at or before a resource; its ``resource`` says where.
+        """Return the metrics of a configuration as last reported at or before a resource, with that report's resource.
 
-        At once if this study, or one that it shares with, has trained it so far. Else it is trained: in a search of one
-        trial, which lives inside this study's store, shares as this study does and goes on from what this study saved.
-        Where a checkpoint stands at the resource and nobody reported the metric there, it is evaluated, if the
-        trainable can.
+        The answer is immediate if this study, or one that it shares with, has trained the configuration that far.
+        Otherwise it is trained by a search of one trial in a folder inside this study's store. That search shares as
+        this study does, and continues from this study's checkpoints. A checkpoint at the resource without a report of
+        the metric is evaluated, if the trainable can evaluate.
 
         Args:
-            params: a whole configuration of the space, or a schedule that ``PBT`` found in this study.
-            resource: units of training, from 1; at most the scheduler's ``max_resource``.
+            params: a complete configuration of the space, or a schedule that ``PBT`` found in this study.
+            resource: units of training, from 1 to the scheduler's ``max_resource``.
 
         Raises:
-            SpaceError: the space does not have this configuration, and no trial of the study went on with it.
-            UsageError: there is no such resource; or it is not known, and the study was opened for looking only.
-            MetricNotReportedError: nothing was reported up to there.
-            AsyncSearchError: training it failed.
+            SpaceError: the configuration is not in the space, and no trial of the study had it.
+            UsageError: the resource is out of range, or its metrics are unknown and the study was only opened.
+            MetricNotReportedError: nothing was reported up to the resource.
+            AsyncSearchError: the training failed.
         """
         resource = positive("resource", resource)
         end = self._max_resource()
         if end is not None and resource > end:
-            raise UsageError(f"resource={resource} lies beyond max_resource={end} of this study: name one up to it.")
+            raise UsageError(f"resource={resource} is beyond max_resource={end} of this study. Use resource <= {end}.")
         given = dict(params) if self._is_read_only else self._plain(params)
         root = self.config.root
         steps = path(root, {**self.config.defaults, **given}, resource)
@@ -305,7 +307,7 @@ class Study(Results):
         return known
 
     def _plain(self, params: Mapping[str, Any]) -> Params:
-        """Return params as a trial has them, of the space or of a trial that went on with the weights of others."""
+        """Return params as a trial holds them: of the space, or of a trial that took over the weights of another."""
         try:
             return self.space.plain(params)
         except SpaceError:
@@ -343,12 +345,12 @@ class Study(Results):
     def _require_described(self, method: str) -> None:
         if self._is_read_only:
             raise UsageError(
-                f"{self.name!r} was opened for looking; {method} it by "
+                f"{self.name!r} was opened to read its results. To {method} it, write "
                 f"Study.resume({self.store.shown!r}).{method}(...)."
             )
 
     def _runnable(self, display: Display | None = None) -> RunnableStudy:
-        """Return the study as it is run; without a display its trainable is left out."""
+        """Return the study in the form that is run; without a display its trainable is left out."""
         if display is not None and self._bundle is None:
             assert self.trainable is not None
             functions = self.space.custom_functions
@@ -384,7 +386,7 @@ def _single(study: RunnableStudy, params: Params, resource: int, end: int | None
         study.definition,
         searcher=SingleProposal(params),
         scheduler=TrainUpTo(resource, end or resource),
-        # Alone, so that its nodes follow from its values only; in a shared folder the study keeps the quota itself.
+        # share=True: its nodes depend on its values alone. In a shared folder the study itself keeps the quota.
         config=msgspec.structs.replace(config, share=True) if study.definition.shared is None else config,
         quota_bytes=None,
     )
@@ -400,7 +402,7 @@ def run_shown(
     **options: Any,
 ) -> Study:
     """Run a study with checked arguments; ``options`` are those of ``RunnableStudy.run``."""
-    # After a failure the state may be ahead of the journal, and the journal is what counts.
+    # After a failure the state may be ahead of the journal, which decides.
     study._seen = None
     runnable = study._runnable(display)
     try:
@@ -414,7 +416,7 @@ def backend_of(study: Study) -> str | Launcher:
     """Return the backend of a study that can be run.
 
     Raises:
-        UsageError: it was opened for looking only.
+        UsageError: it was opened to read its results only.
     """
     study._require_described("run")
     return study._backend

@@ -1,0 +1,87 @@
+"""Deletes the checkpoints that the engine gives up, where no other study can read them.
+
+In a shared folder a study deletes nothing itself: ``shared.session`` writes down what it still needs, and
+``shared.cleaning`` deletes the rest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from asyncsearch.actions import Assign
+from asyncsearch.engine.state import StudyState
+from asyncsearch.ids import CheckpointRef, NodeKey
+from asyncsearch.shared.session import WorkerAction
+from asyncsearch.store.base_store import Store
+
+_log = logging.getLogger(__name__)
+
+
+class CheckpointDeletions:
+    """Deletions in a thread of their own, and the work that waits for them. Called in the driver's thread.
+
+    Work waits while a checkpoint is deleted in a node in which it saves: its own checkpoint could be deleted too.
+    """
+
+    def __init__(
+        self, state: StudyState, store: Store, loop: asyncio.AbstractEventLoop, send: Callable[[WorkerAction], None]
+    ) -> None:
+        """Begin without deletions; ``send`` sends an action to a worker."""
+        self._state, self._store, self._loop, self._send = state, store, loop, send
+        # Not the thread of snapshots and logs: work may wait for a deletion, and must not wait for those.
+        self._thread = ThreadPoolExecutor(1, "asyncsearch-deletions")
+        self._deleting: defaultdict[NodeKey, int] = defaultdict(int)
+        """How many checkpoints of a node are being deleted."""
+        self._waiting: dict[int, list[WorkerAction]] = {}
+        """By lease: work that waits for a deletion, and the later decisions about it."""
+
+    def delete(self, checkpoint: CheckpointRef) -> None:
+        """Delete a checkpoint."""
+        self._deleting[checkpoint.node] += 1
+        self._thread.submit(self._try_delete, checkpoint)
+
+    def admit(self, action: Assign) -> None:
+        """Send work to a worker as soon as no deletion endangers its checkpoints."""
+        if self._is_endangered(action):
+            self._waiting[action.work.lease.number] = [action]
+        else:
+            self._send(action)
+
+    def delay(self, number: int, action: WorkerAction) -> bool:
+        """Keep an action until the worker has its lease; False: the worker already has it."""
+        waiting = self._waiting.get(number)
+        if waiting is not None:
+            waiting.append(action)
+        return waiting is not None
+
+    def close(self) -> None:
+        """Wait for all deletions."""
+        self._thread.shutdown(wait=True)
+
+    def _is_endangered(self, action: WorkerAction) -> bool:
+        if not isinstance(action, Assign) or not self._deleting:
+            return False
+        return any(stage.node in self._deleting for lane in action.work.lanes for stage in lane.stages)
+
+    def _try_delete(self, checkpoint: CheckpointRef) -> None:
+        try:
+            self._store.delete(checkpoint)
+        except Exception as error:
+            _log.warning("Checkpoint %s could not be deleted: %s. The next run sweeps it.", checkpoint, error)
+        self._loop.call_soon_threadsafe(self._deleted, checkpoint.node)
+
+    def _deleted(self, node: NodeKey) -> None:
+        self._deleting[node] -= 1
+        if self._deleting[node]:
+            return
+        del self._deleting[node]
+        for number, actions in list(self._waiting.items()):
+            if not self._is_endangered(actions[0]):
+                del self._waiting[number]
+                if number in self._state.attempts:  # else its worker was lost meanwhile
+                    for action in actions:
+                        self._send(action)
