@@ -54,8 +54,8 @@ HEADINGS = ("figure", "value", "goal", "baseline", "ratio", "command", "measured
 
 TEXT = """# What it costs
 
-The time and memory that asyncsearch itself takes, each beside a baseline measured in the same run. The top of each script
-defines its figures and baselines. A row without a goal explains the rows beside it.
+The time and memory that asyncsearch itself takes, each beside a baseline measured in the same run. The top of each
+script defines its figures and baselines. A row without a goal explains the rows beside it.
 
 {table}
 
