@@ -29,6 +29,6 @@ fi
 export SPARK_SUBMIT_OPTS="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 export SPARK_LAUNCHER_OPTS=$SPARK_SUBMIT_OPTS
 
-# In the order of tests/conftest.py, one worker begins with the tests that need the entire machine.
+# Three workers for two cores: the tests of Spark, with which one worker begins, wait as much as they compute.
 printf '== tests\n'
-exec "$PYTHON" -m pytest -n 2 --dist loadgroup --no-loadscope-reorder "$@"
+exec "$PYTHON" -m pytest -n 3 --dist loadgroup --no-loadscope-reorder "$@"

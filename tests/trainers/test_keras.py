@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +15,21 @@ from asyncsearch.errors import UsageError
 from tests.trainers.tools import Run, Trial, Values, is_resumed_bit_by_bit
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-pytest.importorskip("tensorflow")
+tensorflow: Any = pytest.importorskip("tensorflow")
 keras: Any = pytest.importorskip("keras")
 
 from asyncsearch.trainers.keras import KerasTrainer  # noqa: E402  # needs tensorflow
 
 BASE: Values = {"lr": 0.1, "momentum": 0.9, "batch_size": 16, "optimizer": "sgd"}
 ADAM = BASE | {"lr": 0.01, "optimizer": "adam"}
+
+
+@pytest.fixture(autouse=True)
+def _eager(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Train without tracing, which takes most of the time; the tests with Adam trace."""
+    tensorflow.config.run_functions_eagerly("adam" not in request.node.name)
+    yield
+    tensorflow.config.run_functions_eagerly(False)
 
 
 def blobs() -> tuple[Any, Any]:
