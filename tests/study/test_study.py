@@ -427,9 +427,9 @@ def test_a_preview_like_a_study_that_measured_nothing_says_so(tmp_path: Path) ->
 def test_a_study_that_was_opened_for_looking_says_how_to_preview_and_run_it(tmp_path: Path) -> None:
     study(tmp_path / "s", scheduler=FIFO(max_resource=2), backend="inline").run(1, display="none")
     opened = Study.open(tmp_path / "s")
-    with pytest.raises(UsageError, match=r"preview it by Study.resume\(.*\).preview\(...\)"):
+    with pytest.raises(UsageError, match=r"To preview it, write Study.resume\(.*\).preview\(...\)"):
         opened.preview(9)
-    with pytest.raises(UsageError, match=r"run it by Study.resume\(.*\).run\(...\)"):
+    with pytest.raises(UsageError, match=r"To run it, write Study.resume\(.*\).run\(...\)"):
         opened.run(9)
 
 

@@ -20,11 +20,11 @@ from tests.trainers.test_keras import ADAM, BASE, Half, Net, blobs  # noqa: E402
 
 
 def checked(trainable: type[Trainer], **options: Any) -> CheckResult:
-    return check(trainable, BASE, processes=False, units=3, cut=2, **options)
+    return check(trainable, BASE | {"batch_size": 28}, processes=False, units=3, cut=2, **options)
 
 
 class Small:
-    """Two steps a unit, without tracing: what is checked here is trained some fifteen times."""
+    """One or two steps a unit, without tracing: what is checked here is trained some fifteen times."""
 
     run_eagerly = True
     samples_per_unit: int | None = 28
