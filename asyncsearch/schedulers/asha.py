@@ -138,8 +138,6 @@ class ASHA(Scheduler):
 class PromotionState(SchedulerState):
     """Algorithm 2, for one study."""
 
-    judges = False
-
     def __init__(
         self, levels: tuple[int, ...], reduction_factor: int, finish_best: bool, *, is_endless: bool = False
     ) -> None:

@@ -23,8 +23,6 @@ class AsynchronousHyperbandState(SchedulerState):
     There are at most 255 brackets.
     """
 
-    judges = False
-
     def __init__(self, levels: Sequence[tuple[int, ...]], reduction_factor: int, allocation: BracketAllocation) -> None:
         self._allocation = allocation
         self._progress = Progress()

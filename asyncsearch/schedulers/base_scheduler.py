@@ -69,11 +69,15 @@ class SchedulerState(StudyListener):
     begins_all_first = False
     """Whether trials that have not begun come before promotions, so that all that compete have begun."""
 
-    judges = True
-    """Whether ``judge`` may ever stop a trial; False saves a call after each report."""
+    judges = False
+    """Whether ``judge`` is overridden: a scheduler that never stops a trial is not asked after each report."""
 
     closes_brackets = False
     """Whether the brackets of one run take no trials of a later run."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls.judges = cls.judge is not SchedulerState.judge
 
     @abc.abstractmethod
     def first_target(self, trial: TrialId) -> int | None:

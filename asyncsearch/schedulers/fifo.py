@@ -47,8 +47,6 @@ class FIFO(Scheduler):
 class FIFOState(SchedulerState):
     """Decides nothing, so it keeps nothing."""
 
-    judges = False
-
     def __init__(self, max_resource: int | None) -> None:
         self._max_resource = max_resource
 

@@ -158,7 +158,6 @@ class PBT(Scheduler):
 class PBTState(SchedulerState):
     """Populations in the order in which they were opened. Only the last one may still take trials."""
 
-    judges = False
     begins_all_first = True
 
     def __init__(self, rules: Rules, size: int | None, explorer: Explorer | None, seed: int) -> None:

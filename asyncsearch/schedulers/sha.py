@@ -100,7 +100,6 @@ class Shape(NamedTuple):
 class SHAState(SchedulerState):
     """Brackets in the order in which they were opened, their shapes in turn. Only the last may still take trials."""
 
-    judges = False
     promotes_in_groups = True
     closes_brackets = True
 

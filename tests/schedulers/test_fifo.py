@@ -4,9 +4,16 @@ import pickle
 
 import pytest
 
+from asyncsearch.engine.config import EngineConfig
+from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import ResourceError
 from asyncsearch.ids import TrialId
 from asyncsearch.schedulers import FIFO, RungForecast
+from asyncsearch.schedulers.fifo import FIFOState
+from asyncsearch.searchers import RandomSearch
+from asyncsearch.space import Space
+from asyncsearch.trial import TrialState
+from tests.engine.player import Player
 from tests.schedulers.tools import restored
 
 
@@ -57,3 +64,30 @@ def test_description_and_forecast_say_how_far_trials_train() -> None:
 def test_max_resource_that_is_no_positive_integer_is_refused(value: object) -> None:
     with pytest.raises(ResourceError, match="max_resource="):
         FIFO(max_resource=value)  # type: ignore[arg-type]
+
+
+class StopAtTwo(FIFO):
+    def begin(self, space: Space | None = None, seed: int = 0) -> FIFOState:
+        return StopAtTwoState(None)
+
+
+class StopAtTwoState(FIFOState):
+    def judge(self, trial: TrialId, resource: int) -> str | None:
+        return "stopped at 2" if resource == 2 else None
+
+
+def test_a_state_that_only_overrides_judge_is_asked() -> None:
+    state = StudyState(
+        EngineConfig(study="s", metric="loss", mode="min"),
+        RandomSearch().begin(Space({"lr": 0.1}), 0),
+        StopAtTwo().begin(),
+        None,
+    )
+    player = Player(state)
+    player.begin(1, 1)
+    lease = state.attempts[0].lease
+    player.report(lease, 1)
+    assert player.states() == [TrialState.RUNNING]
+    player.report(lease, 2)
+    assert player.states() == [TrialState.STOPPED]
+    assert state.trials[0].reason == "stopped at 2"

@@ -20,9 +20,7 @@ from tests.trainers.merged import require_told_apart, searched, seen
 EPOCHS, TRIALS = 5, 8
 SPACE = Space(
     {
-        "lr": choice(
-            step(0.05, step_size=2), warmup(2, step(0.05, 3), start=0.01)
-        ),
+        "lr": choice(step(0.05, step_size=2), warmup(2, step(0.05, 3), start=0.01)),
         "batch_size": choice(32, values([32, 48], milestones=[3])),
         "momentum": choice(0.9, values([0.9, 0.5], milestones=[4])),
     }
