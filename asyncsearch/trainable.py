@@ -7,8 +7,10 @@ in a search, ``runner.standalone`` outside one.
 from __future__ import annotations
 
 import abc
+import pickle
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from asyncsearch.errors import UsageError
@@ -238,17 +240,44 @@ class WithFunctions:
     Unpickling returns the trainable and registers the functions in that process.
     """
 
-    def __init__(self, trainable: Trainable, functions: Mapping[str, Callable[..., Any]]) -> None:
-        self.trainable, self.functions = trainable, dict(functions)
+    def __init__(
+        self,
+        trainable: Trainable | Pickled,
+        functions: Mapping[str, Callable[..., Any]],
+        versions: Mapping[tuple[str, str], Callable[..., Any]] = MappingProxyType({}),
+    ) -> None:
+        """Hold what is to be pickled.
+
+        Args:
+            trainable: the trainable.
+            functions: name -> function.
+            versions: (name, digest of the code) -> function: the same ones, and earlier versions of them.
+        """
+        self.trainable, self.functions, self.versions = trainable, dict(functions), dict(versions)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restored, (self.trainable, self.functions)
+        return _restored, (self.trainable, self.functions, self.versions)
 
 
-def _restored(trainable: Trainable, functions: dict[str, Callable[..., Any]]) -> Trainable:
-    from asyncsearch.sequences import register
+class Pickled:
+    """An object in its pickled form, which is unpickled together with the object that holds it."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return pickle.loads, (self.data,)
+
+
+def _restored(
+    trainable: Trainable,
+    functions: dict[str, Callable[..., Any]],
+    versions: Mapping[tuple[str, str], Callable[..., Any]] = MappingProxyType({}),
+) -> Trainable:
+    from asyncsearch.sequences.custom_sequences import register, register_versions
 
     register(functions)
+    register_versions(versions)
     return trainable
 
 

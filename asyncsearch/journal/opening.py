@@ -20,6 +20,18 @@ BUNDLE_FILE = "bundle.bin"
 _KEPT_SNAPSHOTS = 2
 
 
+class KeptFunction(msgspec.Struct, frozen=True):
+    """A function of time of the user's own, kept as ``functions/<code>.bin``."""
+
+    name: str
+    code: str
+    """Digest of its code, as params name it."""
+    sha256: str
+    """Hash of the file; one that another program changed is not unpickled."""
+    python: str
+    """The Python whose bytecode it is: ``"3.11"``."""
+
+
 class StudyFile(msgspec.Struct, frozen=True, kw_only=True):
     """The content of ``study.json``: a description for people, for ``show`` and for the comparison at ``resume``."""
 
@@ -40,6 +52,12 @@ class StudyFile(msgspec.Struct, frozen=True, kw_only=True):
     """Name of the function or class."""
     fingerprint: str = ""
     """Hash of the bundle; resuming with another trainable gives a warning."""
+    parts: dict[str, str] = {}
+    """Digest of the code of the trainable and of each helper and constant that it uses; empty: not noted."""
+    python: str = ""
+    """The Python of these digests."""
+    functions: list[KeptFunction] = []
+    """The functions of time in its space, also as they were before an edit; those of the last run are last."""
     bundle_sha256: str = ""
     """Hash of ``bundle.bin``; a bundle that another program changed is not unpickled."""
     shared: str = ""

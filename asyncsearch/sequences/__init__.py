@@ -6,8 +6,9 @@
     parsing.py           checks of arguments                  periodic.py          sequences of endlessly many pieces
     steps.py             constant, values, multistep, step    curves.py            exponential, linear, cosine, ...
     cycles.py            cosine_restarts, cyclic              composition.py       warmup, chain
-    custom_sequences.py  custom: the user's functions         decoding.py          sequences in params
-    change_points.py     segments without a change            picture.py           a small picture
+    custom_sequences.py  custom: the user's functions         function_code.py     what a function does, as a digest
+    change_points.py     segments without a change            decoding.py          sequences in params
+    picture.py           a small picture
 
 Everything here is pure except the table of the user's functions that a process knows.
 """

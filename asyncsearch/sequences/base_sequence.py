@@ -41,6 +41,8 @@ class Sequence(abc.ABC):
     """Name of the function that makes it, and its tag in JSON."""
     parsers: ClassVar[Mapping[str, Parser]]
     """Argument -> its parser: a field annotated ``Annotated[Any, parser]`` is an argument."""
+    marks: ClassVar[frozenset[str]] = frozenset()
+    """Names in its JSON form that are not arguments."""
     positional: ClassVar[int] = 1
     """How many arguments ``repr`` writes without their names."""
 

@@ -1,6 +1,7 @@
-"""Sequences of the user's own: a pure function of time, known by its name in params and by its code on each machine.
+"""Sequences of the user's own: a pure function of time, known in params by its name and the digest of its code.
 
-A process knows the functions of the spaces that it has built or, in a worker, received.
+A process knows the functions of the spaces that it has built or, in a worker, received. Of a function that was edited
+it may know several versions: a trial goes on with the one that it began with.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Annotated, Any, Protocol
 import numpy as np
 
 from asyncsearch.errors import SpaceError
-from asyncsearch.sequences import parsing
+from asyncsearch.sequences import function_code, parsing
 from asyncsearch.sequences.base_sequence import Sequence
 from asyncsearch.sequences.formulas import CustomFormula, Piece, UnknownFunctionError, text_of
 from asyncsearch.sequences.json_values import INT_MAX, INT_MIN, a_type, show
@@ -25,7 +26,11 @@ from asyncsearch.sequences.undecided_values import Undecided
 ValueFunction = Callable[..., Any]
 """``function(time, **parameters)`` -> a finite number, text, bool or None; ``time`` in units since its beginning."""
 
+Versions = Mapping[tuple[str, str], ValueFunction]
+"""(name, digest of the code) -> function."""
+
 _known: dict[str, ValueFunction] = {}
+_versions: dict[tuple[str, str], ValueFunction] = {}
 
 
 @dataclass(frozen=True, repr=False)
@@ -33,18 +38,24 @@ class Custom(Sequence):
     """A function of time, with parameters."""
 
     kind = "custom"
+    marks = frozenset({"code"})
     name: Annotated[Any, parsing.text]
     parameters: Annotated[Any, parsing.named] = field(default_factory=Named)
     function: ValueFunction | None = field(default=None, compare=False)
-    """The function; None: the one that is registered under its name."""
+    """The function; None: the one that is registered under its name and code."""
+    code: str = ""
+    """Digest of the function's code; empty: unknown, as in the records of earlier versions."""
 
     def pieces_from(self, origin: int) -> Iterator[Piece]:
         parameters = to_json(self.parameters)
         call = functools.partial(self._value, parameters)
-        yield Piece(origin, CustomFormula(self.name, text_of(parameters), origin, call))
+        yield Piece(origin, CustomFormula(self.name, text_of(parameters), origin, call, self.code))
+
+    def to_json(self) -> dict[str, Any]:
+        return {**super().to_json(), **({"code": self.code} if self.code else {})}
 
     def rebuilt(self, arguments: Mapping[str, Any]) -> Custom:
-        return Custom(**arguments, function=self.function)
+        return Custom(**arguments, function=self.function, code=self.code)
 
     def call(self) -> str:
         shown = "".join(f", {name}={show_argument(value)}" for name, value in self.parameters.items())
@@ -55,16 +66,15 @@ class Custom(Sequence):
         return 100
 
     def _check(self) -> None:
+        if not isinstance(self.code, str):
+            raise SpaceError(
+                f"custom(code=...): {show(self.code)} is {a_type(self.code)}: write a text, or leave it out."
+            )
         if self.function is not None:
             _check_signature(self.function, self.parameters)
 
     def _value(self, parameters: dict[str, Any], time: float) -> Any:
-        function = self.function or _known.get(self.name)
-        if function is None:
-            raise UnknownFunctionError(
-                f"There is no function {self.name!r} here: asyncsearch.sequences.register({{{self.name!r}: function}}) "
-                "makes it known; workers of a study know those of its space."
-            )
+        function = self.function or _known_function(self.name, self.code)
         try:
             value = function(time, **parameters)
         except Exception as error:
@@ -78,7 +88,7 @@ def custom(function: ValueFunction, /, *, name: str | None = None, **parameters:
     Args:
         function: ``function(time, **parameters)`` returns the value, a finite number, text, bool or None. ``time`` is
             in units since the sequence began, fractions inside a unit. It must be pure: its value depends
-            on its arguments only, since trials share training by name and parameters.
+            on its arguments only, since trials share training by its name, its code and its parameters.
         name: What it is called in params; the function's own name if None.
         parameters: JSON values, or domains of the space.
 
@@ -90,7 +100,7 @@ def custom(function: ValueFunction, /, *, name: str | None = None, **parameters:
     found = name or getattr(function, "__name__", "<lambda>")
     if found == "<lambda>":
         raise SpaceError("custom(...) is given a function without a name: write custom(function, name='bump').")
-    return Custom(found, Named(parameters), function)
+    return Custom(found, Named(parameters), function, function_code.code_digest(function))
 
 
 def sequence(function: ValueFunction) -> Callable[..., Custom]:
@@ -125,6 +135,12 @@ def register(functions: Mapping[str, ValueFunction]) -> None:
         if known is not None and not is_same(known, function) and _home(known) != _home(function):
             raise _two(name, known, function)
     _known.update(functions)
+    _versions.update({(name, function_code.code_digest(function)): function for name, function in functions.items()})
+
+
+def register_versions(functions: Versions) -> None:
+    """Make versions of functions known: (name, digest of the code) -> function."""
+    _versions.update(functions)
 
 
 def merge(functions: dict[str, ValueFunction], more: Mapping[str, ValueFunction]) -> None:
@@ -155,6 +171,18 @@ def functions_in(value: Any) -> dict[str, ValueFunction]:
     return found
 
 
+def versions_in(value: Any) -> Versions:
+    """Return the functions of all of the user's own sequences in any value, by name and digest of the code."""
+    found: dict[tuple[str, str], ValueFunction] = {}
+    if isinstance(value, Custom) and value.function is not None:
+        found[value.name, value.code] = value.function
+    items = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
+    examples = value.examples() if isinstance(value, Undecided) else ()
+    for item in (*items, *examples, *(item for _, item in inner(value))):
+        found |= versions_in(item)
+    return found
+
+
 class _HasFunctions(Protocol):
     @property
     def custom_functions(self) -> Mapping[str, ValueFunction]: ...
@@ -163,6 +191,21 @@ class _HasFunctions(Protocol):
 def custom_functions(space: _HasFunctions) -> dict[str, ValueFunction]:
     """Return the user's own functions of time in a space, to be sent to workers and registered there."""
     return dict(space.custom_functions)
+
+
+def _known_function(name: str, code: str) -> ValueFunction:
+    function = _versions.get((name, code)) if code else _known.get(name)
+    if function is not None:
+        return function
+    if name in _known:
+        raise UnknownFunctionError(
+            f"The function {name!r} here has another code than the one that is meant ({code}): it was edited. Write "
+            f"custom({name}, ...) for the one that is here, or bring back the former one."
+        )
+    raise UnknownFunctionError(
+        f"There is no function {name!r} here: asyncsearch.sequences.register({{{name!r}: function}}) makes it known; "
+        "workers of a study know those of its space."
+    )
 
 
 def is_same(first: ValueFunction, second: ValueFunction) -> bool:

@@ -169,12 +169,18 @@ class ShrinkingTriangle(Formula):
 class CustomFormula(Formula):
     """The user's function of the time since the origin."""
 
-    form = "custom {0.name} {0.parameters} @{0.origin}"
     name: str
     parameters: str
     """Canonical text of its parameters."""
     origin: int
     call: Callable[[float], Any] = field(compare=False)
+    code: str = ""
+    """Digest of the function's code; empty in the records of versions that did not note it."""
+
+    @property
+    def text(self) -> str:
+        code = f" code {self.code}" if self.code else ""
+        return f"custom {self.name} {self.parameters} @{self.origin}{code}"
 
     def at(self, time: float) -> Any:
         return self.call(time - self.origin)

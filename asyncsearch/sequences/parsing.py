@@ -38,7 +38,7 @@ def from_json(value: Any) -> Sequence:
             f"There is no sequence {value['sequence']!r}; the kinds are {', '.join(sorted(KINDS))}. A dictionary with "
             "a text named 'sequence' always stands for one: give yours another name."
         )
-    unknown = [name for name in arguments if name not in kind.parsers]
+    unknown = [name for name in arguments if name not in kind.parsers and name not in kind.marks]
     if unknown:
         raise SpaceError(f"{kind.kind} has no argument {unknown[0]!r}: it has {', '.join(kind.parsers)}.")
     missing = [field.name for field in fields(kind) if _is_required(field) and field.name not in arguments]

@@ -78,7 +78,8 @@ class Space:
         self._parameters = dict(pair for node in self._nodes.values() for pair in node.parameters())
         self._templates = {path: node for path, node in self._nodes.items() if not isinstance(node, Leaf)}
         self._functions = custom_sequences.functions_in(list(declared.values()))
-        custom_sequences.register(self._functions)
+        self._versions = custom_sequences.versions_in(list(declared.values()))
+        self._make_known()
         self._order = decision_order(self._parameters)
         self._constraints = parse_constraints(constraints)
         self._probe()
@@ -138,6 +139,11 @@ class Space:
     def custom_functions(self) -> Mapping[str, Callable[..., Any]]:
         """The user's own functions of time in its sequences: name -> function."""
         return MappingProxyType(self._functions)
+
+    @property
+    def function_versions(self) -> Mapping[tuple[str, str], Callable[..., Any]]:
+        """The same functions by name and digest of their code, as params name them."""
+        return MappingProxyType(self._versions)
 
     @property
     def initial(self) -> tuple[Params, ...]:
@@ -258,8 +264,13 @@ class Space:
         return f"Space({nest({path: _Code(node.call()) for path, node in self._nodes.items()})!r}{more}{initial})"
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
+        # A space that an earlier version pickled has no digests, and its params name functions without them.
+        self.__dict__.update({"_versions": {}, **state})
+        self._make_known()
+
+    def _make_known(self) -> None:
         custom_sequences.register(self._functions)
+        custom_sequences.register_versions(self._versions)
 
     def _constraint_names(self) -> list[str]:
         return [name_constraint(self._constraints, index) for index in range(len(self._constraints))]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import logging
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -19,10 +20,13 @@ from asyncsearch.launch.unshipped_modules import sent_as_registered
 from asyncsearch.old_pickles import loads
 from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.searchers.base_searcher import Searcher
+from asyncsearch.sequences.function_code import parts_digests
 from asyncsearch.space import Space
 from asyncsearch.store.base_store import Store
 from asyncsearch.store.passwords import without_password
 
+_log = logging.getLogger(__name__)
+_SHOWN = 3
 _PYTHON = b"Python "
 _THIS_PYTHON = b"Python %d.%d" % sys.version_info[:2]
 
@@ -48,6 +52,15 @@ def source_hash(trainable: object) -> str:
         return hashlib.sha256(inspect.getsource(trainable).encode()).hexdigest()  # type: ignore[arg-type]
     except (OSError, TypeError):
         return ""
+
+
+def parts_of(trainable: object) -> dict[str, str]:
+    """Return name -> digest of the code that a trainable consists of, empty where it cannot be had."""
+    try:
+        return parts_digests(trainable)
+    except Exception as error:  # of an attribute of the user's own: the digests are for a note only
+        _log.debug("The code of %r cannot be compared: %s", trainable, error)
+        return {}
 
 
 def read_plan(store: Store, study: StudyFile) -> StudyDefinition:
@@ -87,6 +100,7 @@ def pickled(definition: StudyDefinition) -> bytes:
         return _THIS_PYTHON + b"\n" + bytes(cloudpickle.dumps(definition))
 
 
+_STAYS = "what is trained stays trained"
 _SAME: Sequence[str] = ("name", "metric", "mode", "seed", "version", "space", "searcher", "scheduler", "defaults")
 
 
@@ -110,8 +124,20 @@ def require_same(old: StudyFile, new: StudyFile) -> list[str]:
             f"The study {old.name!r} cannot be resumed as another one. " + "; ".join(differences) + ". "
             "Use what it was created with (Study.resume(store) does), or a new store=."
         )
+    return _changes(old, new)
+
+
+def _changes(old: StudyFile, new: StudyFile) -> list[str]:
+    """Return sentences that say what of the trainable's code has changed."""
+    notes = []
     if old.fingerprint and new.fingerprint and old.fingerprint != new.fingerprint:
-        return [
-            f"The source of {new.trainable} has changed since the study was created; what is trained stays trained."
-        ]
-    return []
+        notes.append(f"The source of {new.trainable} has changed since the study was created; {_STAYS}.")
+    if old.python == new.python and old.parts and new.parts:
+        names = sorted(name for name in {*old.parts, *new.parts} if old.parts.get(name) != new.parts.get(name))
+        # What the source of the trainable says is said above.
+        helpers = [name for name in names if not (old.fingerprint and f"{name}.".startswith(f"{new.trainable}."))]
+        if helpers:
+            shown = ", ".join(helpers[:_SHOWN]) + (f" and {len(helpers) - _SHOWN} more" * (len(helpers) > _SHOWN))
+            verb = "has" if len(helpers) == 1 else "have"
+            notes.append(f"{shown}, used by {new.trainable}, {verb} changed since the study was created; {_STAYS}.")
+    return notes

@@ -160,6 +160,13 @@ def was_found(params: Params, records: Iterable[Record]) -> bool:
     )
 
 
+def was_proposed(params: Params, records: Iterable[Record]) -> bool:
+    """Return whether a trial was created with exactly these params, as a journal says."""
+    return any(
+        isinstance(action, CreateTrial) and action.params == params for record in records for action in record.actions
+    )
+
+
 def _copy(source: Store, checkpoint: CheckpointRef, target: Store, copy: CheckpointRef) -> None:
     with source.fetch(checkpoint) as files:
         staged = target.stage(copy)

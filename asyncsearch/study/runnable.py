@@ -15,7 +15,7 @@ from asyncsearch.driver.interrupts import Interrupts
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import AsyncSearchError, StudyExistsError, UsageError
 from asyncsearch.ids import WorkerId
-from asyncsearch.journal.opening import BUNDLE_FILE, StudyFile, read_study_file, replay, write_study_file
+from asyncsearch.journal.opening import BUNDLE_FILE, KeptFunction, StudyFile, read_study_file, replay, write_study_file
 from asyncsearch.launch import chosen
 from asyncsearch.launch.base_launcher import Launcher
 from asyncsearch.report.live.display import Display
@@ -29,6 +29,7 @@ from asyncsearch.shared.names import compare_names
 from asyncsearch.shared.options import default_names
 from asyncsearch.shared.quota import keep_within
 from asyncsearch.store.base_store import Store
+from asyncsearch.study import kept_functions
 from asyncsearch.study.definition import StudyDefinition, pickled, require_same
 from asyncsearch.study.results import ReadState
 from asyncsearch.study.run import Search, run_search
@@ -44,6 +45,8 @@ class RunnableStudy(msgspec.Struct, kw_only=True):
     """Name of the trainable, for people."""
     fingerprint: str
     """Hash of the trainable's source."""
+    parts: dict[str, str]
+    """Name -> digest of the code that the trainable consists of."""
     backend: str | Launcher
     warm: WarmStart
     resume: bool
@@ -130,7 +133,8 @@ class RunnableStudy(msgspec.Struct, kw_only=True):
             bundle = pickled(self.definition)
             self.store.write(BUNDLE_FILE, bundle)
             keep(self.store, self.warm)
-            write_study_file(self.store, self._file(hashlib.sha256(bundle).hexdigest(), time.time()))
+            functions = kept_functions.keep(self.store, (), self.definition.space.function_versions)
+            write_study_file(self.store, self._file(hashlib.sha256(bundle).hexdigest(), time.time(), functions))
         elif not self.resume:
             raise StudyExistsError(
                 f"{self.store.shown} already holds the study {existing.name!r}. "
@@ -138,7 +142,8 @@ class RunnableStudy(msgspec.Struct, kw_only=True):
                 "or choose another store=."
             )
         else:
-            display.warn(require_same(existing, self._file(existing.bundle_sha256, existing.created_s)))
+            display.warn(require_same(existing, self._file(existing.bundle_sha256, existing.created_s, [])))
+            self._keep_functions(existing, display)
         state = self.fresh_state()
         found = replay(self.store, state)
         display.warn(found.notes)
@@ -167,7 +172,15 @@ class RunnableStudy(msgspec.Struct, kw_only=True):
         display.warn(compare_names(folder.files, self.store.shown, state.root, names))
         return FolderMembership(folder, self.store.shown)
 
-    def _file(self, bundle_sha256: str, created_s: float) -> StudyFile:
+    def _keep_functions(self, existing: StudyFile, display: Display) -> None:
+        """Keep the functions of time as they are now beside those that earlier runs had."""
+        present = self.definition.space.function_versions
+        display.warn(kept_functions.edit_notes(existing.functions, present))
+        functions = kept_functions.keep(self.store, existing.functions, present)
+        if functions != existing.functions:
+            write_study_file(self.store, msgspec.structs.replace(existing, functions=functions))
+
+    def _file(self, bundle_sha256: str, created_s: float, functions: list[KeptFunction]) -> StudyFile:
         what, config = self.definition, self.definition.config
         return StudyFile(
             name=config.study,
@@ -183,6 +196,9 @@ class RunnableStudy(msgspec.Struct, kw_only=True):
             trainable=self.trainable,
             can_evaluate=config.can_evaluate,
             fingerprint=self.fingerprint,
+            parts=self.parts,
+            python=kept_functions.THIS_PYTHON,
+            functions=functions,
             shared="" if what.shared is None else what.shared.url,
             defaults=config.defaults,
             keep_checkpoints=config.keep_checkpoints,

@@ -25,6 +25,7 @@ from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.schedulers.fifo import FIFO
 from asyncsearch.searchers.base_searcher import Searcher, SearcherState
 from asyncsearch.searchers.random import RandomSearch
+from asyncsearch.sequences.custom_sequences import register_versions
 from asyncsearch.shared.folder import SharedFolder
 from asyncsearch.shared.options import open_folder, read_defaults
 from asyncsearch.shared.quota import EVALUATIONS
@@ -32,14 +33,15 @@ from asyncsearch.space import Space
 from asyncsearch.space.parameter_values import plain
 from asyncsearch.store import open_store
 from asyncsearch.store.base_store import Store
-from asyncsearch.study.definition import StudyDefinition, read_plan, source_hash
-from asyncsearch.study.evaluate import Evaluation, KnownPath, SingleProposal, TrainUpTo, was_found
+from asyncsearch.study.definition import StudyDefinition, parts_of, read_plan, source_hash
+from asyncsearch.study.evaluate import Evaluation, KnownPath, SingleProposal, TrainUpTo, was_found, was_proposed
+from asyncsearch.study.kept_functions import read_earlier
 from asyncsearch.study.options import Checkpoints, Sharing, WorkerOptions
 from asyncsearch.study.requirements import can_evaluate, can_share, require_pausable, require_sequences
 from asyncsearch.study.results import ReadState, Results
 from asyncsearch.study.runnable import RunnableStudy, require_bounded
 from asyncsearch.study.warm_start import WarmStart, begin_searcher, kept, warm_start_of
-from asyncsearch.trainable import Trainable, WithFunctions, as_function
+from asyncsearch.trainable import Pickled, Trainable, WithFunctions, as_function
 from asyncsearch.trial import Params
 
 _SHARING, _WORKERS, _CHECKPOINTS = Sharing(), WorkerOptions(), Checkpoints()
@@ -148,7 +150,7 @@ class Study(Results):
         self._resume = resume
         self._seen: ReadState | None = None
         self._is_read_only = False
-        self._fingerprint = source_hash(trainable)
+        self._fingerprint, self._parts = source_hash(trainable), parts_of(trainable)
         self._warm = warm_start_of(self.store, warm_start, space=self.space, config=self.config, resume=resume)
         require_proposal(self.searcher, self._begin_searcher(), self.space)
         require_target(self.scheduler, self.scheduler.begin(self.space, seed))
@@ -184,6 +186,7 @@ class Study(Results):
         study.store = open_store(store)
         file = study._require_file()
         study.name, study._trainable_name, study._fingerprint = file.name, file.trainable, file.fingerprint
+        study._parts = file.parts
         study.shared = open_store(file.shared) if file.shared else None
         study.config = config_of(file)
         study._seen, study._is_read_only = None, True
@@ -308,13 +311,17 @@ class Study(Results):
 
     def _plain(self, params: Mapping[str, Any]) -> Params:
         """Return params as a trial holds them: of the space, or of a trial that took over the weights of another."""
+        given: Params
         try:
-            return self.space.plain(params)
+            found = self.space.plain(params)
         except SpaceError:
-            given: Params = plain(dict(params))
+            given = plain(dict(params))
             if not was_found(given, read_records(self.store)):
                 raise
             return given
+        # A trial's own params name its functions as they were before an edit.
+        given = plain(dict(params)) if self.space.custom_functions else found
+        return given if given != found and was_proposed(given, read_records(self.store)) else found
 
     def _known(self, known_path: KnownPath, home: Store) -> Evaluation | None:
         for store in (self.store, home):
@@ -353,11 +360,13 @@ class Study(Results):
         """Return the study in the form that is run; without a display its trainable is left out."""
         if display is not None and self._bundle is None:
             assert self.trainable is not None
-            functions = self.space.custom_functions
-            self._bundle, warnings = pack(WithFunctions(self.trainable, functions) if functions else self.trainable)
+            functions, versions = self.space.custom_functions, self.space.function_versions
+            with_functions = WithFunctions(self.trainable, functions, versions)
+            self._bundle, warnings = pack(with_functions if functions else self.trainable)
             display.warn(warnings)
+        bundle = b"" if display is None else self._with_earlier_functions(self._bundle or b"", display)
         definition = StudyDefinition(
-            trainable=self._bundle or b"",
+            trainable=bundle,
             space=self.space,
             searcher=self.searcher,
             scheduler=self.scheduler,
@@ -373,10 +382,19 @@ class Study(Results):
             definition=definition,
             trainable=self._trainable_name,
             fingerprint=self._fingerprint,
+            parts=self._parts,
             backend=self._backend,
             warm=self._warm,
             resume=self._resume,
         )
+
+    def _with_earlier_functions(self, bundle: bytes, display: Display) -> bytes:
+        """Return a bundle with the functions of time that trials began with before they were edited."""
+        file = read_study_file(self.store) if self._resume else None
+        earlier = read_earlier(self.store, file, self.space.function_versions)
+        display.warn(earlier.notes)
+        register_versions(earlier.versions)
+        return pack(WithFunctions(Pickled(bundle), {}, earlier.versions)).data if earlier.versions else bundle
 
 
 def _single(study: RunnableStudy, params: Params, resource: int, end: int | None, home: Store) -> RunnableStudy:
