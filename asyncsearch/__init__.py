@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from asyncsearch.trainable import TrialPaused as TrialPaused
     from asyncsearch.trainable import TrialStopped as TrialStopped
     from asyncsearch.trainers.keras import KerasTrainer as KerasTrainer
+    from asyncsearch.trainers.state.saved_state import load_state as load_state
     from asyncsearch.trainers.torch import TorchTrainer as TorchTrainer
     from asyncsearch.trial import Trial as Trial
     from asyncsearch.trial import TrialState as TrialState
@@ -67,6 +68,7 @@ _HOMES = {
         "asyncsearch.study.together": "run_together",
         "asyncsearch.trainable": "Trainer TrialContext TrialPaused TrialStopped",
         "asyncsearch.trainers.keras": "KerasTrainer",
+        "asyncsearch.trainers.state.saved_state": "load_state",
         "asyncsearch.trainers.torch": "TorchTrainer",
         "asyncsearch.trial": "Trial TrialState",
     }.items()

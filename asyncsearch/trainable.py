@@ -49,7 +49,7 @@ class TrialContext(abc.ABC):
 
     Pseudocode of a function that can be paused::
 
-        for epoch in trial.epochs(save=net.save, load=net.load):   # 1 + units done, ..., target
+        for epoch in trial.epochs(state={"net": net, "opt": opt}):   # 1 + units done, ..., target
             net.fit_one_epoch()
             trial.report(accuracy=net.score())                     # counts for this epoch; raises on a stop
     """
@@ -115,6 +115,7 @@ class TrialContext(abc.ABC):
     def epochs(
         self,
         *,
+        state: Mapping[str, Any] | None = None,
         save: SaveFunction | None = None,
         load: LoadFunction | None = None,
         update: Update | None = None,
@@ -122,6 +123,8 @@ class TrialContext(abc.ABC):
     ) -> Iterator[int]:
         """Yield the number of each unit of training from the trial's current resource to its target.
 
+        ``state`` names the objects that training changes; they are saved and restored in place, and with them the
+        global generators. ``save`` and ``load`` do that by functions of your own.
         ``load`` is called at most once, before the first unit; ``save`` only where the engine requests a checkpoint.
         ``update`` is called before a unit with the values that have changed, the first time since ``saved_params``.
         ``evaluate`` is called instead of a unit when only the metrics of a checkpoint are requested.
@@ -129,9 +132,10 @@ class TrialContext(abc.ABC):
         the loop runs only when the trial is complete.
 
         Raises:
-            CannotPauseError: the trial is to be paused, resumed or evaluated and ``save``, ``load`` or ``evaluate`` is
-                missing.
-            UsageError: the study has no ``max_resource``, or ``epochs`` was called before.
+            CannotPauseError: the trial is to be paused, resumed or evaluated, and ``state`` (or ``save`` and ``load``)
+                or ``evaluate`` is missing.
+            UsageError: the study has no ``max_resource``, ``epochs`` was called before, or an object of ``state``
+                cannot be saved, or is not like the saved one.
         """
 
     @abc.abstractmethod

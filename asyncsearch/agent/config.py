@@ -47,6 +47,8 @@ class WorkerConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Trainings after which a runner is replaced."""
     recycle_growth_bytes: int = 1024**3
     """Growth of a runner's memory since its first training after which it is replaced."""
+    untrusted: str = ""
+    """Folder of the checkpoints, if it is shared and not trusted, so that nothing is unpickled from it; else empty."""
     fresh_process: bool = False
     """Whether each training gets a new process."""
     log: LogLimits = LogLimits()

@@ -72,7 +72,7 @@ class RunnerProcess:
         marker = b"\0asyncsearch:" + secrets.token_hex(16).encode() + b"\n"
         self._process, ours, self._lifeline = _start(config)
         self.channel = agent_end(ours)
-        self.channel.post(Load(config.bundle, config.metric, marker))
+        self.channel.post(Load(config.bundle, config.metric, marker, config.untrusted))
         out, err = self._process.stdout, self._process.stderr
         assert out is not None
         assert err is not None

@@ -46,7 +46,8 @@ def check(
     It trains about five times as long as one trial of ``units`` units, and longer to find the forgotten parts.
 
     Args:
-        trainable: a class derived from ``Trainer``, or a function that calls ``trial.epochs(save=..., load=...)``.
+        trainable: a class derived from ``Trainer``, or a function that calls ``trial.epochs`` with ``state=``
+            or with ``save=`` and ``load=``.
         params: the hyper-parameters of the trial; sequences may be among them.
         units: how far to train.
         cut: after how many units to save and to continue in another process; by default half of them.

@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from asyncsearch.trainers.state.state_kinds import is_of
+
 _HASHED_BYTES = 1 << 26
 """Of a larger array only this much is read, at its beginning and at its end."""
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
@@ -29,14 +31,6 @@ class Part(NamedTuple):
     owner: Any
     give: Callable[[Any, Any], None] | None
     """Copies from one owner into another; None: the part itself is replaced in its container."""
-
-
-def is_of(module: str, names: str, value: Any) -> bool:
-    """Return whether a value is an instance of a framework's class "a.b.C", without importing the framework."""
-    found: Any = sys.modules.get(module)
-    for name in names.split("."):
-        found = getattr(found, name, None)
-    return isinstance(found, type) and isinstance(value, found)
 
 
 def framework_parts(value: Any) -> list[Part] | None:

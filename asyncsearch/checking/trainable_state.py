@@ -23,11 +23,11 @@ from asyncsearch.checking.trainable_parts import (
     digest_text,
     framework_parts,
     give_array,
-    is_of,
     is_plain,
     kind_of_array,
 )
 from asyncsearch.trainable import TrialContext
+from asyncsearch.trainers.state.state_kinds import is_of
 
 _MAX_DEPTH = 10
 _MAX_PARTS = 20_000

@@ -83,6 +83,7 @@ class _WatchedTrial(SearchContext):
         self._watching = watching
 
     def epochs(self, **hooks: Any) -> Iterator[int]:
+        hooks["save"], hooks["load"] = self.saving(hooks.pop("state", None), hooks.get("save"), hooks.get("load"))
         save: Any = hooks.get("save")
         load: Any = hooks.get("load")
         owner = getattr(save, "__self__", None)
@@ -157,7 +158,7 @@ def run(
     if not trial.uses_epochs:
         raise CannotPauseError(
             f"{name_of(task.trainable)} cannot be paused, so there is nothing to check: write the training as "
-            "`for epoch in trial.epochs(save=..., load=...):`, or as a Trainer with save and load."
+            "`for epoch in trial.epochs(state={...}):`, or as a Trainer with save and load."
         )
     if isinstance(returned, Mapping) and stops[-1] > start:
         trial.report_last(as_metrics(returned, {}))

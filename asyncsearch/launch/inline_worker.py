@@ -141,7 +141,7 @@ class InlineWorker:
             return Ended(Outcome.FAILED, run.resource, self._fetch_error, "checkpoint")
         train = Train(run.lane.stages, None if run.load is None else str(run.load))
         function, link = self._guarded(self._trainable, run), _DirectLink(run, self, look_up)
-        return run_training(function, train, link, _NoInterrupts(), self._config.metric)
+        return run_training(function, train, link, _NoInterrupts(), self._config.metric, self._config.untrusted)
 
     def _guarded(self, function: TrainFunction, run: LaneRun) -> TrainFunction:
         """Turn the user's interrupt into a stop of this training, and show an exception where it was raised."""

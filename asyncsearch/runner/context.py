@@ -44,7 +44,23 @@ class SearchContext(TrialContext):
     may_be_done = False
     """Whether the function may run with nothing left to train; otherwise it must evaluate."""
 
-    def __init__(self, stages: Sequence[Stage], link: Link, load: Path | None = None, name: str | None = None) -> None:
+    def __init__(
+        self,
+        stages: Sequence[Stage],
+        link: Link,
+        load: Path | None = None,
+        name: str | None = None,
+        untrusted: str = "",
+    ) -> None:
+        """Begin where the first stage begins.
+
+        Args:
+            stages: what to train.
+            link: transports the results.
+            load: the checkpoint there.
+            name: of the trial; None: that of the first trial of the first stage.
+            untrusted: folder of the checkpoints, if nothing may be unpickled from it; else empty.
+        """
         first = stages[0]
         self.has_reported = False
         """Whether this attempt has reported anything."""
@@ -56,6 +72,7 @@ class SearchContext(TrialContext):
         self._values = CurrentValues(self._timeline)
         self._link = link
         self._load = load
+        self._untrusted = untrusted
         self._name = name if name is not None else trial_name(first.trials[0])
         self._done = first.start
         self._reported = first.start - 1 if self._timeline.is_evaluation else first.start
@@ -132,6 +149,7 @@ class SearchContext(TrialContext):
     def epochs(
         self,
         *,
+        state: Mapping[str, Any] | None = None,
         save: SaveFunction | None = None,
         load: LoadFunction | None = None,
         update: Update | None = None,
@@ -147,6 +165,7 @@ class SearchContext(TrialContext):
                 "scheduler, or of StandaloneTrial), or write a loop of your own."
             )
         self.uses_epochs = True
+        save, load = self.saving(state, save, load)
         check_hooks(self.name, self._timeline, self._load is not None, save, load)
         self._raise_if_interrupted()
         if self._load is not None and load is not None:
@@ -159,6 +178,26 @@ class SearchContext(TrialContext):
                 "evaluate=: give it a function that returns the metrics, or write the training as a Trainer."
             )
         return self._evaluation(evaluate)
+
+    def saving(
+        self, state: Mapping[str, Any] | None, save: SaveFunction | None, load: LoadFunction | None
+    ) -> tuple[SaveFunction | None, LoadFunction | None]:
+        """Return the functions that save and load: those of the user, or those for the objects of ``state``.
+
+        Raises:
+            UsageError: both were given, or an object cannot be saved.
+        """
+        if state is None:
+            return save, load
+        if save is not None or load is not None:
+            raise UsageError(
+                f"{self.name} called epochs(state=...) with save= or load=, which do the same: leave out either."
+            )
+        # Imported here: a runner whose trials save by themselves needs none of it.
+        from asyncsearch.trainers.state.saved_state import SavedState
+
+        saved = SavedState(state, self._untrusted)
+        return saved.save, saved.load
 
     def _evaluation(self, evaluate: Evaluate) -> Iterator[int]:
         self.report(evaluate(), resource=self._done)

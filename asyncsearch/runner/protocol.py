@@ -45,6 +45,8 @@ class Load(_Message, frozen=True, tag="load"):
     """Name of the study's metric."""
     marker: bytes
     """Random bytes that the runner writes into its outputs where a training ends."""
+    untrusted: str = ""
+    """Folder of the checkpoints, if nothing may be unpickled from it; else empty."""
 
 
 class Train(_Message, frozen=True, tag="train"):

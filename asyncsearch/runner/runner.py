@@ -31,6 +31,7 @@ class Runner:
     def __init__(self, channel: Channel[ToRunner, FromRunner], load: Load) -> None:
         self._channel = channel
         self._metric = load.metric
+        self._untrusted = load.untrusted
         self._stdio = Stdio(load.marker)
         self._interrupts = SigtermGuard()
         self._folder = os.getcwd()
@@ -65,7 +66,7 @@ class Runner:
         if isinstance(self._trainable, Ended):
             return self._trainable
         link = AgentLink(self._channel, self._interrupts, message.amendments)
-        return run_training(self._trainable, message, link, self._interrupts, self._metric)
+        return run_training(self._trainable, message, link, self._interrupts, self._metric, self._untrusted)
 
     def _return_home(self) -> None:
         with contextlib.suppress(OSError):

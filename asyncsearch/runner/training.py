@@ -17,10 +17,12 @@ from asyncsearch.runner.sigterm import SigtermGuard
 from asyncsearch.trainable import ReportError, TrainFunction, TrialStopped
 
 
-def run_training(function: TrainFunction, train: Train, link: Link, interrupts: SigtermGuard, metric: str) -> Ended:
+def run_training(
+    function: TrainFunction, train: Train, link: Link, interrupts: SigtermGuard, metric: str, untrusted: str = ""
+) -> Ended:
     """Train a batch of stages, whatever the user's function does except ending the process."""
     load = None if train.load is None else Path(train.load)
-    context = SearchContext(train.stages, link, load)
+    context = SearchContext(train.stages, link, load, untrusted=untrusted)
     error: BaseException | None = None
     try:
         try:

@@ -10,6 +10,7 @@ import msgspec
 
 from asyncsearch.errors import UsageError
 from asyncsearch.shared.folder import open_shared
+from asyncsearch.store import open_store
 from asyncsearch.store.base_store import Store
 
 _TAG = "sequence"
@@ -42,6 +43,28 @@ def open_folder(
             "as `def train(trial): ...`, or share with nobody, sharing=Sharing(shared=False)."
         )
     return open_shared(store, shared)
+
+
+def trusts(shared: Store | None, trusted: str | Path | None) -> bool:
+    """Return whether the user has named the shared folder as one whose checkpoints may be unpickled.
+
+    Raises:
+        UsageError: another folder is named, or the study shares nothing.
+    """
+    if trusted is None:
+        return False
+    named = open_store(trusted)
+    if shared is None:
+        raise UsageError(
+            f"Sharing(trusted={named.shown!r}), and the study shares with nobody: leave it out; from its own store a "
+            "study reads its checkpoints as it is."
+        )
+    if named.url != shared.url:
+        raise UsageError(
+            f"Sharing(trusted={named.shown!r}) is not the folder that the study shares: write "
+            f"Sharing(trusted={shared.shown!r}) if you trust all who may write there."
+        )
+    return True
 
 
 def read_defaults(defaults: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -44,6 +44,8 @@ class StudyDefinition(msgspec.Struct, frozen=True, kw_only=True):
     backend: str
     shared: Store | None = None
     quota_bytes: int | None = None
+    is_trusted: bool = False
+    """Whether the user trusts all who may write in ``shared``."""
 
 
 def source_hash(trainable: object) -> str:

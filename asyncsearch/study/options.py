@@ -25,6 +25,10 @@ class Sharing(msgspec.Struct, frozen=True, kw_only=True):
     shared: str | Path | Literal[False] | None = None
     """Folder or URL in which studies of one version share what they train; None: ``plan`` beside the study's store;
     False: nothing is shared with other studies, whatever the version."""
+    trusted: str | Path | None = None
+    """The shared folder once more, if you trust all who may write there: an estimator of scikit-learn in
+    ``trial.epochs(state={...})`` is restored by pickle, which runs code from the checkpoint. None: nothing is unpickled
+    from a shared folder."""
     defaults: Mapping[str, Any] | None = None
     """Name -> JSON value of parameters that this space lacks and that other studies of the version have: the value that
     the trainable takes when it is not given one."""

@@ -39,8 +39,8 @@ def require_pausable(trainable: Trainable, scheduler: Scheduler) -> None:
     elif scheduler.pauses and _never_loops_over_epochs(trainable):
         name = getattr(trainable, "__name__", repr(trainable))
         raise CannotPauseError(
-            f"{_name(scheduler)} pauses trials, and {name} does not loop over trial.epochs(save=..., load=...). "
-            "Write that loop, or use a scheduler that does not pause, such as ASHA(..., variant='stopping')."
+            f"{_name(scheduler)} pauses trials, and {name} does not loop over trial.epochs(). Write `for epoch in "
+            "trial.epochs(state={...}):`, or use a scheduler that does not pause: ASHA(..., variant='stopping')."
         )
 
 
@@ -68,7 +68,7 @@ def require_sequences(trainable: Trainable, space: Space, scheduler: Scheduler, 
             )
         cannot, wanted = not trainable.can_pause(), "save(path) and load(path)"
     else:
-        cannot, wanted = _never_loops_over_epochs(trainable), "`for epoch in trial.epochs(save=..., load=...):`"
+        cannot, wanted = _never_loops_over_epochs(trainable), "`for epoch in trial.epochs(state={...}):`"
     if share and cannot:
         raise CannotPauseError(
             f"Trials share what they train up to where their sequences part, and {name} cannot go on from there: write "

@@ -85,6 +85,7 @@ class RunnableStudy(msgspec.Struct, kw_only=True):
                     metric=what.config.metric,
                     bundle=what.trainable,
                     store=what.shared or store,
+                    untrusted="" if what.shared is None or what.is_trusted else what.shared.shown,
                     endpoint=endpoint,
                     worker=worker,
                     epoch=epoch,

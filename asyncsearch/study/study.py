@@ -27,7 +27,7 @@ from asyncsearch.searchers.base_searcher import Searcher, SearcherState
 from asyncsearch.searchers.random import RandomSearch
 from asyncsearch.sequences.custom_sequences import register_versions
 from asyncsearch.shared.folder import SharedFolder
-from asyncsearch.shared.options import open_folder, read_defaults
+from asyncsearch.shared.options import open_folder, read_defaults, trusts
 from asyncsearch.shared.quota import EVALUATIONS
 from asyncsearch.space import Space
 from asyncsearch.space.parameter_values import plain
@@ -128,6 +128,7 @@ class Study(Results):
         self._trainable_name = getattr(trainable, "__qualname__", repr(trainable))
         share, resume = yes_or_no("share", share), yes_or_no("resume", resume)
         self.shared = open_folder(self.store, sharing.shared, version, share=share, trainable=trainable)
+        self._is_trusted = trusts(self.shared, sharing.trusted)
         self._quota_bytes = sharing.quota_bytes
         self.config = EngineConfig(
             study=self.name,
@@ -170,7 +171,7 @@ class Study(Results):
         study.space, study.searcher, study.scheduler = plan.space, plan.searcher, plan.scheduler
         study.config, study._settings, study._worker = plan.config, plan.settings, plan.worker
         study._bundle, study._backend = plan.trainable, backend or plan.backend
-        study.shared, study._quota_bytes = plan.shared, plan.quota_bytes
+        study.shared, study._is_trusted, study._quota_bytes = plan.shared, plan.is_trusted, plan.quota_bytes
         study._resume, study._is_read_only = True, False
         study._warm = kept(study.store)
         return study
@@ -376,6 +377,7 @@ class Study(Results):
             backend=self._backend if isinstance(self._backend, str) else "auto",
             shared=self.shared,
             quota_bytes=self._quota_bytes,
+            is_trusted=self._is_trusted,
         )
         return RunnableStudy(
             store=self.store,

@@ -1,0 +1,170 @@
+"""The members of a state: objects of a kind, and collections of them, each restored in place."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import MutableMapping
+from typing import Any
+
+from asyncsearch.errors import UsageError
+from asyncsearch.trainers.state.encoding import Decoder, Encoder
+from asyncsearch.trainers.state.known_kinds import kind_of
+from asyncsearch.trainers.state.state_kinds import CannotSaveError, Kind, advice, is_of
+
+_SEQUENCES = (list, deque)
+_IMMUTABLE = (bool, int, float, complex, str, bytes, frozenset, type(None))
+
+
+def require_saveable(value: Any, place: str) -> bool:
+    """Check an object before any training, and return whether only ``pickle`` restores a part of it.
+
+    Raises:
+        UsageError: it, or a member of it, cannot be saved.
+    """
+    kind = _kind(value, place)
+    if kind is not None:
+        return kind.name == "estimator"
+    members = _members(value, place)
+    if members is None:
+        raise UsageError(f"{place} {advice(value)}")
+    found = [require_saveable(part, at) for _, part, at in members if not _is_plain(part)]
+    return any(found)
+
+
+def capture(encoder: Encoder, value: Any, place: str) -> Any:
+    """Return the state of an object as JSON.
+
+    Raises:
+        UsageError: it cannot be saved.
+    """
+    kind = _kind(value, place)
+    if kind is not None:
+        try:
+            state = kind.get(value)
+        except Exception as error:
+            raise UsageError(f"{place} cannot be saved: {type(error).__name__}: {error}") from error
+        suffix = ".state_dict()" if kind.name == "state_dict" else ""
+        return {"kind": kind.name, "class": _class_of(value), "state": encoder.encode(state, place + suffix)}
+    members = None if _is_plain(value) else _members(value, place)
+    if members is None:
+        return {"kind": "value", "state": encoder.encode(value, place)}
+    pairs = [[encoder.encode(key, place), capture(encoder, part, at)] for key, part, at in members]
+    return {"kind": _collection(value), "members": pairs}
+
+
+def restore(decoder: Decoder, value: Any, saved: Any, place: str) -> None:
+    """Put a saved state into an object.
+
+    Raises:
+        UsageError: the object is not like the one that was saved.
+    """
+    kind = _kind(value, place)
+    now = _collection(value) if kind is None else kind.name
+    if now != saved["kind"]:
+        raise _misfit(place, f"it is of kind {now!r} now, and one of kind {saved['kind']!r} was saved")
+    if kind is not None:
+        _put(decoder, kind, value, saved, place)
+    elif isinstance(value, set):
+        value.clear()
+        value.update(decoder.decode(key) for key, _ in saved["members"])
+    elif isinstance(value, MutableMapping):
+        _restore_mapping(decoder, value, saved, place)
+    elif isinstance(value, tuple):
+        _restore_tuple(decoder, value, saved, place)
+    else:
+        parts = _restored_parts(decoder, value, saved, place)
+        value.clear()
+        value.extend(parts)
+
+
+def _put(decoder: Decoder, kind: Kind, value: Any, saved: Any, place: str) -> None:
+    if saved["class"] != _class_of(value):
+        raise _misfit(place, f"it is of type {_class_of(value)} now, and {saved['class']} was saved")
+    try:
+        kind.put(value, decoder.decode(saved["state"]))
+    except Exception as error:
+        raise _misfit(place, str(error)) from error
+
+
+def _restore_mapping(decoder: Decoder, value: Any, saved: Any, place: str) -> None:
+    members = {decoder.decode(key): part for key, part in saved["members"]}
+    for key in [key for key in value if key not in members]:
+        if not _is_plain(value[key]) and _kind(value[key], place) is not None:
+            raise _misfit(place, f"{key!r} is in it now, and was not when it was saved")
+        del value[key]
+    for key, part in members.items():
+        value[key] = _renewed(decoder, value.get(key), part, f"{place}[{key!r}]")
+
+
+def _restored_parts(decoder: Decoder, value: Any, saved: Any, place: str) -> list[Any]:
+    now = [*value] + [None] * (len(saved["members"]) - len(value))
+    return [
+        _renewed(decoder, old, part, f"{place}[{number}]")
+        for number, (old, (_, part)) in enumerate(zip(now, saved["members"], strict=False))
+    ]
+
+
+def _restore_tuple(decoder: Decoder, value: Any, saved: Any, place: str) -> None:
+    if len(value) != len(saved["members"]):
+        raise _misfit(place, f"it has {len(value)} parts, and {len(saved['members'])} were saved")
+    for number, (old, (_, part)) in enumerate(zip(value, saved["members"], strict=True)):
+        if not _is_plain(old):
+            restore(decoder, old, part, f"{place}[{number}]")
+
+
+def _renewed(decoder: Decoder, old: Any, saved: Any, place: str) -> Any:
+    """Return the member of a collection after restoring: the same object if it has a state, else the saved value."""
+    if not _is_plain(old):
+        restore(decoder, old, saved, place)
+        return old
+    if saved["kind"] in ("value", "array", "tensor"):
+        return decoder.decode(saved["state"])
+    if saved["kind"] in ("dict", "list"):
+        new: Any = {} if saved["kind"] == "dict" else []
+        restore(decoder, new, saved, place)
+        return new
+    raise _misfit(place, f"it is {old!r:.80} now, and an object of kind {saved['kind']!r} was saved")
+
+
+def _kind(value: Any, place: str) -> Kind | None:
+    try:
+        return kind_of(value)
+    except CannotSaveError as error:
+        raise UsageError(f"{place} {error}") from None
+
+
+def _members(value: Any, place: str) -> list[tuple[Any, Any, str]] | None:
+    """Return key, part and place of the members of a collection; None: it is not one."""
+    if isinstance(value, MutableMapping):
+        return [(key, part, f"{place}[{key!r}]") for key, part in value.items()]
+    if isinstance(value, (*_SEQUENCES, tuple)):
+        return [(number, part, f"{place}[{number}]") for number, part in enumerate(value)]
+    if isinstance(value, set):
+        return [(part, None, place) for part in sorted(value, key=repr)]
+    return None
+
+
+def _collection(value: Any) -> str:
+    if isinstance(value, MutableMapping):
+        return "dict"
+    if isinstance(value, tuple):
+        return "tuple"
+    return "set" if isinstance(value, set) else "list" if isinstance(value, _SEQUENCES) else "value"
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a value is replaced in its collection, not restored in place."""
+    if isinstance(value, tuple):
+        return all(map(_is_plain, value))
+    return isinstance(value, _IMMUTABLE) or is_of("numpy", "generic", value)
+
+
+def _class_of(value: Any) -> str:
+    return type(value).__qualname__
+
+
+def _misfit(place: str, why: str) -> UsageError:
+    return UsageError(
+        f"The checkpoint does not fit {place}: {why}. Build for a trial what was built when it was saved (from "
+        "trial.saved_params), or start a new study."
+    )

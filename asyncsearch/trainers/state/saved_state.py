@@ -1,0 +1,96 @@
+"""The argument of ``trial.epochs(state={...})``: checked at once, saved and loaded as a checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from asyncsearch.errors import UsageError
+from asyncsearch.trainers.state import global_generators
+from asyncsearch.trainers.state.encoding import Decoder, Encoder
+from asyncsearch.trainers.state.members import capture, require_saveable, restore
+from asyncsearch.trainers.state.state_files import read_state, write_state
+
+
+class SavedState:
+    """Saves and loads the named objects, and the global generators of the frameworks that are imported.
+
+    The mapping is not copied: an object that the training puts in the place of another is saved from then on.
+    """
+
+    def __init__(self, state: Mapping[str, Any], untrusted: str = "") -> None:
+        """Check the objects.
+
+        Args:
+            state: name -> object.
+            untrusted: folder of the checkpoints, if others may write there and the user has not said that it is
+                trusted; else empty.
+
+        Raises:
+            UsageError: an object cannot be saved, or only ``pickle`` would restore it and the folder is not trusted.
+        """
+        self._state = state
+        for name, value in _checked(state).items():
+            if require_saveable(value, f"state[{name!r}]") and untrusted:
+                raise UsageError(
+                    f"state[{name!r}] is restored by pickle, which runs code from the checkpoint, and its checkpoints "
+                    f"are in a folder that studies share. If you trust all who may write there, name it: "
+                    f"Sharing(shared={untrusted!r}, trusted={untrusted!r}); else share with nobody: "
+                    "Sharing(shared=False)."
+                )
+
+    def save(self, path: Path) -> None:
+        """Write the state of all objects into a new folder."""
+        encoder = Encoder()
+        members = {name: capture(encoder, value, f"state[{name!r}]") for name, value in self._state.items()}
+        shared = encoder.encode(global_generators.capture(), "the global generators")
+        write_state(path, encoder, {"members": members, "generators": shared})
+
+    def load(self, path: Path) -> None:
+        """Put a saved state into the objects."""
+        found, decoder = read_state(path)
+        saved, now = found["members"].keys(), self._state.keys()
+        if saved != now:
+            raise UsageError(
+                f"The checkpoint holds {_names(saved)}, and state= names {_names(now)}: name the same objects, or "
+                "start a new study."
+            )
+        _restore_all(decoder, self._state, found["members"])
+        # Last: to build and to fill the objects may have drawn from them.
+        global_generators.restore(decoder.decode(found["generators"]))
+
+
+def load_state(path: Path, state: Mapping[str, Any]) -> None:
+    """Put what ``trial.epochs(state=...)`` saved at a path into objects, some or all of the same names.
+
+    Use it with the path that ``study.checkpoint()`` gives. An estimator of scikit-learn is unpickled, which runs code
+    from the file: load checkpoints that you trust.
+
+    Raises:
+        UsageError: a name was not saved, or an object is not like the saved one.
+        StoreError: there is no such checkpoint, or it is damaged.
+    """
+    found, decoder = read_state(Path(path))
+    missing = _checked(state).keys() - found["members"].keys()
+    if missing:
+        raise UsageError(f"The checkpoint holds {_names(found['members'])}, and not {_names(missing)}.")
+    _restore_all(decoder, state, found["members"])
+
+
+def _restore_all(decoder: Decoder, state: Mapping[str, Any], members: Mapping[str, Any]) -> None:
+    for name, value in state.items():
+        restore(decoder, value, members[name], f"state[{name!r}]")
+
+
+def _checked(state: Mapping[str, Any]) -> Mapping[str, Any]:
+    if not isinstance(state, Mapping) or not all(isinstance(name, str) for name in state):
+        raise UsageError(
+            f"state= is a {type(state).__qualname__}, and must give each object a name: "
+            'trial.epochs(state={"net": net, "opt": opt}).'
+        )
+    return state
+
+
+def _names(names: Any) -> str:
+    return ", ".join(map(repr, sorted(names))) or "nothing"
