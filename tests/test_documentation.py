@@ -57,3 +57,31 @@ def test_every_command_that_a_page_names_exists(page: Path) -> None:
 def test_lines_are_not_much_longer_than_the_code_is_allowed_to_be(page: Path) -> None:
     lines = page.read_text(encoding="utf-8").splitlines()
     assert [line for line in lines if len(line) > 140 and not line.startswith("|")] == []
+
+
+def linked(page: Path) -> list[Path]:
+    """Return the files and folders of this repository to which a page links, pictures included."""
+    text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    links = [link for link in re.findall(r"\]\(([^)#\s]+)", text) if "://" not in link]
+    return [(page.parent / link).resolve() for link in links]
+
+
+def headings(page: Path) -> set[str]:
+    """Return the anchors of a page's headings, as GitHub makes them."""
+    text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    titles = re.findall(r"^#+ (.+)$", text, flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_leads_to_a_file_and_a_heading(page: Path) -> None:
+    assert [path for path in linked(page) if not path.exists()] == []
+    text = page.read_text(encoding="utf-8")
+    for target, anchor in re.findall(r"\]\(([^)#\s:]*)#([^)\s]+)\)", text):
+        at = (page.parent / target).resolve() if target else page
+        assert anchor in headings(at), f"{target}#{anchor}"
+
+
+def test_the_index_leads_to_every_page() -> None:
+    index = ROOT / "docs/index.md"
+    assert {*linked(index)} == {*(ROOT / "docs").glob("*.md")} - {index}
