@@ -26,7 +26,7 @@ def blocks(page: Path, *, fragments: bool) -> list[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, fragments=False)], ids=lambda page: page.name)
 def test_code_runs_as_it_stands_in_the_page(page: Path, tmp_path: Path) -> None:
-    for package in ("keras", "optuna", "sklearn", "torch"):
+    for package in ("keras", "lightgbm", "optuna", "sklearn", "torch", "xgboost"):
         if re.search(rf"^(import|from) {package}\b", page.read_text(encoding="utf-8"), flags=re.MULTILINE):
             pytest.importorskip(package)
     script = tmp_path / "page.py"
@@ -85,3 +85,13 @@ def test_every_link_leads_to_a_file_and_a_heading(page: Path) -> None:
 def test_the_index_leads_to_every_page() -> None:
     index = ROOT / "docs/index.md"
     assert {*linked(index)} == {*(ROOT / "docs").glob("*.md")} - {index}
+
+
+def test_the_reference_has_the_present_docstrings_of_every_public_name() -> None:
+    import asyncsearch
+
+    command = [sys.executable, str(ROOT / "scripts/write_reference.py"), "--check"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    entries = re.findall(r"^### (\w+)$", (ROOT / "docs/reference.md").read_text(encoding="utf-8"), flags=re.MULTILINE)
+    assert {*dir(asyncsearch), *asyncsearch.sequences.__all__} - {"__version__", "sequences"} <= {*entries}
