@@ -3,6 +3,7 @@
 #
 #   . scripts/setup.sh demo,spark      in a script: afterwards "$PYTHON" is the environment's interpreter
 #   . scripts/setup.sh as-is           the same, without installing anything
+#   . scripts/setup.sh uv              an environment with uv alone, which installs into others; also sets UV
 #   bash scripts/setup.sh dev,spark    from a shell
 #
 # The argument names extras of pyproject.toml. A second run with the same extras installs nothing.
@@ -51,6 +52,12 @@ setup_make_venv() {
     "$base" -m venv --clear "$VENV" || setup_fail "$base could not make $VENV; see its message above."
 }
 
+setup_install_uv() {
+    [ ! -x "$VENV/bin/uv" ] || return 0
+    echo "setup: installing uv into .venv"
+    "$PYTHON" -m pip install --quiet --disable-pip-version-check uv || setup_fail "pip could not install uv."
+}
+
 setup_install() {
     local extras=$1 stamp state quiet=
     stamp=$VENV/.asyncsearch-extras/$extras
@@ -58,10 +65,7 @@ setup_install() {
     if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$state" ]; then
         return 0
     fi
-    if [ ! -x "$VENV/bin/uv" ]; then
-        echo "setup: installing uv into .venv"
-        "$PYTHON" -m pip install --quiet --disable-pip-version-check uv || setup_fail "pip could not install uv." || return 1
-    fi
+    setup_install_uv || return 1
     echo "setup: installing asyncsearch[$extras] into .venv"
     [ -t 2 ] || quiet=yes
     # Use the machine's certificates, as pip does: they may include a company's own.
@@ -148,6 +152,7 @@ setup_main() {
     case $extras in
     '') setup_fail "name the extras to install, as in: bash scripts/setup.sh demo,spark" || return 1 ;;
     as-is) [ -x "$PYTHON" ] || setup_fail "there is no .venv yet; run scripts/test.sh once." || return 1 ;;
+    uv) setup_make_venv && setup_install_uv && UV=$VENV/bin/uv || return 1 ;;
     *) setup_make_venv && setup_install "$extras" || return 1 ;;
     esac
     case ,$extras, in

@@ -26,7 +26,7 @@ def blocks(page: Path, *, fragments: bool) -> list[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, fragments=False)], ids=lambda page: page.name)
 def test_code_runs_as_it_stands_in_the_page(page: Path, tmp_path: Path) -> None:
-    for package in ("keras", "optuna", "sklearn", "torch"):
+    for package in ("keras", "lightgbm", "optuna", "sklearn", "torch", "xgboost"):
         if re.search(rf"^(import|from) {package}\b", page.read_text(encoding="utf-8"), flags=re.MULTILINE):
             pytest.importorskip(package)
     script = tmp_path / "page.py"
@@ -57,3 +57,41 @@ def test_every_command_that_a_page_names_exists(page: Path) -> None:
 def test_lines_are_not_much_longer_than_the_code_is_allowed_to_be(page: Path) -> None:
     lines = page.read_text(encoding="utf-8").splitlines()
     assert [line for line in lines if len(line) > 140 and not line.startswith("|")] == []
+
+
+def linked(page: Path) -> list[Path]:
+    """Return the files and folders of this repository to which a page links, pictures included."""
+    text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    links = [link for link in re.findall(r"\]\(([^)#\s]+)", text) if "://" not in link]
+    return [(page.parent / link).resolve() for link in links]
+
+
+def headings(page: Path) -> set[str]:
+    """Return the anchors of a page's headings, as GitHub makes them."""
+    text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    titles = re.findall(r"^#+ (.+)$", text, flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_leads_to_a_file_and_a_heading(page: Path) -> None:
+    assert [path for path in linked(page) if not path.exists()] == []
+    text = page.read_text(encoding="utf-8")
+    for target, anchor in re.findall(r"\]\(([^)#\s:]*)#([^)\s]+)\)", text):
+        at = (page.parent / target).resolve() if target else page
+        assert anchor in headings(at), f"{target}#{anchor}"
+
+
+def test_the_index_leads_to_every_page() -> None:
+    index = ROOT / "docs/index.md"
+    assert {*linked(index)} == {*(ROOT / "docs").glob("*.md")} - {index}
+
+
+def test_the_reference_has_the_present_docstrings_of_every_public_name() -> None:
+    import asyncsearch
+
+    command = [sys.executable, str(ROOT / "scripts/write_reference.py"), "--check"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    entries = re.findall(r"^### (\w+)$", (ROOT / "docs/reference.md").read_text(encoding="utf-8"), flags=re.MULTILINE)
+    assert {*dir(asyncsearch), *asyncsearch.sequences.__all__} - {"__version__", "sequences"} <= {*entries}

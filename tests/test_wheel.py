@@ -1,0 +1,36 @@
+"""The wheel that scripts/build.sh makes: what it contains, and that it works without this checkout."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.mark.slow
+def test_wheel_without_extras_runs_the_example_of_the_readme_in_an_empty_environment(tmp_path: Path) -> None:
+    done = subprocess.run(
+        ["bash", str(ROOT / "scripts/build.sh"), str(tmp_path / "wheels here")],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    [wheel] = (tmp_path / "wheels here").glob("*.whl")
+    assert f"{wheel.name}: runs the README's example" in done.stdout
+    names = zipfile.ZipFile(wheel).namelist()
+    assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {"asyncsearch"}
+    assert "asyncsearch/py.typed" in names
+
+
+def test_readme_says_what_each_extra_is_for() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    rows = re.findall(r"^\| `([a-z]+)` \| \S", (ROOT / "README.md").read_text(encoding="utf-8"), flags=re.MULTILINE)
+    assert sorted(rows) == sorted(project["optional-dependencies"])
