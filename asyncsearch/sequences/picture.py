@@ -8,8 +8,11 @@ from typing import Any
 
 from asyncsearch.errors import SpaceError
 from asyncsearch.sequences.json_values import identity
+from asyncsearch.sequences.text_width import shortened, text_width
 
-_WIDTH, _HEIGHT, _LEFT, _TOP, _BOTTOM = 360, 130, 62, 30, 22
+_WIDTH, _HEIGHT, _TOP, _BOTTOM = 360, 130, 30, 22
+_NARROWEST_LEFT, _WIDEST_LEFT = 62, 130
+_SIZE = 11
 _POINTS = 240
 _INK, _FAINT, _COLOUR = "#24292f", "#6e7781", "#0969da"
 
@@ -43,22 +46,25 @@ def _times(until: int) -> list[float]:
 
 def _svg(title: str, times: list[float], levels: list[float], labels: dict[float, str], until: int) -> str:
     low, high = min(levels), max(levels)
+    widest = max(text_width(words, _SIZE) for words in labels.values())
+    left = min(max(widest + 10, _NARROWEST_LEFT), _WIDEST_LEFT)
 
     def x(time: float) -> float:
-        return _LEFT + (_WIDTH - _LEFT - 14) * time / until
+        return left + (_WIDTH - left - 14) * time / until
 
     def y(level: float) -> float:
         share = 0.5 if low == high else level / (high - low) - low / (high - low)
         return _HEIGHT - _BOTTOM - (_HEIGHT - _TOP - _BOTTOM - 6) * share
 
     points = " ".join(f"{x(time):.1f},{y(level):.1f}" for time, level in zip(times, levels, strict=True))
+    beside = {level: shortened(words, left - 10, _SIZE) for level, words in labels.items()}
     bottom = _HEIGHT - _BOTTOM + 3
     shapes = [
-        _text(10, 18, _shortened(title, 56), _INK, "start"),
-        f"<line x1='{_LEFT}' y1='{bottom}' x2='{_WIDTH - 14}' y2='{bottom}' stroke='{_FAINT}'/>",
-        _text(_LEFT, _HEIGHT - 5, "0", _FAINT, "middle"),
+        _text(10, 18, shortened(title, _WIDTH - 20, _SIZE), _INK, "start"),
+        f"<line x1='{left:.1f}' y1='{bottom}' x2='{_WIDTH - 14}' y2='{bottom}' stroke='{_FAINT}'/>",
+        _text(left, _HEIGHT - 5, "0", _FAINT, "middle"),
         _text(_WIDTH - 14, _HEIGHT - 5, str(until), _FAINT, "end"),
-        *(_text(_LEFT - 6, y(level) + 4, _shortened(words, 9), _FAINT, "end") for level, words in labels.items()),
+        *(_text(left - 6, y(level) + 4, words, _FAINT, "end") for level, words in beside.items()),
         f"<polyline points='{points}' fill='none' stroke='{_COLOUR}' stroke-width='1.6' stroke-linejoin='round'/>",
     ]
     return (
@@ -68,9 +74,7 @@ def _svg(title: str, times: list[float], levels: list[float], labels: dict[float
     )
 
 
-def _shortened(words: str, length: int) -> str:
-    return words if len(words) <= length else f"{words[: length - 1]}…"
-
-
 def _text(x: float, y: float, words: str, fill: str, anchor: str) -> str:
-    return f"<text x='{x:.1f}' y='{y:.1f}' font-size='11' fill='{fill}' text-anchor='{anchor}'>{escape(words)}</text>"
+    return (
+        f"<text x='{x:.1f}' y='{y:.1f}' font-size='{_SIZE}' fill='{fill}' text-anchor='{anchor}'>{escape(words)}</text>"
+    )

@@ -1,9 +1,8 @@
-"""Pictures of a study: ``plot_history(study)``, ``plot_rungs(study)``. Drawn as SVG; nothing needs to be installed."""
+"""Pictures of a study: ``plot_history(study)``, ``plot_rungs(study)``. They need the extra ``plots``."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from asyncsearch.engine.config import EngineConfig
 from asyncsearch.errors import NoTrialsError, UsageError
@@ -12,15 +11,23 @@ from asyncsearch.journal.opening import read_records
 from asyncsearch.journal.projection import reports
 from asyncsearch.nonfinite import finite
 from asyncsearch.report.formatting import many, number
-from asyncsearch.report.plots.svg import Axis, Plot, dot, frame, line, text
+from asyncsearch.report.plots.charts import BLUE, INK, ORANGE, Plot, load_altair, titled
+from asyncsearch.report.plots.curves import (
+    Curve,
+    PlottedPoint,
+    best_so_far,
+    best_trial,
+    curves,
+    levels,
+    thinned,
+    value_range,
+)
 from asyncsearch.store.base_store import Store
-from asyncsearch.trial import Trial, TrialState
+from asyncsearch.trial import Trial
 
-_BLUE, _ORANGE = "#2f7fd1", "#d9480f"
-_MOST_CURVES = 400
-
-PlottedPoint = tuple[TrialId, int, float]
-"""Trial, resource, and finite value of the metric."""
+_MOST_CURVES, _MOST_POINTS = 400, 20_000
+_WIDTH, _HEIGHT = 360, 260
+_RUNGS_TITLE = "units of training; filled: trained further"
 
 
 class PlottedStudy(Protocol):
@@ -40,38 +47,56 @@ def plot_history(study: PlottedStudy) -> Plot:
     """Return two panels: each trial's metric over its own training, and the best so far over all training.
 
     Raises:
-        UsageError: it is not a study.
+        UsageError: it is not a study, or the extra ``plots`` is not installed.
         NoTrialsError: no trial has reported a finite value yet.
     """
     points = _points(study)
-    panels = [_curves(study, points), _best_so_far(study, points)]
-    return Plot(f"{study.name}: {many(len(study.trials), 'trial')}", 900, 380, panels)
+    altair = load_altair("plot_history()")
+    panels = altair.hconcat(_curves(altair, study, points), _best_so_far(altair, study, points), spacing=40)
+    return titled(panels, f"{study.name}: {many(len(study.trials), 'trial')}")
 
 
 def plot_rungs(study: PlottedStudy) -> Plot:
     """Return the values of trials at each resource where trials paused or ended: filled if they continued from there.
 
     Raises:
-        UsageError: it is not a study.
+        UsageError: it is not a study, or the extra ``plots`` is not installed.
         NoTrialsError: no trial has reported a finite value yet.
     """
     points = _points(study)
-    y = _value_axis([value for _, _, value in points])
-    levels = _levels(study.trials, points)
-    x = Axis(-0.5, len(levels) - 0.5, 80, 870)
+    alt = load_altair("plot_rungs()")
+    shown = levels(study.trials, points)
+    dots = _dots(study, points, shown)
+    names = [f"{level:,}" for level in shown]
+    encoded = {
+        "x": alt.X("level:N", sort=names, title=_RUNGS_TITLE, axis=alt.Axis(labelAngle=0)),
+        "y": _y(alt, [dot["value"] for dot in dots], study.config.metric),
+        "xOffset": alt.XOffset("place:Q", scale=alt.Scale(domain=[-0.75, 0.75])),
+        "fill": alt.condition("datum.continued", alt.value(BLUE), alt.value("white")),
+        "tooltip": ["trial:N", "value:Q", "level:N"],
+    }
+    circles = alt.Chart(alt.Data(values=dots)).mark_circle(size=36, stroke=BLUE, strokeWidth=1, opacity=0.8)
+    counts = [{"level": name, "text": many(sum(dot["level"] == name for dot in dots), "trial")} for name in names]
+    words = alt.Chart(alt.Data(values=counts)).mark_text(fontWeight=600, color=INK)
+    labels = words.encode(x=encoded["x"], y=alt.value(-10), text="text:N")
+    return titled(
+        alt.layer(circles.encode(**encoded), labels).properties(width=2 * _WIDTH + 60, height=_HEIGHT),
+        f"{study.name}: rungs",
+    )
+
+
+def _dots(study: PlottedStudy, points: list[PlottedPoint], shown: list[int]) -> list[dict[str, Any]]:
+    """Return a dot for each trial that reported at a level; ``place`` spreads those of one level from -0.5 to 0.5."""
     reached = {trial.id: trial.resource for trial in study.trials}
-    shapes = []
-    for index, level in enumerate(levels):
-        there = {trial: value for trial, resource, value in points if resource == level}
-        for place, (trial, value) in enumerate(sorted(there.items())):
+    dots = []
+    for level in shown:
+        there = sorted({trial: value for trial, resource, value in points if resource == level}.items())
+        for place, (trial, value) in enumerate(there):
             shift = (place + 0.5) / len(there) - 0.5
             continued = reached[trial] > level
-            tip = f"{trial_name(trial)}: {number(value)} at {level:,}"
-            shapes.append(dot(x(index + 0.7 * shift), _clamp(y, value), _BLUE, tip, is_hollow=not continued))
-        shapes.append(text(x(index), 66, many(len(there), "trial"), at="middle", weight=600))
-    ticks = [(float(index), f"{level:,}") for index, level in enumerate(levels)]
-    axes = frame(x, y, "units of training; filled: trained further", study.config.metric, ticks)
-    return Plot(f"{study.name}: rungs", 900, 380, [axes, *shapes])
+            names = {"trial": trial_name(trial), "level": f"{level:,}"}
+            dots.append({**names, "value": value, "place": shift, "continued": continued})
+    return dots
 
 
 def _points(study: PlottedStudy) -> list[PlottedPoint]:
@@ -87,80 +112,67 @@ def _points(study: PlottedStudy) -> list[PlottedPoint]:
     return points
 
 
-def _value_axis(values: Sequence[float]) -> Axis:
-    """Make room for all values except far outliers: one diverged trial must not compress the others into a line."""
-    ranked = sorted(values)
-    low, high = ranked[0], ranked[-1]
-    quarter, three_quarters = ranked[len(ranked) // 4], ranked[-1 - len(ranked) // 4]
-    reach = 4 * (three_quarters - quarter)
-    if reach > 0:
-        low, high = max(low, quarter - reach), min(high, three_quarters + reach)
-    pad = 0.04 * (high - low)
-    return Axis(low - pad, high + pad, 320, 80)
+def _y(alt: Any, values: list[float], metric: str) -> Any:
+    """Return the axis of the metric; values beyond it are drawn at its end."""
+    scale = alt.Scale(domain=value_range(values), clamp=True, zero=False, nice=False)
+    return alt.Y("value:Q", title=metric, scale=scale, axis=alt.Axis(tickCount=6))
 
 
-def _clamp(y: Axis, value: float) -> float:
-    return y(min(max(value, y.low), y.high))
-
-
-def _curves(study: PlottedStudy, points: Sequence[PlottedPoint]) -> str:
-    y = _value_axis([value for _, _, value in points])
-    curves: dict[TrialId, list[tuple[int, float]]] = {}
-    for trial, resource, value in points:
-        curves.setdefault(trial, []).append((resource, value))
+def _curves(alt: Any, study: PlottedStudy, points: list[PlottedPoint]) -> Any:
+    found = curves(points)
+    best = best_trial([trial for trial in study.trials if trial.id in found], study.config.mode)
+    shown = [trial for trial in found if trial != best][-_MOST_CURVES:]
+    most = max(20, _MOST_POINTS // (len(shown) + 1))
     top = max(resource for _, resource, _ in points)
-    x = Axis(1, top, 70, 430, is_log=top > 20)
-    best = _best(study.trials, study.config.mode)
-    shown = [trial for trial in curves if trial != best][-_MOST_CURVES:]
-    shapes = [_curve(x, y, curves[trial], _BLUE, 1.0, 0.35) for trial in shown]
-    if best in curves:
-        shapes.append(_curve(x, y, curves[best], _ORANGE, 2.2, 1.0))
-        shapes.append(text(x.end, 66, f"{trial_name(best)}, the best", fill=_ORANGE, at="end"))
-    levels = _levels(study.trials, points)
-    marks = levels if x.is_log and len(levels) < 8 else [value for value in x.ticks() if value == int(value)]
-    ticks = [(float(value), f"{value:,.0f}") for value in marks]
-    return frame(x, y, "units of training of the trial", study.config.metric, ticks) + "".join(shapes)
+    is_log = top > 20
+    marks = levels(study.trials, points)
+    axis = alt.Axis(values=marks) if is_log and len(marks) < 8 else alt.Axis(tickMinStep=1, tickCount=6)
+    scale = alt.Scale(type="log" if is_log else "linear", domain=[1, max(top, 2)], nice=False, padding=6)
+    x = alt.X("units:Q", title="units of training of the trial", scale=scale, axis=axis)
+    encoded = {"x": x, "y": _y(alt, [value for _, _, value in points], study.config.metric)}
+    single = [trial for trial in shown if len(found[trial]) == 1]
+
+    def chart(trials: list[TrialId]) -> Any:
+        return _flattened(alt, {trial: thinned(found[trial], most) for trial in trials}).encode(**encoded)
+
+    tips = ["trial:N", "units:Q", "value:Q"]
+    layers = [
+        chart(shown).mark_line(color=BLUE, strokeWidth=1, opacity=0.35).encode(detail="trial:N", tooltip=tips),
+        chart(single).mark_circle(color=BLUE, size=8, opacity=0.75).encode(tooltip=tips),
+    ]
+    if best is None:
+        return _panel(alt, layers, "all trials")
+    point = {"color": ORANGE} if len(found[best]) == 1 else False  # a line through one point is not seen
+    layers.append(chart([best]).mark_line(color=ORANGE, strokeWidth=2.2, point=point))
+    return _panel(alt, layers, f"{trial_name(best)}, the best")
 
 
-def _curve(x: Axis, y: Axis, reported: Sequence[tuple[int, float]], colour: str, width: float, opacity: float) -> str:
-    pixels = [(x(resource), _clamp(y, value)) for resource, value in reported]
-    if len(pixels) == 1:
-        return dot(*pixels[0], colour, number(reported[0][1]), radius=1.5)
-    return line(pixels, colour, width=width, opacity=opacity)
+def _flattened(alt: Any, drawn: dict[TrialId, Curve]) -> Any:
+    """Return a chart with one row a trial, which Vega unfolds: Altair checks each row, at 10,000 for seconds."""
+    rows = [
+        {"trial": trial_name(trial), "units": [at for at, _ in curve], "value": [value for _, value in curve]}
+        for trial, curve in drawn.items()
+    ]
+    return alt.Chart(alt.Data(values=rows)).transform_flatten(["units", "value"])
 
 
-def _best_so_far(study: PlottedStudy, points: Sequence[PlottedPoint]) -> str:
-    """The best value over the units of training of all trials together."""
-    better = min if study.config.mode == "min" else max
-    spent, best, done = 0, points[0][2], dict.fromkeys((trial for trial, _, _ in points), 0)
-    steps: list[tuple[int, float]] = []
-    for trial, resource, value in points:
-        spent += resource - done[trial]
-        done[trial] = resource
-        new = better(best, value)
-        if steps:
-            steps.append((spent, best))
-        steps.append((spent, new))
-        best = new
-    x, y = Axis(0, spent, 510, 870), _value_axis([value for _, value in steps])
-    curve = line([(x(when), _clamp(y, value)) for when, value in steps], _ORANGE, width=2.2)
-    label = text(x.end, 66, f"best so far: {number(best)}", fill=_ORANGE, at="end")
-    ticks = [(value, f"{value:,.0f}") for value in x.ticks()]
-    return frame(x, y, "units of training of all trials", study.config.metric, ticks) + curve + label
+def _best_so_far(alt: Any, study: PlottedStudy, points: list[PlottedPoint]) -> Any:
+    steps = best_so_far(points, study.config.mode)
+    made = [{"units": spent, "value": value} for spent, value in steps]
+    scale = alt.Scale(domain=[0, steps[-1][0]], nice=False)
+    line = (
+        alt.Chart(alt.Data(values=made))
+        .mark_line(color=ORANGE, strokeWidth=2.2, interpolate="step-after")
+        .encode(
+            x=alt.X("units:Q", title="units of training of all trials", scale=scale, axis=alt.Axis(tickCount=5)),
+            y=_y(alt, [value for _, value in steps], study.config.metric),
+        )
+    )
+    return _panel(alt, [line], f"best so far: {number(steps[-1][1])}")
 
 
-def _best(trials: Sequence[Trial], mode: str) -> TrialId:
-    sign = 1 if mode == "min" else -1
-    ranked = [(sign * t.value, t.id) for t in trials if t.value is not None and t.state is not TrialState.FAILED]
-    return min(ranked)[1] if ranked else TrialId(-1)
-
-
-def _levels(trials: Sequence[Trial], points: Sequence[PlottedPoint]) -> list[int]:
-    """Return the resources at which most trials paused or ended; at most 12."""
-    count: dict[int, int] = {}
-    for trial in trials:
-        if trial.resource:
-            count[trial.resource] = count.get(trial.resource, 0) + 1
-    if not count:
-        count = {max(resource for _, resource, _ in points): 1}
-    return sorted(sorted(count, key=lambda level: -count[level])[:12])
+def _panel(alt: Any, layers: list[Any], words: str) -> Any:
+    """Return layers with words at the top right: a panel's title would move with the labels of its axis."""
+    heading = alt.Chart(alt.Data(values=[{"text": words}])).mark_text(align="right", baseline="bottom", color=ORANGE)
+    placed = heading.encode(text="text:N", x=alt.value(_WIDTH), y=alt.value(-8))
+    return alt.layer(*layers, placed).properties(width=_WIDTH, height=_HEIGHT)

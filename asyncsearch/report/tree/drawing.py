@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from html import escape
 
 from asyncsearch.ids import NodeKey, trial_name
 from asyncsearch.report.formatting import number
-from asyncsearch.report.plots.svg import CARD, FAINT, GRID, INK, Axis, Plot, dot, line, text
 from asyncsearch.report.tree.layout import Layout, has_lane
 from asyncsearch.report.tree.sentences import branched_text, ends_text, outcome_text, reader_names, savings, values
+from asyncsearch.report.tree.svg import CARD, FAINT, GRID, INK, Axis, Drawing, dot, line, text
 from asyncsearch.report.tree.view import Interval, Kind, TreeNode, TreeView, TrialPath
+from asyncsearch.sequences.text_width import text_width
 from asyncsearch.trial import TrialState
 
 _COLOURS = {
@@ -22,15 +23,19 @@ _COLOURS = {
     Kind.WAITING: "#c4cad1",
 }
 _RED = "#c92a2a"
-_WIDTH, _LEFT, _TOP = 900, 26, 92
-_LEGEND_ROW = 18
+_WIDTH, _LEFT, _MARGIN = 900, 26, 20
+_LEGEND_TOP, _LEGEND_ROW = 64, 18
+_ENDS = {"may go on": INK, "ended": INK, "failed": _RED}
+_SIZE = 11
+_SYMBOL = 28
+"""The width of a line in the legend, with the space after it."""
 _HEIGHT = 900
 _TALLEST_LANE, _FLATTEST_LANE = 24.0, 1.5
 
 
-def draw(tree: TreeView, name: str, metric: str, mode: str) -> Plot:
+def draw(tree: TreeView, name: str, metric: str, mode: str) -> Drawing:
     """Return the picture of a stage tree."""
-    return _Picture(tree, metric, _best(tree, mode)).plot(name)
+    return _Picture(tree, metric, _best(tree, mode)).drawing(name)
 
 
 def _best(tree: TreeView, mode: str) -> TrialPath | None:
@@ -46,13 +51,18 @@ class _Picture:
         self._tree, self._metric, self._best = tree, metric, best
         self._layout = Layout(tree)
         self._lane = min(max(_HEIGHT / max(1, self._layout.size), _FLATTEST_LANE), _TALLEST_LANE)
-        self._top = _TOP + (_LEGEND_ROW if tree.elsewhere else 0)
+        self._legend = _legend_places(tree)
+        self._top = _LEGEND_TOP + _LEGEND_ROW * (1 + max(row for _, row, _ in self._legend)) + 10
         self._bottom = self._top + self._lane * max(1, self._layout.size)
         self._is_labelled = self._lane >= 11
         self._x = Axis(0, tree.horizon, _LEFT, _WIDTH - (190 if self._is_labelled else 140))
+        self._right = _WIDTH - _MARGIN
+        """Where the text that reaches furthest ends."""
 
-    def plot(self, name: str) -> Plot:
-        shapes = [text(20, 46, savings(self._tree), fill=INK), *self._legend(), *self._time()]
+    def drawing(self, name: str) -> Drawing:
+        title = f"{name}: what is trained, and for whom"
+        shapes = [self._text(20, 26, title, size=15, weight=600), self._text(20, 46, savings(self._tree))]
+        shapes += [*self._legend_shapes(), *self._time()]
         drawn: list[tuple[int, str]] = []
         for key, node in self._tree.nodes.items():
             drawn += self._node(key, node)
@@ -61,33 +71,45 @@ class _Picture:
         for key, node in self._tree.nodes.items():
             shapes += self._counts(key, node)
             shapes += self._ends(key, node)
-        return Plot(f"{name}: what is trained, and for whom", _WIDTH, round(self._bottom + 44), shapes)
+        return Drawing(title, math.ceil(self._right + _MARGIN), round(self._bottom + 44), shapes)
 
-    def _legend(self) -> Iterator[str]:
-        x = yield from self._lines_of(64, Kind.SHARED, Kind.TRAINED, Kind.RUNNING, Kind.WAITING)
-        if self._tree.elsewhere:
-            yield from self._lines_of(64 + _LEGEND_ROW, Kind.ELSEWHERE)
-        for label, hollow, colour in (("may go on", True, INK), ("ended", False, INK), ("failed", False, _RED)):
-            yield dot(x + 4, 64, colour, label, is_hollow=hollow)
-            yield text(x + 12, 68, label, fill=FAINT)
-            x += 26 + 5.6 * len(label)
+    def _text(
+        self,
+        x: float,
+        y: float,
+        words: str,
+        *,
+        size: int = _SIZE,
+        weight: int = 400,
+        fill: str = INK,
+        at: str = "start",
+    ) -> str:
+        """Return a text that begins inside the picture, which becomes as wide as the text needs."""
+        width = text_width(words, size, is_bold=weight > 400)
+        before = {"start": 0.0, "middle": width / 2, "end": width}[at]
+        x = max(x, before + 4)
+        self._right = max(self._right, x - before + width)
+        return text(x, y, words, size=size, weight=weight, fill=fill, at=at)
 
-    def _lines_of(self, y: float, *kinds: Kind) -> Generator[str, None, float]:
-        """Yield a row of the legend; return the x where it ends."""
-        x = 20.0
-        for kind in kinds:
-            yield line([(x, y), (x + 22, y)], _COLOURS[kind], width=5.0 if kind is Kind.SHARED else 2.5)
-            yield text(x + 28, y + 4, kind.value, fill=FAINT)
-            x += 46 + 5.6 * len(kind.value)
-        return x
+    def _legend_shapes(self) -> Iterator[str]:
+        for entry, row, x in self._legend:
+            y = _LEGEND_TOP + _LEGEND_ROW * row
+            if isinstance(entry, Kind):
+                yield line([(x, y), (x + 22, y)], _COLOURS[entry], width=5.0 if entry is Kind.SHARED else 2.5)
+                yield self._text(x + _SYMBOL, y + 4, entry.value, fill=FAINT)
+            else:
+                yield dot(x + 4, y, _ENDS[entry], entry, is_hollow=entry == "may go on")
+                yield self._text(x + 12, y + 4, entry, fill=FAINT)
 
     def _time(self) -> Iterator[str]:
         for value in self._x.ticks(8):
             if value == int(value):
                 x = self._x(value)
                 yield line([(x, self._top - 6), (x, self._bottom + 4)], GRID)
-                yield text(x, self._bottom + 18, f"{value:,.0f}", fill=FAINT, at="middle")
-        yield text((self._x.start + self._x.end) / 2, self._bottom + 35, "units of training of a trial", at="middle")
+                yield self._text(x, self._bottom + 18, f"{value:,.0f}", fill=FAINT, at="middle")
+        yield self._text(
+            (self._x.start + self._x.end) / 2, self._bottom + 35, "units of training of a trial", at="middle"
+        )
 
     def _y(self, key: NodeKey) -> float:
         return self._top + self._lane * (self._layout.at[key] + 0.5)
@@ -127,10 +149,11 @@ class _Picture:
         """Write how many trials share an interval, where there is room for it."""
         for interval in node.intervals:
             first, last = self._x(interval.start), self._x(interval.stop)
-            is_roomy = last - first >= 30 and self._room(key, interval) >= 22
+            words = f"{interval.count:,} trials"
+            is_roomy = last - first >= text_width(words, 10) + 4 and self._room(key, interval) >= 22
             if interval.count > 1 and is_roomy:
                 y = self._y(key) - self._thickness(key, interval) / 2 - 3
-                yield _haloed(text((first + last) / 2, y, f"{interval.count:,} trials", size=10, at="middle"))
+                yield _haloed(self._text((first + last) / 2, y, words, size=10, at="middle"))
 
     def _ends(self, key: NodeKey, node: TreeNode) -> Iterator[str]:
         """Mark where trials end, and name them where there is room; always name the best one."""
@@ -157,7 +180,21 @@ class _Picture:
         if has_best:
             words += ", the best"
         size = 11 if self._lane >= 13 or has_best else 9
-        return _haloed(text(x, y, words, size=size, weight=600 if has_best else 400, fill=INK if has_best else FAINT))
+        style = {"weight": 600, "fill": INK} if has_best else {"weight": 400, "fill": FAINT}
+        return _haloed(self._text(x, y, words, size=size, **style))
+
+
+def _legend_places(tree: TreeView) -> list[tuple[Kind | str, int, float]]:
+    """Return (entry, row, x) of each entry of the legend, in rows that are as wide as the picture."""
+    kinds = [Kind.SHARED, Kind.TRAINED, Kind.RUNNING, Kind.WAITING] + ([Kind.ELSEWHERE] if tree.elsewhere else [])
+    row, x, places = 0, 20.0, list[tuple[Kind | str, int, float]]()
+    for entry in (*kinds, *_ENDS):
+        width = text_width(entry.value, _SIZE) + _SYMBOL if isinstance(entry, Kind) else text_width(entry, _SIZE) + 12
+        if x + width > _WIDTH - _MARGIN:
+            row, x = row + 1, 20.0
+        places.append((entry, row, x))
+        x += width + 16
+    return places
 
 
 def _haloed(label: str) -> str:

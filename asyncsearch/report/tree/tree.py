@@ -14,10 +14,10 @@ from pathlib import Path
 
 from asyncsearch.errors import NoTrialsError
 from asyncsearch.journal.format import Record
-from asyncsearch.report.plots.svg import Plot
 from asyncsearch.report.tree.drawing import draw
 from asyncsearch.report.tree.reading import read_tree
 from asyncsearch.report.tree.sentences import savings
+from asyncsearch.report.tree.svg import Drawing
 from asyncsearch.report.tree.text import text_tree
 from asyncsearch.report.tree.view import TreeView
 
@@ -33,17 +33,17 @@ class Tree:
         self._name, self._metric, self._mode = name, metric, mode
 
     @cached_property
-    def _plot(self) -> Plot:
+    def _drawing(self) -> Drawing:
         return draw(self.stages, self._name, self._metric, self._mode)
 
     @property
     def svg(self) -> str:
         """The picture."""
-        return self._plot.svg
+        return self._drawing.svg
 
     def save(self, path: str | Path) -> Path:
         """Write the picture as an SVG file, and return its path."""
-        return self._plot.save(path)
+        return self._drawing.save(path)
 
     def _repr_html_(self) -> str:
         # As HTML: notebooks show a bare SVG as an image, which has no tool tips.

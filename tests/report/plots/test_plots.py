@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import math
+import re
+import sys
 import xml.etree.ElementTree as ET
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from asyncsearch.errors import NoTrialsError, UsageError
+from asyncsearch.report.plots.charts import Plot, load_altair, titled
 from asyncsearch.report.plots.plots import plot_history, plot_rungs
-from asyncsearch.report.plots.svg import Axis, Plot
 from asyncsearch.study.study import Study
 from tests.report.tools import simulated, store_of
 
@@ -31,6 +33,26 @@ def words(plot: Plot) -> str:
     return " ".join("".join(element.itertext()) for element in parsed(plot).iter(f"{SVG}text"))
 
 
+def rows(plot: Plot, having: str) -> list[dict[str, Any]]:
+    """Return the rows of a chart's data that have some field."""
+    return [row for row in values(plot.chart.to_dict()) if having in row]
+
+
+def values(spec: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(spec, dict):
+        yield from spec.get("data", {}).get("values", [])
+        for name, part in spec.items():
+            yield from values(part) if name != "data" else ()
+    elif isinstance(spec, list):
+        for part in spec:
+            yield from values(part)
+
+
+def drawn_dots(plot: Plot) -> list[dict[str, str]]:
+    groups = [group for group in parsed(plot).iter(f"{SVG}g") if "mark-symbol" in group.get("class", "")]
+    return [dict(path.attrib) for group in groups for path in group.iter(f"{SVG}path")]
+
+
 def test_history_labels_its_axes_and_names_the_best_trial(study: Study) -> None:
     shown = words(plot_history(study))
     assert "units of training of the trial" in shown
@@ -43,28 +65,62 @@ def test_history_ends_with_the_best_value(study: Study) -> None:
     assert f"best so far: {study.best_trial.best:.5g}" in words(plot_history(study))
 
 
+def rung_dots(study: Study) -> list[dict[str, Any]]:
+    return rows(plot_rungs(study), "continued")
+
+
 def test_rungs_have_a_dot_for_every_trial_that_reached_them(study: Study) -> None:
-    dots = list(parsed(plot_rungs(study)).iter(f"{SVG}circle"))
     reached = [trial.resource for trial in study.trials]
-    assert len(dots) == sum(sum(resource >= level for resource in reached) for level in (1, 3, 9))
+    wanted = sum(sum(resource >= level for resource in reached) for level in (1, 3, 9))
+    assert len(rung_dots(study)) == wanted
+    assert len(drawn_dots(plot_rungs(study))) == wanted
 
 
 def test_rungs_fill_the_dots_of_those_that_went_on(study: Study) -> None:
-    dots = list(parsed(plot_rungs(study)).iter(f"{SVG}circle"))
-    filled = [dot for dot in dots if "fill-opacity" in dot.attrib]
+    filled = [dot for dot in drawn_dots(plot_rungs(study)) if dot.get("fill") != "white"]
     reached = [trial.resource for trial in study.trials]
     assert len(filled) == sum(sum(resource > level for resource in reached) for level in (1, 3))
 
 
-def test_a_plot_is_saved_as_a_file(study: Study, tmp_path: Path) -> None:
-    path = plot_history(study).save(tmp_path / "history.svg")
-    assert ET.parse(path).getroot().tag == f"{SVG}svg"
+def test_history_has_every_report_of_every_trial(study: Study) -> None:
+    found = rows(plot_history(study), "trial")
+    shown = {row["trial"]: list(zip(row["units"], row["value"], strict=True)) for row in found}
+    told = {trial.name: study.history(trial) for trial in study.trials}
+    wanted = {name: [(at, metrics["loss"]) for at, metrics in history] for name, history in told.items() if history}
+    assert shown == wanted
 
 
-def test_titles_are_escaped() -> None:
-    plot = Plot("<script>&'\"", 100, 100, [])
-    assert parsed(plot).find(f"{SVG}title") is not None
-    assert words(plot) == "<script>&'\""
+@pytest.mark.parametrize(("name", "first"), [("a.svg", b"<svg"), ("a.PNG", b"\x89PNG"), ("a.html", b"<!DOCTYPE html>")])
+def test_a_plot_is_saved_as_the_ending_of_the_name_says(study: Study, tmp_path: Path, name: str, first: bytes) -> None:
+    path = plot_rungs(study).save(tmp_path / name)
+    assert path == tmp_path / name
+    assert path.read_bytes().lstrip().startswith(first)
+
+
+def test_a_page_shows_its_chart_where_no_network_is(study: Study, tmp_path: Path) -> None:
+    page = plot_rungs(study).save(tmp_path / "a.html").read_text(encoding="utf-8")
+    assert re.findall(r"<(?:script|link)[^>]+(?:src|href)=", page) == []
+
+
+@pytest.mark.parametrize("name", ["a.jpg", "a", "a.svg.gz"])
+def test_another_ending_is_refused_with_the_line_to_write(study: Study, tmp_path: Path, name: str) -> None:
+    with pytest.raises(UsageError, match=r"\.svg, \.png, \.html: write plot\.save\('.*a(\.svg)?\.svg'\)"):
+        plot_rungs(study).save(tmp_path / name)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_names_are_escaped(tmp_path: Path) -> None:
+    title = "<script>&'\""
+    chart = load_altair("a test").Chart(load_altair("a test").Data(values=[{}])).mark_point()
+    assert title in words(titled(chart, title))
+
+
+@pytest.mark.parametrize("missing", ["altair", "vl_convert"])
+@pytest.mark.parametrize("plot", [plot_history, plot_rungs])
+def test_without_the_extra_it_is_named(plot: Any, missing: str, study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, missing, None)  # an import of it fails as if it was not installed
+    with pytest.raises(UsageError, match=rf"{plot.__name__}\(\) is drawn by .*pip install 'asyncsearch\[plots\]'"):
+        plot(study)
 
 
 def test_a_study_without_values_has_no_plot(tmp_path: Path) -> None:
@@ -78,16 +134,3 @@ def test_a_study_without_values_has_no_plot(tmp_path: Path) -> None:
 def test_what_is_no_study_has_no_plot(plot: Any, study: Any) -> None:
     with pytest.raises(UsageError, match=r"is not a study: write e\.g\. plot_history"):
         plot(study)
-
-
-@pytest.mark.parametrize(("low", "high"), [(0.0, 1.0), (0.97, 0.98), (-5e3, 7e4), (1e-9, 2e-9), (3.0, 3.0)])
-def test_ticks_lie_on_the_axis_and_are_few(low: float, high: float) -> None:
-    axis = Axis(low, high, 0, 100)
-    ticks = axis.ticks()
-    assert 2 <= len(ticks) <= 12
-    assert all(-1 <= axis(tick) <= 101 for tick in ticks)
-
-
-def test_a_log_axis_puts_equal_factors_at_equal_distances() -> None:
-    axis = Axis(1, 81, 0, 100, is_log=True)
-    assert math.isclose(axis(9) - axis(3), axis(27) - axis(9))

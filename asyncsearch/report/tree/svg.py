@@ -1,4 +1,4 @@
-"""The few shapes that plots need, as SVG text without a library.
+"""The few shapes that a stage tree needs, as SVG text without a library.
 
 Rule: all text goes through ``escape``: names, parameters and errors are the user's.
 """
@@ -14,8 +14,8 @@ INK, FAINT, GRID, CARD = "#24292f", "#6e7781", "#e4e7eb", "#ffffff"
 _FONT = "font-family='system-ui,-apple-system,Segoe UI,sans-serif'"
 
 
-class Plot:
-    """A picture: shown by notebooks, saved by ``save``."""
+class Drawing:
+    """A picture of shapes, with a title for readers that do not see it; ``save`` writes it."""
 
     def __init__(self, title: str, width: int, height: int, shapes: Sequence[str]) -> None:
         self.title = title
@@ -24,7 +24,7 @@ class Plot:
             f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {width} {height}' width='{width}' height='{height}' "
             f"role='img' {_FONT}><title>{escape(title)}</title>"
             f"<rect width='{width}' height='{height}' rx='6' fill='{CARD}'/>"
-            f"{text(20, 26, title, size=15, weight=600)}{''.join(shapes)}</svg>"
+            f"{''.join(shapes)}</svg>"
         )
 
     def save(self, path: str | Path) -> Path:
@@ -33,35 +33,22 @@ class Plot:
         target.write_text(f"{self.svg}\n", encoding="utf-8")
         return target
 
-    def _repr_svg_(self) -> str:
-        return self.svg
-
-    def __repr__(self) -> str:
-        return f"<Plot {self.title!r}; .save('plot.svg') writes it>"
-
 
 class Axis:
-    """Maps values to pixels, linearly or by logarithm, and places ticks."""
+    """Maps values to pixels, and places ticks."""
 
-    def __init__(self, low: float, high: float, start: float, end: float, *, is_log: bool = False) -> None:
+    def __init__(self, low: float, high: float, start: float, end: float) -> None:
         if high <= low:
             pad = abs(low) * 0.05 or 0.5
-            low, high, is_log = low - pad, high + pad, False
-        self.low, self.high, self.start, self.end, self.is_log = low, high, start, end, is_log
+            low, high = low - pad, high + pad
+        self.low, self.high, self.start, self.end = low, high, start, end
 
     def __call__(self, value: float) -> float:
-        if self.is_log:
-            share = math.log(value / self.low) / math.log(self.high / self.low)
-        else:
-            share = (value - self.low) / (self.high - self.low)
+        share = (value - self.low) / (self.high - self.low)
         return self.start + share * (self.end - self.start)
 
     def ticks(self, about: int = 5) -> list[float]:
         """Return round values inside the axis."""
-        if self.is_log:
-            first, last = math.ceil(math.log10(self.low) - 1e-9), math.floor(math.log10(self.high) + 1e-9)
-            if last > first:
-                return [10.0**power for power in range(first, last + 1)]
         raw = (self.high - self.low) / about
         magnitude = 10.0 ** math.floor(math.log10(raw))
         step = next(magnitude * factor for factor in (1, 2, 5, 10) if magnitude * factor >= raw * 0.999)
@@ -88,18 +75,3 @@ def dot(x: float, y: float, colour: str, tip: str, *, radius: float = 3.0, is_ho
     """Return a point with a tool tip."""
     fill = f"fill='{CARD}' stroke='{colour}'" if is_hollow else f"fill='{colour}' fill-opacity='0.75'"
     return f"<circle cx='{x:.1f}' cy='{y:.1f}' r='{radius}' {fill}><title>{escape(tip)}</title></circle>"
-
-
-def frame(x: Axis, y: Axis, x_label: str, y_label: str, x_ticks: Sequence[tuple[float, str]]) -> str:
-    """Return grid, ticks and labels of a panel whose y axis runs upwards."""
-    shapes = []
-    for value in y.ticks():
-        shapes.append(line([(x.start, y(value)), (x.end, y(value))], GRID))
-        shapes.append(text(x.start - 8, y(value) + 4, f"{value:g}", fill=FAINT, at="end"))
-    shapes.append(line([(x.start, y.start), (x.end, y.start)], FAINT))
-    for value, words in x_ticks:
-        shapes.append(line([(x(value), y.start), (x(value), y.start + 4)], FAINT))
-        shapes.append(text(x(value), y.start + 17, words, fill=FAINT, at="middle"))
-    shapes.append(text((x.start + x.end) / 2, y.start + 36, x_label, at="middle"))
-    shapes.append(text(x.start - 8, y.end - 10, y_label))
-    return "".join(shapes)

@@ -1,0 +1,74 @@
+"""The numbers that plots of a study show, as plain values. Rule: nothing here draws."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from asyncsearch.ids import TrialId
+from asyncsearch.trial import Trial, TrialState
+
+MOST_LEVELS = 12
+
+PlottedPoint = tuple[TrialId, int, float]
+"""Trial, resource, and finite value of the metric."""
+Curve = list[tuple[int, float]]
+"""(Resource, value), in the order of reports."""
+
+
+def value_range(values: Sequence[float]) -> tuple[float, float]:
+    """Return the ends of an axis for all values but far outliers: one diverged trial must not flatten the others."""
+    ranked = sorted(values)
+    low, high = ranked[0], ranked[-1]
+    quarter, three_quarters = ranked[len(ranked) // 4], ranked[-1 - len(ranked) // 4]
+    reach = 4 * (three_quarters - quarter)
+    if reach > 0:
+        low, high = max(low, quarter - reach), min(high, three_quarters + reach)
+    pad = 0.04 * (high - low) if high > low else abs(low) * 0.05 or 0.5
+    return low - pad, high + pad
+
+
+def curves(points: Sequence[PlottedPoint]) -> dict[TrialId, Curve]:
+    """Return the reports of each trial, the trial that reported first coming first."""
+    found: dict[TrialId, Curve] = {}
+    for trial, resource, value in points:
+        found.setdefault(trial, []).append((resource, value))
+    return found
+
+
+def thinned(curve: Curve, most: int) -> Curve:
+    """Return at most ``most`` points of a curve, evenly taken, its first and its last one among them."""
+    if len(curve) <= most:
+        return curve
+    step = (len(curve) - 1) / (most - 1)
+    return [curve[round(place * step)] for place in range(most)]
+
+
+def best_so_far(points: Sequence[PlottedPoint], mode: str) -> Curve:
+    """Return (units of training of all trials, best value) wherever the best value changes, and at the end."""
+    better = min if mode == "min" else max
+    spent, done = 0, dict.fromkeys((trial for trial, _, _ in points), 0)
+    steps: Curve = []
+    for trial, resource, value in points:
+        spent += resource - done[trial]
+        done[trial] = resource
+        if not steps or better(steps[-1][1], value) != steps[-1][1]:
+            steps.append((spent, value))
+    return [*steps, (spent, steps[-1][1])]
+
+
+def best_trial(trials: Sequence[Trial], mode: str) -> TrialId | None:
+    """Return the trial with the best last value, the older one in a tie; failed trials are left out."""
+    sign = 1 if mode == "min" else -1
+    ranked = [(sign * t.value, t.id) for t in trials if t.value is not None and t.state is not TrialState.FAILED]
+    return min(ranked)[1] if ranked else None
+
+
+def levels(trials: Sequence[Trial], points: Sequence[PlottedPoint]) -> list[int]:
+    """Return the resources at which most trials paused or ended; at most 12."""
+    count: dict[int, int] = {}
+    for trial in trials:
+        if trial.resource:
+            count[trial.resource] = count.get(trial.resource, 0) + 1
+    if not count:
+        count = {max(resource for _, resource, _ in points): 1}
+    return sorted(sorted(count, key=lambda level: -count[level])[:MOST_LEVELS])

@@ -1,0 +1,71 @@
+"""Renders pictures: what lies outside of a picture, and whether there is anything inside."""
+
+from __future__ import annotations
+
+import functools
+import io
+import re
+import xml.etree.ElementTree as ET
+
+import pytest
+
+FONTS = ("sans-serif", "DejaVu Sans")
+"""vl-convert brings the first one, Liberation Sans, which is as wide as Arial; the other is as wide as text gets."""
+SVG = "{http://www.w3.org/2000/svg}"
+_MARGIN = 200
+_FAMILY = re.compile(r"""font-family=(?:"[^"]*"|'[^']*')""")
+
+
+def ink_outside(svg: str, font: str) -> list[str]:
+    """Return the sides on which a picture, drawn on a larger sheet, goes beyond its own borders."""
+    width, height = size(svg)
+    sheet = f"viewBox='{-_MARGIN} {-_MARGIN} {width + 2 * _MARGIN} {height + 2 * _MARGIN}'"
+    larger = f" width='{width + 2 * _MARGIN}' height='{height + 2 * _MARGIN}'"
+    head, rest = re.match(r"(.*?<svg[^>]*>)(.*)", svg, re.DOTALL).groups()  # type: ignore[union-attr]
+    head = re.sub(r"""\s(?:viewBox|width|height)=(?:"[^"]*"|'[^']*')""", "", head)
+    drawn = _FAMILY.sub(f"font-family='{font}'", head + rest).replace("<svg", f"<svg {sheet}{larger}", 1)
+    left, top, right, bottom = _inked(drawn)
+    found = {
+        "left": left < _MARGIN,
+        "top": top < _MARGIN,
+        "right": right > _MARGIN + width,
+        "bottom": bottom > _MARGIN + height,
+    }
+    return [side for side, is_crossed in found.items() if is_crossed]
+
+
+def texts(svg: str) -> list[str]:
+    return ["".join(element.itertext()) for element in ET.fromstring(svg).iter(f"{SVG}text")]
+
+
+def size(svg: str) -> tuple[int, int]:
+    root = ET.fromstring(svg)
+    return round(float(root.attrib["width"])), round(float(root.attrib["height"]))
+
+
+@functools.cache
+def has_font(font: str) -> bool:
+    """Return whether a text in this font is drawn: in a font that the renderer does not have, it draws nothing."""
+    word = f"<text y='15' font-family='{font}'>m</text>"
+    try:
+        _inked(f"<svg xmlns='http://www.w3.org/2000/svg' width='40' height='20'>{word}</svg>")
+    except ValueError:
+        return False
+    return True
+
+
+def need_font(font: str) -> None:
+    if not has_font(font):
+        pytest.skip(f"{font} is not installed")
+
+
+def _inked(svg: str) -> tuple[int, int, int, int]:
+    """Return left, top, right and bottom of what is drawn."""
+    import vl_convert
+    from PIL import Image
+
+    with Image.open(io.BytesIO(vl_convert.svg_to_png(svg, scale=1))) as image:
+        box = image.getchannel("A").getbbox()
+    if box is None:
+        raise ValueError("nothing is drawn")
+    return box

@@ -1,0 +1,132 @@
+"""Every picture is whole: nothing is drawn outside of it, whichever of the usual fonts it is shown in."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from asyncsearch.report.plots.plots import plot_history, plot_rungs
+from asyncsearch.schedulers import ASHA, FIFO
+from asyncsearch.searchers import GridSearch
+from asyncsearch.sequences import constant, cosine_restarts, multistep, step, values, warmup
+from asyncsearch.sequences.text_width import shortened, text_width
+from asyncsearch.space import choice, loguniform
+from asyncsearch.study.study import Study
+from tests.pictures import FONTS, ink_outside, need_font, size, texts
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCS = sorted((ROOT / "docs").rglob("*.svg"))
+METHODS = ("random", "SHA", "ASHA", "Hyperband", "PBT", "TPE", "ASHA with TPE")
+LONG = "validation loss, MEAN over WWW of all ≤ 5 folds — élan, 損失"
+
+
+def train(trial: Any) -> None:
+    for epoch in trial.epochs(save=lambda path: path.write_text("w"), load=lambda path: path.read_text()):
+        trial.report({LONG: 1e-5 * trial["lr"] / (epoch + 1) - 123456.0, "loss": trial["lr"] / (epoch + 1)})
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("studies")
+
+
+def searched(folder: Path, name: str, trials: int, **options: Any) -> Study:
+    settings = {"space": {"lr": loguniform(1e-4, 1e-1)}, "metric": "loss", "mode": "min", "seed": 1} | options
+    study = Study(train, name=name, store=folder / "-".join(name[:20].split()), backend="inline", **settings)
+    study.run(trials, display="none")
+    return study
+
+
+@pytest.fixture(scope="module")
+def usual(folder: Path) -> Study:
+    return searched(folder, "digits", 20, scheduler=ASHA(max_resource=27))
+
+
+@pytest.fixture(scope="module")
+def lengthy(folder: Path) -> Study:
+    """A study with long names and values, one of whose trials is named by the picture."""
+    name = "a-study-with-a-name-that-is-longer-than-any-title-should-be-" * 3
+    return searched(folder, name, 3, scheduler=FIFO(max_resource=1), metric=LONG)
+
+
+@pytest.fixture(scope="module")
+def branching(folder: Path) -> Study:
+    """Schedules of which several share their beginnings, and end at the end of the picture."""
+    drops = [multistep(0.1, milestones=[at]) for at in (4, 6, 8)]
+    space = {"lr": choice(*drops, *(warmup(2, drop) for drop in drops))}
+    return searched(folder, "walk", 6, space=space, searcher=GridSearch(), scheduler=FIFO(max_resource=12))
+
+
+SEQUENCES = [
+    warmup(5, cosine_restarts(0.1, T_0=10)),
+    constant(-1.2345e-12),
+    step(1.2345e-101, 30),
+    values(["WWWWWWWWWWWWWWWWWWWWWWWW", "an optimizer with a long name", "損失" * 12], milestones=[3, 6]),
+]
+
+
+@pytest.mark.parametrize("font", FONTS)
+@pytest.mark.parametrize("path", DOCS, ids=lambda path: path.name)
+def test_pictures_of_the_pages_are_whole(path: Path, font: str) -> None:
+    need_font(font)
+    assert ink_outside(path.read_text(encoding="utf-8"), font) == []
+
+
+@pytest.mark.parametrize("font", FONTS)
+@pytest.mark.parametrize("name", ["usual", "lengthy", "branching"])
+def test_pictures_of_studies_are_whole(name: str, font: str, request: pytest.FixtureRequest) -> None:
+    need_font(font)
+    study = request.getfixturevalue(name)
+    for picture in (plot_history(study), plot_rungs(study), study.tree()):
+        assert ink_outside(picture.svg, font) == [], type(picture).__name__
+
+
+@pytest.mark.parametrize("font", FONTS)
+@pytest.mark.parametrize("sequence", SEQUENCES, ids=lambda sequence: type(sequence).__name__)
+@pytest.mark.parametrize("until", [1, 9, 10**12])
+def test_pictures_of_sequences_are_whole(sequence: Any, until: int, font: str) -> None:
+    need_font(font)
+    assert ink_outside(sequence.plot(until), font) == []
+
+
+@pytest.mark.parametrize("font", FONTS)
+@pytest.mark.parametrize("name", ["one", "several"])
+def test_pictures_of_scripts_are_whole(name: str, font: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    need_font(font)
+    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
+    from _panels import Curve, Panel, draw
+
+    curves = [Curve(f"a method, number {n}", "#2f7fd1", [(1, n, 1), (1e-4, n, 2)], n % 2 == 0) for n in range(1, 12)]
+    panels = [Panel(f"sd {n}", curves) for n in range(4 if name == "several" else 1)]
+    draw(
+        "time units to the first at R", panels, tmp_path / "a.svg", x="drop probability", y="share in percent", apart=3
+    )
+    svg = (tmp_path / "a.svg").read_text(encoding="utf-8")
+    assert {curve.label for curve in curves} <= set(texts(svg))
+    assert ink_outside(svg, font) == []
+    sys.modules.pop("_panels")
+
+
+def test_the_picture_of_methods_names_each_of_them() -> None:
+    assert set(METHODS) <= set(texts((ROOT / "docs" / "methods.svg").read_text(encoding="utf-8")))
+
+
+def test_a_text_outside_is_found() -> None:
+    words = "<text x='90' y='20' font-family='serif'>beyond</text>"
+    svg = f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 100 40' width='100' height='40'>{words}</svg>"
+    assert ink_outside(svg, "sans-serif") == ["right"]
+    assert size(svg) == (100, 40)
+
+
+@pytest.mark.parametrize("words", ["loss", LONG, "iiii", "", "é" * 40])
+@pytest.mark.parametrize("width", [20, 60.5, 300])
+def test_a_shortened_text_fits_and_loses_no_more_than_it_must(words: str, width: float) -> None:
+    short = shortened(words, width, 11)
+    assert text_width(short, 11) <= width
+    if short != words:
+        kept = len(short) - 1
+        assert short == f"{words[:kept]}…"
+        assert text_width(f"{words[: kept + 1]}…", 11) > width
