@@ -76,6 +76,27 @@ _HOMES = {
 }
 """Where each public name is imported from."""
 
+_FOREIGN_NAMES = {
+    "TPESearch": "Study(..., searcher='tpe')",
+    "TPESampler": "Study(..., searcher='tpe')",
+    "BayesianSearch": "Study(..., searcher='gp')",
+    "CmaEsSearch": "Study(..., searcher='cmaes')",
+    "Optuna": "OptunaSearch()",
+    "ASHAScheduler": "ASHA(max_resource=81)",
+    "AsyncHyperBandScheduler": "ASHA(max_resource=81)",
+    "PopulationBasedTraining": "PBT(max_resource=100, perturbation_interval=5)",
+    "MedianStoppingRule": "MedianStopping()",
+    "Tuner": "Study(train, ...)",
+    "create_study": "Study(train, ...)",
+    "minimize": "Study(train, ..., mode='min').run(num_trials=64)",
+    "fmin": "Study(train, ..., mode='min').run(num_trials=64)",
+    "run": "Study(train, ...).run(num_trials=64)",
+    "report": "trial.report(...) in the trainable",
+    "load_study": "Study.open(store)",
+    "quantized": "quniform(0.0, 1.0, 0.1)",
+}
+"""What other libraries offer -> what to write."""
+
 _EXTRAS = {"KerasTrainer": "tensorflow", "TorchTrainer": "torch"}
 """What to install for names that need a framework; ``from asyncsearch import *`` leaves these out."""
 
@@ -85,7 +106,7 @@ __all__ = sorted({"__version__", *_HOMES} - {*_EXTRAS})  # noqa: PLE0605 - the i
 def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
     if home is None:
-        raise AttributeError(f"module 'asyncsearch' has no attribute {name!r}")
+        raise AttributeError(f"module 'asyncsearch' has no attribute {name!r}{_answer(name)}")
     try:
         module = importlib.import_module(home)
     except ModuleNotFoundError as error:
@@ -97,6 +118,16 @@ def __getattr__(name: str) -> Any:
             name=error.name,
         ) from error
     return module if home == f"asyncsearch.{name}" else getattr(module, name)
+
+
+def _answer(name: str) -> str:
+    """Return what to write instead of a name that there is not; empty: nothing is like it."""
+    if name in _FOREIGN_NAMES:
+        return f": write {_FOREIGN_NAMES[name]}"
+    import difflib
+
+    close = difflib.get_close_matches(name, _HOMES, 1)
+    return f": did you mean asyncsearch.{close[0]}?" if close and not name.startswith("_") else ""
 
 
 def __dir__() -> list[str]:

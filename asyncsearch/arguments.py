@@ -1,16 +1,27 @@
-"""Checks of the users' arguments: each error names the argument, its value and a valid replacement."""
+"""Checks of the users' arguments: each error names the argument, its value and the line to write instead."""
 
 from __future__ import annotations
 
+import difflib
+import functools
 import inspect
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import timedelta
-from typing import Any, SupportsFloat, SupportsIndex
+from typing import Any, ParamSpec, SupportsFloat, SupportsIndex, TypeVar
 
 import msgspec
 
 from asyncsearch.errors import UsageError
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+Replacement = str | Callable[[Any], str]
+"""What to write instead of an argument: text, in which ``{value}`` is the value given; or a function of that value."""
+Arguments = Mapping[str, Any]
+Missing = Callable[[Arguments], str]
+"""Returns what is wrong and what to write, from the arguments that were given."""
 
 
 def checked(value: Any, kind: type[Any], name: str) -> Any:
@@ -82,7 +93,8 @@ def positive(name: str, value: object) -> int:
     """Return a positive integer."""
     number = _integer(value)
     if number < 1:
-        raise UsageError(f"{name}={value!r} must be a positive integer.")
+        example = value if isinstance(value, str) and value.isdecimal() and int(value) else 4
+        raise UsageError(f"{name}={value!r} must be a positive integer, e.g. {name}={example}.")
     return number
 
 
@@ -116,17 +128,112 @@ def enough(parallelism: int | None, num_trials: int | None) -> int | None:
     return min(parallelism, num_trials)
 
 
-def refuse_ungrouped(function: str, arguments: Mapping[str, Any], **groups: type[msgspec.Struct]) -> None:
-    """Refuse unknown arguments; if an argument belongs to a group, the error names the group.
+def grouped(**groups: type[msgspec.Struct]) -> dict[str, Replacement]:
+    """Return the answers for arguments that belong to a group: what to write is the group with them."""
+
+    def answer(group: str, kind: type[msgspec.Struct], name: str) -> Replacement:
+        return lambda value: f"{group}={kind.__name__}({name}={shown(value)})"
+
+    return {name: answer(group, kind, name) for group, kind in groups.items() for name in kind.__struct_fields__}
+
+
+def answering(
+    name: str,
+    example: str,
+    *,
+    instead: Mapping[str, Replacement] | None = None,
+    missing: Mapping[str, Missing] | None = None,
+) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Have a function, or the ``__init__`` of a class, answer calls that do not fit it by a ``UsageError``.
+
+    Args:
+        name: how people call it.
+        example: a complete call, shown where no better answer is known.
+        instead: argument that it does not have -> what to write instead.
+        missing: required argument -> what to say if it alone is not given.
+    """
+
+    def decorate(function: Callable[P, T]) -> Callable[P, T]:
+        signature = inspect.signature(function)
+
+        @functools.wraps(function)
+        def answered(*args: P.args, **kwargs: P.kwargs) -> T:
+            require_fit(signature, name, args, kwargs, example=example, instead=instead, missing=missing)
+            return function(*args, **kwargs)
+
+        return answered
+
+    return decorate
+
+
+def require_fit(
+    signature: inspect.Signature,
+    name: str,
+    args: tuple[Any, ...],
+    kwargs: Arguments,
+    *,
+    example: str = "",
+    instead: Mapping[str, Replacement] | None = None,
+    missing: Mapping[str, Missing] | None = None,
+) -> None:
+    """Refuse arguments that do not fit a signature, whose first parameter may be ``self``.
 
     Raises:
-        UsageError: the argument belongs to a group.
-        TypeError: the argument is unknown.
+        UsageError: they do not fit.
     """
-    for name, value in arguments.items():
-        for group, kind in groups.items():
-            if name in kind.__struct_fields__:
-                raise UsageError(
-                    f"{name}={value!r} belongs in {group}=: write {group}={kind.__name__}({name}={value!r})."
-                )
-        raise TypeError(f"{function}() got an unexpected keyword argument {name!r}")
+    try:
+        signature.bind(*args, **kwargs)
+        return
+    except TypeError as error:
+        misfit = error
+    known = {key: one for key, one in signature.parameters.items() if key != "self"}
+    given = args[len(signature.parameters) - len(known) :]
+    example = example or f"{name}({', '.join(f'{key}=...' for key in known)})"
+    unknown = next((key for key in kwargs if key not in known), None)
+    if unknown is not None:
+        raise UsageError(_on_unknown(name, unknown, kwargs[unknown], list(known), instead or {}, example))
+    positional = [key for key, one in known.items() if one.kind is not one.KEYWORD_ONLY]
+    if len(given) > len(positional):
+        raise UsageError(_on_positional(name, given, positional, [key for key in known if key not in kwargs], example))
+    absent = [key for key, one in known.items() if one.default is one.empty and key not in kwargs]
+    absent = [key for key in absent if key not in positional[: len(given)]]
+    if len(absent) == 1 and missing and absent[0] in missing:
+        raise UsageError(missing[absent[0]](kwargs))
+    if absent:
+        raise UsageError(f"{name}() needs {' and '.join(f'{key}=' for key in absent)}: write {example}.")
+    raise UsageError(f"{name}(): {misfit}. Write {example}.")
+
+
+def _on_unknown(
+    name: str, key: str, value: Any, known: list[str], instead: Mapping[str, Replacement], example: str
+) -> str:
+    head = f"{name}() got an unexpected keyword argument {key!r}"
+    answer = instead.get(key)
+    if answer is not None:
+        return f"{head}: write {answer(value) if callable(answer) else answer.format(value=shown(value))}."
+    close = difflib.get_close_matches(key, [*known, *instead], 1, cutoff=0.7)
+    if close and close[0] in instead:
+        return _on_unknown(name, close[0], value, known, instead, example).replace(repr(close[0]), repr(key), 1)
+    if close:
+        return f"{head}: write {close[0]}={shown(value)}."
+    if not known:
+        return f"{head}: it takes none, write {name}()."
+    return f"{head}: leave it out, as in {example}."
+
+
+def _on_positional(name: str, given: tuple[Any, ...], positional: list[str], known: list[str], example: str) -> str:
+    """Replacement more arguments without a name than are taken, by their names if these are the next ones."""
+    if not known:
+        return f"{name}({', '.join(map(shown, given))}): it takes no arguments, write {name}()."
+    names = known[len(positional) :] if positional else known
+    extra = given[len(positional) :]
+    if positional or len(extra) > len(names):
+        return f"{name}() takes its arguments by name: write {example}."
+    call = ", ".join(f"{key}={shown(value)}" for key, value in zip(names, extra, strict=False))
+    return f"{name}({', '.join(map(shown, given))}): it takes its arguments by name, write {name}({call})."
+
+
+def shown(value: Any) -> str:
+    """Return a value as it would be written, or dots for one that is long."""
+    text = repr(value)
+    return text if len(text) <= 60 and "<" not in text else "..."

@@ -11,7 +11,7 @@ import pickle
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from asyncsearch.errors import UsageError
 from asyncsearch.trial import Params
@@ -44,6 +44,28 @@ class ReportError(UsageError):
     """A report is invalid: it has no metrics, has text, or repeats a resource."""
 
 
+_ANSWERS = {
+    **dict.fromkeys(("config", "hparams", "hyperparameters", "parameters", "hp", "get"), "write trial.params['lr']."),
+    **dict.fromkeys(("log", "log_metrics", "add_metric", "set_user_attr"), "write trial.report(loss=...)."),
+    **dict.fromkeys(("number", "trial_id", "id"), "write trial.name."),
+    **dict.fromkeys(("max_epochs", "num_epochs", "budget"), "write trial.max_resource."),
+    "should_prune": "leave it out, trial.report(...) ends a trial that is not worth finishing.",
+    "checkpoint": "write `for epoch in trial.epochs(save=..., load=...):`.",
+}
+"""Attribute that trials of other libraries have -> what to write."""
+_DOMAINS = {"int": "randint(1, 4)", "categorical": "choice('a', 'b')", "loguniform": "loguniform(1e-4, 1e-1)"}
+
+
+def answer_to(attribute: str) -> str:
+    """Return what to write instead of an attribute that trials of other libraries have; empty: it is not known."""
+    if attribute.startswith("suggest_"):
+        domain = _DOMAINS.get(attribute.removeprefix("suggest_"), "uniform(0.0, 1.0)")
+        return (
+            f"values are proposed before a trial: write Study(..., space={{'x': {domain}}}) and read trial.params['x']."
+        )
+    return _ANSWERS.get(attribute, "")
+
+
 class TrialContext(abc.ABC):
     """A trial as the user's function sees it.
 
@@ -53,6 +75,15 @@ class TrialContext(abc.ABC):
             net.fit_one_epoch()
             trial.report(accuracy=net.score())                     # counts for this epoch; raises on a stop
     """
+
+    if not TYPE_CHECKING:  # a type checker knows what there is
+
+        def __getattr__(self, name: str) -> NoReturn:
+            answer = answer_to(name)
+            raise AttributeError(f"A trial has no {name!r}" + (f": {answer}" if answer else "."), name=name, obj=self)
+
+        def __getitem__(self, name: str) -> NoReturn:
+            raise UsageError(f"A trial is not a mapping of parameters: write trial.params[{name!r}].")
 
     @property
     @abc.abstractmethod

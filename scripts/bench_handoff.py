@@ -54,7 +54,14 @@ class Taken(NamedTuple):
 def handoff(backend: str, trials: int) -> Taken:
     """Search, and return the times."""
     with tempfile.TemporaryDirectory() as folder:
-        study = Study(no_op, space={"lr": uniform(0.0, 1.0)}, metric="x", store=Path(folder) / "study", backend=backend)
+        study = Study(
+            no_op,
+            space={"lr": uniform(0.0, 1.0)},
+            metric="x",
+            mode="max",
+            store=Path(folder) / "study",
+            backend=backend,
+        )
         began_s = time.time()
         study.run(num_trials=trials, parallelism=WORKERS, display="none")
         assigned_s, ended_s, end_s = [], [], 0.0

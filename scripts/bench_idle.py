@@ -39,6 +39,7 @@ def search(folder: Path, seconds: float) -> None:
         train,
         space={"lr": uniform(0.0, 1.0), "reports": round(seconds + WARM_S + 3)},
         metric="x",
+        mode="max",
         store=folder / "study",
         backend="processes",
     )

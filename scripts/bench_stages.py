@@ -113,6 +113,7 @@ def search(*, share: bool, workers: int) -> Cost:
             timed(folder / "seconds"),
             space=schedules(BATCH_SIZES),
             metric="accuracy",
+            mode="max",
             searcher=GridSearch(),
             scheduler=FIFO(max_resource=EPOCHS),
             store=folder / "study",

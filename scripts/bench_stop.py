@@ -73,6 +73,7 @@ def delays_ms(stops: int) -> list[float]:
             trainable(notes),
             space={"lr": uniform(0.0, 1.0)},
             metric="x",
+            mode="max",
             scheduler=StopEach(),
             store=Path(name) / "study",
             backend="processes",

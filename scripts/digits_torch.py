@@ -104,7 +104,15 @@ def make_study(store="studies/digits-torch", seed=0, backend="auto"):
     """Describe the search without starting or writing anything."""
     scheduler = ASHA(max_resource=27, reduction_factor=3)
     return Study(
-        train, space=SPACE, metric="accuracy", scheduler=scheduler, store=store, seed=seed, backend=backend, resume=True
+        train,
+        space=SPACE,
+        metric="accuracy",
+        mode="max",
+        scheduler=scheduler,
+        store=store,
+        seed=seed,
+        backend=backend,
+        resume=True,
     )
 
 

@@ -60,7 +60,10 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if self.mode not in MODES:
-            raise UsageError(f"mode={self.mode!r} is not a direction: write mode='min' or mode='max'.")
+            word = str(self.mode).lower()
+            near = next((mode for mode in MODES if word.startswith(mode)), None)
+            answer = f"mode={near!r}" if near else "mode='min' or mode='max'"
+            raise UsageError(f"mode={self.mode!r} is not a direction: write {answer}.")
         if not _is_name(self.metric):
             raise UsageError(f"metric={self.metric!r} must be the name under which trials report it, e.g. 'accuracy'.")
         text_of("metric", self.metric)

@@ -13,14 +13,26 @@ Order within a rung is (score, trial id).
 from __future__ import annotations
 
 import abc
-from typing import ClassVar
+import inspect
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
 
 import msgspec
 
+from asyncsearch.arguments import require_fit
 from asyncsearch.ids import TrialId
 from asyncsearch.listener import StudyListener
 from asyncsearch.space import Space
 from asyncsearch.trial import Params
+
+_FOREIGN_NAMES: Mapping[str, str] = {
+    **dict.fromkeys(("max_t", "max_epochs", "max_iter", "max_resources", "max_steps"), "max_resource"),
+    **dict.fromkeys(("grace_period", "min_t", "min_epochs", "min_resources", "n_warmup_steps"), "min_resource"),
+    **dict.fromkeys(("eta", "factor", "halving_factor"), "reduction_factor"),
+    "n_startup_trials": "min_trials",
+}
+"""What other libraries call the arguments of schedulers -> what they are called here."""
+_OF_STUDY = dict.fromkeys(("metric", "mode", "seed"), "it in Study(...)")
 
 
 class Promotion(msgspec.Struct, frozen=True):
@@ -119,6 +131,19 @@ class Scheduler(abc.ABC):
 
     kinds: ClassVar[dict[str, type[Scheduler]]] = {}
     """All classes of schedulers that were defined in this process, by ``kind()``."""
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        """Refuse arguments that the class does not take by a message that holds the call to write.
+
+        Raises:
+            UsageError: they do not fit.
+        """
+        if not args and not kwargs:  # so does unpickling, which sets the fields afterwards
+            return super().__new__(cls)
+        signature = inspect.signature(cls.__init__)
+        instead = {name: f"{ours}={{value}}" for name, ours in _FOREIGN_NAMES.items() if ours in signature.parameters}
+        require_fit(signature, cls.__name__, (None, *args), kwargs, instead={**_OF_STUDY, **instead})
+        return super().__new__(cls)
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()

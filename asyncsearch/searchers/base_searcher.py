@@ -8,9 +8,11 @@ unless the searcher learns.
 from __future__ import annotations
 
 import abc
+import inspect
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
+from asyncsearch.arguments import require_fit
 from asyncsearch.listener import StudyListener
 from asyncsearch.searchers.earlier_trials import continued_seed, with_best_initial
 from asyncsearch.searchers.observations import Observed
@@ -53,6 +55,18 @@ class SearcherState(StudyListener):
 
 class Searcher(abc.ABC):
     """The frozen description that the user writes."""
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        """Refuse arguments that the class does not take by a message that holds the call to write.
+
+        Raises:
+            UsageError: they do not fit.
+        """
+        if not args and not kwargs:  # so does unpickling, which sets the fields afterwards
+            return super().__new__(cls)
+        instead = dict.fromkeys(("metric", "mode", "seed", "space"), "it in Study(...)")
+        require_fit(inspect.signature(cls.__init__), cls.__name__, (None, *args), kwargs, instead=instead)
+        return super().__new__(cls)
 
     @abc.abstractmethod
     def begin(self, space: Space, seed: int) -> SearcherState:

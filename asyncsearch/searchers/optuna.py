@@ -6,10 +6,13 @@ imports need it.
 
 from __future__ import annotations
 
+import copy
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from asyncsearch.errors import UsageError
 from asyncsearch.searchers.base_searcher import Searcher
@@ -30,6 +33,9 @@ _NAMES: Mapping[str, tuple[str, dict[str, Any]]] = {
     "tpe": ("TPESampler", {"constant_liar": True, "group": True, "multivariate": True}),
 }
 """Name -> class in ``optuna.samplers``, and our options for it."""
+SAMPLER_NAMES = tuple(_NAMES)
+_OURS = {"QMCSampler": "SobolSearch()", "GridSampler": "GridSearch()", "BruteForceSampler": "GridSearch()"}
+"""Samplers whose proposals depend on each other -> what to write instead."""
 
 
 @dataclass(frozen=True)
@@ -43,12 +49,14 @@ class OptunaSearch(Searcher):
 
         OptunaSearch()  # TPE
         OptunaSearch("cmaes", options={"n_startup_trials": 20})
+        OptunaSearch(TPESampler(multivariate=False))
         OptunaSearch(lambda seed: TPESampler(seed=seed, multivariate=False))
     """
 
-    sampler: str | Callable[[int], Any] = "tpe"
-    """``"cmaes"``, ``"gp"``, ``"nsgaii"``, ``"random"`` or ``"tpe"``; or a function of a seed, below 2**32, that gives
-    a sampler. It is called for each proposal, and what it returns must depend on the seed only."""
+    sampler: str | Callable[[int], Any] | Any = "tpe"
+    """``"cmaes"``, ``"gp"``, ``"nsgaii"``, ``"random"`` or ``"tpe"``; or a sampler, of which each proposal gets a copy
+    with a seed of its own (the seed that it was made with does not count); or a function of a seed, below 2**32, that
+    gives a sampler. It is called for each proposal, and what it returns must depend on the seed only."""
     options: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
     """Arguments of the named sampler, except its seed."""
     min_observations: int | None = field(default=None, kw_only=True)
@@ -62,10 +70,16 @@ class OptunaSearch(Searcher):
                 f"OptunaSearch({self.sampler!r}): there is no sampler of this name; the names are "
                 f"{', '.join(map(repr, _NAMES))}. Any other: a function of a seed that returns it.{hint}"
             )
-        if not isinstance(self.sampler, str) and not callable(self.sampler):
+        kind = type(self.sampler).__name__
+        if is_sampler(self.sampler) and kind in _OURS:
             raise UsageError(
-                f"OptunaSearch({self.sampler!r}): write a name such as 'tpe', or a function of a seed that returns a "
-                "sampler, lambda seed: TPESampler(seed=seed); one sampler for all proposals could not be resumed."
+                f"OptunaSearch({kind}(...)): each proposal is made by a fresh sampler, and the points of this one "
+                f"belong together: write searcher={_OURS[kind]}."
+            )
+        if not isinstance(self.sampler, str) and not callable(self.sampler) and not is_sampler(self.sampler):
+            raise UsageError(
+                f"OptunaSearch({self.sampler!r}): write a name such as 'tpe', a sampler such as TPESampler(), or a "
+                "function of a seed that returns one, lambda seed: TPESampler(seed=seed)."
             )
         options: Any = self.options
         if not isinstance(options, Mapping) or not all(isinstance(name, str) for name in options):
@@ -74,7 +88,10 @@ class OptunaSearch(Searcher):
                 "options={'n_startup_trials': 20}."
             )
         if self.options and not isinstance(self.sampler, str):
-            raise UsageError("OptunaSearch(options=...) are for a named sampler: give them inside your function.")
+            raise UsageError(
+                "OptunaSearch(options=...) are for a named sampler: give them to the sampler itself, "
+                "OptunaSearch(TPESampler(n_startup_trials=20))."
+            )
         if "seed" in self.options:
             raise UsageError("OptunaSearch(options={'seed': ...}): seeds come from Study(seed=...): leave it out.")
         enough: Any = self.min_observations
@@ -107,6 +124,8 @@ class OptunaSearch(Searcher):
     def describe(self) -> str:
         sampler = self.sampler
         name = repr(sampler) if isinstance(sampler, str) else getattr(sampler, "__qualname__", type(sampler).__name__)
+        if is_sampler(sampler):
+            name += "()"
         # Without addresses, so that it is the same in every process.
         shown = re.sub(r" at 0x[0-9a-f]+", "", repr(dict(self.options)))
         options = f", options={shown}" if self.options else ""
@@ -150,6 +169,8 @@ class OptunaSearch(Searcher):
     def _made(self, seed: int) -> Any:
         import optuna
 
+        if is_sampler(self.sampler):
+            return _reseeded(self.sampler, seed)
         if not isinstance(self.sampler, str):
             return self.sampler(seed)
         kind, ours = _NAMES[self.sampler]
@@ -162,3 +183,30 @@ class OptunaSearch(Searcher):
         parameters = sum(domain.size != 1 for domain in space.parameters.values())
         startup = self.options.get("n_startup_trials", _STARTUP)
         return max(_STARTUP, startup if isinstance(startup, int) else 0, parameters + 3)
+
+
+def is_sampler(value: object) -> bool:
+    """Return whether a value is a sampler of Optuna, which is not imported for the question."""
+    return any(
+        base.__name__ == "BaseSampler" and base.__module__.startswith("optuna.samplers") for base in type(value).__mro__
+    )
+
+
+def _reseeded(sampler: Any, seed: int) -> Any:
+    """Return a copy of a sampler all of whose generators begin anew, each with a seed that follows from ``seed``."""
+    copied = copy.deepcopy(sampler)
+    for number, source in enumerate(_generators(copied, set())):
+        source.seed((seed + number) % 2**32)
+    return copied
+
+
+def _generators(owner: Any, seen: set[int]) -> Iterator[Any]:
+    """Yield the generators of a sampler, and of the samplers that it holds, in the order of their attributes."""
+    seen.add(id(owner))
+    for value in vars(owner).values():
+        if type(value).__name__ == "LazyRandomState":
+            yield value.rng
+        elif isinstance(value, np.random.RandomState):
+            yield value
+        elif is_sampler(value) and id(value) not in seen:
+            yield from _generators(value, seen)

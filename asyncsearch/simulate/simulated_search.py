@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, Never
+from typing import Any
 
-from asyncsearch.arguments import checked, positive, refuse_ungrouped, yes_or_no
+from asyncsearch.arguments import answering, checked, grouped, positive, yes_or_no
 from asyncsearch.engine.config import EngineConfig, look_ahead
 from asyncsearch.engine.method_checks import require_target
 from asyncsearch.engine.state import StudyState
@@ -14,8 +14,9 @@ from asyncsearch.errors import UsageError
 from asyncsearch.ids import TrialId
 from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.schedulers.fifo import FIFO
+from asyncsearch.schedulers.scheduler_names import require_scheduler
 from asyncsearch.searchers.base_searcher import Searcher
-from asyncsearch.searchers.random import RandomSearch
+from asyncsearch.searchers.searcher_names import searcher_of
 from asyncsearch.simulate.cluster import Simulation
 from asyncsearch.simulate.observer import SimulationObserver
 from asyncsearch.simulate.options import Delays, Faults, TrainingModel, Until
@@ -29,11 +30,17 @@ _MOST_TRIALS = 200_000
 _UNTIL, _DELAYS, _FAULTS, _TRAINING = Until(), Delays(), Faults(), TrainingModel()
 
 
+_GROUPS: dict[str, Any] = {"until": Until, "delays": Delays, "faults": Faults, "training": TrainingModel}
+
+
+@answering(
+    "simulate", "simulate(Curves(), scheduler=ASHA(max_resource=81), num_trials=100)", instead=grouped(**_GROUPS)
+)
 def simulate(
     workload: Workload,
     *,
     scheduler: Scheduler | None = None,
-    searcher: Searcher | None = None,
+    searcher: Searcher | str | None = None,
     space: Space | Mapping[str, Any] | None = None,
     metric: str = "loss",
     mode: str = "min",
@@ -46,7 +53,6 @@ def simulate(
     delays: Delays = _DELAYS,
     faults: Faults = _FAULTS,
     training: TrainingModel = _TRAINING,
-    **ungrouped: Never,
 ) -> SimulationResult:
     """Search on a virtual cluster with the real engine, and return what was found and when.
 
@@ -76,15 +82,13 @@ def simulate(
     Raises:
         UsageError: a value breaks its rule, or the search would have no end.
     """
-    groups: dict[str, Any] = {"until": Until, "delays": Delays, "faults": Faults, "training": TrainingModel}
-    refuse_ungrouped("simulate", ungrouped, **groups)
-    for (name, kind), value in zip(groups.items(), (until, delays, faults, training), strict=True):
+    for (name, kind), value in zip(_GROUPS.items(), (until, delays, faults, training), strict=True):
         checked(value, kind, name)
     _require_workload(workload)
     workers = positive("workers", workers)
     num_trials = None if num_trials is None else positive("num_trials", num_trials)
-    scheduler = checked(scheduler or FIFO(), Scheduler, "scheduler")
-    searcher = checked(searcher or RandomSearch(), Searcher, "searcher")
+    scheduler = FIFO() if scheduler is None else require_scheduler(scheduler)
+    searcher = searcher_of(searcher)
     space = Space.of(space if space is not None else getattr(workload, "space", _ANYWHERE))
     share = space.has_sequences or scheduler.branches if share is None else yes_or_no("share", share)
     config = EngineConfig(

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from asyncsearch.arguments import answering
 from asyncsearch.errors import SpaceError
 from asyncsearch.randomness import below, step_at
 from asyncsearch.sequences import Sequence as ValueSequence
@@ -257,6 +258,7 @@ def choice(*values: Any) -> Choice:
     return Choice(values)
 
 
+@answering("constant", "constant([3, 3])")
 def constant(value: Any) -> Constant:
     """Return a domain of one JSON value; needed only for lists and dictionaries and for ``when``.
 

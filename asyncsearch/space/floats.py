@@ -12,6 +12,7 @@ from typing import Any, overload
 
 import numpy as np
 
+from asyncsearch.arguments import answering
 from asyncsearch.errors import SpaceError
 from asyncsearch.randomness import below, step_at
 from asyncsearch.sequences.exact_arithmetic import fraction
@@ -132,6 +133,9 @@ class QUniform(_Floats):
         return self.at(max(0, min(index, self.size - 1)))
 
 
+@answering(
+    "uniform", "uniform(0.0, 1.0)", instead={"log": "loguniform(1e-4, 1e-1)", "step": "quniform(0.0, 1.0, {value})"}
+)
 def uniform(low: float, high: float) -> Uniform:
     """Return a domain of floats; draws are even in [low, high).
 
@@ -143,6 +147,7 @@ def uniform(low: float, high: float) -> Uniform:
     return Uniform(low, high)
 
 
+@answering("loguniform", "loguniform(1e-4, 1e-1)")
 def loguniform(low: float, high: float) -> LogUniform:
     """Return a domain of floats; the logarithms of draws are even in [log low, log high). ``high`` is legal too.
 
@@ -152,6 +157,7 @@ def loguniform(low: float, high: float) -> LogUniform:
     return LogUniform(low, high)
 
 
+@answering("quniform", "quniform(0.0, 1.0, 0.1)")
 def quniform(low: float, high: float, step: float) -> QUniform:
     """Return a domain of the floats low, low + step, low + 2 step, ... that are at most ``high``, each equally likely.
 

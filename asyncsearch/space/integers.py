@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from asyncsearch.arguments import answering
 from asyncsearch.errors import SpaceError
 from asyncsearch.randomness import below, step_at
 from asyncsearch.space.domains import Domain
@@ -75,6 +76,7 @@ class LogRandInt(RandInt):
         return max(self.low, min(round(value), self.high))
 
 
+@answering("randint", "randint(1, 4)")
 def randint(low: int, high: int) -> RandInt:
     """Return a domain of the integers from ``low`` to ``high``, both included, each equally likely.
 
@@ -84,6 +86,7 @@ def randint(low: int, high: int) -> RandInt:
     return RandInt(low, high)
 
 
+@answering("lograndint", "lograndint(1, 1024)")
 def lograndint(low: int, high: int) -> LogRandInt:
     """Return a domain of the integers from ``low`` to ``high``, both included, k with a probability of about 1 / k.
 

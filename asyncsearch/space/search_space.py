@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from asyncsearch.arguments import answering
 from asyncsearch.errors import SpaceError
 from asyncsearch.randomness import generator as make_generator
 from asyncsearch.sequences import custom_sequences, has_sequences
@@ -56,6 +57,7 @@ class Space:
     sequence together (milestones out of order) are drawn again, as if a constraint rejected them.
     """
 
+    @answering("Space", "Space({'lr': loguniform(1e-4, 1e-1)})")
     def __init__(
         self,
         parameters: Mapping[str, Any],

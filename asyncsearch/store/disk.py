@@ -28,6 +28,8 @@ _NEXT_STEP = {
     errno.ESTALE: "The shared disk was mounted anew: start this process again",
 }
 
+_OF_THE_PATH = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT)
+
 
 def next_step(error: BaseException, otherwise: str) -> str:
     """Return the next step that a user can take after an error."""
@@ -35,12 +37,17 @@ def next_step(error: BaseException, otherwise: str) -> str:
 
 
 @contextlib.contextmanager
-def explained(doing: str, path: object) -> Iterator[None]:
-    """Turn an error of the operating system into a StoreError with the action, the path and the next step."""
+def explained(doing: str, path: object, choose: str = "") -> Iterator[None]:
+    """Turn an error of the operating system into a StoreError with the action, the path and the next step.
+
+    ``choose`` is the next step where the path itself is the cause.
+    """
     try:
         yield
     except OSError as error:
         step = next_step(error, "Check that disk, then try again")
+        if choose and error.errno in _OF_THE_PATH:
+            step = choose
         raise StoreError(f"Cannot {doing} at {str(path)!r}: {error.strerror or error}. {step}.") from error
 
 

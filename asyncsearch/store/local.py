@@ -87,7 +87,8 @@ class LocalStore(Store):
         return LocalStore(url)
 
     def prepare(self) -> None:
-        with explained("make the store", self._root):
+        choose = f"Choose a folder that can be made and written, e.g. Study(..., store='studies/{self._root.name}')"
+        with explained("make the store", self._root, choose):
             for name in layout.FOLDERS:
                 folder = self._root / name
                 make_folders(folder)

@@ -84,7 +84,7 @@ def can_evaluate(trainable: Trainable) -> bool:
     """
     if isinstance(trainable, type) and issubclass(trainable, Trainer):
         return trainable.can_pause() and trainable.evaluate is not Trainer.evaluate
-    tree = _source(trainable)
+    tree = source_of(trainable)
     calls = [] if tree is None else [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
     return any(
         keyword.arg == "evaluate" and not (isinstance(keyword.value, ast.Constant) and keyword.value.value is None)
@@ -104,7 +104,7 @@ def can_share(space: Space) -> bool:
 
 def _never_loops_over_epochs(function: object) -> bool:
     """Whether the source shows that the trial never leaves the function and ``epochs`` is never asked for."""
-    tree = _source(function)
+    tree = source_of(function)
     if not isinstance(tree, ast.FunctionDef) or not tree.args.args:
         return False
     name = tree.args.args[0].arg
@@ -116,7 +116,8 @@ def _never_loops_over_epochs(function: object) -> bool:
     return "epochs" not in attributes
 
 
-def _source(function: object) -> ast.stmt | None:
+def source_of(function: object) -> ast.stmt | None:
+    """Return the source of a function as a tree; None where it cannot be had."""
     try:
         return ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]  # type: ignore[arg-type]
     except (OSError, TypeError, SyntaxError, IndexError):

@@ -191,17 +191,32 @@ class Results:
         return words or read_position(self.store, self._require_file(), trial)
 
     def _nothing_reported(self) -> NoTrialsError:
-        failed = [trial for trial in self._read_state().trials if trial.failures]
-        why = f" The last failure: {failed[-1].name}: {failed[-1].reason}" if failed else ""
-        return NoTrialsError(f"No trial of {self.name!r} has reported a finite {self.config.metric!r} yet.{why}")
+        trials, metric = self._read_state().trials, self.config.metric
+        failed = [trial for trial in trials if trial.failures]
+        if not trials:
+            return NoTrialsError(f"{self.name!r} has no trial yet: write study.run(num_trials=64) first.")
+        if not failed:
+            return NoTrialsError(
+                f"No trial of {self.name!r} has reported a finite {metric!r} yet: write study.history(0) to see what "
+                "one reported."
+            )
+        last = failed[-1]
+        count = f"All {len(trials)} trials" if len(failed) == len(trials) else f"{len(failed)} of {len(trials)} trials"
+        return NoTrialsError(
+            f"{count} of {self.name!r} failed, and none has reported a finite {metric!r}. The last one, {last.name}: "
+            f"{last.reason}. Write print(study.explain({last.id})) to see where."
+        )
 
     def _require_file(self) -> StudyFile:
         file = read_study_file(self.store)
         if file is None:
-            raise StudyNotFoundError(
-                f"{self.store.shown} holds no study: there is no study.json in it. Is the path right?"
-            )
+            raise self._not_found()
         return file
+
+    def _not_found(self) -> StudyNotFoundError:
+        return StudyNotFoundError(
+            f"{self.store.shown} holds no study: there is no study.json in it. Is the path right?"
+        )
 
     def _trial_id(self, trial: int | str | Trial) -> TrialId:
         number = trial.id if isinstance(trial, Trial) else parse_trial(str(trial))

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Never
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
 
-from asyncsearch.arguments import checked, positive, refuse_ungrouped, seconds_of, text_of, yes_or_no
+from asyncsearch.arguments import answering, positive, seconds_of, text_of, yes_or_no
 from asyncsearch.engine.config import EngineConfig, look_ahead
 from asyncsearch.engine.method_checks import require_proposal, require_target
-from asyncsearch.errors import AsyncSearchError, SpaceError, UsageError
+from asyncsearch.errors import AsyncSearchError, SpaceError, StudyNotFoundError, UsageError
 from asyncsearch.ids import TrialId
 from asyncsearch.journal.opening import config_of, read_records, read_study_file, replay
 from asyncsearch.launch.base_launcher import Launcher
@@ -23,8 +23,9 @@ from asyncsearch.report.what_if.expected import cost_of, expected
 from asyncsearch.report.what_if.preview import Preview, notes_of, preview, warnings_of
 from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.schedulers.fifo import FIFO
+from asyncsearch.schedulers.scheduler_names import require_scheduler
 from asyncsearch.searchers.base_searcher import Searcher, SearcherState
-from asyncsearch.searchers.random import RandomSearch
+from asyncsearch.searchers.searcher_names import searcher_of
 from asyncsearch.sequences.custom_sequences import register_versions
 from asyncsearch.shared.folder import SharedFolder
 from asyncsearch.shared.options import open_folder, read_defaults, trusts
@@ -35,13 +36,15 @@ from asyncsearch.store import open_store
 from asyncsearch.store.base_store import Store
 from asyncsearch.study.definition import StudyDefinition, parts_of, read_plan, source_hash
 from asyncsearch.study.evaluate import Evaluation, KnownPath, SingleProposal, TrainUpTo, was_found, was_proposed
+from asyncsearch.study.first_calls import IN_RUN, IN_STUDY, OF_STUDY, STUDY, missing_mode, require_groups
 from asyncsearch.study.kept_functions import read_earlier
 from asyncsearch.study.options import Checkpoints, Sharing, WorkerOptions
 from asyncsearch.study.requirements import can_evaluate, can_share, require_pausable, require_sequences
 from asyncsearch.study.results import ReadState, Results
 from asyncsearch.study.runnable import RunnableStudy, require_bounded
+from asyncsearch.study.trainable_checks import require_trainable
 from asyncsearch.study.warm_start import WarmStart, begin_searcher, kept, warm_start_of
-from asyncsearch.trainable import Pickled, Trainable, WithFunctions, as_function
+from asyncsearch.trainable import Pickled, Trainable, WithFunctions
 from asyncsearch.trial import Params
 
 _SHARING, _WORKERS, _CHECKPOINTS = Sharing(), WorkerOptions(), Checkpoints()
@@ -58,14 +61,15 @@ class Study(Results):
         study.best_trial.params
     """
 
+    @answering("Study", STUDY, instead=IN_STUDY, missing={"mode": missing_mode})
     def __init__(
         self,
         trainable: Trainable,
         *,
         space: Space | Mapping[str, Any],
         metric: str,
-        mode: str = "max",
-        searcher: Searcher | None = None,
+        mode: str,
+        searcher: Searcher | str | Any = None,
         scheduler: Scheduler | None = None,
         store: str | Path | None = None,
         name: str | None = None,
@@ -80,7 +84,6 @@ class Study(Results):
         sharing: Sharing = _SHARING,
         workers: WorkerOptions = _WORKERS,
         checkpoints: Checkpoints = _CHECKPOINTS,
-        **ungrouped: Never,
     ) -> None:
         """Describe a study; nothing is started and nothing is written.
 
@@ -88,8 +91,9 @@ class Study(Results):
             trainable: a function of a trial, or a class derived from ``Trainer``.
             space: name -> domain, constant, or a nested mapping of these; or a ``Space``.
             metric: name of the reported value that is optimised.
-            mode: ``"min"`` or ``"max"``.
-            searcher: proposes configurations; by default ``RandomSearch()``.
+            mode: ``"min"`` or ``"max"``: whether the lowest or the highest values of the metric are the best.
+            searcher: proposes configurations: ``"random"`` (the default), ``"grid"``, ``"sobol"``, ``"tpe"``, ``"gp"``,
+                ``"cmaes"``, ``"nsgaii"``, a sampler of Optuna, or a searcher such as ``GridSearch(points=5)``.
             scheduler: decides how far each trial trains; by default ``FIFO()``.
             store: folder or URL that holds everything the study writes; by default ``studies/<name>``.
             name: the displayed name; by default the last part of the store, else the name of the trainable.
@@ -113,15 +117,12 @@ class Study(Results):
         Raises:
             UsageError: an argument is invalid; the message names it and what to write instead.
         """
-        refuse_ungrouped("Study", ungrouped, sharing=Sharing, workers=WorkerOptions, checkpoints=Checkpoints)
-        checked(sharing, Sharing, "sharing")
-        checked(workers, WorkerOptions, "workers")
-        checked(checkpoints, Checkpoints, "checkpoints")
-        as_function(trainable)
+        require_groups(sharing, workers, checkpoints)
+        require_trainable(trainable)
         self.trainable: Trainable | None = trainable
         self.space = space if isinstance(space, Space) else Space.of(space)
-        self.searcher = checked(searcher or RandomSearch(), Searcher, "searcher")
-        self.scheduler = checked(scheduler or FIFO(), Scheduler, "scheduler")
+        self.searcher: Searcher = searcher_of(searcher)
+        self.scheduler = FIFO() if scheduler is None else require_scheduler(scheduler)
         label = getattr(trainable, "__name__", type(trainable).__name__)
         self.store: Store = open_store(store if store is not None else Path("studies") / (name or label))
         self.name = text_of("name", name or "") or self.store.shown.rstrip("/").rsplit("/", 1)[-1] or label
@@ -185,14 +186,16 @@ class Study(Results):
         """
         study = cls.__new__(cls)
         study.store = open_store(store)
+        study._is_read_only = True
         file = study._require_file()
         study.name, study._trainable_name, study._fingerprint = file.name, file.trainable, file.fingerprint
         study._parts = file.parts
         study.shared = open_store(file.shared) if file.shared else None
         study.config = config_of(file)
-        study._seen, study._is_read_only = None, True
+        study._seen = None
         return study
 
+    @answering("run", "study.run(num_trials=64)", instead=IN_RUN)
     def run(
         self,
         num_trials: int | None = None,
@@ -335,12 +338,23 @@ class Study(Results):
     def _max_resource(self) -> int | None:
         return self._require_file().max_resource if self._is_read_only else self.scheduler.max_resource
 
+    if not TYPE_CHECKING:  # a type checker knows what there is
+
+        def __getattr__(self, name: str) -> NoReturn:
+            answer = f": write {OF_STUDY[name]}." if name in OF_STUDY else "."
+            raise AttributeError(f"A study has no {name!r}{answer}", name=name, obj=self)
+
     def __repr__(self) -> str:
         config = self.config
         return f"Study({self.name!r}, metric={config.metric!r}, mode={config.mode!r}, store={self.store.shown!r})"
 
     def _begin_searcher(self) -> SearcherState:
         return begin_searcher(self.searcher, self.space, self.config, self._warm)
+
+    def _not_found(self) -> StudyNotFoundError:
+        if self._is_read_only:
+            return super()._not_found()
+        return StudyNotFoundError(f"{self.name!r} has not been run yet: write study.run(num_trials=64) first.")
 
     def _position(self, trial: TrialId) -> str:
         words = super()._position(trial)
@@ -440,3 +454,12 @@ def backend_of(study: Study) -> str | Launcher:
     """
     study._require_described("run")
     return study._backend
+
+
+def require_end(study: Study, num_trials: int | None) -> None:
+    """Refuse a search that has no last trial, before anything of a run is started.
+
+    Raises:
+        UsageError: the searcher proposes without end and no number of trials is given.
+    """
+    require_bounded(study.searcher, num_trials, study._begin_searcher().length(), "run_together")

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
-from asyncsearch.arguments import positive, seconds_of
+from asyncsearch.arguments import answering, positive, seconds_of
 from asyncsearch.driver.interrupts import Interrupts, interrupts_to
 from asyncsearch.driver.wakeup import Wakeup
 from asyncsearch.errors import NotEnoughSlotsError, UsageError
@@ -17,16 +17,18 @@ from asyncsearch.report.live.display import Display, say
 from asyncsearch.report.live.status import StudyStatus
 from asyncsearch.report.live.table import short_line
 from asyncsearch.rpc.messages import LogLine
-from asyncsearch.study.study import Study, backend_of, run_shown
+from asyncsearch.study.first_calls import IN_RUN
+from asyncsearch.study.study import Study, backend_of, require_end, run_shown
 
 DISPLAYS = ("auto", "plain", "none")
 _EVERY_S = 5.0
 
 
+@answering("run_together", "run_together([study, another], num_trials=64, parallelism=8)", instead=IN_RUN)
 def run_together(
     studies: Sequence[Study],
     *,
-    num_trials: int | None = None,
+    num_trials: int | Sequence[int | None] | None = None,
     parallelism: int | None = None,
     timeout: float | timedelta | None = None,
     display: str = "auto",
@@ -37,7 +39,7 @@ def run_together(
 
     Args:
         studies: at least one, each with a store of its own.
-        num_trials: of each study, as in ``Study.run``.
+        num_trials: of each study, as in ``Study.run``: one number, or a list with one for each.
         parallelism: workers of all studies together, shared out evenly, at least one each; None: as many as the
             cluster has slots. A cluster of fewer slots than studies is refused; on this machine they share its cores.
         timeout: seconds after which the runs end, with what they have by then.
@@ -52,7 +54,7 @@ def run_together(
         KeyboardInterrupt: it was interrupted; all results are kept, and each study goes on where it stopped.
     """
     _require_runnable(studies, display)
-    num_trials = None if num_trials is None else positive("num_trials", num_trials)
+    totals = _totals(num_trials, studies)
     timeout_s = None if timeout is None else seconds_of("timeout", timeout)
     total = parallelism if parallelism is None else positive("parallelism", parallelism)
     with chosen(backend_of(studies[0]), study=studies[0].name) as first:
@@ -60,12 +62,12 @@ def run_together(
         workers, more = divmod(preflight.parallelism, len(studies))
         wakeup = Wakeup()
         sides = [
-            _Side(study, workers + (number < more), wakeup, shown=preflight.warnings)
+            _Side(study, totals[number], workers + (number < more), wakeup, shown=preflight.warnings)
             for number, study in enumerate(studies)
         ]
         if display != "none":
             say("\n".join(f"note: {sentence}" for sentence in preflight.warnings))
-        options = {"num_trials": num_trials, "timeout_s": timeout_s, "cpu_threads": preflight.cpu_threads}
+        options = {"timeout_s": timeout_s, "cpu_threads": preflight.cpu_threads}
         _run_sides(first, sides, wakeup, options, is_shown=display != "none")
         wakeup.close()
     if any(side.interrupts.count for side in sides):
@@ -119,12 +121,15 @@ def _run_sides(
 class _Side(Display):
     """One of the studies: its thread, and what there is to show of it."""
 
-    def __init__(self, study: Study, workers: int, wakeup: Wakeup, *, shown: Sequence[str]) -> None:
+    def __init__(
+        self, study: Study, num_trials: int | None, workers: int, wakeup: Wakeup, *, shown: Sequence[str]
+    ) -> None:
         """Begin nothing yet; ``shown`` are the notes that hold for all studies, and are not shown for each again."""
         self.study = study
         self.interrupts = Interrupts()
         self.error: BaseException | None = None
         self.is_running = False
+        self._num_trials = num_trials
         self._workers, self._wakeup, self._shown = workers, wakeup, shown
         self._notes: deque[str] = deque()
         self._statuses: deque[StudyStatus] = deque(maxlen=1)
@@ -134,7 +139,8 @@ class _Side(Display):
 
         def run() -> None:
             try:
-                run_shown(self.study, parallelism=self._workers, display=self, interrupts=self.interrupts, **options)
+                given = {"num_trials": self._num_trials, "parallelism": self._workers, **options}
+                run_shown(self.study, display=self, interrupts=self.interrupts, **given)
             except BaseException as error:
                 self.error = error
             finally:
@@ -186,7 +192,29 @@ def _show(sides: Sequence[_Side], is_shown: bool) -> None:
                 say(line)
 
 
+def _totals(num_trials: object, studies: Sequence[Study]) -> list[int | None]:
+    """Return how many trials each study is to have; None: as many as its searcher proposes.
+
+    Raises:
+        UsageError: a number is invalid, their count is another one than that of the studies, or a search has no end.
+    """
+    many = isinstance(num_trials, Sequence) and not isinstance(num_trials, str)
+    totals = list(num_trials) if many else [num_trials] * len(studies)  # type: ignore[call-overload]
+    if len(totals) != len(studies):
+        some = ", ".join(["64"] * len(studies))
+        raise UsageError(
+            f"num_trials={num_trials!r} has {len(totals)} numbers for {len(studies)} studies: write one for each, "
+            f"num_trials=[{some}], or one number for all, num_trials=64."
+        )
+    found = [None if total is None else positive("num_trials", total) for total in totals]
+    for study, total in zip(studies, found, strict=True):
+        require_end(study, total)
+    return found
+
+
 def _require_runnable(studies: Sequence[Study], display: str) -> None:
+    if isinstance(studies, Study):
+        raise UsageError(f"run_together({studies.name!r}) got one study: write run_together([study, another]).")
     if not studies or not all(isinstance(study, Study) for study in studies):
         raise UsageError(f"run_together({studies!r}): name the studies, run_together([study, another]).")
     if display not in DISPLAYS:

@@ -61,7 +61,7 @@ def train(trial: Any) -> None:
 
 def make(store: Path, backend: Any = "spark") -> Study:
     space = {"x": uniform(0.0, 1.0)}
-    return Study(train, space=space, metric="loss", scheduler=FIFO(), store=store, backend=backend)
+    return Study(train, space=space, metric="loss", mode="min", scheduler=FIFO(), store=store, backend=backend)
 
 
 def test_session_made_for_studies_that_run_together_ends_with_them(tmp_path: Path) -> None:

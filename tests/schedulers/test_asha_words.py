@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asyncsearch.errors import ResourceError
+from asyncsearch.errors import ResourceError, UsageError
 from asyncsearch.ids import TrialId
 from asyncsearch.schedulers import ASHA, RungForecast, SchedulerState
 from tests.schedulers.tools import drain, pause_new
@@ -61,7 +61,7 @@ def test_description_is_plain_data() -> None:
     )
     with pytest.raises(AttributeError):
         asha.max_resource = 3  # type: ignore[misc]
-    with pytest.raises(TypeError):
+    with pytest.raises(UsageError, match=r"write ASHA\(max_resource=81\)"):
         ASHA(81)  # type: ignore[call-arg]
 
 

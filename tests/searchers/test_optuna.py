@@ -480,8 +480,9 @@ class TestBadInput:
         [
             (lambda: OptunaSearch("tpo"), "no sampler of this name; the names are 'cmaes', 'gp'"),
             (lambda: OptunaSearch("qmc"), "Quasi-random points are SobolSearch"),
-            (lambda: OptunaSearch(optuna.samplers.TPESampler()), "lambda seed: TPESampler"),
-            (lambda: OptunaSearch(lambda seed: None, options={"a": 1}), "give them inside your function"),
+            (lambda: OptunaSearch(optuna.samplers.GridSampler({"x": [1]})), r"searcher=GridSearch\(\)"),
+            (lambda: OptunaSearch(3), "a sampler such as TPESampler"),
+            (lambda: OptunaSearch(lambda seed: None, options={"a": 1}), "give them to the sampler itself"),
             (lambda: OptunaSearch(options=3), r"options=3\): write the sampler's arguments by name"),  # type: ignore[arg-type]
             (lambda: OptunaSearch(options={3: 4}), r"options=\{3: 4\}\): write"),  # type: ignore[dict-item]
             (lambda: OptunaSearch(options={"seed": 1}), r"seeds come from Study\(seed=...\)"),
@@ -566,3 +567,14 @@ def test_studies_that_ask_at_once_leave_warnings_and_the_log_of_optuna_as_they_w
         answer.set()  # the first to come in is the first to leave
         thread.join()
     assert (optuna.logging.get_verbosity(), list(warnings.filters)) == before
+
+
+@pytest.mark.parametrize("kind", ["CmaEsSampler", "NSGAIISampler", "RandomSampler", "TPESampler"])
+def test_a_sampler_itself_proposes_by_the_seed_and_the_number_alone(kind: str) -> None:
+    sampler_class = getattr(optuna.samplers, kind)
+    space = Space({"a": uniform(0.0, 1.0), "b": uniform(0.0, 1.0)})
+    forward = OptunaSearch(sampler_class(seed=4)).begin(space, 3)
+    backward = OptunaSearch(sampler_class()).begin(space, 3)
+    first = [forward.propose(number) for number in range(3)]
+    assert first == [backward.propose(number) for number in (2, 1, 0)][::-1]
+    assert first[0] != first[1] != first[2]

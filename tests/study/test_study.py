@@ -87,11 +87,11 @@ def run(made: Study, num_trials: int | None = 2, **options: Any) -> Study:
         ({"max_failures": -1}, UsageError, "max_failures=-1"),
         ({"share": "no"}, UsageError, "share='no' is neither True nor False: write share=True or share=False"),
         ({"resume": "studies/s"}, UsageError, "resume='studies/s' is neither True nor False"),
-        ({"scheduler": ASHA}, UsageError, r"ASHA\(\.\.\.\)"),
-        ({"searcher": "random"}, UsageError, "searcher='random'"),
+        ({"scheduler": ASHA}, UsageError, r"scheduler=ASHA\(max_resource=81\)"),
+        ({"searcher": "best"}, UsageError, "searcher='best'.*'random', 'grid'"),
         ({"workers": WorkerOptions}, UsageError, r"is not a WorkerOptions: write WorkerOptions\(\.\.\.\)"),
         ({"lease_timeout": 3}, UsageError, r"write workers=WorkerOptions\(lease_timeout=3\)"),
-        ({"lease_time": 3}, TypeError, r"Study\(\) got an unexpected keyword argument 'lease_time'"),
+        ({"lease_time": 3}, UsageError, r"Study\(\) got an unexpected keyword argument 'lease_time'.*lease_timeout"),
         ({"save_every": 0}, UsageError, "save_every=0"),
         ({"searcher": GridSearch()}, SpaceError, "x"),
         ({"backend": "sparc"}, UsageError, r"sparc.*spark"),
@@ -443,7 +443,9 @@ def test_a_preview_says_what_a_search_will_cost_before_it_runs(tmp_path: Path) -
     made = study(tmp_path / "s", scheduler=ASHA(max_resource=9))
     assert "9" in str(made.preview(27))
     assert not (tmp_path / "s").exists()
-    grid = Study(train, space={"x": choice(1, 2)}, metric="loss", searcher=GridSearch(), store=tmp_path / "g")
+    grid = Study(
+        train, space={"x": choice(1, 2)}, metric="loss", mode="min", searcher=GridSearch(), store=tmp_path / "g"
+    )
     assert "2" in str(grid.preview())
 
 

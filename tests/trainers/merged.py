@@ -13,6 +13,7 @@ def searched(trainable: Any, space: Space, epochs: int, store: Path, **options: 
     """Search a grid on two workers, in processes of their own."""
     settings: dict[str, Any] = {
         "metric": "accuracy",
+        "mode": "max",
         "searcher": GridSearch(),
         "scheduler": FIFO(max_resource=epochs),
         "name": "merged",

@@ -1,0 +1,118 @@
+"""What people write first, as in the libraries that they know, and the line that does it here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from asyncsearch.arguments import Replacement, checked, grouped
+from asyncsearch.errors import UsageError
+from asyncsearch.study.options import Checkpoints, Sharing, WorkerOptions
+
+STUDY = "Study(train, space={'lr': loguniform(1e-4, 1e-1)}, metric='accuracy', mode='max')"
+"""A complete first line."""
+
+
+def mode_of(direction: object) -> str:
+    """Return the mode that a direction of another library names, as an argument; both where it names none."""
+    word = str(getattr(direction, "name", direction)).lower()
+    if word.startswith("min"):
+        return "mode='min'"
+    if word.startswith("max"):
+        return "mode='max'"
+    return "mode='min' or mode='max'"
+
+
+def missing_mode(given: Mapping[str, Any]) -> str:
+    """Return the answer to a ``Study`` without ``mode``: both lines."""
+    metric = given.get("metric", "loss")
+    return (
+        f"Study(metric={metric!r}) does not say which values of {metric!r} are better: write\n"
+        f"    Study(..., metric={metric!r}, mode='min')  # the lowest\n"
+        f"    Study(..., metric={metric!r}, mode='max')  # the highest"
+    )
+
+
+_RUN = {
+    **dict.fromkeys(("n_trials", "num_samples", "max_trials", "trials", "max_evals"), "num_trials"),
+    **dict.fromkeys(("n_jobs", "num_workers", "n_workers", "max_concurrent", "max_concurrent_trials"), "parallelism"),
+}
+_SPACE = ("search_space", "param_space", "param_distributions", "param_grid", "params", "config", "hyperparameters")
+
+IN_STUDY: Mapping[str, Replacement] = {
+    **grouped(sharing=Sharing, workers=WorkerOptions, checkpoints=Checkpoints),
+    **dict.fromkeys(("direction", "directions", "goal"), mode_of),
+    "minimize": lambda value: mode_of("min" if value else "max"),
+    "maximize": lambda value: mode_of("max" if value else "min"),
+    **{name: f"study.run({ours}={{value}})" for name, ours in _RUN.items()},
+    **{name: f"study.run({name}={{value}})" for name in ("num_trials", "parallelism", "timeout", "display", "logs")},
+    **dict.fromkeys(
+        ("max_resource", "max_resources", "max_epochs", "max_t", "epochs"), "scheduler=ASHA(max_resource={value})"
+    ),
+    **dict.fromkeys(("min_resource", "grace_period"), "scheduler=ASHA(max_resource=81, min_resource={value})"),
+    "reduction_factor": "scheduler=ASHA(max_resource=81, reduction_factor={value})",
+    **dict.fromkeys(_SPACE, "space={value}"),
+    **dict.fromkeys(("sampler", "search_alg", "algo", "optimizer", "tuner"), "searcher={value}"),
+    "pruner": "scheduler=ASHA(max_resource=81)",
+    **dict.fromkeys(
+        ("objective", "train", "function", "func", "fn", "trainable_fn"), "the function first, Study(train, ...)"
+    ),
+    **dict.fromkeys(("storage", "path", "folder", "dir", "storage_path", "local_dir", "project_name"), "store={value}"),
+    **dict.fromkeys(("study_name", "experiment_name"), "name={value}"),
+    **dict.fromkeys(("load_if_exists", "restore", "overwrite"), "resume=True to go on with the study in the store"),
+    "random_state": "seed={value}",
+}
+"""Argument of ``Study`` that it does not have -> what to write."""
+
+IN_RUN: Mapping[str, Replacement] = {
+    **{name: f"{ours}={{value}}" for name, ours in _RUN.items()},
+    "workers": "parallelism={value}",
+    **dict.fromkeys(("timeout_s", "time_budget_s", "max_time", "time_limit"), "timeout={value}"),
+    **dict.fromkeys(("verbose", "show_progress_bar", "progress"), "display='auto' or display='none'"),
+    **dict.fromkeys(
+        ("max_resource", "max_resources", "max_epochs", "epochs"), "Study(..., scheduler=ASHA(max_resource={value}))"
+    ),
+    "callbacks": "trial.report(...) in the trainable; results are read from the study meanwhile, Study.open(store)",
+    "func": "the trainable into Study(train, ...)",
+    "objective": "the trainable into Study(train, ...)",
+    "resume": "Study(..., resume={value})",
+    "backend": "Study(..., backend={value})",
+}
+"""Argument of ``Study.run`` that it does not have -> what to write."""
+
+OF_STUDY: Mapping[str, str] = {
+    **dict.fromkeys(("optimize", "fit", "start", "search", "tune", "minimize", "maximize"), "study.run(num_trials=64)"),
+    **dict.fromkeys(("best_config", "best_hyperparameters", "get_best_params", "best_params_"), "study.best_params"),
+    **dict.fromkeys(("best_score", "best_metric", "best_score_", "best_loss", "best_accuracy"), "study.best_value"),
+    **dict.fromkeys(("best", "best_result", "get_best_result", "get_best_trial", "best_trials"), "study.best_trial"),
+    **dict.fromkeys(("results", "get_trials", "get_results"), "study.trials"),
+    **dict.fromkeys(
+        ("dataframe", "get_dataframe", "to_dataframe", "to_pandas", "cv_results_"), "study.trials_dataframe()"
+    ),
+    "load": "Study.open(store)",
+    "stop": "Study.run(timeout=...), or interrupt the cell: what is trained is kept",
+    "ask": "Study(train, ...) and study.run(): the search calls the trainable",
+    "tell": "Study(train, ...) and study.run(): the search calls the trainable",
+    "plot": "plot_history(study) or plot_rungs(study)",
+}
+"""Attribute that ``Study`` does not have -> what to write."""
+
+
+def require_groups(sharing: object, workers: object, checkpoints: object) -> None:
+    """Refuse a value where a group of options is taken.
+
+    Raises:
+        UsageError: the message holds the group with the value.
+    """
+    if isinstance(sharing, str | Path):
+        raise UsageError(f"sharing={str(sharing)!r}: write sharing=Sharing(shared={str(sharing)!r}).")
+    if isinstance(workers, int):
+        raise UsageError(
+            f"workers={workers}: their number is an argument of run, write study.run(parallelism={workers})."
+        )
+    if isinstance(checkpoints, int):
+        raise UsageError(f"checkpoints={checkpoints}: write checkpoints=Checkpoints(keep_checkpoints={checkpoints}).")
+    checked(sharing, Sharing, "sharing")
+    checked(workers, WorkerOptions, "workers")
+    checked(checkpoints, Checkpoints, "checkpoints")

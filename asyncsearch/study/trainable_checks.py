@@ -1,0 +1,92 @@
+"""Checks of a trainable before the search: its arguments, its methods, and what its source shows that it would do."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Iterator
+
+from asyncsearch.errors import UsageError
+from asyncsearch.study.requirements import source_of
+from asyncsearch.trainable import Trainable, Trainer, answer_to, as_function
+
+
+def require_trainable(trainable: Trainable) -> None:
+    """Check that a trainable can be called with a trial, and does not treat it as a trial of another library.
+
+    Raises:
+        UsageError: it cannot be trained; the message holds the line to write.
+    """
+    as_function(trainable)
+    if isinstance(trainable, type):
+        _require_methods(trainable)
+        return
+    name = getattr(trainable, "__name__", type(trainable).__name__)
+    _require_one_argument(trainable, name)
+    if inspect.iscoroutinefunction(trainable) or inspect.isasyncgenfunction(trainable):
+        raise UsageError(f"{name} is asynchronous, and nobody would await it: write `def {name}(trial):`.")
+    if inspect.isgeneratorfunction(trainable):
+        raise UsageError(
+            f"{name} yields, so that a call would train nothing: write trial.report(loss=...) instead of yield."
+        )
+    for found in _foreign_uses(trainable):
+        raise UsageError(f"{name} would fail in every trial: {found}")
+
+
+def _require_methods(trainer: type[Trainer]) -> None:
+    """Check that a trainer has what each trial calls."""
+    needed = {"train": "def train(self):", "evaluate": "def evaluate(self): return {'loss': ...}"}
+    for method, line in needed.items():
+        if getattr(trainer, method) is getattr(Trainer, method):
+            raise UsageError(
+                f"{trainer.__name__} has no {method}(), which each unit of training calls: write `{line}`."
+            )
+
+
+def _require_one_argument(function: Trainable, name: str) -> None:
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # written in C
+        return
+    try:
+        signature.bind(object())
+    except TypeError:
+        pass
+    else:
+        return
+    names = list(signature.parameters)
+    if not names:
+        raise UsageError(f"{name}() takes no argument, and gets the trial: write `def {name}(trial):`.")
+    first, rest = names[0], ", ".join(f"{one}=..." for one in names[1:])
+    if first in ("trial", "self", "context", "t"):
+        raise UsageError(
+            f"{name}({', '.join(names)}) gets the trial alone: write Study(functools.partial({name}, {rest}), ...), "
+            f"or put what changes into the space."
+        )
+    lines = "; ".join(f"{one} = trial.params[{one!r}]" for one in names)
+    raise UsageError(f"{name}({', '.join(names)}) gets one argument, the trial: write `def {name}(trial): {lines}`.")
+
+
+def _foreign_uses(function: Trainable) -> Iterator[str]:
+    """Yield what the source does with its trial that no trial can do.
+
+    A wrapper may give the function something else than the trial, and a name that is bound again is something else.
+    """
+    tree = None if hasattr(function, "__wrapped__") else source_of(function)
+    if not isinstance(tree, ast.FunctionDef) or tree.decorator_list or not tree.args.args:
+        return
+    name = tree.args.args[0].arg
+    uses = [node for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id == name]
+    bound = [node for node in ast.walk(tree) if isinstance(node, ast.arg) and node.arg == name]
+    if any(not isinstance(node.ctx, ast.Load) for node in uses) or len(bound) > 1:
+        return
+    for node in ast.walk(tree):
+        match node:
+            case ast.Subscript(value=ast.Name(id=owner), slice=ast.Constant(value=str() as key)) if owner == name:
+                yield f"{name} is a trial, no mapping. Write `def {tree.name}(trial):` and trial.params[{key!r}]."
+            case ast.Attribute(value=ast.Name(id=owner), attr=attribute) if owner == name:
+                answer = answer_to(attribute)
+                if answer:
+                    yield f"a trial has no {attribute}: {answer}"
+            case _:
+                pass

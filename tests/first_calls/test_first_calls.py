@@ -1,0 +1,153 @@
+"""The first calls of people who know other libraries: accepted, or answered by the line to write."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import asyncsearch
+from asyncsearch import Study, Trainer, choice, uniform
+from asyncsearch.errors import AsyncSearchError, NoTrialsError
+from tests.first_calls.calls import ACCEPTED, REFUSED
+
+SPACE = {"lr": uniform(0.0, 1.0)}
+
+
+def train(trial: Any) -> None:
+    if trial is not None:
+        trial.report(loss=trial.params["lr"])
+
+
+def function_of_nothing() -> None: ...
+
+
+def function_of_two(trial: Any, data: Any) -> None: ...
+
+
+def function_of_values(lr: float, layers: int) -> None: ...
+
+
+def reads_config(config: Any) -> dict[str, float]:
+    return {"loss": config["lr"]}
+
+
+def suggests(trial: Any) -> None:
+    trial.report(loss=trial.suggest_float("lr", 0.0, 1.0))
+
+
+def yields(trial: Any) -> Any:
+    yield {"loss": trial.params["lr"]}
+
+
+async def awaits(trial: Any) -> None: ...
+
+
+class Whole(Trainer):
+    def train(self) -> None: ...
+
+    def evaluate(self) -> Mapping[str, float]:
+        return {"loss": 1.0}
+
+
+class NoSave(Whole): ...
+
+
+class NoEvaluate(Trainer):
+    def train(self) -> None: ...
+
+
+class NoTrain(Trainer):
+    def evaluate(self) -> Mapping[str, float]:
+        return {"loss": 1.0}
+
+
+def study(trainable: Any = train, **options: Any) -> Study:
+    return Study(trainable, **({"space": SPACE, "metric": "loss", "mode": "min", "backend": "processes"} | options))
+
+
+NAMES = {name: getattr(asyncsearch, name) for name in asyncsearch.__all__} | {"asyncsearch": asyncsearch} | globals()
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(("call", "words"), REFUSED)
+def test_a_wrong_first_call_is_answered_by_the_line_to_write(call: str, words: str, folder: Path) -> None:
+    threads = threading.active_count()
+    with pytest.raises((AsyncSearchError, AttributeError)) as caught:
+        eval(call, NAMES)
+    assert words in str(caught.value)
+    assert threading.active_count() == threads, "nothing was started"
+    assert list(folder.iterdir()) == [], "nothing was written"
+
+
+@pytest.mark.parametrize("name", ACCEPTED)
+def test_a_searcher_may_be_given_by_name(name: str) -> None:
+    if name in ("tpe", "cmaes", "nsgaii"):
+        pytest.importorskip("optuna")
+    if name == "cmaes":
+        pytest.importorskip("cmaes")
+    if name == "sobol":
+        pytest.importorskip("scipy")
+    made = study(searcher=name, space={"lr": choice(0.1, 0.2), "x": choice(1, 2)}, backend="inline")
+    made.run(2, display="none")
+    assert len(made.trials) == 2
+
+
+def test_gaussian_processes_may_be_given_by_name() -> None:
+    pytest.importorskip("optuna")
+    pytest.importorskip("torch")
+    assert study(searcher="gp").searcher.describe() == "OptunaSearch('gp')"
+
+
+def wrapped(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    @functools.wraps(function)
+    def call(trial: Any) -> Any:
+        return function(trial.params)
+
+    return call
+
+
+@wrapped
+def decorated(config: Any) -> dict[str, float]:
+    return {"loss": config["lr"]}
+
+
+def rebinds(trial: Any) -> dict[str, float]:
+    trial = trial.params
+    return {"loss": trial["lr"]}
+
+
+@pytest.mark.parametrize(
+    "trainable",
+    [
+        wrapped(reads_config),
+        decorated,
+        rebinds,
+        functools.partial(function_of_two, data=3),
+        lambda trial: trial.params["lr"],
+    ],
+)
+def test_what_works_is_not_refused(trainable: Any) -> None:
+    study(trainable)
+
+
+def test_a_study_whose_trials_all_failed_says_so_and_how_to_see_why() -> None:
+    made = study(lambda trial: 1 / 0, backend="inline", space={"lr": choice(0.1, 0.2)}, searcher="grid")
+    made.run(display="none")
+    with pytest.raises(NoTrialsError, match=r"All 2 trials.*ZeroDivisionError.*print\(study.explain\(1\)\)"):
+        _ = made.best_trial
+
+
+def test_studies_that_run_together_may_each_have_a_number_of_trials_of_their_own() -> None:
+    several = [study(store="a"), study(store="b")]
+    asyncsearch.run_together(several, num_trials=[1, 3], parallelism=2, display="none")
+    assert [len(one.trials) for one in several] == [1, 3]
