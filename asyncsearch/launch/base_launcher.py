@@ -52,6 +52,8 @@ class Preflight(msgspec.Struct, frozen=True):
     """Port on which it listens, for firewalls that admit only one; 0: any free port."""
     warnings: tuple[str, ...] = ()
     """Warnings for the user, in sentences."""
+    place: str = ""
+    """Where the workers run, for people: ``processes on this machine``, ``Spark local[2]``."""
 
 
 class Launcher(abc.ABC):

@@ -48,7 +48,10 @@ class InlineLauncher(Launcher):
     def check(self, parallelism: int | None) -> Preflight:
         warning = f"Inline, one trial runs after the other: parallelism={parallelism} is ignored."
         return Preflight(
-            parallelism=1, cpu_threads=cores(), warnings=(warning,) if parallelism not in (None, 1) else ()
+            parallelism=1,
+            cpu_threads=cores(),
+            warnings=(warning,) if parallelism not in (None, 1) else (),
+            place="in this process",
         )
 
     def start(self, config_for: ConfigFor, ended: OnWorkerEnded) -> None:

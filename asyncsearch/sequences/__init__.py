@@ -8,6 +8,7 @@
     cycles.py            cosine_restarts, cyclic              composition.py       warmup, chain
     custom_sequences.py  custom: the user's functions         decoding.py          sequences in params
     change_points.py     segments without a change            picture.py           a small picture
+    flat_params.py       params as people read them
 
 Everything here is pure except the table of the user's functions that a process knows.
 """

@@ -192,11 +192,16 @@ class _Run:
 
     def status(self, state: StudyState) -> StudyStatus:
         """Return how the study stands."""
+        search, outcome = self._search, self.driver.outcome
         return status_of(
             state,
             elapsed_s=time.monotonic() - self._started_s,
-            store=self._search.store.shown,
-            scheduler=self._search.definition.scheduler.describe(),
+            store=search.store.shown,
+            scheduler=search.definition.scheduler.describe(),
+            place=search.preflight.place,
+            workers=search.preflight.parallelism,
+            num_trials=search.num_trials,
+            is_complete=outcome is None or outcome.is_complete,
         )
 
     def finish(self) -> None:
