@@ -64,6 +64,14 @@ class Launcher(abc.ABC):
     transport: Transport | None = None
     """Carries the driver's messages to workers in this process; None: workers attach to a gRPC server."""
 
+    def workers_now(self) -> int | None:
+        """Return how many workers a run without ``parallelism`` would have; nothing is started to find out.
+
+        Returns:
+            The number; None: it is not known yet.
+        """
+        return None
+
     @abc.abstractmethod
     def check(self, parallelism: int | None) -> Preflight:
         """Check that the workers can run, before any starts.

@@ -45,6 +45,9 @@ class InlineLauncher(Launcher):
         self._ended: OnWorkerEnded | None = None
         self._is_stopped = False
 
+    def workers_now(self) -> int:
+        return 1
+
     def check(self, parallelism: int | None) -> Preflight:
         warning = f"Inline, one trial runs after the other: parallelism={parallelism} is ignored."
         return Preflight(

@@ -54,6 +54,9 @@ class ProcessLauncher(Launcher):
         self._launches: dict[tuple[WorkerId, int], _Launch] = {}
         self._is_stopped = False
 
+    def workers_now(self) -> int:
+        return cores()
+
     def check(self, parallelism: int | None) -> Preflight:
         if not sys.executable:
             raise ClusterError(

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+import shlex
+import shutil
+import sys
 from collections.abc import Sequence
+
+UNIT = "a unit is an epoch, or whatever you train between two reports"
+"""What people have to know of units where these are counted."""
 
 
 def number(value: float | None) -> str:
@@ -33,6 +40,16 @@ def duration(seconds: float) -> str:
     days, hours = divmod(hours, 24)
     clock = f"{hours}:{minutes:02}:{rest:02}"
     return f"{many(days, 'day')} {clock}" if days else clock
+
+
+@functools.cache
+def _program() -> str:
+    return "asyncsearch" if shutil.which("asyncsearch") else f"{shlex.quote(sys.executable)} -m asyncsearch"
+
+
+def command(*words: str) -> str:
+    """Return a command line of asyncsearch that can be pasted into a shell of this machine."""
+    return f"{_program()} {shlex.join(words)}"
 
 
 def cut(text: str, width: int) -> str:

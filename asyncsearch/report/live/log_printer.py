@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-import shlex
 import time
 from collections.abc import Callable, Sequence
 
-from asyncsearch.report.formatting import many
+from asyncsearch.report.formatting import command, many
 from asyncsearch.rpc.messages import LogLine
 
 LINES_PER_S = 100
@@ -67,4 +66,4 @@ def _clean(text: str) -> str:
 
 
 def _where(store: str) -> str:
-    return f"`asyncsearch logs {shlex.quote(store or 'STORE')} TRIAL` shows all of them"
+    return f"`{command('logs', store or 'STORE', 'TRIAL')}` shows all of them"

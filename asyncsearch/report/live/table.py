@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import shlex
 import textwrap
 from collections.abc import Callable, Sequence
 
-from asyncsearch.report.formatting import cut, duration, many, number, share
+from asyncsearch.report.formatting import UNIT, command, cut, duration, many, number, share
 from asyncsearch.report.live.status import StudyStatus, TrialRow
 from asyncsearch.sequences.flat_params import params
 from asyncsearch.trial import TrialState
 
 WIDTH = 100
-UNIT = "a unit is an epoch, or whatever you train between two reports"
 _LONGEST_FACT = 400
 
 
@@ -104,10 +102,9 @@ def continue_line(status: StudyStatus) -> str:
     """Return what is kept of a search that is not finished, and how to continue it; empty of any other."""
     if not status.is_unfinished:
         return ""
-    command = f"asyncsearch resume {shlex.quote(status.store)}" if status.store else "asyncsearch resume STORE"
     return (
         "all reports and checkpoints are kept; to go on, run the cell again, or the script with resume=True, "
-        f"or: {command}"
+        f"or: {command('resume', status.store or 'STORE')}"
     )
 
 
