@@ -17,13 +17,15 @@ from typing import Any
 
 from asyncsearch._version import __version__
 from asyncsearch.errors import AsyncSearchError, NoTrialsError, UsageError
-from asyncsearch.events import RunRequested
 from asyncsearch.ids import parse_trial
 from asyncsearch.journal.opening import read_records
+from asyncsearch.journal.projection import last_total
 from asyncsearch.randomness import generator
 from asyncsearch.report import cleaning_lines
 from asyncsearch.report.dataframe import trial_rows
 from asyncsearch.report.follow_logs import follow
+from asyncsearch.report.formatting import command
+from asyncsearch.report.live.progress import announced
 from asyncsearch.report.live.status import row_of
 from asyncsearch.report.live.table import grid
 from asyncsearch.report.what_if.worker_counts import WORKERS, what_if
@@ -125,7 +127,9 @@ def _parser() -> argparse.ArgumentParser:
     preview = _command(commands, "preview", _preview, "estimate the training of a search (runs the script's top level)")
     preview.add_argument("script", metavar="SCRIPT", help="a Python file that defines `study` or `make_study()`")
     preview.add_argument("--num-trials", type=_whole, metavar="N", help="total number of trials")
-    preview.add_argument("--parallelism", type=_whole, default=1, metavar="K", help="workers (default: 1)")
+    preview.add_argument(
+        "--parallelism", type=_whole, metavar="K", help="workers (default: as many as a run would have)"
+    )
     preview.add_argument("--seconds-per-unit", type=float, metavar="S", help="duration of a unit of training")
 
     duration = "estimate how long a study would have taken with other numbers of workers"
@@ -251,18 +255,12 @@ def _tree(options: argparse.Namespace) -> None:
 
 def _resume(options: argparse.Namespace) -> None:
     study = Study.resume(options.store, backend=options.backend)
-    total = options.num_trials if options.num_trials is not None else _last_total(study)
+    total = options.num_trials if options.num_trials is not None else last_total(read_records(study.store))
     study.run(total, parallelism=options.parallelism, timeout=options.timeout, logs=options.logs)
     if all(trial.state is TrialState.FAILED for trial in study.trials):
         raise NoTrialsError(
-            f"Every trial failed. `asyncsearch explain {study.store.shown} 0` explains the first failure."
+            f"Every trial failed. `{command('explain', study.store.shown, '0')}` explains the first failure."
         )
-
-
-def _last_total(study: Study) -> int | None:
-    events = (record.event for record in read_records(study.store))
-    totals = [event.num_trials for event in events if isinstance(event, RunRequested)]
-    return totals[-1] if totals else None
 
 
 def _preview(options: argparse.Namespace) -> None:
@@ -271,7 +269,9 @@ def _preview(options: argparse.Namespace) -> None:
 
 
 def _simulate(options: argparse.Namespace) -> None:
-    print(what_if(Study.resume(options.store), options.workers))
+    with announced(f"simulating {options.store} with {', '.join(map(str, options.workers))} workers ..."):
+        words = str(what_if(Study.resume(options.store), options.workers))
+    print(words)
 
 
 def _clean(options: argparse.Namespace) -> None:
@@ -352,7 +352,7 @@ def _module_of_script(script: str) -> ModuleType:
     module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
     sys.path.insert(0, str(path.resolve().parent))
     sys.argv = [script]
-    with _words_of_import(script):
+    with _words_of_import(script), announced(f"running the top level of {script} ..."):
         spec.loader.exec_module(module)
     return module
 

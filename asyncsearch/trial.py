@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from asyncsearch.ids import CheckpointRef, NodeKey, PathStep, TrialId, trial_name
+from asyncsearch.sequences import flat_params
 
 Params = dict[str, Any]
 """Name of a parameter -> its value: JSON scalars, lists, or nested dictionaries of the same."""
@@ -49,6 +50,11 @@ class TrialState(enum.Enum):
     """Ended by an error more often than ``max_failures`` allows."""
 
     @property
+    def words(self) -> str:
+        """The state as people read it."""
+        return _WORDS[self]
+
+    @property
     def is_finished(self) -> bool:
         """Whether the trial can never run again."""
         return self in _FINISHED
@@ -57,6 +63,14 @@ class TrialState(enum.Enum):
 
 
 _FINISHED = frozenset({TrialState.COMPLETED, TrialState.STOPPED, TrialState.FAILED})
+_WORDS = {
+    TrialState.WAITING: "waiting",
+    TrialState.RUNNING: "running",
+    TrialState.PAUSED: "paused",
+    TrialState.COMPLETED: "trained to the end",
+    TrialState.STOPPED: "stopped early",
+    TrialState.FAILED: "failed",
+}
 _ENCODER = msgspec.msgpack.Encoder()
 _DECODER = msgspec.msgpack.Decoder(Params)
 
@@ -127,9 +141,16 @@ class Trial(msgspec.Struct, gc=False):
     is_begun: bool = False
     """Whether it had a worker or was promoted: such trials come before new ones."""
 
+    def __str__(self) -> str:
+        """Return "trial-7: 0.98 after 27 units, trained to the end; width=128 lr=0.001"."""
+        value = "no value yet" if self.value is None else f"{self.value:.5g} after {self.value_resource:,}"
+        units = "" if self.value is None else " unit" if self.value_resource == 1 else " units"
+        why = self.reason if self.state is TrialState.FAILED and self.reason else ""
+        state = f"{self.state.words}: {why}" if why else self.state.words
+        return f"{self.name}: {value}{units}, {state}; {flat_params.params(self.params) or 'no parameters'}"
+
     def __repr__(self) -> str:
-        shown = (f"{name}={getattr(self, name)!r}" for name in self.__struct_encode_fields__)
-        return f"Trial({', '.join(shown)})"
+        return f"<{self}>"
 
     @property
     def params(self) -> Params:

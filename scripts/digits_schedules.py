@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import sys
 
 import joblib
@@ -127,7 +128,8 @@ def main():
         network = joblib.load(path)
     test_digits = split_digits()[2]
     trained, asked = sum(trial.trained for trial in study.trials), sum(trial.resource for trial in study.trials)
-    look = f"{min(sys.executable, os.path.relpath(sys.executable), key=len)} -m asyncsearch"
+    look = f"{shlex.quote(min(sys.executable, os.path.relpath(sys.executable), key=len))} -m asyncsearch"
+    store = shlex.quote(options.store)
     print(f"""
 the best is {best.name}: accuracy {best.value:.4f} on the digits that trials were compared on""")
     for name, value in revive(best.params).items():
@@ -136,9 +138,9 @@ the best is {best.name}: accuracy {best.value:.4f} on the digits that trials wer
 {len(study.trials)} trials asked for {asked:,} passes over the digits, {trained:,} were trained: {
         1 - trained / asked:.0%} saved, each pass serves {asked / trained:.2f} trials
 the study is stored in {options.store}; inspect it with
-  {look} tree {options.store} --output tree.svg
-  {look} trials {options.store} --sort value --limit 10
-  {look} explain {options.store} {best.name}""")
+  {look} tree {store} --output tree.svg
+  {look} trials {store} --sort value --limit 10
+  {look} explain {store} {best.name}""")
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import sys
 
 import joblib
@@ -123,7 +124,7 @@ def main():
     if options.backend == "spark":
         start_spark()
     study = make_study(options.store, options.seed, options.backend)
-    print(study.preview(options.trials, parallelism=options.parallelism or 1), end="\n\n")
+    print(study.preview(options.trials, parallelism=options.parallelism), end="\n\n")
     study.run(num_trials=options.trials, parallelism=options.parallelism)
 
     best = study.best_trial
@@ -131,16 +132,17 @@ def main():
         network = joblib.load(path)
     test_digits = split_digits()[2]
     trained, full = sum(trial.trained for trial in study.trials), 27 * len(study.trials)
-    look = f"{min(sys.executable, os.path.relpath(sys.executable), key=len)} -m asyncsearch"
+    look = f"{shlex.quote(min(sys.executable, os.path.relpath(sys.executable), key=len))} -m asyncsearch"
+    store = shlex.quote(options.store)
     print(f"""
 the best is {best.name}: accuracy {best.value:.4f} on the digits that trials were compared on
   {best.params}
 accuracy on {len(test_digits[0])} digits that no trial saw: {network.score(*test_digits):.4f}
 trained {trained:,} passes over the digits instead of {full:,}: {1 - trained / full:.0%} saved
 the study is stored in {options.store}; inspect it with
-  {look} show {options.store}
-  {look} trials {options.store} --sort value --limit 10
-  {look} explain {options.store} {best.name}""")
+  {look} show {store}
+  {look} trials {store} --sort value --limit 10
+  {look} explain {store} {best.name}""")
 
 
 if __name__ == "__main__":

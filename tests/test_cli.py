@@ -196,7 +196,7 @@ def test_a_study_is_resumed_from_the_shell_with_the_code_in_its_store(tmp_path: 
         "resume", "study", "--num-trials", "6", "--parallelism", "1", "--backend", "processes", cwd=tmp_path
     )
     assert again.returncode == 0, again.stderr
-    assert "6 trials" in again.stdout
+    assert "6 configurations" in again.stdout
     assert len(Study.open(tmp_path / "study").trials) == 6
     what_if = run_shell("simulate", "study", "--workers", "1,3", cwd=tmp_path)
     assert [line.split()[0] for line in what_if.stdout.splitlines()] == ["workers", "1", "3"]

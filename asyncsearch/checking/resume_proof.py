@@ -18,6 +18,7 @@ from asyncsearch.checking.result import CheckResult, Finding
 from asyncsearch.checking.trainable_state import TrainableState
 from asyncsearch.checking.training_runs import Reports, RunFacts, Task, Watching, content, exact, name_of, run
 from asyncsearch.errors import UsageError
+from asyncsearch.report.live.progress import announced
 from asyncsearch.runner.metrics import as_metrics
 from asyncsearch.sequences.base_sequence import Sequence
 from asyncsearch.sequences.custom_sequences import functions_in, register
@@ -70,13 +71,33 @@ def check(
         task = Task(trainable, replaced(params or {}, Sequence.to_json), seed, units, at, named, folder)
         register(named)
         try:
-            return _checked(task, _in_children(task) if processes else lambda step: STEPS[step](task))
+            ask = _in_children(task) if processes else lambda step: STEPS[step](task)
+            return _checked(task, _announcing(task, ask))
         finally:
             random_generators.restore(before)
 
 
 Ask = Callable[[str], Any]
 """Carries out one of ``STEPS``, by its name, in this process or another one."""
+
+
+_STARTS = {
+    "once": "1 of 3: trains {units} units at one go, which is about a fifth of the check",
+    "again and first part": "2 of 3: trains {units} units again, and once more with a checkpoint after {cut}",
+    "second part and evaluations": "3 of 3: goes on from the checkpoint after {cut}, and trains with more evaluations",
+}
+_EXPLAINS = "trains it again with one part restored at a time, to name those that make the difference"
+
+
+def _announcing(task: Task, ask: Ask) -> Ask:
+    """Say what a step does that takes its time."""
+
+    def asked(step: str) -> Any:
+        words = _STARTS.get(step, _EXPLAINS).format(units=task.units, cut=task.cut)
+        with announced(f"check of {name_of(task.trainable)}: {words} ..."):
+            return ask(step)
+
+    return asked
 
 
 def _in_children(task: Task) -> Ask:

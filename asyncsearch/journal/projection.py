@@ -28,6 +28,7 @@ from asyncsearch.events import (
     DriverStarted,
     Learned,
     Reported,
+    RunRequested,
     TrainingEnded,
     WorkerLost,
     WorkRefused,
@@ -221,6 +222,12 @@ def reports(records: Iterable[Record]) -> Iterator[Report]:
     projection = Projection()
     for record in records:
         yield from projection.add(record)
+
+
+def last_total(records: Iterable[Record]) -> int | None:
+    """Return the total of trials that the last run requested; None: no limit, or there was no run."""
+    totals = [record.event.num_trials for record in records if isinstance(record.event, RunRequested)]
+    return totals[-1] if totals else None
 
 
 def branched(records: Iterable[Record]) -> dict[TrialId, tuple[Params, int]]:

@@ -52,6 +52,8 @@ class Preflight(msgspec.Struct, frozen=True):
     """Port on which it listens, for firewalls that admit only one; 0: any free port."""
     warnings: tuple[str, ...] = ()
     """Warnings for the user, in sentences."""
+    place: str = ""
+    """Where the workers run, for people: ``processes on this machine``, ``Spark local[2]``."""
 
 
 class Launcher(abc.ABC):
@@ -61,6 +63,14 @@ class Launcher(abc.ABC):
     """Name for users: ``inline``, ``processes``, ``spark``."""
     transport: Transport | None = None
     """Carries the driver's messages to workers in this process; None: workers attach to a gRPC server."""
+
+    def workers_now(self) -> int | None:
+        """Return how many workers a run without ``parallelism`` would have; nothing is started to find out.
+
+        Returns:
+            The number; None: it is not known yet.
+        """
+        return None
 
     @abc.abstractmethod
     def check(self, parallelism: int | None) -> Preflight:

@@ -45,10 +45,16 @@ class InlineLauncher(Launcher):
         self._ended: OnWorkerEnded | None = None
         self._is_stopped = False
 
+    def workers_now(self) -> int:
+        return 1
+
     def check(self, parallelism: int | None) -> Preflight:
         warning = f"Inline, one trial runs after the other: parallelism={parallelism} is ignored."
         return Preflight(
-            parallelism=1, cpu_threads=cores(), warnings=(warning,) if parallelism not in (None, 1) else ()
+            parallelism=1,
+            cpu_threads=cores(),
+            warnings=(warning,) if parallelism not in (None, 1) else (),
+            place="in this process",
         )
 
     def start(self, config_for: ConfigFor, ended: OnWorkerEnded) -> None:

@@ -54,6 +54,9 @@ class ProcessLauncher(Launcher):
         self._launches: dict[tuple[WorkerId, int], _Launch] = {}
         self._is_stopped = False
 
+    def workers_now(self) -> int:
+        return cores()
+
     def check(self, parallelism: int | None) -> Preflight:
         if not sys.executable:
             raise ClusterError(
@@ -65,7 +68,10 @@ class ProcessLauncher(Launcher):
             raise UsageError(f"parallelism={wanted} is too small: it counts workers, from 1.")
         crowded = f"{wanted} workers share {count} cores; each trial takes longer than with parallelism={count}."
         return Preflight(
-            parallelism=wanted, cpu_threads=max(1, count // wanted), warnings=(crowded,) if wanted > count else ()
+            parallelism=wanted,
+            cpu_threads=max(1, count // wanted),
+            warnings=(crowded,) if wanted > count else (),
+            place="processes on this machine",
         )
 
     def start(self, config_for: ConfigFor, ended: OnWorkerEnded) -> None:

@@ -6,35 +6,37 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from asyncsearch.errors import UsageError
-from asyncsearch.report.formatting import flat
+from asyncsearch.sequences.flat_params import flat
 from asyncsearch.trial import Trial
 
 if TYPE_CHECKING:
     import pandas
 
-_AS_THEY_ARE = ("value", "resource", "best", "best_resource", "trained", "failures", "losses")
-COLUMNS = ("trial", "state", *_AS_THEY_ARE, "started", "ended", "reason")
+_AS_THEY_ARE = ("resource", "best", "best_resource", "trained", "failures", "losses")
+COLUMNS = ("state", *_AS_THEY_ARE, "started", "ended", "reason")
+"""The columns after the trial, its value and its parameters."""
 
 
 def trial_rows(trials: Sequence[Trial]) -> list[dict[str, Any]]:
-    """Return a row for each trial as plain values; its parameters have names such as ``params.lr``."""
+    """Return a row for each trial as plain values: name, value, parameters such as ``params.lr``, then the rest."""
     return [
-        {"trial": trial.name, "state": trial.state.value}
+        {"trial": trial.name, "value": trial.value}
+        | {f"params.{name}": value for name, value in flat(trial.params)}
+        | {"state": trial.state.value}
         | {name: getattr(trial, name) for name in _AS_THEY_ARE}
         | {"started": trial.started_s, "ended": trial.ended_s, "reason": trial.reason}
-        | {f"params.{name}": value for name, value in flat(trial.params)}
         for trial in trials
     ]
 
 
 def trials_dataframe(trials: Sequence[Trial]) -> pandas.DataFrame:
-    """Return one row a trial, with its parameters as the columns ``params.<name>``; times are in UTC.
+    """Return one row a trial: its name, its value, its parameters as ``params.<name>``, the rest; times are in UTC.
 
     Raises:
         UsageError: pandas is not installed.
     """
     rows = trial_rows(trials)
-    names = dict.fromkeys((*COLUMNS, *(name for row in rows for name in row)))
+    names = dict.fromkeys(("trial", "value", *(name for row in rows for name in row if name not in COLUMNS), *COLUMNS))
     without = "`asyncsearch trials STORE --format csv` works without."
     frame = dataframe("trials_dataframe", rows, [*names], times=("started", "ended"), without=without)
     return frame.astype({"value": "float64", "best": "float64"})

@@ -11,7 +11,8 @@ from asyncsearch.ids import TrialId, trial_name, worker_name
 from asyncsearch.journal.format import Record
 from asyncsearch.journal.projection import Projection
 from asyncsearch.nonfinite import finite
-from asyncsearch.report.formatting import cut, duration, many, number, params
+from asyncsearch.report.formatting import cut, duration, many, number
+from asyncsearch.sequences.flat_params import params
 from asyncsearch.trial import TrialState
 
 WIDTH = 100

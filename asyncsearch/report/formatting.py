@@ -1,12 +1,15 @@
-"""Numbers, durations and configurations as people read them, in one place so that all outputs look alike."""
+"""Numbers and durations as people read them, in one place so that all outputs look alike."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+import functools
+import shlex
+import shutil
+import sys
+from collections.abc import Sequence
 
-from asyncsearch.errors import SpaceError
-from asyncsearch.sequences import is_sequence, revive
+UNIT = "a unit is an epoch, or whatever you train between two reports"
+"""What people have to know of units where these are counted."""
 
 
 def number(value: float | None) -> str:
@@ -25,6 +28,11 @@ def many(amount: int, noun: str) -> str:
     return f"{amount:,} {noun}" if amount == 1 else f"{amount:,} {noun}s"
 
 
+def share(part: float) -> str:
+    """Return a part of a whole, from 0 to 1, as "61%"; what is less than everything is never "100%"."""
+    return "over 99%" if 0.99 < part < 1 else f"{part:.0%}"
+
+
 def duration(seconds: float) -> str:
     """Return "0:01:12", or "2 days 0:01:12"."""
     minutes, rest = divmod(max(0, int(seconds)), 60)
@@ -34,33 +42,14 @@ def duration(seconds: float) -> str:
     return f"{many(days, 'day')} {clock}" if days else clock
 
 
-def params(configuration: Mapping[str, Any]) -> str:
-    """Return ``width=128 model.lr=0.001``."""
-    return " ".join(f"{name}={scalar(value)}" for name, value in flat(configuration))
+@functools.cache
+def _program() -> str:
+    return "asyncsearch" if shutil.which("asyncsearch") else f"{shlex.quote(sys.executable)} -m asyncsearch"
 
 
-def scalar(value: Any) -> str:
-    """Return one value of a configuration, floats with four significant digits."""
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
-def flat(configuration: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield (dotted name, value) of nested params; a sequence is one value."""
-    for name, value in configuration.items():
-        if is_sequence(value):
-            yield f"{prefix}{name}", _revived(value)
-        elif isinstance(value, Mapping):
-            yield from flat(value, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", value
-
-
-def _revived(value: Any) -> Any:
-    """Return a sequence, or its JSON value if this version does not know it."""
-    try:
-        return revive(value)
-    except SpaceError:
-        return value
+def command(*words: str) -> str:
+    """Return a command line of asyncsearch that can be pasted into a shell of this machine."""
+    return f"{_program()} {shlex.join(words)}"
 
 
 def cut(text: str, width: int) -> str:

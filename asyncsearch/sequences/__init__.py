@@ -8,7 +8,7 @@
     cycles.py            cosine_restarts, cyclic              composition.py       warmup, chain
     custom_sequences.py  custom: the user's functions         function_code.py     what a function does, as a digest
     change_points.py     segments without a change            decoding.py          sequences in params
-    picture.py           a small picture
+    picture.py           a small picture                      flat_params.py       params as people read them
 
 Everything here is pure except the table of the user's functions that a process knows.
 """

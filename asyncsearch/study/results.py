@@ -169,7 +169,14 @@ class Results:
         return html(self._status())
 
     def _status(self) -> StudyStatus:
-        return status_of(self._read_state(), store=self.store.shown, scheduler=self._require_file().scheduler)
+        state, scheduler = self._read_state(), self._require_file().scheduler
+        status = status_of(state, store=self.store.shown, scheduler=scheduler)
+        if status.is_unfinished:
+            from asyncsearch.journal.projection import last_total
+
+            total = last_total(read_records(self.store))
+            status = status_of(state, store=self.store.shown, scheduler=scheduler, num_trials=total)
+        return status
 
     def _read_state(self) -> StudyState:
         """Return the state that the journal leads to; it is read again only when it has grown."""

@@ -19,7 +19,7 @@ import msgspec
 from asyncsearch._version import __version__
 from asyncsearch.actions import EndRun
 from asyncsearch.agent.config import WorkerConfig
-from asyncsearch.driver.interrupts import GRACE_S, Interrupts, interrupts_to
+from asyncsearch.driver.interrupts import GRACE_S, Interrupts, interruption, interrupts_to
 from asyncsearch.driver.loop import Driver
 from asyncsearch.driver.wakeup import Wakeup
 from asyncsearch.engine.state import StudyState
@@ -81,7 +81,7 @@ def run_search(search: Search, display: Display, interrupts: Interrupts | None =
     with interrupts_to(interrupts.add):
         end = _conduct(search, display, interrupts)
     if interrupts.count:
-        raise KeyboardInterrupt
+        raise interruption()
     if end is None:
         raise InternalError("The run ended without an outcome. Please report this with the study's journal.")
     return end
@@ -192,11 +192,16 @@ class _Run:
 
     def status(self, state: StudyState) -> StudyStatus:
         """Return how the study stands."""
+        search, outcome = self._search, self.driver.outcome
         return status_of(
             state,
             elapsed_s=time.monotonic() - self._started_s,
-            store=self._search.store.shown,
-            scheduler=self._search.definition.scheduler.describe(),
+            store=search.store.shown,
+            scheduler=search.definition.scheduler.describe(),
+            place=search.preflight.place,
+            workers=search.preflight.parallelism,
+            num_trials=search.num_trials,
+            is_complete=outcome is None or outcome.is_complete,
         )
 
     def finish(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
+from contextlib import nullcontext
 
 import msgspec
 
@@ -18,7 +19,9 @@ from asyncsearch.ids import WorkerId
 from asyncsearch.journal.opening import BUNDLE_FILE, KeptFunction, StudyFile, read_study_file, replay, write_study_file
 from asyncsearch.launch import chosen
 from asyncsearch.launch.base_launcher import Launcher
+from asyncsearch.report.formatting import many
 from asyncsearch.report.live.display import Display
+from asyncsearch.report.live.progress import announced
 from asyncsearch.report.what_if.preview import warnings_of
 from asyncsearch.rpc.messages import Endpoint
 from asyncsearch.schedulers.scheduler_options import options_of
@@ -76,7 +79,10 @@ class RunnableStudy(msgspec.Struct, kw_only=True):
         is_begun = read_study_file(store) is not None
         display.warn(warnings_of(what.scheduler, num_trials, proposals, is_begun=is_begun))
         with chosen(self.backend, study=what.config.study) as launcher:
-            preflight = launcher.check(enough(parallelism, num_trials))
+            with announced(_preparing(launcher)) if display.is_shown else nullcontext():
+                preflight = launcher.check(enough(parallelism, num_trials))
+            workers = many(preflight.parallelism, "worker") + (f" ({preflight.place})" if preflight.place else "")
+            display.begin(f"{what.config.study}: searching on {workers}, with everything stored in {store.shown}")
             display.warn(preflight.warnings)
 
             def worker_config(worker: WorkerId, epoch: int, endpoint: Endpoint | None) -> WorkerConfig:
@@ -208,6 +214,14 @@ class RunnableStudy(msgspec.Struct, kw_only=True):
             asyncsearch=__version__,
             created_s=created_s,
         )
+
+
+def _preparing(launcher: Launcher) -> str:
+    if launcher.name != "spark":
+        return "checking that workers can run ..."
+    if launcher.workers_now() is None:
+        return "starting Java and Spark, or waiting for its executors ..."
+    return "checking the executors of Spark ..."
 
 
 def require_bounded(searcher: Searcher, num_trials: int | None, proposals: int | None, method: str) -> None:

@@ -15,12 +15,15 @@ from asyncsearch.engine.method_checks import require_proposal, require_target
 from asyncsearch.errors import AsyncSearchError, SpaceError, StudyNotFoundError, UsageError
 from asyncsearch.ids import TrialId
 from asyncsearch.journal.opening import config_of, read_records, read_study_file, replay
+from asyncsearch.launch import choose
 from asyncsearch.launch.base_launcher import Launcher
 from asyncsearch.launch.bundle import pack
 from asyncsearch.plan.keys import canonical, digest, path
+from asyncsearch.report.formatting import many
 from asyncsearch.report.live.display import Display, open_display
+from asyncsearch.report.live.progress import announced
 from asyncsearch.report.what_if.expected import cost_of, expected
-from asyncsearch.report.what_if.preview import Preview, notes_of, preview, warnings_of
+from asyncsearch.report.what_if.preview import Preview, notes_of, preview, warnings_of, workers_note
 from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.schedulers.fifo import FIFO
 from asyncsearch.schedulers.scheduler_names import require_scheduler
@@ -229,7 +232,7 @@ class Study(Results):
         self,
         num_trials: int | None = None,
         *,
-        parallelism: int = 1,
+        parallelism: int | None = None,
         seconds_per_unit: float | None = None,
         like: str | Path | Results | None = None,
     ) -> Preview:
@@ -241,7 +244,7 @@ class Study(Results):
 
         Args:
             num_trials: as in ``run``, but at most as many as the searcher proposes, which is also the default.
-            parallelism: number of workers.
+            parallelism: number of workers; None: as many as ``run`` would have, as far as that is known before it.
             seconds_per_unit: time of one unit of training, if you know it.
             like: an earlier study, or its store, from which to take the measured time; None: this study, if it has
                 run.
@@ -256,16 +259,21 @@ class Study(Results):
         proposals = self._begin_searcher().length()
         require_bounded(self.searcher, num_trials, proposals, "preview")
         asked = positive("num_trials", proposals if num_trials is None else num_trials)
-        parallelism = positive("parallelism", parallelism)
+        known = choose(self._backend).workers_now() if parallelism is None else positive("parallelism", parallelism)
+        workers = known or 1
         total = asked if proposals is None else min(asked, proposals)
         warnings = warnings_of(self.scheduler, None if num_trials is None else asked, proposals)
         cost = cost_of(self.store, seconds_per_unit, like)
         is_special = self.space.has_sequences or getattr(self.scheduler, "branches", False)
         own: dict[str, Any] = {"space": self.space, "searcher": None if proposals is None else self.searcher}
-        simulated = expected(self.scheduler, total, parallelism, cost, config=self.config, **own if is_special else {})
+        on = f"{many(total, 'trial')} on {many(workers, 'worker')}"
+        with announced(f"simulating a search of {on} ..."):
+            simulated = expected(self.scheduler, total, workers, cost, config=self.config, **own if is_special else {})
         already = 0 if read_study_file(self.store) is None else len(self._read_state().trials)
         warnings += notes_of(asked, total, already, self.scheduler.begin(self.space, self.config.seed))
-        return preview(self.scheduler, total, parallelism=parallelism, cost=cost, expected=simulated, warnings=warnings)
+        if parallelism is None:
+            warnings.append(workers_note(known))
+        return preview(self.scheduler, total, parallelism=workers, cost=cost, expected=simulated, warnings=warnings)
 
     def eval(self, params: Mapping[str, Any], resource: int) -> Evaluation:
         """Return the metrics of a configuration as last reported at or before a resource, with that report's resource.

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 from asyncsearch.arguments import answering, positive, seconds_of
-from asyncsearch.driver.interrupts import Interrupts, interrupts_to
+from asyncsearch.driver.interrupts import Interrupts, interruption, interrupts_to
 from asyncsearch.driver.wakeup import Wakeup
 from asyncsearch.errors import NotEnoughSlotsError, UsageError
 from asyncsearch.launch import chosen
@@ -71,7 +71,7 @@ def run_together(
         _run_sides(first, sides, wakeup, options, is_shown=display != "none")
         wakeup.close()
     if any(side.interrupts.count for side in sides):
-        raise KeyboardInterrupt
+        raise interruption()
     failed = [(side, side.error) for side in sides if side.error is not None]
     for side, error in failed:
         error.add_note(f"This happened in the study {side.study.name!r}, one of {len(studies)} run together.")
@@ -159,6 +159,9 @@ class _Side(Display):
         if self._statuses:
             found.append(f"{self.study.name}: {short_line(self._statuses.pop())}")
         return found
+
+    def begin(self, sentence: str) -> None:
+        self._notes.append(sentence)
 
     def warn(self, sentences: Sequence[str]) -> None:
         self._notes.extend(

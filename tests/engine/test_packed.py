@@ -86,7 +86,7 @@ def test_who_changes_the_params_of_a_packed_trial_changes_his_own_copy() -> None
 def test_a_trial_looks_the_same_whether_its_params_are_packed_or_not() -> None:
     trial = Trial(TrialId(0), {"x": [1]}, NodeKey("a"))
     shown = repr(trial)
-    assert shown.startswith("Trial(id=0, params={'x': [1]}, node='a', state=")
+    assert shown == "<trial-0: no value yet, waiting; x=[1]>"
     trial.pack()
     assert repr(trial) == shown
 

@@ -45,7 +45,7 @@ def test_notebook_runs_from_top_to_bottom(tmp_path: Path) -> None:
     nbclient.NotebookClient(notebook, timeout=DEADLINE_S, kernel_name="python3", resources=place).execute()
     tables = shown(notebook, "text/html")
     assert len(tables) == 1, "one table, updated in place"
-    assert "12 trials" in tables[0]
+    assert "12 configurations" in tables[0]
     assert LINE.search(printed(notebook)), "lines that trials printed on their workers"
     assert float(re.findall(r"unseen digits: ([\d.]+)", printed(notebook))[0]) > 0.94
     assert shown(notebook, "image/svg+xml")

@@ -71,7 +71,7 @@ def test_studies_run_together_in_a_cell_which_prints_the_lines_of_both(tmp_path:
     lines = "".join(output.text for output in ran.outputs).splitlines()
     assert {line.partition(":")[0] for line in lines} - {"note"} == {"one", "other"}
     assert all(
-        any(line.startswith(f"{name}: ") and "2 completed | best loss" in line for line in lines)
+        any(line.startswith(f"{name}: ") and "2 trained to the end | best loss" in line for line in lines)
         for name in ("one", "other")
     )
     assert told.outputs[0].text.strip() == str(LOSSES)

@@ -35,6 +35,13 @@ def test_dataframe_has_one_row_a_trial_and_its_columns_have_types() -> None:
     )
 
 
+def test_dataframe_begins_with_what_people_look_for() -> None:
+    pytest.importorskip("pandas")
+    names = list(trials_dataframe(TRIALS).columns)
+    params = [name for name in names if name.startswith("params.")]
+    assert names[: 3 + len(params)] == ["trial", "value", *params, "state"]
+
+
 def test_dataframe_of_no_trials_has_its_columns() -> None:
     pytest.importorskip("pandas")
     frame = trials_dataframe([])

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from asyncsearch.report.formatting import flat, params
 from asyncsearch.sequences import exponential, warmup
+from asyncsearch.sequences.flat_params import flat, params
 
 
 def test_a_sequence_is_one_value_and_reads_as_code() -> None:

@@ -320,7 +320,7 @@ def test_what_is_looked_at_shows_what_has_come_since_and_reads_the_journal_only_
     for one in (made, opened):
         assert len(one.history("trial-2")) == 1
         assert one.best_trial == min(one.trials, key=lambda trial: trial.value or 0.0)
-        assert "3 trials" in one.summary()
+        assert "3 configurations" in one.summary()
     assert looks == [made.store, opened.store]
 
 

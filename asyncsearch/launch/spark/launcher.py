@@ -10,7 +10,8 @@ from asyncsearch.errors import InternalError, UnsupportedSparkError, UsageError
 from asyncsearch.ids import WorkerId
 from asyncsearch.launch.base_launcher import AgentFunction, ConfigFor, Launcher, OnWorkerEnded, Preflight, run_agent
 from asyncsearch.launch.spark.preflight import examine
-from asyncsearch.launch.spark.session import Spark, join, new_tag
+from asyncsearch.launch.spark.session import Spark, join, new_tag, present
+from asyncsearch.launch.spark.slots import slots_now
 from asyncsearch.launch.spark.supervisor import Supervisor
 from asyncsearch.launch.spark.task import TaskMode
 
@@ -49,6 +50,10 @@ class SparkLauncher(Launcher):
         self._spark: Spark | None = None
         self._config_for: ConfigFor | None = None
         self._supervisor: Supervisor | None = None
+
+    def workers_now(self) -> int | None:
+        spark = present(self._session)
+        return None if spark is None else slots_now(spark)
 
     def check(self, parallelism: int | None) -> Preflight:
         if self._spark is None:

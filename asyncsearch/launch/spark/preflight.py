@@ -50,6 +50,7 @@ def examine(spark: Spark, parallelism: int | None, mode: TaskMode, start_timeout
         bind=bind,
         port=port(spark.conf),
         warnings=tuple(warnings(spark, mode)),
+        place=f"Spark {spark.context.master}",
     )
 
 

@@ -31,8 +31,8 @@ _SHIP = (
     "machine. Packages with compiled code, such as grpcio, cannot be sent by addPyFile."
 )
 _SAME_PYTHON = (
-    "Set os.environ['PYSPARK_PYTHON'] = sys.executable before the Spark session is made: without it Spark takes the "
-    "first python3 of PATH."
+    "Set os.environ['PYSPARK_PYTHON'] = sys.executable before the Spark session is made, or unset it and "
+    "spark.pyspark.python: then this Python is used."
 )
 
 

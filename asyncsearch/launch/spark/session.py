@@ -28,6 +28,7 @@ WAIT_LOGGED_AFTER_S = 10.0
 _QUIET = {"spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR"}
 """Settings of sessions made here: jobs as long as a search would fill the screen with progress bars."""
 
+_PYTHON_KEY = "spark.pyspark.python"
 _CONNECT = (
     "This is a Spark Connect session, and asyncsearch needs a classic one: its workers are tasks of an RDD, and they "
     "talk to this process, which the cluster of a Connect client usually cannot reach. Run it where the Spark driver "
@@ -165,8 +166,20 @@ _MADE: dict[Any, Made] = {}
 _MAKING = threading.RLock()
 
 
+def present(session: Any = None) -> Spark | None:
+    """Return the given or active session, to be looked at only; None: there is no classic one that runs."""
+    context = getattr(session, "_sc", None)
+    if session is None:
+        context = getattr(getattr(sys.modules.get("pyspark"), "SparkContext", None), "_active_spark_context", None)
+    if context is None or context._jsc is None or context._jsc.sc().isStopped():
+        return None
+    return Spark(context)
+
+
 def join(session: Any = None) -> Spark:
     """Join the given or active session, or make one; its jobs have the calling thread's job properties.
+
+    The tasks of a local session run this Python, unless the user has named another one.
 
     Raises:
         UnsupportedSparkError: there is no pyspark or no Java, or the session is of a kind that cannot be used.
@@ -212,9 +225,6 @@ def _make(builder: Any) -> Any:
         ) from error
     context = session.sparkContext
     _MADE[context] = Made(session)
-    if str(context.master).startswith("local") and "PYSPARK_PYTHON" not in os.environ:
-        # Otherwise its workers would run the first python3 of PATH, which has other packages.
-        context.pythonExec = sys.executable
     return context
 
 
@@ -228,6 +238,9 @@ def _checked(spark: Spark) -> Spark:
             "PYSPARK_PIN_THREAD=false makes all threads share the tags of their Spark jobs, so that ending one worker "
             "would end all. Remove it from the environment and start the session again."
         )
+    if spark.is_local and sys.executable and "PYSPARK_PYTHON" not in os.environ and not spark.conf(_PYTHON_KEY):
+        # Otherwise its workers would run the first python3 of PATH, which has other packages.
+        spark.context.pythonExec = sys.executable
     spark.inherit()
     return spark
 

@@ -54,6 +54,16 @@ def elastic(spark: Spark, parallelism: int | None) -> int:
     return parallelism
 
 
+def slots_now(spark: Spark) -> int | None:
+    """Return the number of workers of a run that leaves it to the cluster, without waiting; None: it is not known."""
+    if not spark.has_dynamic_allocation:
+        return max(1, spark.slots())
+    try:
+        return elastic(spark, None)
+    except NotEnoughSlotsError:  # it has no limit
+        return None
+
+
 def _await_slots(spark: Spark, wanted: int | None) -> int:
     """Return the number of slots, once it suffices or stops growing: a new session's executors start one by one."""
     began = grown = time.monotonic()

@@ -40,6 +40,13 @@ class Display(abc.ABC):
     _status: StudyStatus | None = None
     """As last updated; None: before, and once it is closed."""
 
+    is_shown = True
+    """Whether the user is to be told what is being done."""
+
+    def begin(self, sentence: str) -> None:
+        """Show what begins."""
+        say(sentence)
+
     def warn(self, sentences: Sequence[str]) -> None:
         """Show notes to the user."""
         for sentence in sentences:
@@ -90,6 +97,11 @@ def open_display(kind: str = "auto", *, logs: bool = False) -> Display:
 
 class Quiet(Display):
     """Shows nothing; notes go to the log."""
+
+    is_shown = False
+
+    def begin(self, sentence: str) -> None:
+        pass
 
     def warn(self, sentences: Sequence[str]) -> None:
         for sentence in sentences:
@@ -179,6 +191,9 @@ class Notebook(Display):
         else:
             self._handle.update(data, raw=True)
 
+    def begin(self, sentence: str) -> None:
+        """The table says it."""
+
     def close(self) -> None:
         """The table stays as it was last updated."""
 
@@ -199,6 +214,11 @@ def say(text: str) -> None:
             encoding = getattr(out, "encoding", None) or "ascii"
             out.write(text.encode(encoding, "backslashreplace").decode(encoding) + "\n")
         out.flush()
+
+
+def in_notebook() -> bool:
+    """Return whether this process is a Jupyter kernel."""
+    return _notebook() is not None
 
 
 def _notebook() -> Any:

@@ -9,7 +9,7 @@ from html import escape
 
 from asyncsearch.report.formatting import cut
 from asyncsearch.report.live.status import StudyStatus, TrialRow
-from asyncsearch.report.live.table import cells, facts, headings
+from asyncsearch.report.live.table import cells, facts, headings, title
 from asyncsearch.trial import TrialState
 
 # Colours are those of the page made fainter, or middle tones that are visible on white and on black.
@@ -20,11 +20,13 @@ _CELL = "text-align:left;padding:2px 14px 2px 0;background:none;white-space:nowr
 _COLOURS = {
     TrialState.WAITING: "#8c8c8c",
     TrialState.RUNNING: "#1f8fe0",
-    TrialState.PAUSED: "#c28a00",
+    TrialState.PAUSED: "#8fb6d9",
     TrialState.COMPLETED: "#2e9e4f",
     TrialState.STOPPED: "#8c8c8c",
     TrialState.FAILED: "#d9483b",
 }
+_COLOUR_AT_END = "#86c79a"
+"""Of trials that a finished search paused or stopped: the bar of a finished search looks finished."""
 _LONGEST_CELL = 120
 
 
@@ -32,7 +34,7 @@ def html(status: StudyStatus) -> str:
     """Return the status as a ``<div>``."""
     lines = "".join(f"<div>{escape(fact)}</div>" for fact in facts(status))
     return (
-        f'<div style="{_FONT}"><div style="font-weight:600">{escape(status.name)}</div>{_bar(status)}'
+        f'<div style="{_FONT}"><div style="font-weight:600">{escape(title(status))}</div>{_bar(status)}'
         f'<div style="{_FAINT}">{lines}</div>{_table(status)}</div>'
     )
 
@@ -43,13 +45,18 @@ def _bar(status: StudyStatus) -> str:
     if not whole:
         return ""
     parts = "".join(
-        f'<span title="{status.counts[state]} {state.value.lower()}" '
-        f'style="display:block;width:{100 * status.counts[state] / whole:.2f}%;background:{colour}"></span>'
-        for state, colour in _COLOURS.items()
+        f'<span title="{status.counts[state]} {status.words(state)}" style="display:block;'
+        f'width:{100 * status.counts[state] / whole:.2f}%;background:{_colour(status, state)}"></span>'
+        for state in _COLOURS
         if state in status.counts
     )
     style = "display:flex;height:6px;max-width:640px;margin:4px 0;border-radius:3px;overflow:hidden"
     return f'<div style="{style};background:rgba(128,128,128,.25)">{parts}</div>'
+
+
+def _colour(status: StudyStatus, state: TrialState) -> str:
+    is_early = state in (TrialState.PAUSED, TrialState.STOPPED)
+    return _COLOUR_AT_END if is_early and status.is_finished else _COLOURS[state]
 
 
 def _table(status: StudyStatus) -> str:
@@ -58,17 +65,18 @@ def _table(status: StudyStatus) -> str:
     head = "".join(
         f'<th style="{_CELL};font-weight:600">{escape(cut(name, 40))}</th>' for name in headings(status.metric)
     )
-    body = "".join(_row(row, is_best=status.best is not None and row.name == status.best.name) for row in status.rows)
+    body = "".join(_row(row, status) for row in status.rows)
     return (
         f'<table style="border-collapse:collapse;margin:6px 0 0 0;{_FONT}">'
         f'<thead><tr style="{_LINE}">{head}</tr></thead><tbody>{body}</tbody></table>'
     )
 
 
-def _row(row: TrialRow, *, is_best: bool) -> str:
-    name, state, at, value, what = (escape(cut(cell, _LONGEST_CELL)) for cell in cells(row))
+def _row(row: TrialRow, status: StudyStatus) -> str:
+    is_best = status.best is not None and row.name == status.best.name
+    name, state, at, value, what = (escape(cut(cell, _LONGEST_CELL)) for cell in cells(row, status.words))
     weight = ";font-weight:600" if is_best else ""
-    dot = f'<span style="color:{_COLOURS[row.state]}">&#9679;</span> '
+    dot = f'<span style="color:{_colour(status, row.state)}">&#9679;</span> '
     texts = (f"{name}{' &#9733;' if is_best else ''}", f"{dot}{state}", at, value, what)
     columns = "".join(f'<td style="{_CELL}{weight}">{text}</td>' for text in texts)
     return f'<tr style="background:none">{columns}</tr>'

@@ -6,12 +6,13 @@ import re
 import time
 from collections.abc import Callable, Sequence
 
-from asyncsearch.report.formatting import many
+from asyncsearch.report.formatting import command, many
 from asyncsearch.rpc.messages import LogLine
 
 LINES_PER_S = 100
 _BURST = 500
 _LONGEST_LINE = 500
+_LEAST_WIDTH = len("trial-99")
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 
 
@@ -22,6 +23,7 @@ class LinePrinter:
         """Show ``most`` lines in all; None: no limit."""
         self._clock = clock
         self._left = most
+        self._width = _LEAST_WIDTH
         self._allowance = float(_BURST)
         self._refilled_s = clock()
 
@@ -35,7 +37,8 @@ class LinePrinter:
         room = int(self._allowance) if self._left is None else min(int(self._allowance), self._left)
         shown = lines[max(0, len(lines) - room) :]
         self._allowance -= len(shown)
-        texts = [line_text(trial, line) for trial, line in shown]
+        self._width = max([self._width, *(len(trial) for trial, _ in shown)])
+        texts = [line_text(trial, line, self._width) for trial, line in shown]
         if len(shown) < len(lines):
             texts.insert(0, f"... {many(len(lines) - len(shown), 'line')} left out here; {_where(store)}")
         if self._left is not None:
@@ -45,10 +48,13 @@ class LinePrinter:
         return texts
 
 
-def line_text(trial: str, line: LogLine) -> str:
-    """Return "trial-7  12:00:01  text", in the worker's time, as one line without control characters."""
+def line_text(trial: str, line: LogLine, width: int = 0) -> str:
+    """Return "trial-7  12:00:01  text", in the worker's time, as one line without control characters.
+
+    A name is filled up to ``width`` characters, so that the texts of all trials begin in one column.
+    """
     clock = time.strftime("%H:%M:%S", time.localtime(line.time_s))
-    return f"{trial}  {clock}  {_clean(line.text)}"
+    return f"{trial:<{width}}  {clock}  {_clean(line.text)}"
 
 
 def _clean(text: str) -> str:
@@ -60,4 +66,4 @@ def _clean(text: str) -> str:
 
 
 def _where(store: str) -> str:
-    return f"`asyncsearch logs {store or 'STORE'} TRIAL` shows all of them"
+    return f"`{command('logs', store or 'STORE', 'TRIAL')}` shows all of them"

@@ -62,8 +62,14 @@ class StudyStatus(msgspec.Struct, frozen=True, kw_only=True):
     workers_alive: int = 0
     workers_wanted: int = 0
     """0 between runs."""
+    workers_had: int = 0
+    """How many the run was given that has just ended; 0: unknown, or a run is in progress."""
+    place: str = ""
+    """Where the workers are: ``processes on this machine``, ``Spark local[2]``; empty if unknown."""
+    is_unfinished: bool = False
+    """Whether no run is in progress and something that was requested is left to do."""
     num_trials: int | None = None
-    """The total of trials that the run has requested; None: no limit, or no run."""
+    """The total of trials that the run, or the one that ended unfinished, has requested; None: no limit, or no run."""
     trained: int = 0
     """Units of training done by all trials together, repeated ones included."""
     full: int | None = None
@@ -86,24 +92,70 @@ class StudyStatus(msgspec.Struct, frozen=True, kw_only=True):
         return sum(self.counts.values())
 
     @property
+    def is_finished(self) -> bool:
+        """Whether no run is in progress, and nothing that was requested is left to do."""
+        return not self.workers_wanted and not self.is_unfinished
+
+    @property
     def saved(self) -> float | None:
-        """The share of training that early stopping has saved, from 0 to 1; None: unknown, or none."""
-        if not self.full or self.trained >= self.full:
+        """The share of training that early stopping has saved, from 0 to 1; None: unknown yet, or none."""
+        if not self.is_finished or not self.full or self.trained >= self.full:
             return None
         return 1 - self.trained / self.full
 
+    def words(self, state: TrialState) -> str:
+        """Return what people call a trial in this state: nothing pauses a trial any more once the search is over."""
+        if state is TrialState.PAUSED and self.is_finished:
+            return TrialState.STOPPED.words
+        if state is TrialState.WAITING and self.is_unfinished:
+            return "to be continued"
+        return state.words
+
     def counts_line(self) -> str:
-        """Return "64 trials: 2 running, 62 completed"."""
-        parts = [f"{self.counts[state]:,} {state.value.lower()}" for state in TrialState if state in self.counts]
-        total = f" of {self.num_trials:,}" if self.num_trials is not None and self.num_trials > self.trials else ""
-        head = f"{self.trials:,}{total} trials" if total else many(self.trials, "trial")
-        return f"{head}: {', '.join(parts)}" if parts else head
+        """Return "64 configurations tried: 60 stopped early, 4 trained to the end", or how far the search has come."""
+        amounts: dict[str, int] = {}
+        for state in TrialState:
+            if state in self.counts:
+                amounts[self.words(state)] = amounts.get(self.words(state), 0) + self.counts[state]
+        parts = ", ".join(f"{amount:,} {words}" for words, amount in sorted(amounts.items(), key=_place_of))
+        total = f"{self.num_trials:,}" if self.num_trials is not None and self.num_trials > self.trials else ""
+        count = (
+            f"{self.trials:{len(total)},} of {total} configurations" if total else many(self.trials, "configuration")
+        )
+        if parts and not self.workers_wanted:
+            count += " begun" if self.is_unfinished else " tried"
+        return f"{count}: {parts}" if parts else count
+
+
+_ORDER = ("running", "waiting", "to be continued", "paused", "stopped early", "trained to the end", "failed")
+
+
+def _place_of(amount: tuple[str, int]) -> int:
+    return _ORDER.index(amount[0])
 
 
 def status_of(
-    state: StudyState, *, elapsed_s: float | None = None, store: str = "", scheduler: str = ""
+    state: StudyState,
+    *,
+    elapsed_s: float | None = None,
+    store: str = "",
+    scheduler: str = "",
+    place: str = "",
+    workers: int = 0,
+    num_trials: int | None = None,
+    is_complete: bool = True,
 ) -> StudyStatus:
-    """Return the status of a study, which holds no part of its state. Called in the thread that owns the state."""
+    """Return the status of a study, which holds no part of its state. Called in the thread that owns the state.
+
+    Args:
+        elapsed_s: seconds since the run began, or that it took.
+        store: as shown to people.
+        scheduler: in one line.
+        place: where its workers are, in words.
+        workers: how many the run was given.
+        num_trials: the total that the last run requested, if it is over.
+        is_complete: whether the last run did everything that was requested.
+    """
     counts: dict[TrialState, int] = {}
     trained = failures = 0
     sign, worst = 1 if state.config.mode == "min" else -1, math.inf
@@ -130,6 +182,10 @@ def status_of(
         if trial.failures and trial.state in (TrialState.FAILED, TrialState.WAITING):
             last_failed = trial
     best = [state.trials[number] for _, number in ranked]
+    is_begun = not is_complete or TrialState.WAITING in counts or TrialState.RUNNING in counts
+    is_unfinished = state.run is None and is_begun
+    if state.run is not None:
+        num_trials = state.run.num_trials
     return StudyStatus(
         name=state.config.study,
         metric=state.config.metric,
@@ -141,7 +197,10 @@ def status_of(
         incumbent=None if incumbent is None else BestSeen(incumbent.name, seen, incumbent.best_resource),
         workers_alive=sum(slot.state is not SlotState.LAUNCHING for slot in state.pool.alive()),
         workers_wanted=state.run.parallelism if state.run is not None else 0,
-        num_trials=state.run.num_trials if state.run is not None else None,
+        workers_had=workers if state.run is None else 0,
+        place=place,
+        is_unfinished=is_unfinished,
+        num_trials=num_trials if state.run is not None or is_unfinished else None,
         trained=trained,
         full=None if state.max_resource is None else state.max_resource * len(state.trials),
         failures=failures,

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from asyncsearch.report.formatting import cut, duration, many, number, params
+from asyncsearch.report.formatting import UNIT, command, cut, duration, many, number, share
 from asyncsearch.report.live.status import StudyStatus, TrialRow
+from asyncsearch.sequences.flat_params import params
 from asyncsearch.trial import TrialState
 
 WIDTH = 100
@@ -15,12 +16,25 @@ _LONGEST_FACT = 400
 
 def table(status: StudyStatus) -> str:
     """Return the status as lines of at most 100 characters; only a longer path or word exceeds them."""
-    lines = [cut(status.name, WIDTH)]
+    lines = textwrap.wrap(title(status), WIDTH, subsequent_indent="    ", break_long_words=False) or [""]
     for fact in facts(status):
         lines += textwrap.wrap(fact, WIDTH - 2, initial_indent="  ", subsequent_indent="    ", break_long_words=False)
     if status.rows:
-        lines += ["", *grid(status.metric, status.rows, status.best.name if status.best is not None else "")]
+        best = status.best.name if status.best is not None else ""
+        lines += ["", *grid(status.metric, status.rows, best, status.words)]
     return "\n".join(lines)
+
+
+def title(status: StudyStatus) -> str:
+    """Return the name of the study and, if no run is in progress, how the last one ended."""
+    name = cut(status.name, WIDTH - 40)
+    if status.workers_wanted or not status.trials:
+        return name
+    time = "" if status.elapsed_s is None else duration(status.elapsed_s)
+    workers = f" on {many(status.workers_had, 'worker')}{_place(status)}" if status.workers_had else ""
+    if status.is_unfinished:
+        return f"{name}: not finished{f', ended after {time}' if time else ''}{workers}"
+    return f"{name}: finished{f' in {time}' if time else ''}{workers}"
 
 
 def short_line(status: StudyStatus) -> str:
@@ -42,32 +56,34 @@ def facts(status: StudyStatus) -> list[str]:
         failures_line(status, "failed attempt"),
         f"stopping: {status.stopping}" if status.stopping else "",
         f"in {status.store}" if status.store else "",
+        continue_line(status),
     ]
     return [cut(line, _LONGEST_FACT) for line in lines if line]
 
 
 def best_line(status: StudyStatus) -> str:
-    """Return "best accuracy 0.98 at 27: trial-7"."""
+    """Return "best accuracy 0.98 after 27 units: trial-7"."""
     best = status.best
     if best is None:
         return f"no {status.metric} yet"
-    return f"best {status.metric} {number(best.value)} at {best.resource:,}: {best.name}"
+    return f"best {status.metric} {number(best.value)} after {many(best.resource, 'unit')}: {best.name}"
 
 
 def incumbent_line(status: StudyStatus) -> str:
-    """Return "incumbent: accuracy 0.99 at 9: trial-3", an intermediate value; empty if the best last value is equal."""
+    """Return the best value that any trial ever had; empty if it is the best last value."""
     seen = status.incumbent
     if seen is None or (status.best is not None and status.best.value == seen.value):
         return ""
-    return f"incumbent: {status.metric} {number(seen.value)} at {seen.resource:,}: {seen.name}"
+    when = f"{number(seen.value)} after {many(seen.resource, 'unit')} by {seen.name}"
+    return f"best {status.metric} ever reported: {when} (the line above compares the last values of trials)"
 
 
 def training_line(status: StudyStatus) -> str:
     """Return the units that were trained, and how much less that is than training every trial to the end."""
     line = f"{many(status.trained, 'unit')} of training"
-    if status.saved is None or status.full is None:
-        return line
-    return f"{line}, {status.saved:.0%} less than the {status.full:,} of training every trial to the end"
+    if status.saved is not None and status.full is not None:
+        line += f", {share(status.saved)} less than the {status.full:,} of training every configuration to the end"
+    return f"{line} ({UNIT})" if status.trained else line
 
 
 def workers_line(status: StudyStatus) -> str:
@@ -75,7 +91,21 @@ def workers_line(status: StudyStatus) -> str:
     if not status.workers_wanted:
         return ""
     time = "" if status.elapsed_s is None else f" after {duration(status.elapsed_s)}"
-    return f"{status.workers_alive} of {many(status.workers_wanted, 'worker')}{time}"
+    return f"{status.workers_alive} of {many(status.workers_wanted, 'worker')}{_place(status)}{time}"
+
+
+def _place(status: StudyStatus) -> str:
+    return f" ({status.place})" if status.place else ""
+
+
+def continue_line(status: StudyStatus) -> str:
+    """Return what is kept of a search that is not finished, and how to continue it; empty of any other."""
+    if not status.is_unfinished:
+        return ""
+    return (
+        "all reports and checkpoints are kept; to go on, run the cell again, or the script with resume=True, "
+        f"or: {command('resume', status.store or 'STORE')}"
+    )
 
 
 def failures_line(status: StudyStatus, noun: str) -> str:
@@ -86,20 +116,28 @@ def failures_line(status: StudyStatus, noun: str) -> str:
 
 def headings(metric: str) -> tuple[str, ...]:
     """Return the headings of the columns."""
-    return ("trial", "state", "at", metric, "configuration")
+    return ("trial", "state", "units", metric, "configuration")
 
 
-def cells(row: TrialRow) -> tuple[str, ...]:
+def cells(row: TrialRow, words: Callable[[TrialState], str]) -> tuple[str, ...]:
     """Return the cells of a row; a failed trial has its error in place of its configuration."""
     is_unfinished = row.state in (TrialState.RUNNING, TrialState.WAITING) and row.target is not None
     at = f"{row.resource:,} of {row.target:,}" if is_unfinished else f"{row.resource:,}"
     what = row.reason if row.state is TrialState.FAILED else params(row.params)
-    return row.name, row.state.value.lower(), at, number(row.value), what
+    return row.name, words(row.state), at, number(row.value), what
 
 
-def grid(metric: str, trials: Sequence[TrialRow], best: str = "") -> list[str]:
-    """Return a line for each trial below a line of headings; the trial named ``best`` is marked."""
-    rows = [headings(metric), *map(cells, trials)]
+def grid(
+    metric: str,
+    trials: Sequence[TrialRow],
+    best: str = "",
+    words: Callable[[TrialState], str] = lambda state: state.value.lower(),
+) -> list[str]:
+    """Return a line for each trial below a line of headings; the trial named ``best`` is marked.
+
+    ``words`` gives the text for a state.
+    """
+    rows = [headings(metric), *(cells(row, words) for row in trials)]
     short = [[cut(cell, 20) for cell in row[:-1]] for row in rows]
     widths = [max(map(len, column)) for column in zip(*short, strict=True)]
     lines = []

@@ -7,10 +7,11 @@ from typing import Any
 
 from asyncsearch.errors import SpaceError
 from asyncsearch.ids import trial_name
-from asyncsearch.report.formatting import cut, flat, many, number, scalar
-from asyncsearch.report.formatting import params as as_words
+from asyncsearch.report.formatting import cut, many, number
 from asyncsearch.report.tree.view import MOST_NAMED, Interval, Kind, TreeNode, TreeView, TrialPath
 from asyncsearch.sequences import present
+from asyncsearch.sequences.flat_params import flat, scalar
+from asyncsearch.sequences.flat_params import params as as_words
 
 _LONGEST = 400
 

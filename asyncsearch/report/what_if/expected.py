@@ -55,6 +55,8 @@ class Expected(msgspec.Struct, frozen=True):
     """(resource, how many trials reached it) for each resource at which trials pause or end."""
     busy_share: float
     """The share of the workers' time that was training, from 0 to 1."""
+    shared: int = 0
+    """Units that trials would train in addition if they did not share what their sequences have in common."""
     part: tuple[int, int] | None = None
     """(trials, workers) of the simulated part that was scaled up; None: the whole search was simulated."""
 
@@ -145,11 +147,13 @@ def expected(
     resources = [trial.resource for trial in result.trials]
     climbed = resources if scheduler.max_resource is None else []  # where an ideal search would not get
     scale = num_trials / trials
+    is_shared = space is not None and space.has_sequences and not scheduler.branches
     return Expected(
         wall_s=result.wall_s * scale * on / workers,
         trained=round(result.trained * scale),
         reached=_reached(resources, sorted({*ends, *climbed}), scale),
         busy_share=result.busy_share,
+        shared=round(scale * max(0, sum(resources) - result.trained)) if is_shared else 0,
         part=None if is_whole else (trials, on),
     )
 

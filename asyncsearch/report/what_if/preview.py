@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import msgspec
 
 from asyncsearch.errors import ResourceError
-from asyncsearch.report.formatting import columns, duration, many
+from asyncsearch.report.formatting import UNIT, columns, duration, many, share
 from asyncsearch.report.what_if.expected import Cost, Expected
 from asyncsearch.schedulers.base_scheduler import RungForecast, Scheduler, SchedulerState
 
@@ -74,13 +74,14 @@ class Preview(msgspec.Struct, frozen=True, kw_only=True):
             f"one trial alone takes {many(self.longest, 'unit')}, however many workers there are",
             *self._simulated(),
             *self._time(),
+            f"({UNIT})",
         ]
 
     def _compared(self) -> str:
         if self.full is None or self.total is None:
             return ""
-        share = f", {1 - self.total / self.full:.0%} less than" if self.total < self.full else ", as much as"
-        return f"{share} training all {self.num_trials:,} to the end ({self.full:,})"
+        less = f", {share(1 - self.total / self.full)} less than" if self.total < self.full else ", as much as"
+        return f"{less} training all {self.num_trials:,} to the end ({self.full:,})"
 
     def _simulated(self) -> list[str]:
         if self.expected is None:
@@ -93,7 +94,14 @@ class Preview(msgspec.Struct, frozen=True, kw_only=True):
         if self.expected.part is not None:
             trials, workers = self.expected.part
             on = f"{many(workers, 'worker')} with {many(trials, 'trial')} and scaled up to {on}"
-        return [f"simulated on {on}, busy for {busy:.0%} of the time: {trained}", f"of its trials {reached}"]
+        lines = [f"simulated on {on}, busy for {busy:.0%} of the time: {trained}", f"of its trials {reached}"]
+        if self.expected.shared:
+            asked = many(self.expected.trained + self.expected.shared, "unit")
+            lines.append(
+                f"sharing is counted in the simulation, not in the table: its trials ask for {asked}, and what their "
+                f"schedules have in common is trained once, which spares {self.expected.shared:,}"
+            )
+        return lines
 
     def _time(self) -> list[str]:
         on = many(self.parallelism, "worker")
@@ -159,6 +167,16 @@ def warnings_of(
             return scheduler.warnings(num_trials)
         only = f"the searcher has only {many(proposals, 'proposal')}, however many trials are requested"
         raise ResourceError(f"{error} Note that {only}.") from None
+
+
+def workers_note(workers: int | None) -> str:
+    """Return a sentence about the number of workers that nobody has named; None: it is not known either."""
+    if workers is None:
+        return (
+            "The number of workers is not known before Spark has started, so these figures are for 1: write e.g. "
+            "preview(..., parallelism=8)."
+        )
+    return f"{many(workers, 'worker')}: as many as a run without parallelism= would have here."
 
 
 def notes_of(requested: int, num_trials: int, already: int, scheduler: SchedulerState) -> list[str]:

@@ -30,7 +30,7 @@ def lines(count: int, trial: str = "trial-1") -> list[tuple[str, LogLine]]:
     return [(trial, LogLine(0.0, f"line {number}")) for number in range(count)]
 
 
-STATUS = make_status(counts=full_counts(running=1), store="/tmp/s")
+STATUS = make_status(counts=full_counts(running=1), store="/tmp/s", workers_wanted=1)
 
 
 class ZMQInteractiveShell:
@@ -106,7 +106,7 @@ def test_the_end_shows_the_whole_table_once(capsys: pytest.CaptureFixture[str]) 
     capsys.readouterr()
     display.close()
     display.close()
-    assert capsys.readouterr().out.startswith("digits\n  1 trial: 1 running\n")
+    assert capsys.readouterr().out.startswith("digits\n  1 configuration: 1 running\n")
 
 
 def test_a_run_that_could_not_begin_shows_no_table(capsys: pytest.CaptureFixture[str]) -> None:
@@ -135,6 +135,13 @@ def test_lines_of_trials_are_shown_only_on_request(capsys: pytest.CaptureFixture
 def test_a_line_says_trial_and_time_of_the_worker() -> None:
     when = time.mktime((2026, 1, 2, 12, 0, 1, 0, 0, -1))
     assert line_text("trial-7", LogLine(when, "epoch 3")) == "trial-7  12:00:01  epoch 3"
+
+
+def test_lines_of_all_trials_begin_in_one_column() -> None:
+    printer = LinePrinter(Clock())
+    shown = printer.chosen([*lines(1, "trial-7"), *lines(1, "trial-1234"), *lines(1, "trial-7")], "")
+    shown += printer.chosen(lines(1, "trial-12"), "")
+    assert {line.index("line") for line in shown} == {len("trial-1234  00:00:00  ")}
 
 
 def test_too_many_lines_are_counted_and_the_newest_are_shown() -> None:

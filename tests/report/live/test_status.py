@@ -54,10 +54,10 @@ def test_failure_shows_its_last_line() -> None:
 def test_status_of_a_run_in_progress_says_how_many_workers_it_wants() -> None:
     state = simulated().state
     handle(state, RunRequested(num_trials=40, parallelism=6), now=1e6)
-    status = status_of(state, elapsed_s=72.0)
+    status = status_of(state, elapsed_s=72.0, place="Spark local[6]")
     assert (status.workers_alive, status.workers_wanted, status.num_trials) == (0, 6, 40)
-    assert "20 of 40 trials" in table(status)
-    assert "0 of 6 workers after 0:01:12" in table(status)
+    assert "20 of 40 configurations" in table(status)
+    assert "0 of 6 workers (Spark local[6]) after 0:01:12" in table(status)
 
 
 @pytest.mark.parametrize(
@@ -92,13 +92,47 @@ def test_table_does_not_break_the_path_of_the_store() -> None:
 
 
 def test_table_of_a_study_without_trials_is_whole() -> None:
-    assert table(make_status()) == "digits\n  0 trials\n  no accuracy yet\n  0 units of training"
+    assert table(make_status()) == "digits\n  0 configurations\n  no accuracy yet\n  0 units of training"
 
 
 def test_one_line_says_time_trials_and_best() -> None:
     best = TrialRow("trial-3", TrialState.COMPLETED, 9, 9, 0.98765, {}, "")
-    status = make_status(counts=full_counts(completed=2, running=1), best=best, elapsed_s=3661.0)
-    assert short_line(status) == ("1:01:01 | 3 trials: 1 running, 2 completed | best accuracy 0.98765 at 9: trial-3")
+    status = make_status(counts=full_counts(completed=2, running=1), best=best, elapsed_s=3661.0, workers_wanted=1)
+    said = "3 configurations: 1 running, 2 trained to the end | best accuracy 0.98765 after 9 units: trial-3"
+    assert short_line(status) == f"1:01:01 | {said}"
+
+
+def test_a_search_that_is_over_says_what_became_of_its_configurations_and_how_long_it_took() -> None:
+    counts = full_counts(paused=57, stopped=3, completed=4)
+    status = make_status(counts=counts, elapsed_s=72.0, workers_had=2, place="Spark local[2]")
+    first, second = table(status).splitlines()[:2]
+    assert first == "digits: finished in 0:01:12 on 2 workers (Spark local[2])"
+    assert second == "  64 configurations tried: 60 stopped early, 4 trained to the end"
+
+
+def test_a_search_that_is_over_looks_finished() -> None:
+    counts = full_counts(paused=11, completed=1)
+    running = html(make_status(counts=counts, workers_wanted=1))
+    over = html(make_status(counts=counts))
+    assert "11 paused" in running
+    assert "11 stopped early" in over
+    assert "#8fb6d9" not in over, "the colour of trials that may go on"
+
+
+def test_an_interrupted_search_says_how_far_it_came_what_is_kept_and_how_to_continue() -> None:
+    counts = full_counts(waiting=2, paused=17, completed=4)
+    status = make_status(counts=counts, is_unfinished=True, num_trials=60, elapsed_s=12.0, store="/tmp/my studies/d")
+    text = " ".join(table(status).split())
+    assert text.startswith("digits: not finished, ended after 0:00:12 23 of 60 configurations begun: 2 to be continued")
+    assert "all reports and checkpoints are kept" in text
+    assert "asyncsearch resume '/tmp/my studies/d'" in text, "a command that can be pasted"
+
+
+def test_nothing_is_said_to_be_saved_before_it_is_decided() -> None:
+    counts = full_counts(running=1, paused=3)
+    for options in ({"workers_wanted": 1}, {"is_unfinished": True}):
+        assert "less than" not in table(make_status(counts=counts, trained=3, full=1_000, **options))
+    assert "over 99% less than the 1,000" in table(make_status(counts=full_counts(stopped=4), trained=3, full=1_000))
 
 
 class Tags(HTMLParser):

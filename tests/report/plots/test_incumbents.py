@@ -82,12 +82,12 @@ def test_the_last_incumbent_is_the_best_of_all_reports() -> None:
 
 def test_the_table_tells_of_an_incumbent_that_is_better_than_every_last_value() -> None:
     status = status_of(searched([3.0, 1.0, 2.0], [2.0, 5.0, 4.0]).state)
-    assert "best loss 2 at 3: trial-0" in table(status)
-    assert "incumbent: loss 1 at 2: trial-0" in table(status)
+    assert "best loss 2 after 3 units: trial-0" in table(status)
+    assert "best loss ever reported: 1 after 2 units by trial-0" in table(status)
 
 
 def test_the_table_tells_of_no_incumbent_that_is_the_best_trial_itself() -> None:
-    assert "incumbent" not in table(status_of(searched([3.0, 2.0, 1.0], [5.0, 4.0, 3.0]).state))
+    assert "ever reported" not in table(status_of(searched([3.0, 2.0, 1.0], [5.0, 4.0, 3.0]).state))
 
 
 def test_a_study_tells_its_incumbents_wherever_it_is_opened(tmp_path: Path) -> None:
@@ -115,4 +115,4 @@ def test_units_between_two_reports_are_counted_too() -> None:
 
 def test_the_incumbent_of_a_table_is_the_largest_value_where_that_is_the_best() -> None:
     status = status_of(searched([3.0, 1.0], [5.0, 2.0], [4.0, 0.0], mode="max").state)
-    assert "incumbent: loss 5 at 1: trial-1" in table(status)
+    assert "best loss ever reported: 5 after 1 unit by trial-1" in table(status)
