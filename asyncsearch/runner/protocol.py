@@ -45,6 +45,8 @@ class Load(_Message, frozen=True, tag="load"):
     """Name of the study's metric."""
     marker: bytes
     """Random bytes that the runner writes into its outputs where a training ends."""
+    environment: dict[str, str] = {}
+    """What a runner that was not started with its environment adds to it."""
 
 
 class Train(_Message, frozen=True, tag="train"):

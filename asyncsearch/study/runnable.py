@@ -74,6 +74,7 @@ class RunnableStudy(msgspec.Struct, kw_only=True):
         display.warn(warnings_of(what.scheduler, num_trials, proposals, is_begun=is_begun))
         with chosen(self.backend, study=what.config.study) as launcher:
             preflight = launcher.check(enough(parallelism, num_trials))
+            launcher.warm_up(preflight.parallelism)
             display.warn(preflight.warnings)
 
             def worker_config(worker: WorkerId, epoch: int, endpoint: Endpoint | None) -> WorkerConfig:
