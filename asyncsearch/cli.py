@@ -1,4 +1,7 @@
-"""The command line: show, explain, resume and simulate studies. ``asyncsearch --help`` lists the commands."""
+"""The command line: show, explain, resume and simulate studies. ``asyncsearch --help`` lists the commands.
+
+Rule: a command imports what it needs itself, so that reading a study does not wait for the modules that run one.
+"""
 
 from __future__ import annotations
 
@@ -13,26 +16,17 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from asyncsearch._version import __version__
 from asyncsearch.errors import AsyncSearchError, NoTrialsError, UsageError
 from asyncsearch.ids import parse_trial
-from asyncsearch.journal.opening import read_records
-from asyncsearch.journal.projection import last_total
-from asyncsearch.randomness import generator
-from asyncsearch.report import cleaning_lines
-from asyncsearch.report.dataframe import trial_rows
-from asyncsearch.report.follow_logs import follow
-from asyncsearch.report.formatting import command
-from asyncsearch.report.live.progress import announced
-from asyncsearch.report.live.status import row_of
-from asyncsearch.report.live.table import grid
-from asyncsearch.report.what_if.worker_counts import WORKERS, what_if
-from asyncsearch.shared.cleaning import Item, Limits, clean
-from asyncsearch.store import open_store
-from asyncsearch.study.study import Study
 from asyncsearch.trial import Trial, TrialState
+
+if TYPE_CHECKING:
+    from asyncsearch.shared.cleaning import Item
+    from asyncsearch.study.results import Results
+    from asyncsearch.study.study import Study
 
 EXAMPLES = """\
 examples:
@@ -135,7 +129,7 @@ def _parser() -> argparse.ArgumentParser:
     duration = "estimate how long a study would have taken with other numbers of workers"
     simulate = _command(commands, "simulate", _simulate, duration, "store")
     numbers = "numbers of workers, separated by commas (default: 1,2,4,8,16)"
-    simulate.add_argument("--workers", type=_wholes, default=WORKERS, metavar="1,2,4", help=numbers)
+    simulate.add_argument("--workers", type=_wholes, metavar="1,2,4", help=numbers)
 
     check = _command(commands, "check", _check, "train, pause and resume a trainable and compare bit by bit (runs it)")
     trainer = "script.py:Class, package.module:Class, or a script.py with a study; a function is allowed, too"
@@ -180,8 +174,14 @@ def _wholes(text: str) -> tuple[int, ...]:
     return tuple(_whole(part.strip()) for part in text.split(","))
 
 
+def _opened(store: str) -> Results:
+    from asyncsearch.study.results import open_results
+
+    return open_results(store)
+
+
 def _show(options: argparse.Namespace) -> None:
-    print(Study.open(options.store).summary())
+    print(_opened(options.store).summary())
 
 
 _KEYS: dict[str, Callable[[Trial, int], Any]] = {
@@ -194,7 +194,11 @@ _KEYS: dict[str, Callable[[Trial, int], Any]] = {
 
 
 def _trials(options: argparse.Namespace) -> None:
-    study = Study.open(options.store)
+    from asyncsearch.report.dataframe import trial_rows
+    from asyncsearch.report.live.status import row_of
+    from asyncsearch.report.live.table import grid
+
+    study = _opened(options.store)
     sign = 1 if study.config.mode == "min" else -1
     chosen = [trial for trial in study.trials if options.state in (None, trial.state.value.lower())]
     chosen.sort(key=lambda trial: _KEYS[options.sort](trial, sign))
@@ -216,7 +220,9 @@ def _trials(options: argparse.Namespace) -> None:
 
 
 def _logs(options: argparse.Namespace) -> None:
-    study = Study.open(options.store)
+    from asyncsearch.report.follow_logs import follow
+
+    study = _opened(options.store)
     lines = follow(study.store, parse_trial(options.trial)) if options.follow else study.logs(options.trial)
     for line in _readable(lines):
         print(line, flush=options.follow)
@@ -236,11 +242,11 @@ def _readable(lines: Iterator[str]) -> Iterator[str]:
 
 
 def _explain(options: argparse.Namespace) -> None:
-    print(Study.open(options.store).explain(options.trial))
+    print(_opened(options.store).explain(options.trial))
 
 
 def _tree(options: argparse.Namespace) -> None:
-    tree = Study.open(options.store).tree()
+    tree = _opened(options.store).tree()
     if options.output is None:
         print(tree)
         return
@@ -254,6 +260,11 @@ def _tree(options: argparse.Namespace) -> None:
 
 
 def _resume(options: argparse.Namespace) -> None:
+    from asyncsearch.journal.opening import read_records
+    from asyncsearch.journal.projection import last_total
+    from asyncsearch.report.formatting import command
+    from asyncsearch.study.study import Study
+
     study = Study.resume(options.store, backend=options.backend)
     total = options.num_trials if options.num_trials is not None else last_total(read_records(study.store))
     study.run(total, parallelism=options.parallelism, timeout=options.timeout, logs=options.logs)
@@ -269,12 +280,21 @@ def _preview(options: argparse.Namespace) -> None:
 
 
 def _simulate(options: argparse.Namespace) -> None:
-    with announced(f"simulating {options.store} with {', '.join(map(str, options.workers))} workers ..."):
-        words = str(what_if(Study.resume(options.store), options.workers))
+    from asyncsearch.report.live.progress import announced
+    from asyncsearch.report.what_if.worker_counts import WORKERS, what_if
+    from asyncsearch.study.study import Study
+
+    workers = options.workers or WORKERS
+    with announced(f"simulating {options.store} with {', '.join(map(str, workers))} workers ..."):
+        words = str(what_if(Study.resume(options.store), workers))
     print(words)
 
 
 def _clean(options: argparse.Namespace) -> None:
+    from asyncsearch.report import cleaning_lines
+    from asyncsearch.shared.cleaning import Limits, clean
+    from asyncsearch.store import open_store
+
     quota = None if options.quota is None else cleaning_lines.parse_size(options.quota)
     older_than = None if options.older_than is None else cleaning_lines.parse_age(options.older_than)
 
@@ -286,8 +306,8 @@ def _clean(options: argparse.Namespace) -> None:
 
 
 def _check(options: argparse.Namespace) -> int:
-    # Imported here: only this command needs the modules that send code to other processes.
     from asyncsearch.checking import check
+    from asyncsearch.randomness import generator
 
     trainable, study = _trainable_of(options.trainer)
     params = {} if study is None else study.space.sample(generator(study.config.seed, "check", 0))
@@ -342,6 +362,8 @@ def _study_of_script(script: str) -> Study:
 
 
 def _module_of_script(script: str) -> ModuleType:
+    from asyncsearch.report.live.progress import announced
+
     path = Path(script)
     if not path.is_file():
         raise UsageError(f"{script!r} is not a file. Name a Python script.")
@@ -358,6 +380,8 @@ def _module_of_script(script: str) -> ModuleType:
 
 
 def _study_in(module: ModuleType, where: str) -> Study | None:
+    from asyncsearch.study.study import Study
+
     study = getattr(module, "study", None)
     if not isinstance(study, Study) and callable(getattr(module, "make_study", None)):
         with _words_of_import(where):

@@ -8,8 +8,10 @@ Rule 2: the values never change between releases (a test pins them). The module 
 from __future__ import annotations
 
 import hashlib
+from typing import TYPE_CHECKING
 
-import numpy as np
+if TYPE_CHECKING:
+    import numpy as np
 
 _DOUBLE_BITS = 53
 
@@ -22,6 +24,9 @@ def generator(seed: int, purpose: str, number: int) -> np.random.Generator:
         purpose: The use of the draw, e.g. ``"searchers.random"``; draws of different purposes are independent.
         number: Number of the draw of this purpose, any integer.
     """
+    # Imported here: reading a study draws nothing, and numpy takes as long to import as all of asyncsearch.
+    import numpy as np
+
     # The integers come first: they hold no slash, so no two triples have the same text.
     text = f"{seed:d}/{number:d}/{purpose}"
     key = int.from_bytes(hashlib.sha256(text.encode()).digest()[:16], "little")

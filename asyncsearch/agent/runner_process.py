@@ -17,7 +17,10 @@ from typing import IO
 from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.agent.devices import runner_environment
 from asyncsearch.agent.log_lines import LineReader
+from asyncsearch.agent.prepared_runner import PreparedRunner, take
 from asyncsearch.runner.protocol import Load, agent_end
+
+_Process = subprocess.Popen[bytes] | PreparedRunner
 
 _READ_BYTES = 65_536
 _MEMORY_S = 0.5
@@ -70,9 +73,12 @@ class RunnerProcess:
         """Resident memory after its first training."""
         self._memory_due = 0.0
         marker = b"\0asyncsearch:" + secrets.token_hex(16).encode() + b"\n"
-        self._process, ours, self._lifeline = _start(config)
+        environment = runner_environment(os.environ, sys.path, config.cpu_threads, config.gpus)
+        self._process, ours, self._lifeline = _start(environment)
         self.channel = agent_end(ours)
-        self.channel.post(Load(config.bundle, config.metric, marker, config.untrusted))
+        was_forked = isinstance(self._process, PreparedRunner)
+        added = environment if was_forked else {}
+        self.channel.post(Load(config.bundle, config.metric, marker, config.untrusted, added))
         out, err = self._process.stdout, self._process.stderr
         assert out is not None
         assert err is not None
@@ -131,7 +137,7 @@ class RunnerProcess:
         exited(self)
 
 
-def await_end(process: subprocess.Popen[bytes]) -> None:
+def await_end(process: _Process) -> None:
     """Wait for the end of a process, if possible without reaping it."""
     if hasattr(os, "waitid"):
         # Its group is killed before it is reaped: until then no other process can get its id.
@@ -141,10 +147,12 @@ def await_end(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-def _start(config: WorkerConfig) -> tuple[subprocess.Popen[bytes], socket.socket, int]:
+def _start(environment: dict[str, str]) -> tuple[_Process, socket.socket, int]:
+    prepared = take()
+    if prepared is not None:
+        return prepared, prepared.channel, prepared.lifeline
     ours, theirs = socket.socketpair()
     reading, writing = os.pipe()
-    environment = runner_environment(os.environ, sys.path, config.cpu_threads, config.gpus)
     command = [sys.executable, "-P", "-m", "asyncsearch.runner", str(theirs.fileno()), str(reading)]
     try:
         process = subprocess.Popen(

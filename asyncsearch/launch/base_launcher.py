@@ -83,6 +83,9 @@ class Launcher(abc.ABC):
             ClusterError: they cannot; the message names the cause and the remedy.
         """
 
+    def warm_up(self, workers: int) -> None:
+        """Begin what takes time and does not depend on the study, for so many launches; called after ``check``."""
+
     @abc.abstractmethod
     def start(self, config_for: ConfigFor, ended: OnWorkerEnded) -> None:
         """Prepare for launches."""

@@ -14,6 +14,8 @@ import struct
 import sys
 import threading
 
+from asyncsearch.agent.prepared_runner import discard, prepare
+
 LENGTH = struct.Struct("!Q")
 """Format of the length before the pickle."""
 
@@ -23,12 +25,26 @@ def main() -> None:
     _die_with_launcher()
     driver, answer = _take_over(0), os.dup(1)
     os.dup2(2, 1)  # keeps other prints out of the result
+    if prepare():
+        return
+    _import_agent()
     (length,) = LENGTH.unpack(_read(driver, LENGTH.size))
     # The bytes come from the launcher, through a pipe that only this process inherited.
     agent, config = pickle.loads(_read(driver, length))  # noqa: S301
     threading.Thread(target=_watch, args=(driver,), name="asyncsearch-driver-watch", daemon=True).start()
     status = agent(config)
+    discard()
     os.write(answer, status.encode("utf-8", "backslashreplace"))
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    os._exit(0)  # the end of the interpreter, with gRPC in it, takes longer than that of the agent
+
+
+def _import_agent() -> None:
+    """Import what nearly every worker needs, while the driver still makes its configuration."""
+    with contextlib.suppress(ImportError):  # the agent itself says what is missing
+        import asyncsearch.agent.agent
+        import asyncsearch.rpc.client  # noqa: F401
 
 
 def _take_over(descriptor: int) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import queue
 import signal
 import subprocess
 import sys
@@ -52,6 +53,8 @@ class ProcessLauncher(Launcher):
         self._ended: OnWorkerEnded | None = None
         self._changed = threading.Condition()
         self._launches: dict[tuple[WorkerId, int], _Launch] = {}
+        self._spares: list[_Launch] = []
+        """Processes that were started before a launch asked for them."""
         self._is_stopped = False
 
     def workers_now(self) -> int:
@@ -74,6 +77,14 @@ class ProcessLauncher(Launcher):
             place="processes on this machine",
         )
 
+    def warm_up(self, workers: int) -> None:
+        for _ in range(workers):
+            launch = _Launch()
+            with self._changed:
+                self._is_stopped = False
+                self._spares.append(launch)
+            self._follow_in_thread(launch, "asyncsearch-worker")
+
     def start(self, config_for: ConfigFor, ended: OnWorkerEnded) -> None:
         self._config_for, self._ended = config_for, ended
         self._is_stopped = False
@@ -82,16 +93,18 @@ class ProcessLauncher(Launcher):
         if self._config_for is None or self._ended is None:
             raise InternalError("launch() comes after start()")
         payload = cloudpickle.dumps((self._agent, self._config_for(worker, epoch)))
-        launch = _Launch(payload)
         with self._changed:
-            is_late = self._is_stopped
+            is_late, is_spare = self._is_stopped, bool(self._spares)
             if not is_late:
-                self._launches[worker, epoch] = launch
+                launch = self._spares.pop(0) if is_spare else _Launch()
+                launch.key = (worker, epoch)
+                self._launches[launch.key] = launch
         if is_late:
             self._ended(worker, epoch, TOO_LATE)
             return
-        name = f"asyncsearch-{worker_name(worker)}.{epoch}"
-        threading.Thread(target=self._follow, args=(worker, epoch, launch), name=name, daemon=True).start()
+        launch.give(payload)
+        if not is_spare:
+            self._follow_in_thread(launch, f"asyncsearch-{worker_name(worker)}.{epoch}")
 
     def kill(self, worker: WorkerId, epoch: int) -> None:
         with self._changed:
@@ -102,41 +115,59 @@ class ProcessLauncher(Launcher):
     def stop(self, grace_s: float) -> None:
         with self._changed:
             self._is_stopped = True
+            spares = list(self._spares)
+        for launch in spares:
+            launch.kill()
         self._wait_for_all(grace_s)
         with self._changed:
-            left = list(self._launches.values())
+            left = [*self._launches.values(), *self._spares]
         for launch in left:
             launch.kill()
         self._wait_for_all(_KILLED_WITHIN_S)
 
-    def _follow(self, worker: WorkerId, epoch: int, launch: _Launch) -> None:
+    def _follow_in_thread(self, launch: _Launch, name: str) -> None:
+        threading.Thread(target=self._follow, args=(launch,), name=name, daemon=True).start()
+
+    def _follow(self, launch: _Launch) -> None:
         try:
             reason = launch.run()
         except Exception as error:
             reason = f"its process could not be started: {type(error).__name__}: {error}"
+        with self._changed:
+            if launch in self._spares:
+                self._spares.remove(launch)
+                self._changed.notify_all()
+        if launch.key is None:
+            return
         assert self._ended is not None
         try:
-            self._ended(worker, epoch, reason)
+            self._ended(*launch.key, reason)
         finally:
             with self._changed:
-                del self._launches[worker, epoch]
+                del self._launches[launch.key]
                 self._changed.notify_all()
 
     def _wait_for_all(self, seconds: float) -> None:
         deadline = time.monotonic() + seconds
         with self._changed:
-            while self._launches and (left_s := deadline - time.monotonic()) > 0:
+            while (self._launches or self._spares) and (left_s := deadline - time.monotonic()) > 0:
                 self._changed.wait(left_s)
 
 
 class _Launch:
     """One process, from its start to its end. ``run`` is called in its own thread, ``kill`` in any."""
 
-    def __init__(self, payload: bytes) -> None:
-        self._payload = payload
+    def __init__(self) -> None:
+        self.key: tuple[WorkerId, int] | None = None
+        """Which launch it is; None: no launch has asked for it yet."""
+        self._payload: queue.SimpleQueue[bytes] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._killed = threading.Event()
+
+    def give(self, payload: bytes) -> None:
+        """Give the process its agent and configuration."""
+        self._payload.put(payload)
 
     def run(self) -> str:
         """Start the process, wait for its end, and return the reason."""
@@ -148,10 +179,7 @@ class _Launch:
             assert process.stdin is not None
             with process.stdin as pipe:
                 with contextlib.suppress(BrokenPipeError):  # it died at once, and its output says why
-                    pipe.write(LENGTH.pack(len(self._payload)))
-                    pipe.write(self._payload)
-                    pipe.flush()
-                self._payload = b""
+                    self._write_payload(pipe)
                 await_end(process)
                 with self._lock:
                     _kill_group(process)  # its remaining children; its id is not reused until it is reaped
@@ -161,10 +189,17 @@ class _Launch:
                         return f"its process {process.pid} was ended by the driver"
             return _words(process.pid, code, _tail(answer), _tail(errors).splitlines()[-_TAIL_LINES:])
 
+    def _write_payload(self, pipe: IO[bytes]) -> None:
+        payload = self._payload.get()
+        pipe.write(LENGTH.pack(len(payload)))
+        pipe.write(payload)
+        pipe.flush()
+
     def kill(self) -> None:
         """End the process, now or before it starts."""
         with self._lock:
             self._killed.set()
+            self._payload.put(b"")  # for the thread that waits for one
             if self._process is not None:
                 _kill_group(self._process)
 

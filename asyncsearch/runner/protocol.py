@@ -47,6 +47,8 @@ class Load(_Message, frozen=True, tag="load"):
     """Random bytes that the runner writes into its outputs where a training ends."""
     untrusted: str = ""
     """Folder of the checkpoints, if nothing may be unpickled from it; else empty."""
+    environment: dict[str, str] = {}
+    """What a runner that was not started with its environment adds to it."""
 
 
 class Train(_Message, frozen=True, tag="train"):

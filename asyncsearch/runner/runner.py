@@ -29,6 +29,7 @@ class Runner:
     """The loop of the runner. The main thread does all work."""
 
     def __init__(self, channel: Channel[ToRunner, FromRunner], load: Load) -> None:
+        os.environ.update(load.environment)  # first: libraries read it when they are imported
         self._channel = channel
         self._metric = load.metric
         self._untrusted = load.untrusted

@@ -10,9 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from asyncsearch.errors import SpaceError
 from asyncsearch.randomness import below
@@ -23,6 +21,9 @@ from asyncsearch.space.dotted_names import did_you_mean, put
 from asyncsearch.space.floats import LogUniform, Uniform
 from asyncsearch.space.parameter_values import copy_plain, identity
 from asyncsearch.trial import Params
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 def perturbed_domains(space: Space, names: Sequence[str] | None) -> dict[str, Domain]:

@@ -10,14 +10,15 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, bisect_right, insort
 from fractions import Fraction
-from typing import Any, NamedTuple
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from asyncsearch.errors import InternalError
 from asyncsearch.ids import TrialId, trial_name
 from asyncsearch.randomness import below
 from asyncsearch.schedulers.ranking import RankedTrial
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 class Rules(NamedTuple):

@@ -10,8 +10,6 @@ from array import array
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from asyncsearch.errors import SpaceError, UsageError
 from asyncsearch.randomness import below, generator
 from asyncsearch.searchers.base_searcher import Searcher, SearcherState
@@ -109,7 +107,7 @@ class _Points:
         self._engine = sobol(max(dimensions, 1), scramble=True, bits=_BITS, rng=scramble)
         self._dimensions = dimensions
         self._number = -1
-        self._block = np.empty((0, 0))
+        self._block: Any = None
 
     def at(self, index: int) -> list[float]:
         """Return the coordinates of a point, each from 0 up to but not including 1."""

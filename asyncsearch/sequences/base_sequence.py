@@ -15,11 +15,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, fields
 from typing import Annotated, Any, ClassVar, Self, get_origin, get_type_hints
 
-import numpy as np
-
 from asyncsearch.errors import SpaceError
 from asyncsearch.sequences import templates
 from asyncsearch.sequences.formulas import Formula, Piece, UnknownFunctionError
+from asyncsearch.sequences.json_values import is_numpy_scalar
 from asyncsearch.sequences.picture import draw
 
 Parser = Callable[[Any], Any]
@@ -94,8 +93,8 @@ class Sequence(abc.ABC):
             SpaceError: the time is negative, the value is not finite, or the sequence contains domains.
         """
         starts, formulas = self._timeline
-        if isinstance(time, np.generic):
-            time = time.item()
+        if is_numpy_scalar(time):
+            time = time.item()  # type: ignore[attr-defined]
         if not 0 <= time < math.inf:
             raise SpaceError(f"{self!r} has no value at time {time!r}: times are finite numbers from 0 on.")
         return formulas[bisect.bisect_right(starts, time) - 1].at(time)

@@ -13,13 +13,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Protocol
 
-import numpy as np
-
 from asyncsearch.errors import SpaceError
 from asyncsearch.sequences import function_code, parsing
 from asyncsearch.sequences.base_sequence import Sequence
 from asyncsearch.sequences.formulas import CustomFormula, Piece, UnknownFunctionError, text_of
-from asyncsearch.sequences.json_values import INT_MAX, INT_MIN, a_type, show
+from asyncsearch.sequences.json_values import INT_MAX, INT_MIN, a_type, is_numpy_scalar, show
 from asyncsearch.sequences.templates import Named, inner, show_argument, to_json
 from asyncsearch.sequences.undecided_values import Undecided
 
@@ -248,7 +246,7 @@ def _check_signature(function: ValueFunction, parameters: Mapping[str, Any]) -> 
 
 def _checked(name: str, time: float, value: Any) -> Any:
     """Return the result of a function as a plain scalar."""
-    if isinstance(value, np.generic):
+    if is_numpy_scalar(value):
         value = value.item()
     if value is None or isinstance(value, bool | str):
         return value

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import enum
 import math
+import sys
 from collections.abc import Hashable, Mapping
 from typing import Any
-
-import numpy as np
 
 from asyncsearch.errors import SpaceError
 
@@ -19,13 +18,23 @@ INT_MAX = 2**63 - 1
 _SHOWN_CHARS = 80
 
 
+def is_numpy_scalar(value: Any) -> bool:
+    """Return whether a value is a scalar of numpy, without importing numpy: where it is not, there is none."""
+    return isinstance(value, getattr(sys.modules.get("numpy"), "generic", ()))
+
+
+def is_numpy_array(value: Any) -> bool:
+    """Return whether a value is an array of numpy, without importing numpy."""
+    return isinstance(value, getattr(sys.modules.get("numpy"), "ndarray", ()))
+
+
 def plain(value: Any) -> Any:
     """Return a copy made of plain JSON values; tuples become lists, numpy scalars become Python's.
 
     Raises:
         SpaceError: JSON has no such value.
     """
-    if isinstance(value, np.generic):
+    if is_numpy_scalar(value):
         value = value.item()
     if isinstance(value, enum.Enum):
         raise SpaceError(f"{value} is an enum member: write its value, {show(value.value)}.")
@@ -76,7 +85,7 @@ def number(value: Any) -> float:
     Raises:
         SpaceError: it is not a number, or not finite.
     """
-    if isinstance(value, np.generic):
+    if is_numpy_scalar(value):
         value = value.item()
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise SpaceError(f"{show(value)} is {a_type(value)}: write a number.")
@@ -95,7 +104,7 @@ def integer(value: Any) -> int:
     Raises:
         SpaceError: it is not a whole number, or too large.
     """
-    if isinstance(value, np.generic):
+    if is_numpy_scalar(value):
         value = value.item()
     if isinstance(value, float):
         rounded = str(int(value)) if value.is_integer() else "a whole number (for floats there is uniform(low, high))"
@@ -145,7 +154,7 @@ def _plain_key(key: Any) -> str:
 
 
 def _not_json(value: Any) -> str:
-    if isinstance(value, np.ndarray):
+    if is_numpy_array(value):
         return f"{show(value)} is a numpy array: write a list (.tolist())."
     if isinstance(value, set | frozenset | range):
         return f"{show(value)} is {a_type(value)}: write a list."

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import PurePath
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from asyncsearch.errors import SpaceError
-from asyncsearch.space.parameter_values import a_type, show
+from asyncsearch.space.parameter_values import a_type, is_numpy_scalar, show
 from asyncsearch.trial import Params
 
-Constraint = Callable[[Params], bool | np.bool_]
+if TYPE_CHECKING:
+    import numpy as np
+
+Constraint: TypeAlias = "Callable[[Params], bool | np.bool_]"
 
 
 def parse_constraints(constraints: Any) -> tuple[Constraint, ...]:
@@ -71,7 +72,7 @@ def _passes(constraints: Sequence[Constraint], index: int, params: Params) -> bo
         raise SpaceError(
             f"{name_constraint(constraints, index)} raised {type(error).__name__}: {error} for {show(params)}.{hint}"
         ) from error
-    if not isinstance(result, bool | np.bool_):
+    if not isinstance(result, bool) and not (is_numpy_scalar(result) and isinstance(result.item(), bool)):
         hint = " Is a return missing?" if result is None else ""
         raise SpaceError(
             f"{name_constraint(constraints, index)} returned {show(result)} ({a_type(result)}) for {show(params)}: "

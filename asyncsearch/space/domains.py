@@ -11,9 +11,7 @@ import copy
 import difflib
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Self
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from asyncsearch.arguments import answering
 from asyncsearch.errors import SpaceError
@@ -29,7 +27,10 @@ from asyncsearch.space.conditions import (
     parse_conditions,
     show_conditions,
 )
-from asyncsearch.space.parameter_values import a_type, copy_plain, identity, plain, show, show_plain
+from asyncsearch.space.parameter_values import a_type, copy_plain, identity, is_numpy_array, plain, show, show_plain
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 @dataclass(frozen=True, repr=False)
@@ -253,7 +254,7 @@ def choice(*values: Any) -> Choice:
     """
     if len(values) == 1 and isinstance(values[0], list | tuple):
         values = tuple(values[0])
-    elif len(values) == 1 and isinstance(values[0], range | set | frozenset | np.ndarray):
+    elif len(values) == 1 and (isinstance(values[0], range | set | frozenset) or is_numpy_array(values[0])):
         raise SpaceError(f"choice({show(values[0])}) is given {a_type(values[0])}: {_unpacked(values[0])}.")
     return Choice(values)
 
@@ -294,7 +295,7 @@ def _refuse_duplicates(values: tuple[Any, ...], identities: tuple[Hashable, ...]
 def _unpacked(values: Any) -> str:
     if isinstance(values, range):
         return f"write choice(*{values})"
-    if isinstance(values, np.ndarray):
+    if is_numpy_array(values):
         return "write choice(*array.tolist())"
     return "a set has no order, write choice(*sorted(values))"
 

@@ -9,14 +9,12 @@ import difflib
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-import numpy as np
-
 from asyncsearch.arguments import is_unicode
 from asyncsearch.errors import SpaceError
 from asyncsearch.sequences import Sequence as ValueSequence
 from asyncsearch.sequences import from_json, is_sequence
 from asyncsearch.space.domains import Constant, Domain
-from asyncsearch.space.parameter_values import a_type, copy_plain, integer, number, plain, show
+from asyncsearch.space.parameter_values import a_type, copy_plain, integer, is_numpy_array, number, plain, show
 from asyncsearch.trial import Params
 
 _EXAMPLE = "{'lr': loguniform(1e-4, 1e-1), 'layers': randint(1, 4)}"
@@ -111,7 +109,7 @@ def _domain(path: str, value: Any) -> Domain | ValueSequence:
         return value
     if is_sequence(value):
         return _sequence(path, value)
-    if isinstance(value, list | tuple | range | set | frozenset | np.ndarray):
+    if isinstance(value, list | tuple | range | set | frozenset) or is_numpy_array(value):
         raise SpaceError(f"{path}: {show(value)} is not a domain: did you mean {_meant(value)}?")
     if hasattr(value, "parameters") and hasattr(value, "sample"):
         raise SpaceError(f"{path}: a Space inside a space: write its plain mapping there instead.")
@@ -134,7 +132,7 @@ def _meant(value: Any) -> str:
     if isinstance(value, range):
         both = f"randint({value.start}, {value.stop - 1}) or " if value.step == 1 and len(value) > 1 else ""
         return f"{both}choice(*{value})"
-    if isinstance(value, np.ndarray):
+    if is_numpy_array(value):
         return "choice(*array.tolist())"
     items = list(value)
     listed = f"choice({', '.join(map(show, items))})" if len(items) <= 8 else "choice(*values)"

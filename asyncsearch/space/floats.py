@@ -8,9 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, overload
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, overload
 
 from asyncsearch.arguments import answering
 from asyncsearch.errors import SpaceError
@@ -18,6 +16,9 @@ from asyncsearch.randomness import below, step_at
 from asyncsearch.sequences.exact_arithmetic import fraction
 from asyncsearch.space.parameter_values import number, show
 from asyncsearch.space.spacing import Numbers, distinct, log_between, shares
+
+if TYPE_CHECKING:
+    import numpy as np
 
 _MAX_STEPS = 2**53
 

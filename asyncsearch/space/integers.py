@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from asyncsearch.arguments import answering
 from asyncsearch.errors import SpaceError
@@ -16,6 +15,9 @@ from asyncsearch.randomness import below, step_at
 from asyncsearch.space.domains import Domain
 from asyncsearch.space.parameter_values import integer
 from asyncsearch.space.spacing import Numbers, distinct, log_between, shares
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 @dataclass(frozen=True, repr=False)

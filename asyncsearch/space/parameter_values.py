@@ -10,10 +10,34 @@ from typing import Any
 
 from asyncsearch.sequences import decoding, parsing
 from asyncsearch.sequences.base_sequence import Sequence
-from asyncsearch.sequences.json_values import INT_MAX, INT_MIN, a_type, copy_plain, identity, integer, number, show
+from asyncsearch.sequences.json_values import (
+    INT_MAX,
+    INT_MIN,
+    a_type,
+    copy_plain,
+    identity,
+    integer,
+    is_numpy_array,
+    is_numpy_scalar,
+    number,
+    show,
+)
 from asyncsearch.sequences.json_values import plain as plain_constant
 
-__all__ = ["INT_MAX", "INT_MIN", "a_type", "copy_plain", "identity", "integer", "number", "plain", "show", "show_plain"]
+__all__ = [
+    "INT_MAX",
+    "INT_MIN",
+    "a_type",
+    "copy_plain",
+    "identity",
+    "integer",
+    "is_numpy_array",
+    "is_numpy_scalar",
+    "number",
+    "plain",
+    "show",
+    "show_plain",
+]
 
 
 def plain(value: Any) -> Any:

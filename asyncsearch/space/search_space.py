@@ -10,9 +10,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
-from typing import Any, NamedTuple
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from asyncsearch.arguments import answering
 from asyncsearch.errors import SpaceError
@@ -26,6 +24,9 @@ from asyncsearch.space.dotted_names import flatten_params, flatten_space, nest, 
 from asyncsearch.space.parameter_values import copy_plain, show, show_plain
 from asyncsearch.space.parameters import Chosen, Leaf, ParameterNode, node_of
 from asyncsearch.trial import Params
+
+if TYPE_CHECKING:
+    import numpy as np
 
 MAX_CANDIDATES = 1000
 """How many candidates are drawn for one configuration before the search gives up."""

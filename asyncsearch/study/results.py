@@ -12,11 +12,12 @@ from asyncsearch.engine.config import EngineConfig
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import NoTrialsError, StoreError, StudyNotFoundError, UsageError
 from asyncsearch.ids import TrialId, parse_trial, trial_name
-from asyncsearch.journal.opening import StudyFile, read_records, read_study_file
+from asyncsearch.journal.opening import StudyFile, config_of, read_records, read_study_file
 from asyncsearch.journal.reading import read_position, read_state
 from asyncsearch.report.explain import explain
 from asyncsearch.report.live.status import StudyStatus, status_of
 from asyncsearch.report.plots.incumbents import Incumbent, incumbents, incumbents_dataframe
+from asyncsearch.store import open_store
 from asyncsearch.store.base_store import Store
 from asyncsearch.trial import Metrics, Trial
 
@@ -34,6 +35,17 @@ class ReadState(NamedTuple):
     """Bytes that the journal had, at the least, when it led to the state."""
 
 
+def open_results(store: str | Path) -> Results:
+    """Return the results of the study in a store, without the modules that run a study: they take longer to import.
+
+    Raises:
+        StudyNotFoundError: the store holds no study.
+    """
+    results = Results()
+    results._open(store)
+    return results
+
+
 class Results:
     """The results of a study, at any time: while it runs, afterwards, and on a machine that has none of its code."""
 
@@ -42,6 +54,23 @@ class Results:
     store: Store
     shared: Store | None
     _seen: ReadState | None
+    _trainable_name: str
+    _fingerprint: str
+    _parts: dict[str, str]
+
+    def _open(self, store: str | Path) -> None:
+        """Become the study of a store, to read it.
+
+        Raises:
+            StudyNotFoundError: the store holds no study.
+        """
+        self.store = open_store(store)
+        file = self._require_file()
+        self.name, self._trainable_name, self._fingerprint = file.name, file.trainable, file.fingerprint
+        self._parts = file.parts
+        self.shared = open_store(file.shared) if file.shared else None
+        self.config = config_of(file)
+        self._seen = None
 
     @property
     def trials(self) -> list[Trial]:

@@ -81,6 +81,7 @@ class RunnableStudy(msgspec.Struct, kw_only=True):
         with chosen(self.backend, study=what.config.study) as launcher:
             with announced(_preparing(launcher)) if display.is_shown else nullcontext():
                 preflight = launcher.check(enough(parallelism, num_trials))
+            launcher.warm_up(preflight.parallelism)
             workers = many(preflight.parallelism, "worker") + (f" ({preflight.place})" if preflight.place else "")
             display.begin(f"{what.config.study}: searching on {workers}, with everything stored in {store.shown}")
             display.warn(preflight.warnings)

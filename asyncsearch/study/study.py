@@ -14,7 +14,7 @@ from asyncsearch.engine.config import EngineConfig, look_ahead
 from asyncsearch.engine.method_checks import require_proposal, require_target
 from asyncsearch.errors import AsyncSearchError, SpaceError, StudyNotFoundError, UsageError
 from asyncsearch.ids import TrialId
-from asyncsearch.journal.opening import config_of, read_records, read_study_file, replay
+from asyncsearch.journal.opening import read_records, read_study_file, replay
 from asyncsearch.launch import choose
 from asyncsearch.launch.base_launcher import Launcher
 from asyncsearch.launch.bundle import pack
@@ -188,14 +188,8 @@ class Study(Results):
             StudyNotFoundError: the store holds no study.
         """
         study = cls.__new__(cls)
-        study.store = open_store(store)
+        study._open(store)
         study._is_read_only = True
-        file = study._require_file()
-        study.name, study._trainable_name, study._fingerprint = file.name, file.trainable, file.fingerprint
-        study._parts = file.parts
-        study.shared = open_store(file.shared) if file.shared else None
-        study.config = config_of(file)
-        study._seen = None
         return study
 
     @answering("run", "study.run(num_trials=64)", instead=IN_RUN)

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -178,7 +179,7 @@ def _dispatch(config: WorkerConfig) -> str:
 
 
 def test_launch_that_is_killed_before_it_starts_is_told(tmp_path: Path) -> None:
-    launch = processes._Launch(b"")
+    launch = processes._Launch()
     launch.kill()
     assert launch.run() == "it was called off before it started"
 
@@ -312,3 +313,27 @@ def test_cores_heed_the_limit_of_a_container(limit: str, expected: int | None, t
     path = tmp_path / "cpu.max"
     path.write_text(limit)
     assert cores(path) == (expected or cores(tmp_path / "missing"))
+
+
+def test_process_that_was_started_before_its_launch_becomes_that_launch(tmp_path: Path, ends: Ends) -> None:
+    launcher = ProcessLauncher(agent=lambda config: "done")
+    launcher.warm_up(1)
+    launcher.start(lambda worker, epoch: config_for(tmp_path), ends)
+    launcher.launch(W0, 1)
+    launcher.launch(W1, 1)
+    assert {ends.next(), ends.next()} == {(0, 1, "done"), (1, 1, "done")}
+    launcher.stop(0.0)
+
+
+def test_process_that_no_launch_asked_for_ends_with_the_run_and_nobody_is_told(tmp_path: Path, ends: Ends) -> None:
+    launcher = ProcessLauncher(agent=lambda config: "done")
+    launcher.start(lambda worker, epoch: config_for(tmp_path), ends)
+    launcher.warm_up(2)
+    threads = [thread for thread in threading.enumerate() if thread.name == "asyncsearch-worker"]
+    launcher.stop(60.0)
+    for thread in threads:
+        thread.join(60.0)
+    assert len(threads) == 2
+    assert not any(thread.is_alive() for thread in threads)
+    launcher.launch(W0, 1)
+    assert ends.next() == (0, 1, TOO_LATE)

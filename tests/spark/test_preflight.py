@@ -271,3 +271,20 @@ def test_local_workers_reach_the_driver_over_loopback() -> None:
 def test_tags_have_no_commas_and_differ() -> None:
     assert "," not in new_tag("a,b")
     assert new_tag("a") != new_tag("a")
+
+
+def test_local_executors_are_asked_once_and_those_of_a_cluster_by_each_run() -> None:
+    local, cluster = FakeSpark(master="local[4]"), FakeSpark(master="yarn")
+    for spark in (local, cluster):
+        check(spark, 2)
+        spark.asked = 0
+        check(spark, 2)
+    assert (local.asked, cluster.asked) == (0, 4)
+
+
+def test_local_executors_that_lacked_something_are_asked_again() -> None:
+    spark = FakeSpark(master="local[4]")
+    spark.answer = ("here", "/usr/bin/python3", "", ("asyncsearch",))
+    for _ in range(2):
+        with pytest.raises(PackagesDifferError):
+            check(spark)

@@ -41,7 +41,9 @@ def examine(spark: Spark, parallelism: int | None, mode: TaskMode, start_timeout
         workers = tasks = slots.elastic(spark, parallelism)
     else:
         workers, tasks = slots.fixed(spark, parallelism)
-    _ask_executors(spark, tasks, start_timeout_s)
+    if not spark.is_examined:
+        _ask_executors(spark, tasks, start_timeout_s)
+        spark.examined()
     host, bind = addresses(spark.conf, spark.is_local)
     return Preflight(
         parallelism=workers,

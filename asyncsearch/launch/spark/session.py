@@ -13,6 +13,7 @@ import secrets
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Any, TypeVar
@@ -63,6 +64,15 @@ class Spark:
     def is_local(self) -> bool:
         """Whether all executors are on this machine, with this one."""
         return str(self.context.master).startswith("local")
+
+    @property
+    def is_examined(self) -> bool:
+        """Whether the executors had what workers need, and are still the same: a local session has one."""
+        return self.is_local and self.context in _EXAMINED
+
+    def examined(self) -> None:
+        """Note that workers can run here."""
+        _EXAMINED.add(self.context)
 
     @property
     def has_dynamic_allocation(self) -> bool:
@@ -164,6 +174,8 @@ class Made:
 _MADE: dict[Any, Made] = {}
 """Sessions made here and not stopped, by their contexts."""
 _MAKING = threading.RLock()
+_EXAMINED: weakref.WeakSet[Any] = weakref.WeakSet()
+"""Contexts whose executors had what workers need."""
 
 
 def present(session: Any = None) -> Spark | None:

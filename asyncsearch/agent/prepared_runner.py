@@ -1,0 +1,105 @@
+"""A runner that a worker's process forks as soon as it is there, so that no second interpreter has to start.
+
+Rule: ``prepare`` is called while the process has one thread and has imported no more than a runner imports: neither
+gRPC, whose threads do not survive a fork, nor anything of the user's. It is used once; later runners are started as
+programs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import os
+import signal
+import socket
+import sys
+import types
+from typing import IO
+
+from asyncsearch.runner.runner import main
+
+
+class PreparedRunner:
+    """The agent's handle of such a runner, with the part of ``subprocess.Popen`` that it needs."""
+
+    def __init__(self, pid: int, channel: socket.socket, lifeline: int, stdout: int, stderr: int) -> None:
+        self.pid = pid
+        self.channel = channel
+        """The agent's end."""
+        self.lifeline = lifeline
+        """The write end of the pipe whose end is the runner's end."""
+        self.stdout: IO[bytes] = open(stdout, "rb", buffering=0)  # noqa: SIM115 - RunnerProcess closes it
+        self.stderr: IO[bytes] = open(stderr, "rb", buffering=0)  # noqa: SIM115
+        self.returncode: int | None = None
+
+    def wait(self) -> int:
+        """Wait for its end, and return its exit code as ``subprocess`` gives it."""
+        if self.returncode is None:
+            self.returncode = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        return self.returncode
+
+
+_waiting: list[PreparedRunner] = []
+
+
+def take() -> PreparedRunner | None:
+    """Return the runner that was prepared in this process, once; None: there is none."""
+    return _waiting.pop() if _waiting else None
+
+
+def prepare() -> bool:
+    """Fork a runner, and return whether this is its process, in which the training is over and nothing is left to do.
+
+    Without Linux no runner is prepared: macOS does not allow forked processes to use its frameworks.
+    """
+    if sys.platform != "linux":
+        return False
+    agent = os.getpid()
+    ours, theirs = socket.socketpair()
+    reading, writing = os.pipe()
+    out, new_out = os.pipe()
+    err, new_err = os.pipe()
+    try:
+        pid = os.fork()
+    except OSError:  # the runner will be started as a program, or say why it cannot be
+        for descriptor in (ours.detach(), theirs.detach(), reading, writing, out, new_out, err, new_err):
+            os.close(descriptor)
+        return False
+    if pid == 0:
+        _serve(theirs.detach(), reading, agent, new_out, new_err)
+        return True
+    theirs.close()
+    for descriptor in (reading, new_out, new_err):
+        os.close(descriptor)
+    _waiting.append(PreparedRunner(pid, ours, writing, out, err))
+    return False
+
+
+def discard() -> None:
+    """End the prepared runner if no agent took it."""
+    runner = take()
+    if runner is not None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(runner.pid, signal.SIGKILL)
+        runner.wait()
+
+
+def _serve(control: int, lifeline: int, agent: int, out: int, err: int) -> None:
+    """Become what ``python -m asyncsearch.runner`` is, in a session of its own and with none of the agent's files."""
+    os.setsid()
+    os.dup2(out, 1)
+    os.dup2(err, 2)
+    _close_all_but(control, lifeline)
+    faulthandler.enable()
+    # The user's script is put into __main__, where names of the agent's program must not be in its way.
+    sys.modules["__main__"] = types.ModuleType("__main__")
+    sys.argv = [sys.executable]
+    main(control, lifeline, agent)
+
+
+def _close_all_but(one: int, other: int) -> None:
+    """Close all descriptors beyond standard error, except two."""
+    low, high = sorted((one, other))
+    for first, end in ((3, low), (low + 1, high), (high + 1, os.sysconf("SC_OPEN_MAX"))):
+        if first < end:  # an empty range can close everything
+            os.closerange(first, end)
