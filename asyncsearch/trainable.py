@@ -120,7 +120,11 @@ class TrialContext(abc.ABC):
     @property
     @abc.abstractmethod
     def name(self) -> str:
-        """``trial-7``; the name of its log."""
+        """``trial-7``; the name of its log.
+
+        Training that several trials share is done once, under the name of the first of them, and with its params: the
+        trials have the same values up to there.
+        """
 
     @property
     @abc.abstractmethod

@@ -81,10 +81,13 @@ class DigitReader(Trainer):
 
 def start_spark():
     """Start Spark on this machine, or use the cluster of spark-submit."""
+    is_submitted = "PYSPARK_GATEWAY_PORT" in os.environ  # spark-submit sets it
+    if not is_submitted:
+        print("starting Java and Spark on this machine, which takes about 10 seconds ...", flush=True)
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.appName("digits-schedules")
-    if "PYSPARK_GATEWAY_PORT" not in os.environ:  # spark-submit sets it
+    if not is_submitted:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else tasks run in the first python3 of PATH
         builder = builder.master("local[*]").config("spark.ui.showConsoleProgress", "false")
         builder = builder.config("spark.ui.enabled", "false")  # its port may be in use

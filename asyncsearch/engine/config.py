@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import msgspec
@@ -14,6 +15,8 @@ from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.space import Space
 
 MODES = ("min", "max")
+MAX_SHARED_POINTS = 10_000
+"""In a larger space without sequences two trials are hardly ever equal, and all that is known would fill the driver."""
 _LOOK_AHEAD = 10_000
 
 
@@ -78,7 +81,28 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
             raise UsageError(f"quota_bytes={self.quota_bytes!r} must be a positive number of bytes, or None.")
 
 
-def look_ahead(space: Space, scheduler: Scheduler, *, share: bool) -> int:
+def search_config(space: Space, scheduler: Scheduler, *, share: bool | None, **settings: Any) -> EngineConfig:
+    """Return the configuration of a search, real or simulated, with what follows from its space and scheduler.
+
+    Args:
+        space: of the search.
+        scheduler: of the search.
+        share: whether trials share equal training; None: where two trials may have something in common.
+        settings: the other fields.
+    """
+    share = can_share(space) or scheduler.branches if share is None else share
+    return EngineConfig(share=share, look_ahead=_look_ahead(space, scheduler, share=share), **settings)
+
+
+def can_share(space: Space) -> bool:
+    """Return whether two trials of a space may ever have something in common: sequences, or few enough values."""
+    if space.has_sequences:
+        return True
+    sizes = [domain.size for domain in space.parameters.values() if domain.size is not None]
+    return len(sizes) == len(space.parameters) and math.prod(sizes) <= MAX_SHARED_POINTS
+
+
+def _look_ahead(space: Space, scheduler: Scheduler, *, share: bool) -> int:
     """Return how many trials may wait, so that the plan knows where their sequences split before training passes there.
 
     Under a scheduler that branches, a trial's training depends on results, so proposals are drawn when they are due.

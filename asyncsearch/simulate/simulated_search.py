@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from asyncsearch.arguments import answering, checked, grouped, positive, yes_or_no
-from asyncsearch.engine.config import EngineConfig, look_ahead
+from asyncsearch.engine.config import search_config
 from asyncsearch.engine.method_checks import require_target
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import UsageError
@@ -72,8 +72,8 @@ def simulate(
         num_trials: as in ``Study.run``; None: until the searcher or ``until`` ends it.
         until: a time, a value or a number of completed trials that ends the simulation.
         seed: of the proposals; ``Chance`` and workloads have their own.
-        share: train once what trials have in common; None: where the space has sequences, or trials go on with the
-            weights of others.
+        share: train once what trials have in common; None: as a ``Study`` does, where two trials of the space may have
+            something in common, or go on with the weights of others.
         max_failures: as of a ``Study``.
         delays: how long messages, launches and commits take.
         faults: workers that die, trials that raise, stragglers and dropped work.
@@ -90,14 +90,14 @@ def simulate(
     scheduler = FIFO() if scheduler is None else require_scheduler(scheduler)
     searcher = searcher_of(searcher)
     space = Space.of(space if space is not None else getattr(workload, "space", _ANYWHERE))
-    share = space.has_sequences or scheduler.branches if share is None else yes_or_no("share", share)
-    config = EngineConfig(
+    config = search_config(
+        space,
+        scheduler,
+        share=None if share is None else yes_or_no("share", share),
         study="simulated",
         metric=metric,
         mode=mode,
         seed=seed,
-        share=share,
-        look_ahead=look_ahead(space, scheduler, share=share),
         max_failures=max_failures,
         max_losses=faults.max_losses,
         max_relaunches=10**9,  # a worker that chance hits often is still a worker

@@ -63,14 +63,21 @@ def keep(store: Store, before: Iterable[KeptFunction], present: Versions) -> lis
 
 
 def edit_notes(before: Iterable[KeptFunction], present: Versions) -> list[str]:
-    """Return a sentence for each function that the last run had with another code."""
+    """Return a sentence for each function that the last run had with another code, or without a note of it."""
     last = {kept.name: kept for kept in before}
-    return [
-        f"The function {name!r} has been edited since the study was last run: trials that began with it go on with it "
-        "as it was, and new ones use it as it is now."
-        for name, code in present
-        if name in last and last[name].code != code and last[name].python == THIS_PYTHON
-    ]
+    notes = []
+    for name, code in present:
+        if name not in last:
+            notes.append(
+                f"Whether the function {name!r} was edited since the study was last run cannot be told, since it was "
+                "not kept then: the trials that began with it go on with it as it is now."
+            )
+        elif last[name].code != code and last[name].python == THIS_PYTHON:
+            notes.append(
+                f"The function {name!r} has been edited since the study was last run: trials that began with it go on "
+                "with it as it was, and new ones use it as it is now."
+            )
+    return notes
 
 
 def _file(code: str) -> str:

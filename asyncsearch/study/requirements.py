@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import inspect
-import math
 import textwrap
 
 from asyncsearch.errors import CannotPauseError, UsageError
@@ -12,9 +11,6 @@ from asyncsearch.schedulers import reasons
 from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.space import Space
 from asyncsearch.trainable import Trainable, Trainer
-
-MAX_SHARED_POINTS = 10_000
-"""In a larger space without sequences two trials are hardly ever equal, and all that is known would fill the driver."""
 
 
 def require_pausable(trainable: Trainable, scheduler: Scheduler) -> None:
@@ -92,14 +88,6 @@ def can_evaluate(trainable: Trainable) -> bool:
         if isinstance(call.func, ast.Attribute) and call.func.attr == "epochs"
         for keyword in call.keywords
     )
-
-
-def can_share(space: Space) -> bool:
-    """Return whether two trials of a space may ever have something in common: sequences, or few enough values."""
-    if space.has_sequences:
-        return True
-    sizes = [domain.size for domain in space.parameters.values() if domain.size is not None]
-    return len(sizes) == len(space.parameters) and math.prod(sizes) <= MAX_SHARED_POINTS
 
 
 def _never_loops_over_epochs(function: object) -> bool:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import msgspec
 
 from asyncsearch.arguments import answering, positive, seconds_of, text_of, yes_or_no
-from asyncsearch.engine.config import EngineConfig, look_ahead
+from asyncsearch.engine.config import search_config
 from asyncsearch.engine.method_checks import require_proposal, require_target
 from asyncsearch.errors import AsyncSearchError, SpaceError, StudyNotFoundError, UsageError
 from asyncsearch.ids import TrialId
@@ -42,7 +42,7 @@ from asyncsearch.study.evaluate import Evaluation, KnownPath, SingleProposal, Tr
 from asyncsearch.study.first_calls import IN_RUN, IN_STUDY, OF_STUDY, STUDY, missing_mode, require_groups
 from asyncsearch.study.kept_functions import read_earlier
 from asyncsearch.study.options import Checkpoints, Sharing, WorkerOptions
-from asyncsearch.study.requirements import can_evaluate, can_share, require_pausable, require_sequences
+from asyncsearch.study.requirements import can_evaluate, require_pausable, require_sequences
 from asyncsearch.study.results import ReadState, Results
 from asyncsearch.study.runnable import RunnableStudy, require_bounded
 from asyncsearch.study.trainable_checks import require_trainable
@@ -134,7 +134,10 @@ class Study(Results):
         self.shared = open_folder(self.store, sharing.shared, version, share=share, trainable=trainable)
         self._is_trusted = trusts(self.shared, sharing.trusted)
         self._quota_bytes = sharing.quota_bytes
-        self.config = EngineConfig(
+        self.config = search_config(
+            self.space,
+            self.scheduler,
+            share=None if share and self.shared is None else share,
             study=self.name,
             metric=metric,
             mode=mode,
@@ -144,11 +147,9 @@ class Study(Results):
             keep_checkpoints=checkpoints.keep_checkpoints,
             quota_bytes=self._quota_bytes if self.shared is None else None,
             save_every=save_every,
-            share=share and (self.shared is not None or can_share(self.space) or self.scheduler.branches),
             shared_as="" if self.shared is None else self._trainable_name,
             defaults=read_defaults(sharing.defaults),
             can_evaluate=can_evaluate(trainable),
-            look_ahead=look_ahead(self.space, self.scheduler, share=share),
         )
         self._settings, self._worker = workers.for_driver(), workers.for_agents()
         self._backend = backend

@@ -28,6 +28,8 @@ def batches(
     """Yield batches from one position on the line of samples to another.
 
     A batch ends at the end of the epoch and at ``stop`` at the latest, so the last batch before these may be smaller.
+    None has a single sample, of which BatchNorm has no variance, unless ``batch_size`` is 1 or there is no other one:
+    it is joined with the batch before it or, at the end of an epoch, after it; what is too large is halved.
 
     Args:
         order: the permutation of an epoch.
@@ -41,10 +43,38 @@ def batches(
     Yields:
         Samples consumed before the batch, and the indices of its samples.
     """
+    cuts = _cuts(size, start, stop, batch_size)
+    for at, count in (cut for cut in cuts if cut[1] == batch_size) if drop_last else _joined(cuts, batch_size):
+        epoch, offset = divmod(at, size)
+        indices = order(epoch)[offset : offset + count]
+        # A batch that was joined may reach over the end of the epoch.
+        more = count - len(indices)
+        yield at, np.concatenate([indices, order(epoch + 1)[:more]]) if more else indices
+
+
+def _cuts(size: int, start: int, stop: int, batch_size: int) -> Iterator[tuple[int, int]]:
+    """Yield the samples consumed before each batch, and its size."""
     at = start
     while at < stop:
-        epoch, offset = divmod(at, size)
-        count = min(batch_size, stop - at, size - offset)
-        if count == batch_size or not drop_last:
-            yield at, order(epoch)[offset : offset + count]
+        count = min(batch_size, stop - at, size - at % size)
+        yield at, count
         at += count
+
+
+def _joined(cuts: Iterator[tuple[int, int]], batch_size: int) -> Iterator[tuple[int, int]]:
+    """Join each batch of one sample with a neighbour."""
+    former: tuple[int, int] | None = None
+    for cut in cuts:
+        if former is None or batch_size == 1 or 1 not in (former[1], cut[1]):
+            if former is not None:
+                yield former
+            former = cut
+            continue
+        (at, count), more = former, cut[1]
+        half = (count + more) // 2
+        if count + more > batch_size and half > 1:
+            yield at, count + more - half
+            at, count, more = at + count + more - half, half, 0
+        former = (at, count + more)
+    if former is not None:
+        yield former

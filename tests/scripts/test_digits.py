@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import re
 import subprocess
@@ -90,6 +91,27 @@ def test_the_search_has_six_parameters_one_conditional_and_four_rungs() -> None:
 def test_both_scripts_can_be_previewed(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["preview", str(SCRIPTS / f"{name}.py"), "--num-trials", "64"]) == 0
     assert "89% less than training all 64" in capsys.readouterr().out
+
+
+STARTING = "starting java and spark on this machine, which takes about 10 seconds"
+
+
+@pytest.mark.parametrize("name", ["digits_search", "digits_schedules"])
+def test_what_is_being_started_is_said_before_java_starts(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    monkeypatch.setitem(sys.modules, "pyspark.sql", None)
+    with pytest.raises(ImportError):
+        imported(name).start_spark()
+    assert STARTING in capsys.readouterr().out.lower()
+
+
+def test_the_first_cell_of_the_notebook_says_what_is_being_started_before_java_starts() -> None:
+    cells = json.loads((SCRIPTS.parent / "notebooks" / "01_first_search.ipynb").read_text(encoding="utf-8"))["cells"]
+    code = next("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
+    assert 0 < code.lower().index(STARTING) < code.index("getOrCreate")
 
 
 def run(*command: str, cwd: Path, **environment: str) -> str:

@@ -189,13 +189,17 @@ def test_an_edited_helper_of_the_trainable_is_said_by_name(
     assert "changed" not in run(5)
 
 
-def test_a_study_that_noted_no_code_says_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_study_of_an_earlier_version_says_that_an_edit_cannot_be_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     study(tmp_path / "s", 1.0, scheduler=FIFO(max_resource=2)).run(2, display="none")
     file = tmp_path / "s" / "study.json"
     described = json.loads(file.read_text())
     file.write_text(json.dumps({name: value for name, value in described.items() if name not in NEW_FIELDS}))
     study(tmp_path / "s", 2.0, scheduler=FIFO(max_resource=2), resume=True).run(4, display="none")
-    assert caplog.text == ""
+    assert caplog.text.count("'rate' was edited since the study was last run cannot be told") == 1
+    assert "changed" not in caplog.text
+    assert EDITED not in caplog.text
 
 
 NEW_FIELDS = ("parts", "python", "functions")

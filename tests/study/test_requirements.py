@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from asyncsearch.engine.config import can_share
 from asyncsearch.errors import CannotPauseError, UsageError
 from asyncsearch.schedulers import ASHA, FIFO, MedianStopping
 from asyncsearch.sequences import multistep
 from asyncsearch.space import Space, choice, randint, uniform
-from asyncsearch.study.requirements import can_share
 from asyncsearch.study.study import Study
 from asyncsearch.trainable import Trainer, TrialContext
 

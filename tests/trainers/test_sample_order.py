@@ -45,6 +45,32 @@ def test_a_batch_ends_where_the_epoch_ends_and_where_the_unit_ends() -> None:
     assert found == [(70, 16), (86, 14), (100, 16), (116, 16), (132, 8)]
 
 
+@pytest.mark.parametrize("start", [0, 33, 57, 66, 99])
+@pytest.mark.parametrize("unit", [2, 3, 33, 57, 100, 101, 201])
+@pytest.mark.parametrize("batch_size", [2, 3, 4, 8, 32])
+def test_no_batch_has_a_single_sample_and_each_sample_stays_at_its_place(
+    start: int, unit: int, batch_size: int
+) -> None:
+    found = list(batches(order, SIZE, start, start + unit, batch_size))
+    assert {len(indices) for _, indices in found} <= set(range(2, max(batch_size, 3) + 1))
+    everything = np.concatenate([order(epoch) for epoch in range(5)])
+    assert np.array_equal(np.concatenate([indices for _, indices in found]), everything[start : start + unit])
+    ends = [at + len(indices) for at, indices in found]
+    assert [start, *ends] == [*(at for at, _ in found), start + unit]
+
+
+def test_the_last_two_batches_share_what_would_leave_one_sample() -> None:
+    def sizes(start: int, stop: int, batch_size: int) -> list[int]:
+        return [len(indices) for _, indices in batches(order, SIZE, start, stop, batch_size)]
+
+    assert sizes(0, 57, 8) == [8, 8, 8, 8, 8, 8, 5, 4]
+    assert sizes(99, 132, 8) == [5, 4, 8, 8, 8]  # the last sample of the epoch goes with the next epoch's first ones
+    assert sizes(0, 101, 32) == [32, 32, 32, 5]
+    assert sizes(0, 5, 2) == [2, 3]
+    assert sizes(0, 3, 1) == [1, 1, 1]
+    assert sizes(0, 1, 8) == [1]
+
+
 def test_drop_last_leaves_out_the_tail_and_counts_it() -> None:
     found = [at for at, _ in batches(order, SIZE, 0, 200, 32, drop_last=True)]
     assert found == [0, 32, 64, 100, 132, 164]

@@ -55,6 +55,10 @@ class InsideEpochs(Net):
     samples_per_unit = 70
 
 
+class OneSampleLeft(Net):
+    samples_per_unit = 57
+
+
 class Half(Net):
     precision = "float16"
 
@@ -288,3 +292,7 @@ def test_a_checkpoint_of_another_optimizer_for_the_same_values_is_an_error(tmp_p
     Run(Net, Trial([BASE])).train(1).save(tmp_path / "saved")
     with pytest.raises(UsageError, match=r"a checkpoint of SGD of .6. parameters, and optimizer.. now returns Adagrad"):
         Run(Other, Trial([BASE]), 1, tmp_path / "saved")
+
+
+def test_a_unit_that_would_leave_a_batch_of_one_sample_trains_and_resumes(tmp_path: Path) -> None:
+    assert is_resumed_bit_by_bit(OneSampleLeft, [BASE | {"batch_size": 8}] * 4, tmp_path)
