@@ -9,13 +9,22 @@ import msgspec
 
 from asyncsearch import errors
 from asyncsearch._version import __version__
+from asyncsearch.actions import EndRun
 from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.arguments import enough
 from asyncsearch.driver.interrupts import Interrupts
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import AsyncSearchError, StudyExistsError, UsageError
 from asyncsearch.ids import WorkerId
-from asyncsearch.journal.opening import BUNDLE_FILE, StudyFile, read_study_file, replay, write_study_file
+from asyncsearch.journal.opening import (
+    BUNDLE_FILE,
+    StudyFile,
+    read_records,
+    read_study_file,
+    replay,
+    write_study_file,
+)
+from asyncsearch.journal.projection import last_failure
 from asyncsearch.launch import chosen
 from asyncsearch.launch.base_launcher import Launcher
 from asyncsearch.report.live.display import Display
@@ -113,7 +122,7 @@ class RunnableStudy(msgspec.Struct, kw_only=True):
                     display.close()
                 result = ReadState(state, store.journal_size())
         if end.error_kind:
-            raise getattr(errors, end.error_kind, AsyncSearchError)(end.reason)
+            raise getattr(errors, end.error_kind, AsyncSearchError)(_with_traceback(store, end))
         return result
 
     def open(self, display: Display) -> tuple[StudyState, int]:
@@ -191,6 +200,14 @@ class RunnableStudy(msgspec.Struct, kw_only=True):
             asyncsearch=__version__,
             created_s=created_s,
         )
+
+
+def _with_traceback(store: Store, end: EndRun) -> str:
+    """Return the reason of a run's end, with the traceback of the last trial if the trials' failures ended it."""
+    if end.error_kind != "TrialsFailedError":
+        return end.reason
+    detail = last_failure(read_records(store)).strip()
+    return f"{end.reason}. Correct it and run again; the last one of them:\n\n{detail}"
 
 
 def require_bounded(searcher: Searcher, num_trials: int | None, proposals: int | None, method: str) -> None:
