@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
+from collections.abc import Callable
 
 import msgspec
 
@@ -57,6 +58,8 @@ class RunnableStudy(msgspec.Struct, kw_only=True):
     warm: WarmStart
     resume: bool
     """Whether a study that is in the store already goes on; so does one that was opened once."""
+    claim: Callable[[], tuple[Store, list[str]]] | None = None
+    """Gives the store for good, with notes on the choice; None: it is ``store``."""
 
     def fresh_state(self) -> StudyState:
         """Return the state before the first record of the journal."""
@@ -98,6 +101,10 @@ class RunnableStudy(msgspec.Struct, kw_only=True):
                     **what.worker,
                 )
 
+            if self.claim is not None:
+                self.store, notes = self.claim()
+                store = self.store
+                display.warn(notes)
             store.prepare()
             with store.lock():
                 state, last = self.open(display)
