@@ -10,6 +10,7 @@
     │   ├── CannotPauseError       the scheduler pauses trials, and the trainable cannot be paused
     │   ├── MetricNotReportedError the trial finished and never reported the study's metric
     │   └── NoTrialsError          asked for the best of no finished trials
+    ├── TrialsFailedError          every trial failed in the same way; holds the traceback of the last one
     ├── ClusterError               the cluster cannot run the search as asked
     │   ├── NotEnoughSlotsError    fewer task slots than workers
     │   ├── UnsupportedSparkError  this kind of Spark session cannot be used
@@ -71,6 +72,10 @@ class MetricNotReportedError(UsageError):
 
 class NoTrialsError(UsageError):
     """The requested result does not exist yet, as no trial has finished."""
+
+
+class TrialsFailedError(AsyncSearchError):
+    """Several trials failed in the same way and none has finished, so the run ended."""
 
 
 class ClusterError(AsyncSearchError):

@@ -174,6 +174,16 @@ def _respond_to_failure(state: StudyState, attempt: Attempt, end: TrainingEnded,
         for trial in state.dependents(attempt, attempt.next_unit):
             fail_or_retry(state, trial, verdict, emit)
         requeue_unsaved(state, attempt, end, verdict.reason, emit)
+        _end_hopeless_run(state, end, emit)
+
+
+def _end_hopeless_run(state: StudyState, end: TrainingEnded, emit: Emit) -> None:
+    """End a run in which every trial fails at one line, unless one trains that is beyond where this one failed."""
+    if state.run is None or state.stopping:
+        return
+    reason = state.repeated.reason(end, state.run.parallelism)
+    if reason and not any(one.is_training and one.resource > end.resource for one in state.attempts.values()):
+        stop_run(state, reason, "TrialsFailedError", emit)
 
 
 def _settle(state: StudyState, attempt: Attempt, end: TrainingEnded, emit: Emit) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from asyncsearch.engine.attempts import Attempt
+from asyncsearch.engine.repeated_failures import RepeatedFailures
 from asyncsearch.engine.state import StudyState
 from asyncsearch.events import (
     AnyEvent,
@@ -45,6 +46,7 @@ def learn(state: StudyState, event: AnyEvent, now: float) -> list[Trial]:
                 _lose(state, attempt)
         case RunRequested():
             state.run, state.stopping, state.stopping_kind = event, "", ""
+            state.repeated = RepeatedFailures()
             for listener in state.listeners:
                 listener.run_requested(event.num_trials)
         case WorkerAttached():
@@ -185,8 +187,13 @@ def _learn_end(state: StudyState, event: TrainingEnded) -> None:
             _forget_checkpoint(state, attempt)
         else:
             _blame(state, attempt)
+            if any(
+                trial.failures > state.config.max_failures for trial in state.dependents(attempt, attempt.next_unit)
+            ):
+                state.repeated.add(event)
     elif attempt.is_evaluation and attempt.has_ended_well:
         _blame(state, attempt)  # it did not report the metric, and would not report it the next time
+    state.repeated.has_trained |= event.outcome in (Outcome.REACHED, Outcome.RETURNED)
     if attempt.has_returned_early and not attempt.is_closed:
         state.plan.reports.end(attempt.node_at(event.resource), event.resource)
     slot = state.pool.slots[event.lease.worker]

@@ -8,6 +8,7 @@ import msgspec
 
 from asyncsearch.engine.attempts import Attempt
 from asyncsearch.engine.pool import Slot
+from asyncsearch.engine.repeated_failures import RepeatedFailures
 from asyncsearch.engine.state import StudyState
 from asyncsearch.events import RunRequested
 from asyncsearch.ids import CheckpointRef, NodeKey, PathStep, TrialId
@@ -45,6 +46,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     sizes: list[tuple[CheckpointRef, int]] | None = None
     """Bytes of each durable checkpoint; None: there was no quota."""
     imported: list[CheckpointRef] = []
+    repeated: RepeatedFailures = msgspec.field(default_factory=RepeatedFailures)
 
 
 def to_json(value: Any) -> Any:
@@ -83,6 +85,7 @@ def encode(state: StudyState, record: int) -> bytes:
             costs=state.plan.costs(),
             sizes=None if state.config.quota_bytes is None else state.usage.snapshot(),
             imported=list(state.imported),
+            repeated=state.repeated,
         ),
         enc_hook=to_json,
     )
@@ -108,6 +111,7 @@ def restore(state: StudyState, snapshot: Snapshot) -> None:
     state.pool.restore(snapshot.slots)
     state.run = snapshot.run
     state.stopping, state.stopping_kind = snapshot.stopping
+    state.repeated = snapshot.repeated
     state.next_lease = snapshot.next_lease
     state.proposals = snapshot.proposals
     state.is_exhausted = snapshot.is_exhausted

@@ -12,6 +12,7 @@ from __future__ import annotations
 from asyncsearch.engine.attempts import Attempt
 from asyncsearch.engine.config import EngineConfig
 from asyncsearch.engine.pool import Pool, SlotState
+from asyncsearch.engine.repeated_failures import RepeatedFailures
 from asyncsearch.events import (
     AnyEvent,
     DriverStarted,
@@ -73,6 +74,8 @@ class StudyState:
         self.stopping = ""
         """Why the run is being stopped; empty while it is not."""
         self.stopping_kind = ""
+        self.repeated = RepeatedFailures()
+        """Failures of the run in progress."""
         self.next_lease = 0
         self.proposals = 0
         """How many proposals of the searcher became trials."""

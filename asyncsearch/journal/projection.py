@@ -35,7 +35,7 @@ from asyncsearch.events import (
 )
 from asyncsearch.ids import Lease, NodeKey, PathStep, TrialId
 from asyncsearch.journal.format import Record
-from asyncsearch.trial import UNBOUNDED, Metrics, Params
+from asyncsearch.trial import UNBOUNDED, Metrics, Params, TrialState
 from asyncsearch.work import Stage
 
 
@@ -266,3 +266,13 @@ def trained_with(records: Iterable[Record], trial: TrialId) -> list[tuple[int, i
                     if stage.trials[0] != trial and projection.reads(trial, stage):
                         found[stage.start, stage.stop, stage.trials[0]] = None
     return sorted(found, key=lambda interval: interval[0])
+
+
+def last_failure(records: Iterable[Record]) -> str:
+    """Return the traceback of the last trial that failed; empty: there is none."""
+    detail = ""
+    for record in records:
+        for action in record.actions:
+            if isinstance(action, MoveTrial) and action.to is TrialState.FAILED and action.detail:
+                detail = action.detail
+    return detail

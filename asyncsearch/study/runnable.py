@@ -4,19 +4,30 @@ from __future__ import annotations
 
 import hashlib
 import time
+from collections.abc import Callable
 from contextlib import nullcontext
 
 import msgspec
 
 from asyncsearch import errors
 from asyncsearch._version import __version__
+from asyncsearch.actions import EndRun
 from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.arguments import enough
 from asyncsearch.driver.interrupts import Interrupts
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import AsyncSearchError, StudyExistsError, UsageError
 from asyncsearch.ids import WorkerId
-from asyncsearch.journal.opening import BUNDLE_FILE, KeptFunction, StudyFile, read_study_file, replay, write_study_file
+from asyncsearch.journal.opening import (
+    BUNDLE_FILE,
+    KeptFunction,
+    StudyFile,
+    read_records,
+    read_study_file,
+    replay,
+    write_study_file,
+)
+from asyncsearch.journal.projection import last_failure
 from asyncsearch.launch import chosen
 from asyncsearch.launch.base_launcher import Launcher
 from asyncsearch.report.formatting import many
@@ -54,6 +65,8 @@ class RunnableStudy(msgspec.Struct, kw_only=True):
     warm: WarmStart
     resume: bool
     """Whether a study that is in the store already goes on; so does one that was opened once."""
+    claim: Callable[[], tuple[Store, list[str]]] | None = None
+    """Gives the store for good, with notes on the choice; None: it is ``store``."""
 
     def fresh_state(self) -> StudyState:
         """Return the state before the first record of the journal."""
@@ -100,6 +113,10 @@ class RunnableStudy(msgspec.Struct, kw_only=True):
                     **what.worker,
                 )
 
+            if self.claim is not None:
+                self.store, notes = self.claim()
+                store = self.store
+                display.warn(notes)
             store.prepare()
             with store.lock():
                 state, last = self.open(display)
@@ -124,7 +141,7 @@ class RunnableStudy(msgspec.Struct, kw_only=True):
                     display.close()
                 result = ReadState(state, store.journal_size())
         if end.error_kind:
-            raise getattr(errors, end.error_kind, AsyncSearchError)(end.reason)
+            raise getattr(errors, end.error_kind, AsyncSearchError)(_with_traceback(store, end))
         return result
 
     def open(self, display: Display) -> tuple[StudyState, int]:
@@ -223,6 +240,14 @@ def _preparing(launcher: Launcher) -> str:
     if launcher.workers_now() is None:
         return "starting Java and Spark, or waiting for its executors ..."
     return "checking the executors of Spark ..."
+
+
+def _with_traceback(store: Store, end: EndRun) -> str:
+    """Return the reason of a run's end, with the traceback of the last trial if the trials' failures ended it."""
+    if end.error_kind != "TrialsFailedError":
+        return end.reason
+    detail = last_failure(read_records(store)).strip()
+    return f"{end.reason}. Correct it and run again; the last one of them:\n\n{detail}"
 
 
 def require_bounded(searcher: Searcher, num_trials: int | None, proposals: int | None, method: str) -> None:

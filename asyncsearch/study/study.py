@@ -37,6 +37,7 @@ from asyncsearch.space import Space
 from asyncsearch.space.parameter_values import plain
 from asyncsearch.store import open_store
 from asyncsearch.store.base_store import Store
+from asyncsearch.study.default_store import DefaultFolder
 from asyncsearch.study.definition import StudyDefinition, parts_of, read_plan, source_hash
 from asyncsearch.study.evaluate import Evaluation, KnownPath, SingleProposal, TrainUpTo, was_found, was_proposed
 from asyncsearch.study.first_calls import IN_RUN, IN_STUDY, OF_STUDY, STUDY, missing_mode, require_groups
@@ -98,7 +99,8 @@ class Study(Results):
             searcher: proposes configurations: ``"random"`` (the default), ``"grid"``, ``"sobol"``, ``"tpe"``, ``"gp"``,
                 ``"cmaes"``, ``"nsgaii"``, a sampler of Optuna, or a searcher such as ``GridSearch(points=5)``.
             scheduler: decides how far each trial trains; by default ``FIFO()``.
-            store: folder or URL that holds everything the study writes; by default ``studies/<name>``.
+            store: folder or URL that holds everything the study writes; by default a new folder in ``studies``, named
+                after the script and the study, or with ``resume`` the last one of these.
             name: the displayed name; by default the last part of the store, else the name of the trainable.
             seed: of the proposals and of every trial; 0 <= seed < 2**63.
             resume: continue the study in the store, if there is one.
@@ -127,10 +129,16 @@ class Study(Results):
         self.searcher: Searcher = searcher_of(searcher)
         self.scheduler = FIFO() if scheduler is None else require_scheduler(scheduler)
         label = getattr(trainable, "__name__", type(trainable).__name__)
-        self.store: Store = open_store(store if store is not None else Path("studies") / (name or label))
-        self.name = text_of("name", name or "") or self.store.shown.rstrip("/").rsplit("/", 1)[-1] or label
-        self._trainable_name = getattr(trainable, "__qualname__", repr(trainable))
         share, resume = yes_or_no("share", share), yes_or_no("resume", resume)
+        self.name = text_of("name", name or "")
+        self._default = None if store is not None else DefaultFolder(self.name or label)
+        if self._default is not None:
+            self.name = self.name or label
+            last = self._default.last() if resume else None
+            store, self._default = last or self._default.choose(), None if last else self._default
+        self.store: Store = open_store(store or "")
+        self.name = self.name or self.store.shown.rstrip("/").rsplit("/", 1)[-1] or label
+        self._trainable_name = getattr(trainable, "__qualname__", repr(trainable))
         self.shared = open_folder(self.store, sharing.shared, version, share=share, trainable=trainable)
         self._is_trusted = trusts(self.shared, sharing.trusted)
         self._quota_bytes = sharing.quota_bytes
@@ -191,6 +199,7 @@ class Study(Results):
         study = cls.__new__(cls)
         study._open(store)
         study._is_read_only = True
+        study._default = None
         return study
 
     @answering("run", "study.run(num_trials=64)", instead=IN_RUN)
@@ -293,6 +302,8 @@ class Study(Results):
         if end is not None and resource > end:
             raise UsageError(f"resource={resource} is beyond max_resource={end} of this study. Use resource <= {end}.")
         given = dict(params) if self._is_read_only else self._plain(params)
+        if not self._is_read_only:
+            self._claim()
         root = self.config.root
         steps = path(root, {**self.config.defaults, **given}, resource)
         home = self.store.child(f"{EVALUATIONS}/{digest(root, canonical(given), str(resource))}")
@@ -367,6 +378,17 @@ class Study(Results):
         replay(self.store, state)
         return state.scheduler.position(trial)
 
+    def _claim(self) -> tuple[Store, list[str]]:
+        """Make the folder of a study without a named store, once; return its store, and a note on the one before."""
+        if self._default is None:
+            return self.store, []
+        chosen, self._default = self._default, None
+        earlier = chosen.last()
+        folder = chosen.claim(Path(self.store.shown))
+        self.store = open_store(folder)
+        note = f"This is a new study, in {self.store.shown}. To go on with {earlier}, write Study(..., resume=True)."
+        return self.store, [note] if earlier else []
+
     def _require_described(self, method: str) -> None:
         if self._is_read_only:
             raise UsageError(
@@ -405,6 +427,7 @@ class Study(Results):
             backend=self._backend,
             warm=self._warm,
             resume=self._resume,
+            claim=self._claim,
         )
 
     def _with_earlier_functions(self, bundle: bytes, display: Display) -> bytes:
@@ -427,7 +450,7 @@ def _single(study: RunnableStudy, params: Params, resource: int, end: int | None
         config=msgspec.structs.replace(config, share=True) if study.definition.shared is None else config,
         quota_bytes=None,
     )
-    return msgspec.structs.replace(study, store=home, definition=definition, warm=WarmStart(), resume=True)
+    return msgspec.structs.replace(study, store=home, definition=definition, warm=WarmStart(), resume=True, claim=None)
 
 
 def run_shown(

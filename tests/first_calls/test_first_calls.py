@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -151,3 +153,22 @@ def test_studies_that_run_together_may_each_have_a_number_of_trials_of_their_own
     several = [study(store="a"), study(store="b")]
     asyncsearch.run_together(several, num_trials=[1, 3], parallelism=2, display="none")
     assert [len(one.trials) for one in several] == [1, 3]
+
+
+HOPELESS = """
+from asyncsearch import Study, uniform
+
+def train(trial):
+    trial.report(loss={}["missing"])
+
+study = Study(train, space={"lr": uniform(0.0, 1.0)}, metric="loss", mode="min", backend="processes")
+study.run(num_trials=50, parallelism=2)
+"""
+
+
+def test_a_script_whose_trials_all_raise_the_same_fails_and_shows_the_traceback_once(folder: Path) -> None:
+    (folder / "tune.py").write_text(HOPELESS, encoding="utf-8")
+    done = subprocess.run([sys.executable, "tune.py"], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "3 trials failed in the same way and none has finished: KeyError in" in done.stderr
+    assert (done.stdout + done.stderr).count('in train\n    trial.report(loss={}["missing"])') == 1

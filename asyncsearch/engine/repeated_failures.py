@@ -1,0 +1,45 @@
+"""Counts failures of one exception at one line, so that a trainable that cannot work ends the run early. Pure."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from asyncsearch.events import TrainingEnded
+
+FEWEST = 3
+_FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+)', re.MULTILINE)
+_WITHOUT_LINE = ("no_report", "bad_report")
+"""Failures that say where they come from without a traceback."""
+
+
+class RepeatedFailures(msgspec.Struct):
+    """What failed in the run in progress, and whether any training came to its end."""
+
+    counts: dict[str, int] = {}
+    """Exception and line in words -> how many trainings failed there for good."""
+    has_trained: bool = False
+    """Whether a training reached its target, or its function returned: then the trainable works for some trials."""
+
+    def add(self, end: TrainingEnded) -> None:
+        """Count a training that failed for good; one that names no line, such as a crash, says too little."""
+        place = place_of(end)
+        if place:
+            self.counts[place] = self.counts.get(place, 0) + 1
+
+    def reason(self, end: TrainingEnded, parallelism: int) -> str:
+        """Return why the run should end now that this training has failed; empty: it should go on."""
+        place = place_of(end)
+        count = self.counts.get(place, 0)
+        if self.has_trained or count < max(FEWEST, parallelism + 1):
+            return ""
+        return f"{count} trials failed in the same way and none has finished: {place}"
+
+
+def place_of(end: TrainingEnded) -> str:
+    """Return the exception and the line of a failure in words; empty: it does not say."""
+    frames = list(_FRAME.finditer(end.error))
+    if frames:
+        return f'{end.error_kind} in "{frames[-1]["file"]}", line {frames[-1]["line"]}'
+    return end.error_kind if end.error_kind in _WITHOUT_LINE else ""

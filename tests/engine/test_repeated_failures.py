@@ -1,0 +1,114 @@
+"""A trainable that raises the same in every trial ends the run, and one that works for some of them never does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from asyncsearch.actions import EndRun, StopRun
+from asyncsearch.engine import snapshot
+from asyncsearch.events import Outcome, Reported, RunRequested, TrainingEnded, WorkerAttached
+from asyncsearch.ids import Lease, WorkerId
+from asyncsearch.schedulers import FIFO
+from asyncsearch.searchers.random import RandomSearch
+from asyncsearch.testing.recording import SPACE
+from tests.engine.player import Player, only
+from tests.engine.tools import make_state
+
+TRACEBACK = 'Traceback (most recent call last):\n  File "tune.py", line {line}, in train\n    use(data)\n{kind}: broken'
+
+
+def play(workers: int, **config: Any) -> Player:
+    player = Player(make_state(FIFO(max_resource=3), RandomSearch(), SPACE, **config))
+    player.begin(50, workers)
+    return player
+
+
+def open_leases(player: Player) -> list[Lease]:
+    return [attempt.lease for _, attempt in sorted(player.state.attempts.items()) if attempt.is_training]
+
+
+def fail(player: Player, lease: Lease, line: int = 12, kind: str = "KeyError", resource: int = 0) -> list[Any]:
+    text = TRACEBACK.format(line=line, kind=kind)
+    return player.tell(TrainingEnded(lease, Outcome.FAILED, resource, error=text, error_kind=kind))
+
+
+def fail_until_stopped(player: Player, most: int = 20, **options: Any) -> int:
+    """Fail the oldest training again and again, and return how many failed before the run was stopped."""
+    for count in range(1, most + 1):
+        if any(isinstance(action, StopRun) for action in fail(player, open_leases(player)[0], **options)):
+            return count
+    return 0
+
+
+@pytest.mark.parametrize(("workers", "failures"), [(1, 3), (2, 3), (3, 4), (8, 9)])
+def test_the_same_failure_in_every_trial_ends_the_run(workers: int, failures: int) -> None:
+    player = play(workers)
+    assert fail_until_stopped(player) == failures
+    assert only(player.last, StopRun)[0].reason == (
+        f'{failures} trials failed in the same way and none has finished: KeyError in "tune.py", line 12'
+    )
+
+
+def test_the_run_raises_when_the_other_workers_have_stopped() -> None:
+    player = play(2)
+    fail_until_stopped(player)
+    ended = player.tell(TrainingEnded(open_leases(player)[0], Outcome.STOPPED, 0))
+    (end,) = [action for action in ended if isinstance(action, EndRun)]
+    assert (end.error_kind, end.is_complete) == ("TrialsFailedError", False)
+
+
+def test_failures_at_different_lines_do_not_end_the_run() -> None:
+    player = play(1)
+    for number in range(2, 14):
+        actions = fail(player, open_leases(player)[0], line=number // 2)
+        assert not any(isinstance(action, StopRun) for action in actions)
+
+
+def test_a_run_in_which_a_training_came_to_its_end_goes_on() -> None:
+    player = play(1)
+    lease = open_leases(player)[0]
+    player.tell(Reported(lease, 3, {"loss": 1.0}))
+    player.tell(TrainingEnded(lease, Outcome.REACHED, 3))
+    assert fail_until_stopped(player) == 0
+
+
+def test_a_training_beyond_where_the_others_fail_is_waited_for() -> None:
+    player = play(2)
+    working, failing = open_leases(player)
+    player.tell(Reported(working, 1, {"loss": 1.0}))
+    for _ in range(6):
+        assert not any(isinstance(action, StopRun) for action in fail(player, failing))
+        failing = next(lease for lease in open_leases(player) if lease != working)
+
+
+def test_a_crash_that_names_no_line_does_not_count() -> None:
+    player = play(1)
+    for _ in range(6):
+        end = TrainingEnded(open_leases(player)[0], Outcome.FAILED, 0, error="killed by SIGKILL", error_kind="signal")
+        assert not any(isinstance(action, StopRun) for action in player.tell(end))
+
+
+def test_retries_of_one_trial_count_once() -> None:
+    assert fail_until_stopped(play(1, max_failures=2)) == 9
+
+
+def test_a_later_run_counts_anew() -> None:
+    player = play(1)
+    assert fail_until_stopped(player) == 3
+    player.tell(RunRequested(50, 1))
+    player.tell(WorkerAttached(WorkerId(0), 2))
+    assert fail_until_stopped(player) == 3
+
+
+def test_a_restored_state_has_counted_as_far() -> None:
+    state = make_state(FIFO(max_resource=3), RandomSearch(), SPACE)
+    player = Player(state)
+    player.begin(50, 1)
+    fail(player, open_leases(player)[0])
+    fail(player, open_leases(player)[0])
+    found = snapshot.decode(snapshot.encode(player.state, 9))
+    assert found is not None
+    assert found.repeated == player.state.repeated
+    assert sum(found.repeated.counts.values()) == 2
