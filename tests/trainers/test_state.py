@@ -1,4 +1,4 @@
-"""``trial.epochs(state={...})`` with numpy and plain Python: saved, restored in place, or refused with what to write."""
+"""``trial.epochs(state={...})`` with numpy and Python: restored in place, or refused with what to write instead."""
 
 from __future__ import annotations
 
