@@ -7,6 +7,7 @@ lane on its stages; a ``Link`` transports the results.
 from __future__ import annotations
 
 import operator
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -77,12 +78,18 @@ class SearchContext(TrialContext):
         self._done = first.start
         self._reported = first.start - 1 if self._timeline.is_evaluation else first.start
         self._present: int | None = None
+        self._has_read = False
+        """Whether the values were read since the current unit began."""
+        self._unread: Params = {}
+        """Values that changed with the current unit and were passed to nobody."""
 
     @property
     def params(self) -> Params:
+        self._has_read = True
         return self._values.at(self._time)
 
     def at(self, fraction: float) -> Params:
+        self._has_read = True
         return self._values.within(self._time, _as_fraction(fraction))
 
     @property
@@ -166,6 +173,8 @@ class SearchContext(TrialContext):
             )
         self.uses_epochs = True
         save, load = self.saving(state, save, load)
+        if state is not None and update is None:
+            update = self._unread.update
         check_hooks(self.name, self._timeline, self._load is not None, save, load)
         self._raise_if_interrupted()
         if self._load is not None and load is not None:
@@ -212,9 +221,11 @@ class SearchContext(TrialContext):
                 self._present = self._done + 1
                 if update is not None:
                     known = self._pass_changes(update, known)
+                self._has_read = False
                 yield self._present
                 self._done = self._present
                 self._raise_if_interrupted()
+                self._require_read()
         finally:
             self._present = None
 
@@ -223,6 +234,22 @@ class SearchContext(TrialContext):
         if now is not known and (values := changed(known, now)):
             update(values)
         return now
+
+    def _require_read(self) -> None:
+        """Refuse a loop that never takes over a value that has changed: its results would be those of another one."""
+        names = ", ".join(self._unread)
+        self._unread.clear()
+        if not names or self._has_read:
+            return
+        text = (
+            f"{names} changed before unit {self._done}, and the loop did not read trial.params, while state= keeps an "
+            'optimizer as it was: set it in the loop, as in `opt.param_groups[0]["lr"] = trial.params["lr"]`, or pass '
+            "update=, a function that gets the changed values."
+        )
+        if self._done > self._timeline.start + 1:
+            raise UsageError(f"{self.name}: {text}")
+        # They changed while the trial was paused: the function may have read them before the loop.
+        sys.stderr.write(f"asyncsearch: {text}\n")
 
     def _has_next_unit(self, save: SaveFunction | None) -> bool:
         """Save and pause if due at the current resource, and return whether another unit follows."""

@@ -29,13 +29,13 @@ def check_hooks(
     """
     if is_loaded and load is None:
         raise CannotPauseError(
-            f"{name} must resume from its checkpoint at {timeline.start}, but epochs() was called without state= or "
-            f"load=: {HOW_TO_PAUSE}."
+            f"{name} must resume from its checkpoint at {timeline.start}, but epochs() was called without load=: "
+            f"{HOW_TO_PAUSE}."
         )
     missing = [hook for hook, given in (("save=", save), ("load=", load)) if given is None]
     pauses = timeline.pauses()
     if pauses and missing:
         raise CannotPauseError(
-            f"{name} must pause at {pauses[0]}, but epochs() was called without state= or {' and '.join(missing)}: "
+            f"{name} must pause at {pauses[0]}, but epochs() was called without {' and '.join(missing)}: "
             f"{HOW_TO_PAUSE}."
         )

@@ -1,4 +1,4 @@
-"""``trial.epochs(state={...})`` with numpy and plain Python: saved, restored in place, or refused with what to write."""
+"""``trial.epochs(state={...})`` with numpy and Python: restored in place, or refused with what to write instead."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import collections
 import json
 import random
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -17,6 +18,7 @@ import pytest
 
 from asyncsearch import ASHA, FIFO, StandaloneTrial, Study, check, load_state, loguniform
 from asyncsearch.errors import StoreError, UsageError
+from asyncsearch.sequences import multistep
 from asyncsearch.trainable import TrialContext
 from asyncsearch.trainers.state.saved_state import SavedState
 
@@ -71,6 +73,33 @@ def test_a_search_that_pauses_trials_resumes_them_where_they_were(tmp_path: Path
     with study.checkpoint() as path:
         load_state(path, {"weights": weights})
     assert weights.any()
+
+
+def changing(trial: TrialContext, *, reads: bool = False, **options: Any) -> None:
+    """Trains with the rate that it has read before the loop, unless it reads it inside."""
+    rate, weights = trial.params["lr"], np.ones(1)
+    for _ in trial.epochs(state={"weights": weights}, **options):
+        weights -= (trial.params["lr"] if reads else rate) * weights
+        trial.report(loss=weights[0])
+
+
+def test_a_changed_value_that_the_loop_does_not_take_over_is_refused() -> None:
+    params = {"lr": multistep(0.5, milestones=[2], gamma=0.1)}
+    with pytest.raises(UsageError, match="lr changed before unit 3, and the loop did not read"):
+        changing(StandaloneTrial(params, max_resource=4))
+    changing(StandaloneTrial(params, max_resource=4), reads=True)
+    changing(StandaloneTrial(params, max_resource=4), update=lambda values: None)
+    changing(StandaloneTrial(params, max_resource=2))
+
+
+def test_a_value_that_changed_during_a_pause_is_mentioned(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    changing(StandaloneTrial({"lr": 0.5}, max_resource=2, folder=tmp_path))
+    params = {"lr": multistep(0.5, milestones=[2], gamma=0.1)}
+    changing(StandaloneTrial(params, max_resource=4, folder=tmp_path), reads=True)
+    assert capsys.readouterr().err == ""
+    shutil.rmtree(tmp_path / "4")
+    changing(StandaloneTrial(params, max_resource=4, folder=tmp_path))
+    assert "lr changed before unit 3" in capsys.readouterr().err
 
 
 def saved_and_loaded(tmp_path: Path, old: Any, new: Any) -> Any:

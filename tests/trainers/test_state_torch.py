@@ -14,7 +14,7 @@ from asyncsearch.trainable import TrialContext
 from asyncsearch.trainers.state.saved_state import SavedState
 
 torch: Any = pytest.importorskip("torch")
-nn = torch.nn
+nn: Any = torch.nn
 
 
 def blobs() -> Any:

@@ -8,10 +8,10 @@ import keras
 import numpy as np
 
 from asyncsearch.errors import UsageError
-from asyncsearch.trainers.state.state_kinds import Kind, is_of
+from asyncsearch.trainers.state.state_kinds import StateKind, is_of
 
 
-def find_keras(value: Any) -> Kind | None:
+def find_keras(value: Any) -> StateKind | None:
     """Return the kind of an object of Keras."""
     if is_of("keras", "Layer", value):
         return _LAYER
@@ -29,7 +29,7 @@ def _get_variables(variables: Any) -> list[Any]:
 
 
 def _get_variable(variable: Any) -> Any:
-    value = np.ascontiguousarray(keras.ops.convert_to_numpy(variable.value))
+    value = np.ascontiguousarray(_array(variable))
     # As bytes: numpy's files do not have all of Keras's types, such as bfloat16.
     return {"shape": list(variable.shape), "type": str(value.dtype), "bytes": np.frombuffer(value.tobytes(), np.uint8)}
 
@@ -42,7 +42,7 @@ def _put_variables(variables: Any, saved: list[Any]) -> None:
 
 
 def _put_variable(variable: Any, state: Any) -> None:
-    now = keras.ops.convert_to_numpy(variable.value)
+    now = _array(variable)
     shape = tuple(state["shape"])
     if (tuple(variable.shape), str(now.dtype)) != (shape, state["type"]):
         raise UsageError(
@@ -50,6 +50,12 @@ def _put_variable(variable: Any, state: Any) -> None:
             f"{shape} was saved"
         )
     variable.assign(np.frombuffer(state["bytes"].tobytes(), dtype=now.dtype).reshape(shape))
+
+
+def _array(variable: Any) -> Any:
+    # Of TensorFlow's tensors convert_to_numpy asks what numpy 2 warns of.
+    is_tensorflow = keras.backend.backend() == "tensorflow"
+    return variable.value.numpy() if is_tensorflow else keras.ops.convert_to_numpy(variable.value)
 
 
 def _get_layer(layer: Any) -> Any:
@@ -92,10 +98,10 @@ def _put_optimizer(optimizer: Any, state: Any) -> None:
     _put_variables(optimizer.variables, state["variables"])
 
 
-_LAYER = Kind("keras layer", _get_layer, _put_layer)
-_OPTIMIZER = Kind("keras optimizer", _get_optimizer, _put_optimizer)
-_METRIC = Kind(
+_LAYER = StateKind("keras layer", _get_layer, _put_layer)
+_OPTIMIZER = StateKind("keras optimizer", _get_optimizer, _put_optimizer)
+_METRIC = StateKind(
     "keras metric", lambda value: _get_variables(value.variables), lambda v, s: _put_variables(v.variables, s)
 )
-_SEEDS = Kind("keras generator", lambda value: _get_variable(value.state), lambda v, s: _put_variable(v.state, s))
-_VARIABLE = Kind("keras variable", _get_variable, _put_variable)
+_SEEDS = StateKind("keras generator", lambda value: _get_variable(value.state), lambda v, s: _put_variable(v.state, s))
+_VARIABLE = StateKind("keras variable", _get_variable, _put_variable)

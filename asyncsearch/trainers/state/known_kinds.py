@@ -8,10 +8,10 @@ from types import ModuleType
 from typing import Any
 
 from asyncsearch.trainers.state.python_state import find_python
-from asyncsearch.trainers.state.state_kinds import CannotSaveError, Kind, has_methods
+from asyncsearch.trainers.state.state_kinds import CannotSaveError, StateKind, has_methods
 
 
-def kind_of(value: Any) -> Kind | None:
+def kind_of(value: Any) -> StateKind | None:
     """Return the kind of an object; None: it is a plain value or a collection, or nothing that is known.
 
     Raises:
@@ -28,9 +28,9 @@ def kind_of(value: Any) -> Kind | None:
     return None
 
 
-def _finders() -> list[Callable[[Any], Kind | None]]:
+def _finders() -> list[Callable[[Any], StateKind | None]]:
     """Return the functions that know the objects of the frameworks that are imported, the more special ones first."""
-    found: list[Callable[[Any], Kind | None]] = [find_python]
+    found: list[Callable[[Any], StateKind | None]] = [find_python]
     if "keras" in sys.modules:  # before torch: on that backend a Keras layer is a torch module, too
         from asyncsearch.trainers.state.keras_state import find_keras
 
@@ -50,6 +50,6 @@ def _finders() -> list[Callable[[Any], Kind | None]]:
     return found
 
 
-_STATE_DICT = Kind(
+_STATE_DICT = StateKind(
     "state_dict", lambda value: value.state_dict(), lambda value, state: value.load_state_dict(state) and None
 )

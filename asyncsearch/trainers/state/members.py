@@ -9,7 +9,7 @@ from typing import Any
 from asyncsearch.errors import UsageError
 from asyncsearch.trainers.state.encoding import Decoder, Encoder
 from asyncsearch.trainers.state.known_kinds import kind_of
-from asyncsearch.trainers.state.state_kinds import CannotSaveError, Kind, advice, is_of
+from asyncsearch.trainers.state.state_kinds import CannotSaveError, StateKind, advice, is_of
 
 _SEQUENCES = (list, deque)
 _IMMUTABLE = (bool, int, float, complex, str, bytes, frozenset, type(None))
@@ -77,7 +77,7 @@ def restore(decoder: Decoder, value: Any, saved: Any, place: str) -> None:
         value.extend(parts)
 
 
-def _put(decoder: Decoder, kind: Kind, value: Any, saved: Any, place: str) -> None:
+def _put(decoder: Decoder, kind: StateKind, value: Any, saved: Any, place: str) -> None:
     if saved["class"] != _class_of(value):
         raise _misfit(place, f"it is of type {_class_of(value)} now, and {saved['class']} was saved")
     try:
@@ -126,7 +126,7 @@ def _renewed(decoder: Decoder, old: Any, saved: Any, place: str) -> Any:
     raise _misfit(place, f"it is {old!r:.80} now, and an object of kind {saved['kind']!r} was saved")
 
 
-def _kind(value: Any, place: str) -> Kind | None:
+def _kind(value: Any, place: str) -> StateKind | None:
     try:
         return kind_of(value)
     except CannotSaveError as error:

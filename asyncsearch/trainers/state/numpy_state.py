@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from asyncsearch.errors import UsageError
-from asyncsearch.trainers.state.state_kinds import CannotSaveError, Kind
+from asyncsearch.trainers.state.state_kinds import CannotSaveError, StateKind
 
 
-def find_numpy(value: Any) -> Kind | None:
+def find_numpy(value: Any) -> StateKind | None:
     """Return the kind of an array or a generator."""
     if isinstance(value, np.ndarray):
         require_storable(value)
@@ -65,5 +65,5 @@ def _put_bits(generator: Any, state: Any) -> None:
         bits.seed_seq.spawn(missing)
 
 
-_ARRAY = Kind("array", lambda value: value, _put_array, is_value=True)
-_GENERATOR = Kind("numpy generator", _get_bits, _put_bits)
+_ARRAY = StateKind("array", lambda value: value, _put_array)
+_GENERATOR = StateKind("numpy generator", _get_bits, _put_bits)

@@ -83,7 +83,7 @@ def _restore_all(decoder: Decoder, state: Mapping[str, Any], members: Mapping[st
         restore(decoder, value, members[name], f"state[{name!r}]")
 
 
-def _checked(state: Mapping[str, Any]) -> Mapping[str, Any]:
+def _checked(state: Any) -> Mapping[str, Any]:
     if not isinstance(state, Mapping) or not all(isinstance(name, str) for name in state):
         raise UsageError(
             f"state= is a {type(state).__qualname__}, and must give each object a name: "

@@ -6,10 +6,10 @@ import pickle
 from typing import Any
 
 from asyncsearch.errors import UsageError
-from asyncsearch.trainers.state.state_kinds import Kind, Pickled, is_of
+from asyncsearch.trainers.state.state_kinds import Pickled, StateKind, is_of
 
 
-def find_sklearn(value: Any) -> Kind | None:
+def find_sklearn(value: Any) -> StateKind | None:
     """Return the kind of an estimator."""
     is_estimator = is_of("sklearn.base", "BaseEstimator", value) and hasattr(value, "__dict__")
     return _ESTIMATOR if is_estimator else None
@@ -25,4 +25,4 @@ def _put(estimator: Any, saved: Pickled) -> None:
     attributes.update(vars(found))
 
 
-_ESTIMATOR = Kind("estimator", lambda value: Pickled(pickle.dumps(value, protocol=5)), _put)
+_ESTIMATOR = StateKind("estimator", lambda value: Pickled(pickle.dumps(value, protocol=5)), _put)

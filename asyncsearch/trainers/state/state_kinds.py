@@ -15,7 +15,7 @@ class Pickled(NamedTuple):
     data: bytes
 
 
-class Kind(NamedTuple):
+class StateKind(NamedTuple):
     """How to save and restore one kind of object."""
 
     name: str
@@ -23,8 +23,6 @@ class Kind(NamedTuple):
     """Returns the state: plain values, arrays and tensors, in dictionaries, lists and tuples."""
     put: Callable[[Any, Any], None]
     """Puts such a state into an object of the same class."""
-    is_value: bool = False
-    """Whether the state itself can stand for the object: an array."""
 
 
 class CannotSaveError(UsageError):

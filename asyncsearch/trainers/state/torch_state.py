@@ -9,10 +9,10 @@ from typing import Any
 import torch
 
 from asyncsearch.errors import UsageError
-from asyncsearch.trainers.state.state_kinds import Kind
+from asyncsearch.trainers.state.state_kinds import StateKind
 
 
-def find_torch(value: Any) -> Kind | None:
+def find_torch(value: Any) -> StateKind | None:
     """Return the kind of a module, tensor or generator."""
     if isinstance(value, torch.nn.Module):
         return _MODULE
@@ -85,6 +85,6 @@ def _put_tensor(tensor: Any, saved: Any) -> None:
         tensor.copy_(saved)
 
 
-_MODULE = Kind("torch module", _get_module, _put_module)
-_TENSOR = Kind("tensor", lambda value: value, _put_tensor, is_value=True)
-_GENERATOR = Kind("torch generator", lambda value: value.get_state(), lambda value, state: value.set_state(state))
+_MODULE = StateKind("torch module", _get_module, _put_module)
+_TENSOR = StateKind("tensor", lambda value: value, _put_tensor)
+_GENERATOR = StateKind("torch generator", lambda value: value.get_state(), lambda value, state: value.set_state(state))
