@@ -275,9 +275,15 @@ class Study(Results):
             simulated = expected(self.scheduler, total, workers, cost, config=self.config, **own if is_special else {})
         already = 0 if read_study_file(self.store) is None else len(self._read_state().trials)
         warnings += notes_of(asked, total, already, self.scheduler.begin(self.space, self.config.seed))
-        if parallelism is None:
-            warnings.append(workers_note(known))
-        return preview(self.scheduler, total, parallelism=workers, cost=cost, expected=simulated, warnings=warnings)
+        return preview(
+            self.scheduler,
+            total,
+            parallelism=workers,
+            cost=cost,
+            expected=simulated,
+            warnings=warnings,
+            assumption=workers_note(known) if parallelism is None else "",
+        )
 
     def eval(self, params: Mapping[str, Any], resource: int) -> Evaluation:
         """Return the metrics of a configuration as last reported at or before a resource, with that report's resource.

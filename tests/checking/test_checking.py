@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import pickle
 import random
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -472,6 +474,21 @@ def test_what_only_a_process_remembers_is_lost_with_it(script: str, capsys: pyte
     assert "resumes bit by bit        NO" in capsys.readouterr().out
 
 
+def test_a_check_says_its_steps_as_it_takes_them(
+    script: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said: list[str] = []
+
+    @contextlib.contextmanager
+    def announced(sentence: str) -> Iterator[None]:
+        said.append(sentence)
+        yield
+
+    monkeypatch.setattr("asyncsearch.checking.resume_proof.announced", announced)
+    assert cli.main(["check", f"{script}:Good", "--in-process"]) == 0
+    assert [sentence.split(":")[1].strip() for sentence in said] == ["1 of 3", "2 of 3", "3 of 3"]
+
+
 @pytest.mark.parametrize(
     ("trainer", "arguments", "words"),
     [
@@ -489,6 +506,6 @@ def test_what_cannot_be_checked_is_one_line_and_exit_code_2(
     trainer: str, arguments: list[str], words: str, script: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.main(["check", trainer.format(script=script), *arguments]) == 2
-    error = capsys.readouterr().err
+    *steps, error = capsys.readouterr().err.splitlines()
     assert words in error
-    assert error.count("\n") == 1
+    assert all(step.startswith("check of ") for step in steps), "what it does while it takes its time"

@@ -54,7 +54,7 @@ def test_notebook_runs_from_top_to_bottom(tmp_path: Path) -> None:
 
 def test_saved_notebook_shows_the_table_and_the_lines_of_trials() -> None:
     notebook = nbformat.read(NOTEBOOK, as_version=4)
-    assert any("12 trials" in table for table in shown(notebook, "text/html"))
+    assert any(re.search("12 (trials|configurations)", table) for table in shown(notebook, "text/html"))
     assert LINE.search(printed(notebook))
     assert not any(output.output_type == "error" for cell in notebook.cells for output in cell.get("outputs", []))
 

@@ -76,6 +76,24 @@ print(SparkContext._active_spark_context)
 
 
 @pytest.mark.spark
+def test_a_local_session_runs_this_python_and_its_workers_and_its_master_are_named() -> None:
+    code = """
+from pyspark.sql import SparkSession
+session = SparkSession.builder.master("local[3]").getOrCreate()
+from asyncsearch.launch.spark.launcher import SparkLauncher
+launcher = SparkLauncher()
+print(launcher.workers_now())
+preflight = launcher.check(None)
+print(session.sparkContext.pythonExec, preflight.parallelism, preflight.place)
+launcher.stop(0.0)
+"""
+    environment = {key: value for key, value in os.environ.items() if key != "PYSPARK_PYTHON"}
+    environment |= {"SPARK_LOCAL_IP": "127.0.0.1", "PATH": "/usr/bin:/bin"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    assert done.stdout.splitlines() == ["3", f"{sys.executable} 3 Spark local[3]"], done.stderr
+
+
+@pytest.mark.spark
 def test_session_that_is_made_here_is_stopped_by_the_last_who_uses_it() -> None:
     code = """
 from asyncsearch.launch.spark.launcher import SparkLauncher

@@ -41,7 +41,7 @@ from asyncsearch.errors import (
 )
 from asyncsearch.journal.opening import StudyFile
 from asyncsearch.journal.reading import read_state
-from asyncsearch.launch import unshipped_modules
+from asyncsearch.launch import chosen, unshipped_modules
 from asyncsearch.schedulers import Scheduler
 from asyncsearch.sequences import multistep
 from asyncsearch.store import LocalStore, Store
@@ -447,6 +447,17 @@ def test_a_preview_says_what_a_search_will_cost_before_it_runs(tmp_path: Path) -
         train, space={"x": choice(1, 2)}, metric="loss", mode="min", searcher=GridSearch(), store=tmp_path / "g"
     )
     assert "2" in str(grid.preview())
+
+
+@pytest.mark.parametrize("backend", ["inline", "processes"])
+def test_a_preview_counts_the_workers_that_the_run_will_have(tmp_path: Path, backend: str) -> None:
+    made = study(tmp_path / "s", scheduler=FIFO(max_resource=2), backend=backend)
+    with chosen(backend) as launcher:
+        workers = launcher.check(None).parallelism
+    plan = made.preview(9)
+    assert plan.parallelism == workers
+    assert "as many as a run without parallelism= would have here" in str(plan)
+    assert made.preview(9, parallelism=5).parallelism == 5
 
 
 def test_a_preview_of_more_trials_than_proposals_is_one_of_all_proposals(tmp_path: Path) -> None:

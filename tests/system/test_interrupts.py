@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -94,6 +96,38 @@ def test_ctrl_c_while_studies_begin_together_leaves_nothing_behind(
     with pytest.raises(KeyboardInterrupt):
         run_together(studies, num_trials=2, parallelism=2, display="none")
     require_nothing_left(*studies)
+
+
+SCRIPT = """
+import signal
+from asyncsearch.report.live.display import Plain
+from tests.system.test_interrupts import make
+update, pressed = Plain.update, []
+def update_and_press(self, status):
+    update(self, status)
+    if not pressed and status.trials:
+        pressed.append(True)
+        signal.raise_signal(signal.SIGINT)
+Plain.update = update_and_press
+make({store!r}).run(60, parallelism=1, display="plain")
+"""
+
+
+def test_an_interrupted_script_shows_how_to_continue_and_no_traceback(tmp_path: Path) -> None:
+    store = str(tmp_path / "my study")
+    run = subprocess.run(
+        [sys.executable, "-c", SCRIPT.format(store=store)],
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == -signal.SIGINT, run.stderr
+    assert "Traceback" not in run.stderr
+    assert run.stderr.splitlines()[-1] == "KeyboardInterrupt: the search was interrupted; its results are kept"
+    for words in (run.stdout, Study.open(store).summary()):
+        assert "1 of 60 configurations begun: 1 to be continued" in words
+        assert any(line.endswith(f"asyncsearch resume '{store}'") for line in words.splitlines()), "in one piece"
 
 
 def break_display(patch: pytest.MonkeyPatch, at: int) -> None:

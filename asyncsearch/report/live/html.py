@@ -9,7 +9,7 @@ from html import escape
 
 from asyncsearch.report.formatting import cut
 from asyncsearch.report.live.status import StudyStatus, TrialRow
-from asyncsearch.report.live.table import cells, facts, headings, title
+from asyncsearch.report.live.table import cells, continue_command, facts, headings, title
 from asyncsearch.trial import TrialState
 
 # Colours are those of the page made fainter, or middle tones that are visible on white and on black.
@@ -18,24 +18,27 @@ _FAINT = "opacity:.7"
 _LINE = "border-bottom:1px solid rgba(128,128,128,.35)"
 _CELL = "text-align:left;padding:2px 14px 2px 0;background:none;white-space:nowrap;color:inherit"
 _COLOURS = {
-    TrialState.WAITING: "#8c8c8c",
     TrialState.RUNNING: "#1f8fe0",
+    TrialState.WAITING: "#8c8c8c",
     TrialState.PAUSED: "#8fb6d9",
-    TrialState.COMPLETED: "#2e9e4f",
     TrialState.STOPPED: "#8c8c8c",
+    TrialState.COMPLETED: "#2e9e4f",
     TrialState.FAILED: "#d9483b",
 }
+"""In the order of the bar: trials that a finished search paused and those that it stopped are neighbours."""
 _COLOUR_AT_END = "#86c79a"
 """Of trials that a finished search paused or stopped: the bar of a finished search looks finished."""
+_COMMAND = "margin:2px 0 2px 16px;background:none;color:inherit;white-space:pre-wrap"
 _LONGEST_CELL = 120
 
 
 def html(status: StudyStatus) -> str:
     """Return the status as a ``<div>``."""
     lines = "".join(f"<div>{escape(fact)}</div>" for fact in facts(status))
+    command = f'<pre style="{_COMMAND}">{escape(continue_command(status))}</pre>' if status.is_unfinished else ""
     return (
         f'<div style="{_FONT}"><div style="font-weight:600">{escape(title(status))}</div>{_bar(status)}'
-        f'<div style="{_FAINT}">{lines}</div>{_table(status)}</div>'
+        f'<div style="{_FAINT}">{lines}</div>{command}{_table(status)}</div>'
     )
 
 

@@ -19,6 +19,8 @@ def table(status: StudyStatus) -> str:
     lines = textwrap.wrap(title(status), WIDTH, subsequent_indent="    ", break_long_words=False) or [""]
     for fact in facts(status):
         lines += textwrap.wrap(fact, WIDTH - 2, initial_indent="  ", subsequent_indent="    ", break_long_words=False)
+    if status.is_unfinished:
+        lines.append(f"    {continue_command(status)}")  # in one piece, else it could not be pasted
     if status.rows:
         best = status.best.name if status.best is not None else ""
         lines += ["", *grid(status.metric, status.rows, best, status.words)]
@@ -82,8 +84,8 @@ def training_line(status: StudyStatus) -> str:
     """Return the units that were trained, and how much less that is than training every trial to the end."""
     line = f"{many(status.trained, 'unit')} of training"
     if status.saved is not None and status.full is not None:
-        line += f", {share(status.saved)} less than the {status.full:,} of training every configuration to the end"
-    return f"{line} ({UNIT})" if status.trained else line
+        line += f", {share(status.saved)} less than training all to the end ({status.full:,})"
+    return f"{line}; {UNIT}" if status.trained else line
 
 
 def workers_line(status: StudyStatus) -> str:
@@ -102,10 +104,12 @@ def continue_line(status: StudyStatus) -> str:
     """Return what is kept of a search that is not finished, and how to continue it; empty of any other."""
     if not status.is_unfinished:
         return ""
-    return (
-        "all reports and checkpoints are kept; to go on, run the cell again, or the script with resume=True, "
-        f"or: {command('resume', status.store or 'STORE')}"
-    )
+    return "all reports and checkpoints are kept; to go on, run the cell again, or the script with resume=True, or:"
+
+
+def continue_command(status: StudyStatus) -> str:
+    """Return the command that continues a search."""
+    return command("resume", status.store or "STORE")
 
 
 def failures_line(status: StudyStatus, noun: str) -> str:

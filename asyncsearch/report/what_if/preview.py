@@ -24,6 +24,8 @@ class Preview(msgspec.Struct, frozen=True, kw_only=True):
     rungs: tuple[RungForecast, ...]
     warnings: tuple[str, ...] = ()
     """Sentences for the user about the scheduler, the searcher and the trials that exist."""
+    assumption: str = ""
+    """Why the number of workers is what it is; empty: the user named it."""
     total: int | None = None
     """Units of training of all trials together; None: unknown, trials end when their function returns."""
     full: int | None = None
@@ -46,7 +48,8 @@ class Preview(msgspec.Struct, frozen=True, kw_only=True):
         return max(self.total / self.parallelism, self.longest) * self.cost.unit_s
 
     def __str__(self) -> str:
-        lines = [self.scheduler, *self._rung_lines(), *self._sums(), *(f"note: {note}" for note in self.warnings)]
+        notes = [f"note: {note}" for note in (self.assumption, *self.warnings) if note]
+        lines = [self.scheduler, *self._rung_lines(), *self._sums(), *notes]
         return "\n".join(
             part
             for line in lines
@@ -121,10 +124,11 @@ def preview(
     cost: Cost | None = None,
     expected: Expected | None = None,
     warnings: Sequence[str] | None = None,
+    assumption: str = "",
 ) -> Preview:
     """Return what a search of ``num_trials`` trials would train if every rung promoted exactly its share.
 
-    ``warnings``: sentences to show; None: the warnings of the scheduler.
+    ``warnings``: sentences to show; None: the warnings of the scheduler. ``assumption``: why there are so many workers.
 
     Raises:
         ResourceError: the search cannot work at all.
@@ -142,6 +146,7 @@ def preview(
         longest=max((rung.to_resource or 0 for rung in rungs if rung.trials), default=0) if is_known else None,
         cost=cost,
         expected=expected,
+        assumption=assumption,
     )
 
 
@@ -173,8 +178,8 @@ def workers_note(workers: int | None) -> str:
     """Return a sentence about the number of workers that nobody has named; None: it is not known either."""
     if workers is None:
         return (
-            "The number of workers is not known before Spark has started, so these figures are for 1: write e.g. "
-            "preview(..., parallelism=8)."
+            "The number of workers is not known before the run, as there is no Spark session yet, so these figures are "
+            "for 1: write e.g. preview(..., parallelism=8)."
         )
     return f"{many(workers, 'worker')}: as many as a run without parallelism= would have here."
 

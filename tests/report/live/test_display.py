@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from asyncsearch.errors import UsageError
+from asyncsearch.report.formatting import command
 from asyncsearch.report.live.display import Notebook, Plain, Quiet, Terminal, open_display, say
 from asyncsearch.report.live.log_printer import LINES_PER_S, LinePrinter, line_text
 from asyncsearch.rpc.messages import LogLine
@@ -148,7 +149,7 @@ def test_too_many_lines_are_counted_and_the_newest_are_shown() -> None:
     clock = Clock()
     printer = LinePrinter(clock)
     first = printer.chosen(lines(10_000), "/tmp/s")
-    assert first[0].startswith("... 9,500 lines left out here; `asyncsearch logs /tmp/s TRIAL`")
+    assert first[0].startswith(f"... 9,500 lines left out here; `{command('logs', '/tmp/s', 'TRIAL')}`")
     assert first[-1].endswith("line 9999")
     clock.now = 1.0
     assert len(printer.chosen(lines(10_000), "/tmp/s")) == LINES_PER_S + 1

@@ -132,7 +132,9 @@ def test_nothing_is_said_to_be_saved_before_it_is_decided() -> None:
     counts = full_counts(running=1, paused=3)
     for options in ({"workers_wanted": 1}, {"is_unfinished": True}):
         assert "less than" not in table(make_status(counts=counts, trained=3, full=1_000, **options))
-    assert "over 99% less than the 1,000" in table(make_status(counts=full_counts(stopped=4), trained=3, full=1_000))
+    assert "over 99% less than training all to the end (1,000)" in table(
+        make_status(counts=full_counts(stopped=4), trained=3, full=1_000)
+    )
 
 
 class Tags(HTMLParser):

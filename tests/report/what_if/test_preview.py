@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from asyncsearch.engine.config import EngineConfig
 from asyncsearch.errors import ResourceError
 from asyncsearch.report.what_if.expected import Cost, Expected, expected, measured
 from asyncsearch.report.what_if.preview import notes_of, preview, warnings_of
 from asyncsearch.schedulers import ASHA, FIFO, PBT, SHA, Hyperband, Scheduler
 from asyncsearch.schedulers.base_scheduler import RungForecast
+from asyncsearch.searchers import GridSearch
 from asyncsearch.sequences import multistep
 from asyncsearch.simulate import Delays
 from asyncsearch.space import Space, choice, uniform
@@ -224,6 +226,20 @@ def test_what_trials_share_is_not_scaled(monkeypatch: pytest.MonkeyPatch) -> Non
     assert expected(ASHA(max_resource=9), 200, 2, space=space) is not None
     assert expected(ASHA(max_resource=9), 401, 2, space=space) is None
     assert expected(ASHA(max_resource=9), 401, 2) is not None
+
+
+def test_sharing_is_named_where_it_is_counted() -> None:
+    space = Space.of({"lr": multistep(0.1, milestones=choice([3], [5]), gamma=choice(0.1, 0.5))})
+    config = EngineConfig(study="s", metric="loss", mode="min", share=True)
+    search = expected(FIFO(max_resource=9), 4, 2, config=config, space=space, searcher=GridSearch())
+    assert search is not None
+    assert search.trained + search.shared == 4 * 9
+    assert search.shared > 0
+    text = " ".join(str(preview(FIFO(max_resource=9), 4, expected=search)).split())
+    assert "its trials ask for 36 units, and what their schedules have in common is trained once" in text
+    alone = expected(FIFO(max_resource=9), 4, 2)
+    assert alone is not None
+    assert "in common" not in str(preview(FIFO(max_resource=9), 4, expected=alone))
 
 
 def test_a_population_is_simulated_as_far_as_its_turns_allow(monkeypatch: pytest.MonkeyPatch) -> None:
