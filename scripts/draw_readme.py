@@ -29,7 +29,7 @@ from asyncsearch.study.study import run_shown
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 TRIALS = 36
-WIDTH, HEIGHT = 680, 400
+WIDTH, HEIGHT = 800, 400
 
 
 class DigitReader(Trainer):
@@ -110,7 +110,7 @@ def photograph(page: str, path: Path, folder: Path) -> None:
     if chromium is None:
         raise SystemExit("Chromium is not on PATH: install it (Debian: apt install chromium) and run this again.")
     source = folder / "page.html"
-    body = "margin:12px;background:#fff;color:#222;width:max-content"
+    body = "margin:12px;background:#fff;color:#222;width:776px"
     source.write_text(f'<meta charset="utf-8"><body style="{body}">{page}</body>', encoding="utf-8")
     options = ("--headless", "--no-sandbox", "--hide-scrollbars", "--force-device-scale-factor=1.5", "--disable-gpu")
     shot = (f"--screenshot={path}", f"--window-size={WIDTH},{HEIGHT}", source.as_uri())

@@ -95,3 +95,30 @@ def test_the_reference_has_the_present_docstrings_of_every_public_name() -> None
     assert done.returncode == 0, done.stdout + done.stderr
     entries = re.findall(r"^### (\w+)$", (ROOT / "docs/reference.md").read_text(encoding="utf-8"), flags=re.MULTILINE)
     assert {*dir(asyncsearch), *asyncsearch.sequences.__all__} - {"__version__", "sequences"} <= {*entries}
+
+
+DEPENDS = "Each Python block of this page needs the ones before it."
+
+
+def names_of(code: str) -> tuple[set[str], set[str]]:
+    """Return the names that a block uses and does not define, and those that it defines."""
+    nodes = list(ast.walk(ast.parse(code)))
+    defined = {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    defined |= {node.arg for node in nodes if isinstance(node, ast.arg)}
+    defined |= {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    imports = [alias for node in nodes if isinstance(node, ast.Import | ast.ImportFrom) for alias in node.names]
+    defined |= {(alias.asname or alias.name).split(".")[0] for alias in imports}
+    used = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
+    return used - defined, defined
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_page_says_that_a_block_needs_the_ones_before_it(page: Path) -> None:
+    before: set[str] = set()
+    needed: set[str] = set()
+    for code in blocks(page, fragments=False):
+        missing, defined = names_of(code)
+        needed |= missing & before
+        before |= defined
+    says = DEPENDS in " ".join(page.read_text(encoding="utf-8").split())
+    assert says == bool(needed), f"names that come from an earlier block: {', '.join(sorted(needed))}"

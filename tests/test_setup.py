@@ -123,3 +123,9 @@ def test_bytecode_that_may_not_be_written_beside_its_source_is_kept_in_the_envir
     show = '. scripts/setup.sh as-is; printf %s "${PYTHONDONTWRITEBYTECODE-unset} ${PYTHONPYCACHEPREFIX-unset}"'
     assert machine.run(show, PYTHONDONTWRITEBYTECODE="1").stdout == f"unset {machine.root / '.venv/bytecode'}"
     assert machine.run(show).stdout == "unset unset"
+
+
+def test_an_environment_with_uv_is_used_as_it_is(machine: Machine) -> None:
+    write_program(machine.root / ".venv/bin/uv", "echo installed something >&2; exit 1")
+    done = machine.run('. scripts/setup.sh uv; printf %s "$UV"')
+    assert (done.returncode, done.stdout, done.stderr) == (0, str(machine.root / ".venv/bin/uv"), "")
