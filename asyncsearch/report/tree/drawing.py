@@ -12,7 +12,7 @@ from asyncsearch.report.tree.layout import Layout, has_lane
 from asyncsearch.report.tree.sentences import branched_text, ends_text, outcome_text, reader_names, savings, values
 from asyncsearch.report.tree.svg import CARD, FAINT, GRID, INK, Axis, Drawing, dot, line, text
 from asyncsearch.report.tree.view import Interval, Kind, TreeNode, TreeView, TrialPath
-from asyncsearch.sequences.text_width import text_width
+from asyncsearch.sequences.text_width import shortened, text_width
 from asyncsearch.trial import TrialState
 
 _COLOURS = {
@@ -61,7 +61,8 @@ class _Picture:
 
     def drawing(self, name: str) -> Drawing:
         title = f"{name}: what is trained, and for whom"
-        shapes = [self._text(20, 26, title, size=15, weight=600), self._text(20, 46, savings(self._tree))]
+        heading = shortened(name, 0.6 * _WIDTH, 15, is_bold=True) + title.removeprefix(name)
+        shapes = [self._text(20, 26, heading, size=15, weight=600), self._text(20, 46, savings(self._tree))]
         shapes += [*self._legend_shapes(), *self._time()]
         drawn: list[tuple[int, str]] = []
         for key, node in self._tree.nodes.items():
