@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from asyncsearch.report.plots.charts import load_altair, titled
 
@@ -19,8 +18,7 @@ Point = tuple[float, float, float]
 """x, mean of y, standard deviation of y."""
 
 
-@dataclass(frozen=True)
-class Curve:
+class Curve(NamedTuple):
     """One line of a panel: with filled points, or dashed with hollow ones."""
 
     label: str
@@ -29,8 +27,7 @@ class Curve:
     is_hollow: bool = False
 
 
-@dataclass(frozen=True)
-class Panel:
+class Panel(NamedTuple):
     """Curves on one pair of axes."""
 
     title: str

@@ -65,7 +65,7 @@ def _inked(svg: str) -> tuple[int, int, int, int]:
     from PIL import Image
 
     with Image.open(io.BytesIO(vl_convert.svg_to_png(svg, scale=1))) as image:
-        box = image.getchannel("A").getbbox()
+        box: tuple[int, int, int, int] | None = image.getchannel("A").getbbox()
     if box is None:
         raise ValueError("nothing is drawn")
     return box

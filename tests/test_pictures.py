@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from asyncsearch.sequences.text_width import shortened, text_width
 from asyncsearch.space import choice, loguniform
 from asyncsearch.study.study import Study
 from tests.pictures import ink_outside, size, texts
+from tests.scripts.test_digits import imported
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = sorted((ROOT / "docs").rglob("*.svg"))
@@ -36,7 +36,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def searched(folder: Path, name: str, trials: int, **options: Any) -> Study:
-    settings = {"space": {"lr": loguniform(1e-4, 1e-1)}, "metric": "loss", "mode": "min", "seed": 1} | options
+    usual = {"space": {"lr": loguniform(1e-4, 1e-1)}, "metric": "loss", "mode": "min", "seed": 1}
+    settings: dict[str, Any] = usual | options
     study = Study(train, name=name, store=folder / "-".join(name[:20].split()), backend="inline", **settings)
     study.run(trials, display="none")
     return study
@@ -89,19 +90,16 @@ def test_pictures_of_sequences_are_whole(sequence: Any, until: int) -> None:
 
 
 @pytest.mark.parametrize("many", [1, 2])
-def test_pictures_of_scripts_are_whole(many: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
-    from _panels import Curve, Panel, draw
-
-    curves = [Curve(f"a method, number {n}", "#2f7fd1", [(1, n, 1), (1e-4, n, 2)], n % 2 == 0) for n in range(1, 10)]
-    panels = [Panel(f"sd {n}", curves) for n in range(1, many + 1)]
-    draw(
-        "time units to the first at R", panels, tmp_path / "a.svg", x="drop probability", y="share in percent", apart=3
-    )
+def test_pictures_of_scripts_are_whole(many: int, tmp_path: Path) -> None:
+    script = imported("_panels")
+    labels = [f"a method, number {number}" for number in range(9)]
+    points = [(1, 2, 1), (1e-4, 3, 2)]
+    curves = [script.Curve(label, "#2f7fd1", points, is_hollow=label.endswith("1")) for label in labels]
+    panels = [script.Panel(f"sd {number}", curves) for number in range(many)]
+    script.draw("time units to the first at R", panels, tmp_path / "a.svg", x="drop probability", y="share", apart=3)
     svg = (tmp_path / "a.svg").read_text(encoding="utf-8")
-    assert {curve.label for curve in curves} <= set(texts(svg))
+    assert set(labels) <= set(texts(svg))
     assert ink_outside(svg) == []
-    sys.modules.pop("_panels")
 
 
 def test_the_picture_of_methods_names_each_of_them() -> None:

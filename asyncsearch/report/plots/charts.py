@@ -46,7 +46,7 @@ class Plot:
     @cached_property
     def svg(self) -> str:
         """The picture as SVG."""
-        return self._rendered("svg")
+        return str(self._rendered("svg"))
 
     def save(self, path: str | Path) -> Path:
         """Write the picture and return its path; the name's ending says how: .svg, .png, or .html with tool tips.

@@ -168,12 +168,7 @@ def _best_so_far(alt: Any, study: PlottedStudy, points: list[PlottedPoint]) -> A
         alt.Chart(alt.Data(values=made))
         .mark_line(color=ORANGE, strokeWidth=2.2, interpolate="step-after")
         .encode(
-            x=alt.X(
-                "units:Q",
-                title="units of training of all trials",
-                scale=scale,
-                axis=alt.Axis(values=whole_ticks(0, steps[-1][0])),
-            ),
+            x=alt.X("units:Q", title="units of training of all trials", scale=scale, axis=axis),
             y=_y(alt, [value for _, value in steps], study.config.metric),
         )
     )

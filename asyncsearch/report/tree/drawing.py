@@ -56,7 +56,7 @@ class _Picture:
         self._bottom = self._top + self._lane * max(1, self._layout.size)
         self._is_labelled = self._lane >= 11
         self._x = Axis(0, tree.horizon, _LEFT, _WIDTH - (190 if self._is_labelled else 140))
-        self._right = _WIDTH - _MARGIN
+        self._right = float(_WIDTH - _MARGIN)
         """Where the text that reaches furthest ends."""
 
     def drawing(self, name: str) -> Drawing:
@@ -181,15 +181,16 @@ class _Picture:
         if has_best:
             words += ", the best"
         size = 11 if self._lane >= 13 or has_best else 9
-        style = {"weight": 600, "fill": INK} if has_best else {"weight": 400, "fill": FAINT}
-        return _haloed(self._text(x, y, words, size=size, **style))
+        weight, fill = (600, INK) if has_best else (400, FAINT)
+        return _haloed(self._text(x, y, words, size=size, weight=weight, fill=fill))
 
 
 def _legend_places(tree: TreeView) -> list[tuple[Kind | str, int, float]]:
     """Return (entry, row, x) of each entry of the legend, in rows that are as wide as the picture."""
-    kinds = [Kind.SHARED, Kind.TRAINED, Kind.RUNNING, Kind.WAITING] + ([Kind.ELSEWHERE] if tree.elsewhere else [])
+    entries: list[Kind | str] = [Kind.SHARED, Kind.TRAINED, Kind.RUNNING, Kind.WAITING]
+    entries += [*([Kind.ELSEWHERE] if tree.elsewhere else []), *_ENDS]
     row, x, places = 0, 20.0, list[tuple[Kind | str, int, float]]()
-    for entry in (*kinds, *_ENDS):
+    for entry in entries:
         width = text_width(entry.value, _SIZE) + _SYMBOL if isinstance(entry, Kind) else text_width(entry, _SIZE) + 12
         if x + width > _WIDTH - _MARGIN:
             row, x = row + 1, 20.0
