@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from asyncsearch.report.plots.charts import load_altair, titled
+
+alt = load_altair("The picture of a script")  # here, so that none fails for it after minutes of measuring
 
 # Not "g": Vega shortens it to the digits that ticks at equal distances need, and 0.0025 becomes 0.003.
 _NUMBER = ",.6~r"
@@ -17,8 +18,7 @@ Point = tuple[float, float, float]
 """x, mean of y, standard deviation of y."""
 
 
-@dataclass(frozen=True)
-class Curve:
+class Curve(NamedTuple):
     """One line of a panel: with filled points, or dashed with hollow ones."""
 
     label: str
@@ -27,8 +27,7 @@ class Curve:
     is_hollow: bool = False
 
 
-@dataclass(frozen=True)
-class Panel:
+class Panel(NamedTuple):
     """Curves on one pair of axes."""
 
     title: str
@@ -52,7 +51,6 @@ def draw(
 
     ``apart``: pixels to the right from one curve to the next, so that curves of equal values are all seen.
     """
-    alt = load_altair(path.name)
     points = [point for panel in panels for curve in panel.curves for point in curve.points]
     xs = sorted({point[0] for point in points})
     low = min(mean for _, mean, _ in points) / 1.3 if y_log else 0.0
@@ -66,7 +64,7 @@ def draw(
         label = (y or None) if panel is panels[0] else None
         y_axis = alt.Y("y:Q", scale=up, title=label, axis=alt.Axis(format=_NUMBER, **_ticks(low, high, is_log=y_log)))
         heading = alt.Title(panel.title, fontSize=11, frame="group")
-        layers = _layers(alt, panel, x_axis, y_axis, apart)
+        layers = _layers(panel, x_axis, y_axis, apart)
         drawn.append(layers.properties(width=width, height=height, title=heading))
     titled(alt.hconcat(*drawn, spacing=16), title).save(path)
 
@@ -77,7 +75,7 @@ def _ticks(low: float, high: float, *, is_log: bool) -> dict[str, Any]:
     return {"values": [10.0**power for power in powers]} if len(powers) > 1 else {"tickCount": 6}
 
 
-def _layers(alt: Any, panel: Panel, x: Any, y: Any, apart: float) -> Any:
+def _layers(panel: Panel, x: Any, y: Any, apart: float) -> Any:
     """Return for each curve its line, its bars of one standard deviation, and its points, which the legend shows."""
     names = [curve.label for curve in panel.curves]
     colours = alt.Scale(domain=names, range=[curve.colour for curve in panel.curves])

@@ -273,7 +273,7 @@ def main() -> None:
     if options.seeds == SEEDS and names == list(METHODS):
         panel = Panel("", curves(found, names))
         picture = DOCS / "scale.svg"
-        draw("Time to the target", [panel], picture, x="workers", y="time units", width=860, x_log=True, y_log=True)
+        draw("Time to the target", [panel], picture, x="workers", y="time units", width=620, x_log=True, y_log=True)
         text = TEXT.format(
             seeds=SEEDS,
             excess=EXCESS,

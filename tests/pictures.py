@@ -7,8 +7,6 @@ import io
 import re
 import xml.etree.ElementTree as ET
 
-import pytest
-
 FONTS = ("sans-serif", "DejaVu Sans")
 """vl-convert brings the first one, Liberation Sans, which is as wide as Arial; the other is as wide as text gets."""
 SVG = "{http://www.w3.org/2000/svg}"
@@ -16,22 +14,29 @@ _MARGIN = 200
 _FAMILY = re.compile(r"""font-family=(?:"[^"]*"|'[^']*')""")
 
 
-def ink_outside(svg: str, font: str) -> list[str]:
-    """Return the sides on which a picture, drawn on a larger sheet, goes beyond its own borders."""
+def ink_outside(svg: str) -> list[str]:
+    """Return where a picture, drawn on a larger sheet, goes beyond its own borders: "right, in DejaVu Sans"."""
+    width, height = size(svg)
+    found = []
+    for font in filter(has_font, FONTS):
+        left, top, right, bottom = _inked(_on_a_larger_sheet(svg, font))
+        beyond = {
+            "left": left < _MARGIN,
+            "top": top < _MARGIN,
+            "right": right > _MARGIN + width,
+            "bottom": bottom > _MARGIN + height,
+        }
+        found += [f"{side}, in {font}" for side, is_crossed in beyond.items() if is_crossed]
+    return found
+
+
+def _on_a_larger_sheet(svg: str, font: str) -> str:
     width, height = size(svg)
     sheet = f"viewBox='{-_MARGIN} {-_MARGIN} {width + 2 * _MARGIN} {height + 2 * _MARGIN}'"
-    larger = f" width='{width + 2 * _MARGIN}' height='{height + 2 * _MARGIN}'"
-    head, rest = re.match(r"(.*?<svg[^>]*>)(.*)", svg, re.DOTALL).groups()  # type: ignore[union-attr]
+    larger = f"width='{width + 2 * _MARGIN}' height='{height + 2 * _MARGIN}'"
+    head, tag, rest = svg.partition(">")
     head = re.sub(r"""\s(?:viewBox|width|height)=(?:"[^"]*"|'[^']*')""", "", head)
-    drawn = _FAMILY.sub(f"font-family='{font}'", head + rest).replace("<svg", f"<svg {sheet}{larger}", 1)
-    left, top, right, bottom = _inked(drawn)
-    found = {
-        "left": left < _MARGIN,
-        "top": top < _MARGIN,
-        "right": right > _MARGIN + width,
-        "bottom": bottom > _MARGIN + height,
-    }
-    return [side for side, is_crossed in found.items() if is_crossed]
+    return _FAMILY.sub(f"font-family='{font}'", f"{head} {sheet} {larger}{tag}{rest}")
 
 
 def texts(svg: str) -> list[str]:
@@ -54,18 +59,13 @@ def has_font(font: str) -> bool:
     return True
 
 
-def need_font(font: str) -> None:
-    if not has_font(font):
-        pytest.skip(f"{font} is not installed")
-
-
 def _inked(svg: str) -> tuple[int, int, int, int]:
     """Return left, top, right and bottom of what is drawn."""
     import vl_convert
     from PIL import Image
 
     with Image.open(io.BytesIO(vl_convert.svg_to_png(svg, scale=1))) as image:
-        box = image.getchannel("A").getbbox()
+        box: tuple[int, int, int, int] | None = image.getchannel("A").getbbox()
     if box is None:
         raise ValueError("nothing is drawn")
     return box

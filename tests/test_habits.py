@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-HEAVY = ("pyspark", "grpc", "torch", "tensorflow", "google.protobuf", "pandas", "scipy", "optuna")
-FRAMEWORKS = ("torch", "tensorflow", "keras", "pandas", "scipy", "optuna", "matplotlib", "pyspark")
+HEAVY = ("pyspark", "grpc", "torch", "tensorflow", "google.protobuf", "pandas", "scipy", "optuna", "altair")
+FRAMEWORKS = ("torch", "tensorflow", "keras", "pandas", "scipy", "optuna", "altair", "matplotlib", "pyspark")
 DOCUMENTS = sorted({str(path.relative_to(ROOT)) for top in (".", "docs", "rpc") for path in (ROOT / top).glob("*.md")})
 LONGEST_FILE_LINES = 600
 MEDIAN_FILE_LINES = 120

@@ -6,6 +6,7 @@ The widths are those of DejaVu Sans, the widest of the usual fonts, so a text in
 from __future__ import annotations
 
 import unicodedata
+from itertools import accumulate
 
 _WIDTHS = (
     *(318, 401, 460, 838, 636, 950, 780, 275, 390, 390, 500, 838, 318, 361, 318, 337),  # space to /
@@ -26,17 +27,13 @@ def text_width(words: str, size: float, *, is_bold: bool = False) -> float:
     return thousandths * size * (_BOLD if is_bold else 1.0) / 1000
 
 
-def shortened(words: str, width: float, size: float) -> str:
+def shortened(words: str, width: float, size: float, *, is_bold: bool = False) -> str:
     """Return a text that is at most ``width`` pixels wide; one that is too long ends with "…"."""
-    if text_width(words, size) <= width:
+    if text_width(words, size, is_bold=is_bold) <= width:
         return words
-    room = width - text_width("…", size)
-    used, count = 0.0, 0
-    for count, char in enumerate(words):  # noqa: B007 - how many characters fit
-        used += text_width(char, size)
-        if used > room:
-            break
-    return f"{words[:count]}…"
+    room = width - text_width("…", size, is_bold=is_bold)
+    ends = accumulate(text_width(char, size, is_bold=is_bold) for char in words)
+    return f"{words[: sum(end <= room for end in ends)]}…"
 
 
 def _width(char: str) -> int:

@@ -15,6 +15,8 @@ BLUE, ORANGE = "#2f7fd1", "#d9480f"
 FORMATS = (".svg", ".png", ".html")
 # Arial and Liberation Sans have the same widths: what is laid out with one is not cut where only the other is there.
 _FONT = "Arial, Liberation Sans, sans-serif"
+# Less than the smallest chart is wide and high: a text as long as a chart leaves the picture in a wider font.
+_TITLE_LIMIT, _AXIS_TITLE_LIMIT = 680, 230
 _PIXELS_PER_UNIT = 2.0
 
 
@@ -44,7 +46,7 @@ class Plot:
     @cached_property
     def svg(self) -> str:
         """The picture as SVG."""
-        return self._rendered("svg")
+        return str(self._rendered("svg"))
 
     def save(self, path: str | Path) -> Path:
         """Write the picture and return its path; the name's ending says how: .svg, .png, or .html with tool tips.
@@ -82,13 +84,24 @@ class Plot:
 
 def titled(chart: Any, title: str) -> Plot:
     """Return a chart in the common style as a plot with a title above it."""
-    heading = {"text": title, "anchor": "start", "fontSize": 15, "fontWeight": 600, "offset": 14, "limit": 1000}
-    plain = {"labelColor": FAINT, "titleColor": INK, "titleFontWeight": "normal", "labelFontSize": 11}
+    heading = {"text": title, "anchor": "start", "fontSize": 15, "fontWeight": 600, "offset": 14, "limit": _TITLE_LIMIT}
+    axis = {
+        "gridColor": GRID,
+        "domainColor": FAINT,
+        "tickColor": FAINT,
+        "labelColor": FAINT,
+        "labelFontSize": 11,
+        "titleColor": INK,
+        "titleFontSize": 11,
+        "titleFontWeight": "normal",
+        "titleLimit": _AXIS_TITLE_LIMIT,
+        "titlePadding": 10,
+    }
     styled = (
         chart.properties(title=heading, padding=20, background="white")
         .configure(font=_FONT)
         .configure_view(stroke=None)
-        .configure_axis(gridColor=GRID, domainColor=FAINT, tickColor=FAINT, titleFontSize=11, titleLimit=800, **plain)
+        .configure_axis(**axis)
         .configure_title(color=INK)
         .configure_legend(labelLimit=0, titleLimit=0, labelFontSize=11, symbolOpacity=1)
     )

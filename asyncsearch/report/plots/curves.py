@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from asyncsearch.ids import TrialId
@@ -25,6 +26,14 @@ def value_range(values: Sequence[float]) -> tuple[float, float]:
         low, high = max(low, quarter - reach), min(high, three_quarters + reach)
     pad = 0.04 * (high - low) if high > low else abs(low) * 0.05 or 0.5
     return low - pad, high + pad
+
+
+def whole_ticks(low: int, high: int, about: int = 6) -> list[int]:
+    """Return whole numbers from ``low`` to ``high`` at a round distance; resources have no fractions."""
+    raw = max(1.0, (high - low) / about)
+    magnitude = 10 ** math.floor(math.log10(raw))
+    step = next(magnitude * factor for factor in (1, 2, 5, 10) if magnitude * factor >= raw)
+    return [tick for tick in range(low - low % step, high + 1, step) if tick >= low]
 
 
 def curves(points: Sequence[PlottedPoint]) -> dict[TrialId, Curve]:

@@ -21,6 +21,7 @@ from asyncsearch.report.plots.curves import (
     levels,
     thinned,
     value_range,
+    whole_ticks,
 )
 from asyncsearch.store.base_store import Store
 from asyncsearch.trial import Trial
@@ -125,8 +126,9 @@ def _curves(alt: Any, study: PlottedStudy, points: list[PlottedPoint]) -> Any:
     most = max(20, _MOST_POINTS // (len(shown) + 1))
     top = max(resource for _, resource, _ in points)
     is_log = top > 20
-    marks = levels(study.trials, points)
-    axis = alt.Axis(values=marks) if is_log and len(marks) < 8 else alt.Axis(tickMinStep=1, tickCount=6)
+    rungs = levels(study.trials, points)
+    marks = rungs if len(rungs) < 8 else [10**power for power in range(len(str(top)))]
+    axis = alt.Axis(values=marks if is_log else whole_ticks(1, top))
     scale = alt.Scale(type="log" if is_log else "linear", domain=[1, max(top, 2)], nice=False, padding=6)
     x = alt.X("units:Q", title="units of training of the trial", scale=scale, axis=axis)
     encoded = {"x": x, "y": _y(alt, [value for _, _, value in points], study.config.metric)}
@@ -159,12 +161,14 @@ def _flattened(alt: Any, drawn: dict[TrialId, Curve]) -> Any:
 def _best_so_far(alt: Any, study: PlottedStudy, points: list[PlottedPoint]) -> Any:
     steps = best_so_far(points, study.config.mode)
     made = [{"units": spent, "value": value} for spent, value in steps]
-    scale = alt.Scale(domain=[0, steps[-1][0]], nice=False)
+    trained = steps[-1][0]
+    scale = alt.Scale(domain=[0, trained], nice=False)
+    axis = alt.Axis(values=whole_ticks(0, trained))
     line = (
         alt.Chart(alt.Data(values=made))
         .mark_line(color=ORANGE, strokeWidth=2.2, interpolate="step-after")
         .encode(
-            x=alt.X("units:Q", title="units of training of all trials", scale=scale, axis=alt.Axis(tickCount=5)),
+            x=alt.X("units:Q", title="units of training of all trials", scale=scale, axis=axis),
             y=_y(alt, [value for _, value in steps], study.config.metric),
         )
     )

@@ -12,7 +12,7 @@ from asyncsearch.report.tree.layout import Layout, has_lane
 from asyncsearch.report.tree.sentences import branched_text, ends_text, outcome_text, reader_names, savings, values
 from asyncsearch.report.tree.svg import CARD, FAINT, GRID, INK, Axis, Drawing, dot, line, text
 from asyncsearch.report.tree.view import Interval, Kind, TreeNode, TreeView, TrialPath
-from asyncsearch.sequences.text_width import text_width
+from asyncsearch.sequences.text_width import shortened, text_width
 from asyncsearch.trial import TrialState
 
 _COLOURS = {
@@ -56,12 +56,13 @@ class _Picture:
         self._bottom = self._top + self._lane * max(1, self._layout.size)
         self._is_labelled = self._lane >= 11
         self._x = Axis(0, tree.horizon, _LEFT, _WIDTH - (190 if self._is_labelled else 140))
-        self._right = _WIDTH - _MARGIN
+        self._right = float(_WIDTH - _MARGIN)
         """Where the text that reaches furthest ends."""
 
     def drawing(self, name: str) -> Drawing:
         title = f"{name}: what is trained, and for whom"
-        shapes = [self._text(20, 26, title, size=15, weight=600), self._text(20, 46, savings(self._tree))]
+        heading = shortened(name, 0.6 * _WIDTH, 15, is_bold=True) + title.removeprefix(name)
+        shapes = [self._text(20, 26, heading, size=15, weight=600), self._text(20, 46, savings(self._tree))]
         shapes += [*self._legend_shapes(), *self._time()]
         drawn: list[tuple[int, str]] = []
         for key, node in self._tree.nodes.items():
@@ -180,15 +181,16 @@ class _Picture:
         if has_best:
             words += ", the best"
         size = 11 if self._lane >= 13 or has_best else 9
-        style = {"weight": 600, "fill": INK} if has_best else {"weight": 400, "fill": FAINT}
-        return _haloed(self._text(x, y, words, size=size, **style))
+        weight, fill = (600, INK) if has_best else (400, FAINT)
+        return _haloed(self._text(x, y, words, size=size, weight=weight, fill=fill))
 
 
 def _legend_places(tree: TreeView) -> list[tuple[Kind | str, int, float]]:
     """Return (entry, row, x) of each entry of the legend, in rows that are as wide as the picture."""
-    kinds = [Kind.SHARED, Kind.TRAINED, Kind.RUNNING, Kind.WAITING] + ([Kind.ELSEWHERE] if tree.elsewhere else [])
+    entries: list[Kind | str] = [Kind.SHARED, Kind.TRAINED, Kind.RUNNING, Kind.WAITING]
+    entries += [*([Kind.ELSEWHERE] if tree.elsewhere else []), *_ENDS]
     row, x, places = 0, 20.0, list[tuple[Kind | str, int, float]]()
-    for entry in (*kinds, *_ENDS):
+    for entry in entries:
         width = text_width(entry.value, _SIZE) + _SYMBOL if isinstance(entry, Kind) else text_width(entry, _SIZE) + 12
         if x + width > _WIDTH - _MARGIN:
             row, x = row + 1, 20.0
