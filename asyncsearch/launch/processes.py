@@ -93,17 +93,18 @@ class ProcessLauncher(Launcher):
         if self._config_for is None or self._ended is None:
             raise InternalError("launch() comes after start()")
         payload = cloudpickle.dumps((self._agent, self._config_for(worker, epoch)))
+        is_started, launch = True, None
         with self._changed:
-            is_late, is_spare = self._is_stopped, bool(self._spares)
-            if not is_late:
-                launch = self._spares.pop(0) if is_spare else _Launch()
+            if not self._is_stopped:
+                is_started = bool(self._spares)
+                launch = self._spares.pop(0) if is_started else _Launch()
                 launch.key = (worker, epoch)
                 self._launches[launch.key] = launch
-        if is_late:
+        if launch is None:
             self._ended(worker, epoch, TOO_LATE)
             return
         launch.give(payload)
-        if not is_spare:
+        if not is_started:
             self._follow_in_thread(launch, f"asyncsearch-{worker_name(worker)}.{epoch}")
 
     def kill(self, worker: WorkerId, epoch: int) -> None:

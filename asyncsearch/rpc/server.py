@@ -189,7 +189,7 @@ class SearchServer:
         except TimeoutError:
             raise ProtocolError(f"No Hello came within {self._hello_timeout_s} s.") from None
         if not isinstance(data, bytes):
-            raise ProtocolError("The stream ended before its Hello.")
+            raise DisconnectedError("The stream ended before its Hello.")
         require_size(len(data), self._max_message_bytes, "Hello")
         number, ack, hello = decode_worker(data)
         if not isinstance(hello, Hello):
@@ -249,6 +249,8 @@ class SearchServer:
         status = status_of(error)
         if (who, status) not in self._logged and len(self._logged) < _LOGGED:
             self._logged.add((who, status))
-            level = logging.INFO if isinstance(error, DisconnectedError) else logging.WARNING
+            # A launch that the run does not need any more is told so; there is nothing for people to do.
+            is_usual = isinstance(error, DisconnectedError | StaleLeaseError)
+            level = logging.INFO if is_usual else logging.WARNING
             logger.log(level, "%s (%s): closed as %s: %s", who, peer, status.name, error)
         await context.abort(status, str(error))

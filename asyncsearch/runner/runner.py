@@ -39,6 +39,8 @@ class Runner:
         self._pid = os.getpid()
         self._collect_s = 0.005
         self._trainable = self._load(load.bundle)
+        # What lives as long as the runner: to look through it after each trial takes as long as a short trial's unit.
+        gc.freeze()
 
     def _load(self, bundle: bytes) -> TrainFunction | Ended:
         """Unpickle the trainable. If a dependency is missing on this machine, every training fails with that error."""

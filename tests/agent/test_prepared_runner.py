@@ -40,7 +40,7 @@ def die_first(trial: TrialContext) -> dict[str, float]:
     return look(trial)
 
 
-def metrics(train: Any, folder: Path, trials: int) -> dict[str, float]:
+def metrics(train: Any, folder: Path, trials: int) -> dict[str, float | str]:
     space = {"lr": uniform(0.0, 1.0)}
     study = Study(train, space=space, metric="x", mode="max", store=folder / "study", backend="processes")
     study.run(num_trials=trials, parallelism=1, display="none")
@@ -53,7 +53,6 @@ def test_first_runner_is_forked_without_what_belongs_to_the_agent(tmp_path: Path
     assert seen["has_own_session"] == 1.0
     assert seen["has_grpc"] == 0.0
     assert seen["names_in_main"] == 0.0
-    assert seen["threads"] >= 1.0
 
 
 def test_runner_after_it_is_started_as_a_program_with_as_many_descriptors(tmp_path: Path) -> None:
