@@ -64,7 +64,7 @@ def name_constraint(constraints: Sequence[Constraint], index: int) -> str:
 
 def _passes(constraints: Sequence[Constraint], index: int, params: Params) -> bool:
     try:
-        result: object = constraints[index](params)
+        result: Any = constraints[index](params)
     except Exception as error:
         hint = " It must return True or False for every configuration."
         if isinstance(error, KeyError):

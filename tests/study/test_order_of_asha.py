@@ -18,18 +18,18 @@ def train(trial: Any) -> None:
         trial.report(loss=trial.params["x"])
 
 
-def starts_of(study: Study) -> list[tuple[int, int, int]]:
+def starts_of(study: Study) -> list[tuple[int, int, int | None]]:
     """Return (trial, from, to) in the order in which work began."""
     actions = (action for record in read_records(study.store) for action in record.actions)
     work = (action.work for action in actions if isinstance(action, Assign))
     return [(stage.trials[0], stage.start, stage.stop) for one in work for lane in one.lanes for stage in lane.stages]
 
 
-def algorithm_2(losses: list[float]) -> list[tuple[int, int, int]]:
+def algorithm_2(losses: list[float]) -> list[tuple[int, int, int | None]]:
     """Return the starts that the paper's pseudocode makes, with one worker."""
     rungs: list[list[int]] = [[] for _ in LEVELS]
     promoted: list[set[int]] = [set() for _ in LEVELS]
-    starts: list[tuple[int, int, int]] = []
+    starts: list[tuple[int, int, int | None]] = []
 
     def start(trial: int, rung: int) -> None:
         starts.append((trial, LEVELS[rung - 1], LEVELS[rung]))
