@@ -18,7 +18,7 @@ def train(trial: Any) -> None:
         trial.report(loss=trial.params["x"])
 
 
-def starts_of(study: Study) -> list[tuple[int, int, int]]:
+def starts_of(study: Study) -> list[tuple[int, int, int | None]]:
     """Return (trial, from, to) in the order in which work began."""
     actions = (action for record in read_records(study.store) for action in record.actions)
     work = (action.work for action in actions if isinstance(action, Assign))
