@@ -93,15 +93,23 @@ def can_evaluate(trainable: Trainable) -> bool:
 def _never_loops_over_epochs(function: object) -> bool:
     """Whether the source shows that the trial never leaves the function and ``epochs`` is never asked for."""
     tree = source_of(function)
-    if not isinstance(tree, ast.FunctionDef) or not tree.args.args:
+    name = trial_argument(function, tree)
+    if tree is None or not name:
         return False
-    name = tree.args.args[0].arg
     owners = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
     uses = [node for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id == name]
     if any(id(node) not in owners for node in uses):
         return False
     attributes = {n.attr for n in ast.walk(tree) if isinstance(n, ast.Attribute) and _is_name(n.value, name)}
     return "epochs" not in attributes
+
+
+def trial_argument(function: object, tree: ast.stmt | None) -> str:
+    """Return the name under which a function gets its trial, by its source; empty: the source does not say."""
+    if not isinstance(tree, ast.FunctionDef):
+        return ""
+    names = [arg.arg for arg in (*tree.args.posonlyargs, *tree.args.args)][inspect.ismethod(function) :]
+    return names[0] if names else ""
 
 
 def source_of(function: object) -> ast.stmt | None:

@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Iterator
 
 from asyncsearch.errors import UsageError
-from asyncsearch.study.requirements import source_of
+from asyncsearch.study.requirements import source_of, trial_argument
 from asyncsearch.trainable import Trainable, Trainer, answer_to, as_function
 
 
@@ -73,9 +73,9 @@ def _foreign_uses(function: Trainable) -> Iterator[str]:
     A wrapper may give the function something else than the trial, and a name that is bound again is something else.
     """
     tree = None if hasattr(function, "__wrapped__") else source_of(function)
-    if not isinstance(tree, ast.FunctionDef) or tree.decorator_list or not tree.args.args:
+    name = trial_argument(function, tree)
+    if not isinstance(tree, ast.FunctionDef) or tree.decorator_list or not name:
         return
-    name = tree.args.args[0].arg
     uses = [node for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id == name]
     bound = [node for node in ast.walk(tree) if isinstance(node, ast.arg) and node.arg == name]
     if any(not isinstance(node.ctx, ast.Load) for node in uses) or len(bound) > 1:

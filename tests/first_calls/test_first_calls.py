@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 import asyncsearch
-from asyncsearch import Study, Trainer, choice, uniform
-from asyncsearch.errors import AsyncSearchError, NoTrialsError
+from asyncsearch import ASHA, Study, Trainer, choice, uniform
+from asyncsearch.errors import AsyncSearchError, NoTrialsError, TrialsFailedError
 from tests.first_calls.calls import ACCEPTED, REFUSED
 
 SPACE = {"lr": uniform(0.0, 1.0)}
@@ -128,9 +128,19 @@ def rebinds(trial: Any) -> dict[str, float]:
     return {"loss": trial["lr"]}
 
 
+class Experiment:
+    def __init__(self) -> None:
+        self.config = {"lr": 0.1}
+
+    def train(self, trial: Any) -> None:
+        for _ in trial.epochs(save=lambda path: None, load=lambda path: None):
+            trial.report(loss=self.config["lr"])
+
+
 @pytest.mark.parametrize(
     "trainable",
     [
+        Experiment().train,
         wrapped(reads_config),
         decorated,
         rebinds,
@@ -140,6 +150,10 @@ def rebinds(trial: Any) -> dict[str, float]:
 )
 def test_what_works_is_not_refused(trainable: Any) -> None:
     study(trainable)
+
+
+def test_a_method_that_loops_over_epochs_may_be_paused() -> None:
+    study(Experiment().train, scheduler=ASHA(max_resource=9))
 
 
 def test_a_study_whose_trials_all_failed_says_so_and_how_to_see_why() -> None:
@@ -164,6 +178,12 @@ def train(trial):
 study = Study(train, space={"lr": uniform(0.0, 1.0)}, metric="loss", mode="min", backend="processes")
 study.run(num_trials=50, parallelism=2)
 """
+
+
+def test_what_only_a_trial_can_notice_is_answered_by_the_line_too() -> None:
+    with pytest.raises(TrialsFailedError, match=r"(?s)test_first_calls.py.*randint\(1, 4\)") as caught:
+        study(lambda trial: trial.suggest_int("x", 1, 4)).run(20, parallelism=2, display="none")
+    assert "trainable.py" not in str(caught.value)
 
 
 def test_a_script_whose_trials_all_raise_the_same_fails_and_shows_the_traceback_once(folder: Path) -> None:
