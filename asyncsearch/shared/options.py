@@ -59,7 +59,7 @@ def trusts(shared: Store | None, trusted: str | Path | None) -> bool:
             f"Sharing(trusted={named.shown!r}), and the study shares with nobody: leave it out; from its own store a "
             "study reads its checkpoints as it is."
         )
-    if named.url != shared.url:
+    if named.shown != shared.shown:
         raise UsageError(
             f"Sharing(trusted={named.shown!r}) is not the folder that the study shares: write "
             f"Sharing(trusted={shared.shown!r}) if you trust all who may write there."
