@@ -15,7 +15,7 @@ from asyncsearch.launch import chosen
 from asyncsearch.launch.base_launcher import Launcher, Preflight
 from asyncsearch.report.live.display import Display, say
 from asyncsearch.report.live.status import StudyStatus
-from asyncsearch.report.live.table import short_line
+from asyncsearch.report.live.table import continue_command, continue_line, short_line
 from asyncsearch.rpc.messages import LogLine
 from asyncsearch.study.first_calls import IN_RUN
 from asyncsearch.study.study import Study, backend_of, require_end, run_shown
@@ -171,6 +171,8 @@ class _Side(Display):
     def update(self, status: StudyStatus) -> None:
         if status.trials:
             self._statuses.append(status)
+        if status.is_unfinished:
+            self._notes.append(f"{self.study.name}: {continue_line(status)}\n    {continue_command(status)}")
 
     def log_lines(self, lines: Sequence[tuple[str, LogLine]]) -> None:
         """Lines of several studies at once are for their logs."""

@@ -126,8 +126,8 @@ def test_the_same_command_again_goes_on_where_the_study_stands(tmp_path: Path) -
     command = [sys.executable, script, "--backend", "processes", "--parallelism", "1", "--store", "study", "--trials"]
     first, second = run(*command, "2", cwd=tmp_path), run(*command, "3", cwd=tmp_path)
     assert re.search(r"accuracy on 360 digits that no trial saw: 0\.[89]\d+", first)
-    assert "  2 trials: " in first
-    assert "  3 trials: " in second
+    assert "  2 configurations tried: " in first
+    assert "  3 configurations tried: " in second
     assert len(list((tmp_path / "study" / "journal").iterdir())) == 2
 
 

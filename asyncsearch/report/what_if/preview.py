@@ -178,8 +178,8 @@ def workers_note(workers: int | None) -> str:
     """Return a sentence about the number of workers that nobody has named; None: it is not known either."""
     if workers is None:
         return (
-            "The number of workers is not known before the run, as there is no Spark session yet, so these figures are "
-            "for 1: write e.g. preview(..., parallelism=8)."
+            "How many workers the run will have is not known before it starts, so these figures are for 1: write e.g. "
+            "preview(..., parallelism=8)."
         )
     return f"{many(workers, 'worker')}: as many as a run without parallelism= would have here."
 
