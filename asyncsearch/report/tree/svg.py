@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
+from asyncsearch.errors import UsageError
+
 INK, FAINT, GRID, CARD = "#24292f", "#6e7781", "#e4e7eb", "#ffffff"
 _FONT = "font-family='system-ui,-apple-system,Segoe UI,sans-serif'"
 
@@ -28,8 +30,17 @@ class Drawing:
         )
 
     def save(self, path: str | Path) -> Path:
-        """Write the picture as an SVG file, and return its path."""
+        """Write the picture as an SVG file, and return its path.
+
+        Raises:
+            UsageError: the name has the ending of another format.
+        """
         target = Path(path)
+        if target.suffix.lower() not in ("", ".svg"):
+            raise UsageError(
+                f"{str(target)!r} ends with {target.suffix!r}, and a stage tree is written as SVG: "
+                f"name it {str(target.with_suffix('.svg'))!r}."
+            )
         target.write_text(f"{self.svg}\n", encoding="utf-8")
         return target
 

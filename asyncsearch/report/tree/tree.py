@@ -42,7 +42,11 @@ class Tree:
         return self._drawing.svg
 
     def save(self, path: str | Path) -> Path:
-        """Write the picture as an SVG file, and return its path."""
+        """Write the picture as an SVG file, and return its path.
+
+        Raises:
+            UsageError: the name has the ending of another format.
+        """
         return self._drawing.save(path)
 
     def _repr_html_(self) -> str:
