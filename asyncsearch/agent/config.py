@@ -49,6 +49,8 @@ class WorkerConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Growth of a runner's memory since its first training after which it is replaced."""
     fresh_process: bool = False
     """Whether each training gets a new process."""
+    keeps_template: bool = False
+    """Whether the worker's process serves other agents later, and keeps what forks runners for them."""
     log: LogLimits = LogLimits()
 
     def __repr__(self) -> str:
