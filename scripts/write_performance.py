@@ -48,6 +48,11 @@ GOALS: dict[str, tuple[str, float]] = {
     "boundary_ms": ("<=", 5.0),
     "saving_off_percent": ("<=", 5.0),
     "simulate_100k_s": ("<=", 60.0),
+    "fixed_s": ("<=", 0.3),
+    "first_trial_s": ("<=", 0.4),
+    "utilisation": (">=", 92.0),
+    "latency_ratio": ("<=", 1.25),
+    "show_s": ("<=", 0.4),
 }
 
 HEADINGS = ("figure", "value", "goal", "baseline", "ratio", "command", "measured")

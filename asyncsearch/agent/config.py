@@ -51,6 +51,8 @@ class WorkerConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Folder of the checkpoints, if it is shared and not trusted, so that nothing is unpickled from it; else empty."""
     fresh_process: bool = False
     """Whether each training gets a new process."""
+    keeps_template: bool = False
+    """Whether the worker's process serves other agents later, and keeps what forks runners for them."""
     log: LogLimits = LogLimits()
 
     def __repr__(self) -> str:

@@ -8,15 +8,14 @@ programs.
 from __future__ import annotations
 
 import contextlib
-import faulthandler
 import os
 import signal
 import socket
 import sys
-import types
+from collections.abc import Callable
 from typing import IO
 
-from asyncsearch.runner.runner import main
+_Serve = Callable[[int, int, int, int, int], None]
 
 
 class PreparedRunner:
@@ -47,10 +46,13 @@ def take() -> PreparedRunner | None:
     return _waiting.pop() if _waiting else None
 
 
-def prepare() -> bool:
+def prepare(serve: _Serve) -> bool:
     """Fork a runner, and return whether this is its process, in which the training is over and nothing is left to do.
 
     Without Linux no runner is prepared: macOS does not allow forked processes to use its frameworks.
+
+    Args:
+        serve: ``runner.forked.serve``, which the agent's modules do not import: no agent runs the user's code.
     """
     if sys.platform != "linux":
         return False
@@ -66,7 +68,7 @@ def prepare() -> bool:
             os.close(descriptor)
         return False
     if pid == 0:
-        _serve(theirs.detach(), reading, agent, new_out, new_err)
+        serve(theirs.detach(), reading, agent, new_out, new_err)
         return True
     theirs.close()
     for descriptor in (reading, new_out, new_err):
@@ -82,24 +84,3 @@ def discard() -> None:
         with contextlib.suppress(ProcessLookupError):
             os.kill(runner.pid, signal.SIGKILL)
         runner.wait()
-
-
-def _serve(control: int, lifeline: int, agent: int, out: int, err: int) -> None:
-    """Become what ``python -m asyncsearch.runner`` is, in a session of its own and with none of the agent's files."""
-    os.setsid()
-    os.dup2(out, 1)
-    os.dup2(err, 2)
-    _close_all_but(control, lifeline)
-    faulthandler.enable()
-    # The user's script is put into __main__, where names of the agent's program must not be in its way.
-    sys.modules["__main__"] = types.ModuleType("__main__")
-    sys.argv = [sys.executable]
-    main(control, lifeline, agent)
-
-
-def _close_all_but(one: int, other: int) -> None:
-    """Close all descriptors beyond standard error, except two."""
-    low, high = sorted((one, other))
-    for first, end in ((3, low), (low + 1, high), (high + 1, os.sysconf("SC_OPEN_MAX"))):
-        if first < end:  # an empty range can close everything
-            os.closerange(first, end)

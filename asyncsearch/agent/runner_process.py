@@ -18,9 +18,10 @@ from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.agent.devices import runner_environment
 from asyncsearch.agent.log_lines import LineReader
 from asyncsearch.agent.prepared_runner import PreparedRunner, take
+from asyncsearch.agent.runner_template import ForkedRunner, fork_runner
 from asyncsearch.runner.protocol import Load, agent_end
 
-_Process = subprocess.Popen[bytes] | PreparedRunner
+_Process = subprocess.Popen[bytes] | PreparedRunner | ForkedRunner
 
 _READ_BYTES = 65_536
 _MEMORY_S = 0.5
@@ -74,9 +75,9 @@ class RunnerProcess:
         self._memory_due = 0.0
         marker = b"\0asyncsearch:" + secrets.token_hex(16).encode() + b"\n"
         environment = runner_environment(os.environ, sys.path, config.cpu_threads, config.gpus)
-        self._process, ours, self._lifeline = _start(environment)
+        self._process, ours, self._lifeline = _start(environment, keeps_template=config.keeps_template)
         self.channel = agent_end(ours)
-        was_forked = isinstance(self._process, PreparedRunner)
+        was_forked = isinstance(self._process, PreparedRunner | ForkedRunner)
         added = environment if was_forked else {}
         self.channel.post(Load(config.bundle, config.metric, marker, config.untrusted, added))
         out, err = self._process.stdout, self._process.stderr
@@ -139,7 +140,9 @@ class RunnerProcess:
 
 def await_end(process: _Process) -> None:
     """Wait for the end of a process, if possible without reaping it."""
-    if hasattr(os, "waitid"):
+    if isinstance(process, ForkedRunner):
+        process.await_end()
+    elif hasattr(os, "waitid"):
         # Its group is killed before it is reaped: until then no other process can get its id.
         with contextlib.suppress(ChildProcessError):
             os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
@@ -147,10 +150,10 @@ def await_end(process: _Process) -> None:
         process.wait()
 
 
-def _start(environment: dict[str, str]) -> tuple[_Process, socket.socket, int]:
-    prepared = take()
-    if prepared is not None:
-        return prepared, prepared.channel, prepared.lifeline
+def _start(environment: dict[str, str], *, keeps_template: bool) -> tuple[_Process, socket.socket, int]:
+    forked = take() or (fork_runner(environment) if keeps_template else None)
+    if forked is not None:
+        return forked, forked.channel, forked.lifeline
     ours, theirs = socket.socketpair()
     reading, writing = os.pipe()
     command = [sys.executable, "-P", "-m", "asyncsearch.runner", str(theirs.fileno()), str(reading)]

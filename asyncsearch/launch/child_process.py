@@ -15,6 +15,7 @@ import sys
 import threading
 
 from asyncsearch.agent.prepared_runner import discard, prepare
+from asyncsearch.runner.forked import serve
 
 LENGTH = struct.Struct("!Q")
 """Format of the length before the pickle."""
@@ -25,7 +26,7 @@ def main() -> None:
     _die_with_launcher()
     driver, answer = _take_over(0), os.dup(1)
     os.dup2(2, 1)  # keeps other prints out of the result
-    if prepare():
+    if prepare(serve):
         return
     _import_agent()
     (length,) = LENGTH.unpack(_read(driver, LENGTH.size))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import threading
 
@@ -12,11 +13,11 @@ def end_with_agent(lifeline: int, parent: int) -> None:
 
     Args:
         lifeline: read end of a pipe whose write end only the agent holds.
-        parent: process id of the agent.
+        parent: process id of this one's parent: the agent, or what forks runners for it.
     """
     if not _kill_group_at_hangup(lifeline):
         threading.Thread(target=_watch, args=(lifeline,), daemon=True, name="lifeline").start()
-    if os.getppid() != parent:  # the agent died before the lines above took effect
+    if os.getppid() != parent or _is_broken(lifeline):  # the agent died before the lines above took effect
         os._exit(1)
 
 
@@ -35,6 +36,12 @@ def _kill_group_at_hangup(lifeline: int) -> bool:
     except (ImportError, AttributeError, OSError):
         return False
     return True
+
+
+def _is_broken(lifeline: int) -> bool:
+    poll = select.poll()
+    poll.register(lifeline, select.POLLIN)
+    return bool(poll.poll(0))
 
 
 def _watch(lifeline: int) -> None:

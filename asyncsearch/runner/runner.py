@@ -10,7 +10,9 @@ import contextlib
 import gc
 import os
 import socket
+import sys
 import time
+from collections.abc import Mapping
 
 from asyncsearch.events import Outcome
 from asyncsearch.old_pickles import loads
@@ -29,7 +31,7 @@ class Runner:
     """The loop of the runner. The main thread does all work."""
 
     def __init__(self, channel: Channel[ToRunner, FromRunner], load: Load) -> None:
-        os.environ.update(load.environment)  # first: libraries read it when they are imported
+        _take_over(load.environment)  # first: libraries read it when they are imported
         self._channel = channel
         self._metric = load.metric
         self._untrusted = load.untrusted
@@ -84,6 +86,12 @@ class Runner:
             began = time.monotonic()
             gc.collect()
             self._collect_s = time.monotonic() - began
+
+
+def _take_over(environment: Mapping[str, str]) -> None:
+    os.environ.update(environment)
+    paths = environment.get("PYTHONPATH", "").split(os.pathsep)
+    sys.path[:0] = [path for path in paths if path and path not in sys.path]
 
 
 def _in_short(error: BaseException) -> str:

@@ -50,6 +50,7 @@ def _run(agent: AgentFunction, config: WorkerConfig, mode: str, rows: Iterable[i
     gpus = context.resources().get("gpu")
     if gpus is not None and config.gpus is None:
         config = msgspec.structs.replace(config, gpus=tuple(gpus.addresses))
+    config = msgspec.structs.replace(config, keeps_template=True)
     try:
         return [agent(config)]
     except Exception as error:

@@ -1,0 +1,111 @@
+"""The agent's side of ``runner.template``, in processes that serve one agent after the other, as those of Spark do.
+
+The first agent starts the template, which stays until its process ends: a later runner needs no new interpreter.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping
+from typing import IO
+
+_STARTED: list[Template] = []
+"""The template of this process, at most one."""
+
+
+class ForkedRunner:
+    """The agent's handle of a runner that a template forked, with the part of ``subprocess.Popen`` that it needs."""
+
+    def __init__(self, template: Template, pid: int, channel: socket.socket, lifeline: int, out: int, err: int) -> None:
+        self.pid = pid
+        self.channel = channel
+        """The agent's end."""
+        self.lifeline = lifeline
+        """The write end of the pipe whose end is the runner's end."""
+        self.stdout: IO[bytes] = open(out, "rb", buffering=0)  # noqa: SIM115 - RunnerProcess closes it
+        self.stderr: IO[bytes] = open(err, "rb", buffering=0)  # noqa: SIM115
+        self.returncode: int | None = None
+        self._template = template
+        self._end = os.pidfd_open(pid)  # at once: it is not reaped yet, so no other process has its id
+
+    def await_end(self) -> None:
+        """Wait for its end without reaping it; called once, by any thread."""
+        try:
+            poll = select.poll()
+            poll.register(self._end, select.POLLIN)
+            poll.poll()
+        finally:
+            os.close(self._end)
+
+    def wait(self) -> int:
+        """Wait for its end, reap it, and return its exit code as ``subprocess`` gives it."""
+        if self.returncode is None:
+            status = self._template.ask(str(self.pid).encode())
+            # A template that is gone took the status with it; its runners were killed, too.
+            self.returncode = -signal.SIGKILL if status is None else os.waitstatus_to_exitcode(status)
+        return self.returncode
+
+
+class Template:
+    """The process that forks runners. One thread uses it."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "asyncsearch.runner.template", str(theirs.fileno())],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env=environment,
+                pass_fds=(theirs.fileno(),),
+                start_new_session=True,
+            )
+
+    def ask(self, data: bytes, descriptors: tuple[int, ...] = ()) -> int | None:
+        """Send a request, and return the answer; None: the process is gone."""
+        try:
+            socket.send_fds(self._control, [data], descriptors)
+            answer = self._control.recv(64)
+        except OSError:
+            return None
+        return int(answer) if answer else None
+
+    def close(self) -> None:
+        """End the process; its runners go on, and nobody learns how they end."""
+        self._control.close()
+        self._process.wait()
+
+    def start(self) -> ForkedRunner | None:
+        """Fork a runner; None: the process is gone."""
+        ours, theirs = socket.socketpair()
+        reading, lifeline = os.pipe()
+        out, new_out = os.pipe()
+        err, new_err = os.pipe()
+        pid = self.ask(b"runner", (theirs.fileno(), reading, new_out, new_err))
+        theirs.close()
+        for descriptor in (reading, new_out, new_err):
+            os.close(descriptor)
+        if pid is not None:
+            return ForkedRunner(self, pid, ours, lifeline, out, err)
+        ours.close()
+        for descriptor in (lifeline, out, err):
+            os.close(descriptor)
+        return None
+
+
+def fork_runner(environment: Mapping[str, str]) -> ForkedRunner | None:
+    """Fork a runner from this process's template, which is started if need be; None: start it as a program."""
+    if sys.platform != "linux" or not hasattr(os, "pidfd_open"):
+        return None
+    if not _STARTED:
+        _STARTED.append(Template(environment))
+    runner = _STARTED[0].start()
+    if runner is None:
+        _STARTED.pop().close()
+    return runner
