@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from asyncsearch.ids import CheckpointRef, NodeKey, PathStep, TrialId, trial_name
-from asyncsearch.sequences import flat_params
 
 Params = dict[str, Any]
 """Name of a parameter -> its value: JSON scalars, lists, or nested dictionaries of the same."""
@@ -143,6 +142,8 @@ class Trial(msgspec.Struct, gc=False):
 
     def __str__(self) -> str:
         """Return "trial-7: 0.98 after 27 units, trained to the end; width=128 lr=0.001"."""
+        from asyncsearch.sequences import flat_params  # a runner without sequences does without them
+
         value = "no value yet" if self.value is None else f"{self.value:.5g} after {self.value_resource:,}"
         units = "" if self.value is None else " unit" if self.value_resource == 1 else " units"
         why = self.reason if self.state is TrialState.FAILED and self.reason else ""

@@ -17,7 +17,7 @@ import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-import numpy as np
+from asyncsearch.sequences.json_values import is_numpy_array, is_numpy_scalar
 
 _HAS_DOCSTRING = 0x4000000
 _KIND = 0xFFFF
@@ -101,12 +101,12 @@ class _Walk:
                 return f"{type(value).__name__} {self.describe(value.__func__)}"
             case property():
                 return f"property {self._all((value.fget, value.fset, value.fdel))}"
-            case np.ndarray() | np.generic():
-                return self._array(np.asarray(value))
+            case _ if is_numpy_array(value) or is_numpy_scalar(value):
+                return self._array(sys.modules["numpy"].asarray(value))
             case _:
                 return self._object(value)
 
-    def _array(self, array: np.ndarray[Any, Any]) -> str:
+    def _array(self, array: Any) -> str:
         if array.ndim and not self._with_data:
             return "array"
         data = self.describe(array.tolist()) if array.dtype.hasobject else hashlib.sha256(array.tobytes()).hexdigest()

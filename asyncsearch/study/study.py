@@ -197,9 +197,8 @@ class Study(Results):
             StudyNotFoundError: the store holds no study.
         """
         study = cls.__new__(cls)
+        study._is_read_only, study._default = True, None
         study._open(store)
-        study._is_read_only = True
-        study._default = None
         return study
 
     @answering("run", "study.run(num_trials=64)", instead=IN_RUN)

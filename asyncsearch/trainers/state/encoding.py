@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from asyncsearch.errors import UsageError
-from asyncsearch.trainers.state.state_kinds import CannotSaveError, Pickled, advice, is_of
+from asyncsearch.trainers.state.state_kinds import CannotSaveError, PickledState, advice, is_of
 
 _TORCH_NAMES = ("dtype", "layout", "memory_format")
 
@@ -38,7 +38,7 @@ class Encoder:
             return value
         if type(value) is float:
             return value if abs(value) < float("inf") else {"float": str(value)}
-        if isinstance(value, Pickled):
+        if isinstance(value, PickledState):
             return {"pickle": _appended(self.pickles, value.data)}
         if type(value) in (complex, bytes):
             text = str(value) if type(value) is complex else base64.b64encode(value).decode()
@@ -86,7 +86,7 @@ class Decoder:
             "float": float,
             "complex": complex,
             "bytes": base64.b64decode,
-            "pickle": lambda number: Pickled(pickles[number]),
+            "pickle": lambda number: PickledState(pickles[number]),
             "array": lambda number: arrays[str(number)],
             "scalar": lambda number: arrays[str(number)][()],
             "tensor": tensors.__getitem__,

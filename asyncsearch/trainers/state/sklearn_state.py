@@ -6,7 +6,7 @@ import pickle
 from typing import Any
 
 from asyncsearch.errors import UsageError
-from asyncsearch.trainers.state.state_kinds import Pickled, StateKind, is_of
+from asyncsearch.trainers.state.state_kinds import PickledState, StateKind, is_of
 
 
 def find_sklearn(value: Any) -> StateKind | None:
@@ -15,7 +15,7 @@ def find_sklearn(value: Any) -> StateKind | None:
     return _ESTIMATOR if is_estimator else None
 
 
-def _put(estimator: Any, saved: Pickled) -> None:
+def _put(estimator: Any, saved: PickledState) -> None:
     # Read in the runner alone, and only where SavedState has compared the checksum and the folder is trusted.
     found = pickle.loads(saved.data)  # noqa: S301
     if type(found) is not type(estimator):
@@ -25,4 +25,4 @@ def _put(estimator: Any, saved: Pickled) -> None:
     attributes.update(vars(found))
 
 
-_ESTIMATOR = StateKind("estimator", lambda value: Pickled(pickle.dumps(value, protocol=5)), _put)
+_ESTIMATOR = StateKind("estimator", lambda value: PickledState(pickle.dumps(value, protocol=5)), _put)

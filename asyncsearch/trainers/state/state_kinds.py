@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from asyncsearch.errors import UsageError
 
 
-class Pickled(NamedTuple):
+class PickledState(NamedTuple):
     """The pickle of an object that only ``pickle`` restores."""
 
     data: bytes

@@ -104,7 +104,7 @@ def test_a_study_tells_its_incumbents_wherever_it_is_opened(tmp_path: Path) -> N
 def test_a_study_without_a_report_has_no_incumbent(tmp_path: Path) -> None:
     study = Study.open(store_of(simulated(), tmp_path / "study", lines=3))
     assert study.incumbents() == []
-    with pytest.raises(NoTrialsError, match="has reported a finite 'loss' yet"):
+    with pytest.raises(NoTrialsError, match="has no trial yet"):
         _ = study.incumbent
 
 
