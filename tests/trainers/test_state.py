@@ -212,7 +212,7 @@ REFUSED: list[tuple[Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("value", "advice"), REFUSED, ids=lambda value: str(value)[:30])
+@pytest.mark.parametrize(("value", "advice"), REFUSED, ids=[advice for _, advice in REFUSED])
 def test_what_cannot_be_saved_is_refused_before_any_training(value: Any, advice: str) -> None:
     trial = StandaloneTrial({}, max_resource=1)
     with pytest.raises(UsageError, match=re.escape(advice)) as error:
