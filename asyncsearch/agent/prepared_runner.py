@@ -15,6 +15,8 @@ import sys
 from collections.abc import Callable
 from typing import IO
 
+from asyncsearch.runner.session_fork import fork_in_session
+
 _Serve = Callable[[int, int, int, int, int], None]
 
 
@@ -62,7 +64,7 @@ def prepare(serve: _Serve) -> bool:
     out, new_out = os.pipe()
     err, new_err = os.pipe()
     try:
-        pid = os.fork()
+        pid = fork_in_session()
     except OSError:  # the runner will be started as a program, or say why it cannot be
         for descriptor in (ours.detach(), theirs.detach(), reading, writing, out, new_out, err, new_err):
             os.close(descriptor)

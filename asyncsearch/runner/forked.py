@@ -11,7 +11,7 @@ from asyncsearch.runner.runner import main
 
 
 def serve(control: int, lifeline: int, parent: int, out: int, err: int) -> None:
-    """Be a runner, in a session of its own and with none of the descriptors of the process that it was forked from.
+    """Be a runner, with none of the descriptors of the process that it was forked from by ``fork_in_session``.
 
     Args:
         control: its end of the channel to its agent.
@@ -20,7 +20,6 @@ def serve(control: int, lifeline: int, parent: int, out: int, err: int) -> None:
         out: becomes its standard output.
         err: becomes its standard error.
     """
-    os.setsid()
     os.dup2(out, 1)
     os.dup2(err, 2)
     low, high = sorted((control, lifeline))

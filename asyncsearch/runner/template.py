@@ -12,6 +12,7 @@ import socket
 import sys
 
 from asyncsearch.runner.forked import serve
+from asyncsearch.runner.session_fork import fork_in_session
 
 
 def main(descriptor: int) -> None:
@@ -26,7 +27,7 @@ def main(descriptor: int) -> None:
         if len(descriptors) < 4:
             answer = os.waitpid(int(data), 0)[1]
         else:
-            answer = os.fork()
+            answer = fork_in_session()
             if answer == 0:
                 channel, lifeline, out, err = descriptors
                 control.detach()

@@ -1,0 +1,20 @@
+from __future__ import annotations
+
+import os
+import signal
+import sys
+
+import pytest
+
+from asyncsearch.runner.session_fork import fork_in_session
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="runners are forked on Linux alone")
+def test_the_group_of_a_forked_process_can_be_killed_as_soon_as_its_id_is_known() -> None:
+    for _ in range(50):
+        pid = fork_in_session()
+        if pid == 0:
+            signal.pause()
+            os._exit(0)
+        os.killpg(pid, signal.SIGKILL)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
