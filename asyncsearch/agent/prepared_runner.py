@@ -13,25 +13,15 @@ import signal
 import socket
 import sys
 from collections.abc import Callable
-from typing import IO
 
+from asyncsearch.agent.forked_process import ForkedProcess
 from asyncsearch.runner.session_fork import fork_in_session
 
 _Serve = Callable[[int, int, int, int, int], None]
 
 
-class PreparedRunner:
-    """The agent's handle of such a runner, with the part of ``subprocess.Popen`` that it needs."""
-
-    def __init__(self, pid: int, channel: socket.socket, lifeline: int, stdout: int, stderr: int) -> None:
-        self.pid = pid
-        self.channel = channel
-        """The agent's end."""
-        self.lifeline = lifeline
-        """The write end of the pipe whose end is the runner's end."""
-        self.stdout: IO[bytes] = open(stdout, "rb", buffering=0)  # noqa: SIM115 - RunnerProcess closes it
-        self.stderr: IO[bytes] = open(stderr, "rb", buffering=0)  # noqa: SIM115
-        self.returncode: int | None = None
+class PreparedRunner(ForkedProcess):
+    """The agent's handle of such a runner, a child of its own process."""
 
     def wait(self) -> int:
         """Wait for its end, and return its exit code as ``subprocess`` gives it."""

@@ -12,24 +12,18 @@ import socket
 import subprocess
 import sys
 from collections.abc import Mapping
-from typing import IO
+
+from asyncsearch.agent.forked_process import ForkedProcess
 
 _STARTED: list[Template] = []
 """The template of this process, at most one."""
 
 
-class ForkedRunner:
-    """The agent's handle of a runner that a template forked, with the part of ``subprocess.Popen`` that it needs."""
+class ForkedRunner(ForkedProcess):
+    """The agent's handle of a runner that a template forked."""
 
     def __init__(self, template: Template, pid: int, channel: socket.socket, lifeline: int, out: int, err: int) -> None:
-        self.pid = pid
-        self.channel = channel
-        """The agent's end."""
-        self.lifeline = lifeline
-        """The write end of the pipe whose end is the runner's end."""
-        self.stdout: IO[bytes] = open(out, "rb", buffering=0)  # noqa: SIM115 - RunnerProcess closes it
-        self.stderr: IO[bytes] = open(err, "rb", buffering=0)  # noqa: SIM115
-        self.returncode: int | None = None
+        super().__init__(pid, channel, lifeline, out, err)
         self._template = template
         self._end = os.pidfd_open(pid)  # at once: it is not reaped yet, so no other process has its id
 

@@ -110,10 +110,11 @@ class Attempt(msgspec.Struct):
 
     def stage_at(self, resource: int) -> PlannedStage:
         """Return the stage in which the unit that ends at ``resource`` lies, or the last one."""
-        for stage in self.batch.stages:
+        stages = self.batch.stages
+        for stage in stages:
             if resource <= stage.stop:
-                break
-        return stage
+                return stage
+        return stages[-1]
 
     def node_at(self, resource: int) -> NodeKey:
         """Return the node in which the unit that ends at ``resource`` lies."""

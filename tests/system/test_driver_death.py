@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -17,14 +18,28 @@ from asyncsearch.journal.opening import read_records
 from asyncsearch.trial import TrialState
 from tests.system.tools import PATIENCE_S, Gate, require_gone
 
+_started: list[subprocess.Popen[str]] = []
+
+
+@pytest.fixture(autouse=True)
+def _end_what_was_started() -> Iterator[None]:
+    """Without it a driver would wait at its gate for good when an assertion fails."""
+    yield
+    for driver in _started:
+        driver.kill()
+        driver.wait()
+    _started.clear()
+
 
 def start(folder: Path) -> subprocess.Popen[str]:
-    return subprocess.Popen(
+    driver = subprocess.Popen(
         [sys.executable, "-m", "tests.system.search", str(folder)],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
     )
+    _started.append(driver)
+    return driver
 
 
 def family(driver: subprocess.Popen[str]) -> list[int]:
