@@ -28,10 +28,8 @@ class FakeContext:
     def __init__(self, master: str, settings: dict[str, str]) -> None:
         self.master = master
         self.startTime = 0
-        self._settings = settings
-
-    def getConf(self) -> dict[str, str]:
-        return self._settings
+        self.pythonExec = "/usr/bin/python3-of-the-cluster"
+        self._conf = settings
 
 
 class FakeSpark(Spark):
@@ -280,6 +278,14 @@ def test_local_executors_are_asked_once_and_those_of_a_cluster_by_each_run() -> 
         spark.asked = 0
         check(spark, 2)
     assert (local.asked, cluster.asked) == (0, 4)
+
+
+@pytest.mark.parametrize(("master", "asked"), [("local[4]", 0), ("yarn", 4)])
+def test_tasks_that_run_this_python_on_this_machine_are_not_asked(master: str, asked: int) -> None:
+    spark = FakeSpark(master=master)
+    spark.context.pythonExec = sys.executable
+    check(spark)
+    assert spark.asked == asked
 
 
 def test_local_executors_that_lacked_something_are_asked_again() -> None:

@@ -41,7 +41,7 @@ def examine(spark: Spark, parallelism: int | None, mode: TaskMode, start_timeout
         workers = tasks = slots.elastic(spark, parallelism)
     else:
         workers, tasks = slots.fixed(spark, parallelism)
-    if not spark.is_examined:
+    if not (spark.is_examined or spark.runs_this_python):
         _ask_executors(spark, tasks, start_timeout_s)
         spark.examined()
     host, bind = addresses(spark.conf, spark.is_local)
