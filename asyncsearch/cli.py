@@ -32,6 +32,7 @@ EXAMPLES = """\
 examples:
   asyncsearch show studies/digits                       print the state of the study
   asyncsearch trials studies/digits --sort value        list its trials, best first
+  asyncsearch trials studies/digits --state failed      list only those that failed
   asyncsearch trials studies/digits --format csv        list all trials for other programs
   asyncsearch logs studies/digits trial-7 --follow      follow the output of a trial
   asyncsearch explain studies/digits trial-7            explain why it was paused, promoted or stopped
@@ -94,9 +95,7 @@ def _parser() -> argparse.ArgumentParser:
 
     trials = _command(commands, "trials", _trials, "list the trials of a study", "store")
     trials.add_argument("--sort", choices=sorted(_KEYS), default="id", help="sort key (default: id)")
-    trials.add_argument(
-        "--state", choices=[state.value.lower() for state in TrialState], help="only those in this state"
-    )
+    trials.add_argument("--state", type=_state, metavar="STATE", help=f"only those that are {_STATES}")
     trials.add_argument("--limit", type=_whole, metavar="N", help="at most N trials (default: all)")
     trials.add_argument("--format", choices=("table", "csv", "json"), default="table", help="default: table")
 
@@ -164,6 +163,21 @@ def _command(
     return parser
 
 
+_STATE_WORDS = (*(state.words for state in TrialState), "to be continued")
+"""The states of trials as the tables name them; that module would take too long to import here."""
+_STATES = ", ".join(words.replace(" ", "-") for words in _STATE_WORDS)
+"""In one piece each, for a shell."""
+_FURTHER_STATES = {"finished": "trained to the end", "completed": "trained to the end", "stopped": "stopped early"}
+
+
+def _state(text: str) -> str:
+    words = " ".join(text.lower().replace("-", " ").replace("_", " ").split())
+    words = _FURTHER_STATES.get(words, words)
+    if words not in _STATE_WORDS:
+        raise argparse.ArgumentTypeError(f"{text!r} is no state of a trial: write one of {_STATES}")
+    return words
+
+
 def _whole(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a positive integer")
@@ -200,7 +214,9 @@ def _trials(options: argparse.Namespace) -> None:
 
     study = _opened(options.store)
     sign = 1 if study.config.mode == "min" else -1
-    chosen = [trial for trial in study.trials if options.state in (None, trial.state.value.lower())]
+    words = study._status().words
+    # A finished search says "stopped early" of trials that are PAUSED in its journal: both words find them.
+    chosen = [trial for trial in study.trials if options.state in (None, words(trial.state), trial.state.words)]
     chosen.sort(key=lambda trial: _KEYS[options.sort](trial, sign))
     chosen = chosen[: options.limit]
     if options.format == "json":
@@ -216,7 +232,7 @@ def _trials(options: argparse.Namespace) -> None:
             best = study.best_trial.name
         except NoTrialsError:
             best = ""
-        print("\n".join(grid(study.config.metric, [row_of(trial) for trial in chosen], best)))
+        print("\n".join(grid(study.config.metric, [row_of(trial) for trial in chosen], best, words)))
 
 
 def _logs(options: argparse.Namespace) -> None:

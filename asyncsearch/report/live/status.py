@@ -135,11 +135,12 @@ class StudyStatus(msgspec.Struct, frozen=True, kw_only=True):
         return f"{count}: {parts}" if parts else count
 
 
-_ORDER = ("running", "waiting", "to be continued", "paused", "stopped early", "trained to the end", "failed")
+STATE_WORDS = ("running", "waiting", "to be continued", "paused", "stopped early", "trained to the end", "failed")
+"""The words for states, in the order in which a line counts them."""
 
 
 def _place_of(amount: tuple[str, int]) -> int:
-    return _ORDER.index(amount[0])
+    return STATE_WORDS.index(amount[0])
 
 
 def status_of(

@@ -142,12 +142,7 @@ def cells(row: TrialRow, words: Callable[[TrialState], str]) -> tuple[str, ...]:
     return row.name, words(row.state), at, number(row.value), what
 
 
-def grid(
-    metric: str,
-    trials: Sequence[TrialRow],
-    best: str = "",
-    words: Callable[[TrialState], str] = lambda state: state.value.lower(),
-) -> list[str]:
+def grid(metric: str, trials: Sequence[TrialRow], best: str, words: Callable[[TrialState], str]) -> list[str]:
     """Return a line for each trial below a line of headings; the trial named ``best`` is marked.
 
     ``words`` gives the text for a state.
