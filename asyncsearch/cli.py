@@ -19,7 +19,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from asyncsearch._version import __version__
-from asyncsearch.errors import AsyncSearchError, NoTrialsError, UsageError
+from asyncsearch.errors import AsyncSearchError, NoTrialsError, TrialsFailedError, UsageError
 from asyncsearch.ids import parse_trial
 from asyncsearch.trial import Trial, TrialState
 
@@ -77,7 +77,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _complain(error: Exception, code: int) -> int:
-    print(f"asyncsearch: {' '.join(str(error).split())}", file=sys.stderr)
+    # A traceback in one line could not be read.
+    words = str(error) if isinstance(error, TrialsFailedError) else " ".join(str(error).split())
+    print(f"asyncsearch: {words}", file=sys.stderr)
     return code
 
 
@@ -278,16 +280,11 @@ def _tree(options: argparse.Namespace) -> None:
 def _resume(options: argparse.Namespace) -> None:
     from asyncsearch.journal.opening import read_records
     from asyncsearch.journal.projection import last_total
-    from asyncsearch.report.formatting import command
     from asyncsearch.study.study import Study
 
     study = Study.resume(options.store, backend=options.backend)
     total = options.num_trials if options.num_trials is not None else last_total(read_records(study.store))
     study.run(total, parallelism=options.parallelism, timeout=options.timeout, logs=options.logs)
-    if all(trial.state is TrialState.FAILED for trial in study.trials):
-        raise NoTrialsError(
-            f"Every trial failed. `{command('explain', study.store.shown, '0')}` explains the first failure."
-        )
 
 
 def _preview(options: argparse.Namespace) -> None:
