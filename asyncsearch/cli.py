@@ -19,7 +19,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from asyncsearch._version import __version__
-from asyncsearch.errors import AsyncSearchError, NoTrialsError, UsageError
+from asyncsearch.errors import AsyncSearchError, NoTrialsError, TrialsFailedError, UsageError
 from asyncsearch.ids import parse_trial
 from asyncsearch.trial import Trial, TrialState
 
@@ -32,6 +32,7 @@ EXAMPLES = """\
 examples:
   asyncsearch show studies/digits                       print the state of the study
   asyncsearch trials studies/digits --sort value        list its trials, best first
+  asyncsearch trials studies/digits --state failed      list only those that failed
   asyncsearch trials studies/digits --format csv        list all trials for other programs
   asyncsearch logs studies/digits trial-7 --follow      follow the output of a trial
   asyncsearch explain studies/digits trial-7            explain why it was paused, promoted or stopped
@@ -76,7 +77,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _complain(error: Exception, code: int) -> int:
-    print(f"asyncsearch: {' '.join(str(error).split())}", file=sys.stderr)
+    # A traceback in one line could not be read.
+    words = str(error) if isinstance(error, TrialsFailedError) else " ".join(str(error).split())
+    print(f"asyncsearch: {words}", file=sys.stderr)
     return code
 
 
@@ -94,9 +97,7 @@ def _parser() -> argparse.ArgumentParser:
 
     trials = _command(commands, "trials", _trials, "list the trials of a study", "store")
     trials.add_argument("--sort", choices=sorted(_KEYS), default="id", help="sort key (default: id)")
-    trials.add_argument(
-        "--state", choices=[state.value.lower() for state in TrialState], help="only those in this state"
-    )
+    trials.add_argument("--state", type=_state, metavar="STATE", help=f"only those that are {_STATES}")
     trials.add_argument("--limit", type=_whole, metavar="N", help="at most N trials (default: all)")
     trials.add_argument("--format", choices=("table", "csv", "json"), default="table", help="default: table")
 
@@ -164,6 +165,21 @@ def _command(
     return parser
 
 
+_STATE_WORDS = (*(state.words for state in TrialState), "to be continued")
+"""The states of trials as the tables name them; that module would take too long to import here."""
+_STATES = ", ".join(words.replace(" ", "-") for words in _STATE_WORDS)
+"""In one piece each, for a shell."""
+_FURTHER_STATES = {"finished": "trained to the end", "completed": "trained to the end", "stopped": "stopped early"}
+
+
+def _state(text: str) -> str:
+    words = " ".join(text.lower().replace("-", " ").replace("_", " ").split())
+    words = _FURTHER_STATES.get(words, words)
+    if words not in _STATE_WORDS:
+        raise argparse.ArgumentTypeError(f"{text!r} is no state of a trial: write one of {_STATES}")
+    return words
+
+
 def _whole(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a positive integer")
@@ -200,7 +216,9 @@ def _trials(options: argparse.Namespace) -> None:
 
     study = _opened(options.store)
     sign = 1 if study.config.mode == "min" else -1
-    chosen = [trial for trial in study.trials if options.state in (None, trial.state.value.lower())]
+    words = study._status().words
+    # A finished search says "stopped early" of trials that are PAUSED in its journal: both words find them.
+    chosen = [trial for trial in study.trials if options.state in (None, words(trial.state), trial.state.words)]
     chosen.sort(key=lambda trial: _KEYS[options.sort](trial, sign))
     chosen = chosen[: options.limit]
     if options.format == "json":
@@ -216,7 +234,7 @@ def _trials(options: argparse.Namespace) -> None:
             best = study.best_trial.name
         except NoTrialsError:
             best = ""
-        print("\n".join(grid(study.config.metric, [row_of(trial) for trial in chosen], best)))
+        print("\n".join(grid(study.config.metric, [row_of(trial) for trial in chosen], best, words)))
 
 
 def _logs(options: argparse.Namespace) -> None:
@@ -262,16 +280,11 @@ def _tree(options: argparse.Namespace) -> None:
 def _resume(options: argparse.Namespace) -> None:
     from asyncsearch.journal.opening import read_records
     from asyncsearch.journal.projection import last_total
-    from asyncsearch.report.formatting import command
     from asyncsearch.study.study import Study
 
     study = Study.resume(options.store, backend=options.backend)
     total = options.num_trials if options.num_trials is not None else last_total(read_records(study.store))
     study.run(total, parallelism=options.parallelism, timeout=options.timeout, logs=options.logs)
-    if all(trial.state is TrialState.FAILED for trial in study.trials):
-        raise NoTrialsError(
-            f"Every trial failed. `{command('explain', study.store.shown, '0')}` explains the first failure."
-        )
 
 
 def _preview(options: argparse.Namespace) -> None:

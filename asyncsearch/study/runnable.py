@@ -92,7 +92,7 @@ class RunnableStudy(msgspec.Struct, kw_only=True):
         is_begun = read_study_file(store) is not None
         display.warn(warnings_of(what.scheduler, num_trials, proposals, is_begun=is_begun))
         with chosen(self.backend, study=what.config.study) as launcher:
-            with announced(_preparing(launcher)) if display.is_shown else nullcontext():
+            with announced(launcher.preparation()) if display.is_shown else nullcontext():
                 preflight = launcher.check(enough(parallelism, num_trials))
             launcher.warm_up(preflight.parallelism)
             workers = many(preflight.parallelism, "worker") + (f" ({preflight.place})" if preflight.place else "")
@@ -141,7 +141,7 @@ class RunnableStudy(msgspec.Struct, kw_only=True):
                     display.close()
                 result = ReadState(state, store.journal_size())
         if end.error_kind:
-            raise getattr(errors, end.error_kind, AsyncSearchError)(_with_traceback(store, end))
+            raise getattr(errors, end.error_kind, AsyncSearchError)(_with_traceback(store, end, launcher))
         return result
 
     def open(self, display: Display) -> tuple[StudyState, int]:
@@ -234,19 +234,13 @@ class RunnableStudy(msgspec.Struct, kw_only=True):
         )
 
 
-def _preparing(launcher: Launcher) -> str:
-    if launcher.name != "spark":
-        return "checking that workers can run ..."
-    if launcher.workers_now() is None:
-        return "starting Java and Spark, or waiting for its executors ..."
-    return "checking the executors of Spark ..."
-
-
-def _with_traceback(store: Store, end: EndRun) -> str:
-    """Return the reason of a run's end, with the traceback of the last trial if the trials' failures ended it."""
+def _with_traceback(store: Store, end: EndRun, launcher: Launcher) -> str:
+    """Return the reason of a run's end, with the traceback of the last trial if it is that trials failed."""
     if end.error_kind != "TrialsFailedError":
         return end.reason
     detail = last_failure(read_records(store)).strip()
+    if launcher.has_shown(detail):
+        return f"{end.reason}. Correct it and run again; the traceback is above: {detail.splitlines()[-1]}"
     return f"{end.reason}. Correct it and run again; the last one of them:\n\n{detail}"
 
 

@@ -12,7 +12,7 @@ import msgspec
 from asyncsearch.arguments import answering, positive, seconds_of, text_of, yes_or_no
 from asyncsearch.engine.config import search_config
 from asyncsearch.engine.method_checks import require_proposal, require_target
-from asyncsearch.errors import AsyncSearchError, SpaceError, StudyNotFoundError, UsageError
+from asyncsearch.errors import AsyncSearchError, SpaceError, StudyNotFoundError, TrialsFailedError, UsageError
 from asyncsearch.ids import TrialId
 from asyncsearch.journal.opening import read_records, read_study_file, replay
 from asyncsearch.launch import choose
@@ -325,7 +325,10 @@ class Study(Results):
                     state, last = single.open(display)
                     if not state.trials:
                         known_path.begin(home, state, last, self.store)
-            ended = single.run(1, 1, None, display).state
+            try:
+                ended = single.run(1, 1, None, display).state
+            except TrialsFailedError as error:
+                raise TrialsFailedError(f"It could not be trained to {resource}: {error}") from None
             mine.keep_quota(display)
             known = self._known(known_path, home)
             if known is None:

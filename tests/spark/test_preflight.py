@@ -18,7 +18,7 @@ from asyncsearch.launch.spark.addresses import addresses
 from asyncsearch.launch.spark.launcher import SparkLauncher
 from asyncsearch.launch.spark.preflight import examine, warnings
 from asyncsearch.launch.spark.probe import PACKAGES, as_packages_error, probe
-from asyncsearch.launch.spark.session import Spark, new_tag
+from asyncsearch.launch.spark.session import Made, Spark, new_tag
 from asyncsearch.launch.spark.task import TaskMode
 
 ELASTIC = {"spark.dynamicAllocation.enabled": "true"}
@@ -162,6 +162,15 @@ def test_threads_are_the_cores_of_a_task(cpus: str, threads: int) -> None:
 )
 def test_settings_that_harm_are_said(settings: dict[str, str], mode: TaskMode, words: str) -> None:
     assert words in " ".join(warnings(FakeSpark(settings), mode))
+
+
+def test_a_session_that_was_made_for_the_run_is_said_with_its_master_and_how_to_make_one() -> None:
+    spark = FakeSpark(master="local[*]")
+    assert warnings(spark, TaskMode.INDEPENDENT) == []
+    spark._made = Made(None)
+    (note,) = warnings(spark, TaskMode.INDEPENDENT)
+    assert "master local[*]" in note
+    assert 'SparkSession.builder.master("local[4]").getOrCreate()' in note
 
 
 def test_usual_settings_have_no_warnings() -> None:

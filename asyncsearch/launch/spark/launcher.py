@@ -12,7 +12,7 @@ from asyncsearch.errors import InternalError, UnsupportedSparkError, UsageError
 from asyncsearch.ids import WorkerId
 from asyncsearch.launch.base_launcher import AgentFunction, ConfigFor, Launcher, OnWorkerEnded, Preflight, run_agent
 from asyncsearch.launch.spark.preflight import examine
-from asyncsearch.launch.spark.session import Spark, join, new_tag, present
+from asyncsearch.launch.spark.session import Spark, is_java_there, join, new_tag, present
 from asyncsearch.launch.spark.slots import slots_now
 from asyncsearch.launch.spark.supervisor import Supervisor
 from asyncsearch.launch.spark.task import TaskMode, warm_up
@@ -56,6 +56,15 @@ class SparkLauncher(Launcher):
     def workers_now(self) -> int | None:
         spark = present(self._session)
         return None if spark is None else slots_now(spark)
+
+    def preparation(self) -> str:
+        spark = present(self._session)
+        if spark is None:
+            java = "" if is_java_there() else "Java and "
+            return f"there is no Spark session yet: starting {java}one for this run, which takes some seconds ..."
+        if slots_now(spark) is None:
+            return "waiting for the executors of Spark ..."
+        return "checking the executors of Spark ..."
 
     def check(self, parallelism: int | None) -> Preflight:
         if self._spark is None:

@@ -68,6 +68,11 @@ class Spark:
         return str(self.context.master).startswith("local")
 
     @property
+    def is_made_here(self) -> bool:
+        """Whether the session was made for a run, and is stopped after it."""
+        return self._made is not None
+
+    @property
     def is_examined(self) -> bool:
         """Whether the executors had what workers need, and are still the same: a local session has one."""
         return self.is_local and self.context in _EXAMINED
@@ -204,6 +209,12 @@ def present(session: Any = None) -> Spark | None:
     if context is None or context._jsc is None or context._jsc.sc().isStopped():
         return None
     return Spark(context)
+
+
+def is_java_there() -> bool:
+    """Return whether Spark's Java process runs already: that of an earlier session, or of ``spark-submit``."""
+    context = getattr(sys.modules.get("pyspark"), "SparkContext", None)
+    return "PYSPARK_GATEWAY_PORT" in os.environ or getattr(context, "_gateway", None) is not None
 
 
 def join(session: Any = None) -> Spark:
