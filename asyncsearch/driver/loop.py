@@ -441,6 +441,7 @@ class Driver:
                     self._sharing.abandon()
             self.logs.close()
             if self.failure is None:
+                self._journal.close()  # raises if it was removed meanwhile: nothing is written beside it then
                 await self._snapshot()
         finally:
             self._deletions.close()

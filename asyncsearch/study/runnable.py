@@ -6,6 +6,7 @@ import hashlib
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
+from pathlib import Path
 
 import msgspec
 
@@ -16,7 +17,7 @@ from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.arguments import enough
 from asyncsearch.driver.interrupts import Interrupts
 from asyncsearch.engine.state import StudyState
-from asyncsearch.errors import AsyncSearchError, StudyExistsError, UsageError
+from asyncsearch.errors import AsyncSearchError, StoreError, StudyExistsError, UsageError
 from asyncsearch.ids import WorkerId
 from asyncsearch.journal.opening import (
     BUNDLE_FILE,
@@ -42,7 +43,9 @@ from asyncsearch.shared.membership import FolderMembership
 from asyncsearch.shared.names import compare_names
 from asyncsearch.shared.options import default_names
 from asyncsearch.shared.quota import keep_within
+from asyncsearch.store import LocalStore
 from asyncsearch.store.base_store import Store
+from asyncsearch.store.rescue import rescue_files
 from asyncsearch.study import kept_functions
 from asyncsearch.study.definition import StudyDefinition, pickled, require_same
 from asyncsearch.study.results import ReadState
@@ -155,6 +158,7 @@ class RunnableStudy(msgspec.Struct, kw_only=True):
         """
         existing = read_study_file(self.store)
         if existing is None:
+            _require_nothing_rescued(self.store)
             bundle = pickled(self.definition)
             self.store.write(BUNDLE_FILE, bundle)
             keep(self.store, self.warm)
@@ -231,6 +235,18 @@ class RunnableStudy(msgspec.Struct, kw_only=True):
             bundle_sha256=bundle_sha256,
             asyncsearch=__version__,
             created_s=created_s,
+        )
+
+
+def _require_nothing_rescued(store: Store) -> None:
+    """Refuse to begin a new study where an earlier one was removed and lies beside it, to be gone on with."""
+    rescued = rescue_files(Path(store.url)) if isinstance(store, LocalStore) else []
+    if rescued:
+        file = str(rescued[-1])
+        raise StoreError(
+            f"The study that was in {store.shown} was removed while it ran, and is kept in {file!r}. Go on with it:"
+            f" Study.resume({file!r}), or Study(..., store={file!r}, resume=True); or move that file away to begin a"
+            " new study."
         )
 
 

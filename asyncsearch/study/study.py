@@ -37,6 +37,7 @@ from asyncsearch.space import Space
 from asyncsearch.space.parameter_values import plain
 from asyncsearch.store import open_store
 from asyncsearch.store.base_store import Store
+from asyncsearch.store.restoring import resumable
 from asyncsearch.study.default_store import DefaultFolder
 from asyncsearch.study.definition import StudyDefinition, parts_of, read_plan, source_hash
 from asyncsearch.study.evaluate import Evaluation, KnownPath, SingleProposal, TrainUpTo, was_found, was_proposed
@@ -136,7 +137,7 @@ class Study(Results):
             self.name = self.name or label
             last = self._default.last() if resume else None
             store, self._default = last or self._default.choose(), None if last else self._default
-        self.store: Store = open_store(store or "")
+        self.store: Store = open_store(resumable(store or "") if resume else store or "")
         self.name = self.name or self.store.shown.rstrip("/").rsplit("/", 1)[-1] or label
         self._trainable_name = getattr(trainable, "__qualname__", repr(trainable))
         self.shared = open_folder(self.store, sharing.shared, version, share=share, trainable=trainable)
@@ -176,10 +177,15 @@ class Study(Results):
     def resume(cls, store: str | Path, *, backend: str | Launcher | None = None) -> Study:
         """Return the study of a store, ready to ``run``, with the trainable that it was created with.
 
+        Args:
+            store: its folder or URL, or the rescue file that a run wrote when its folder was removed; that is written
+                back to where the folder was.
+            backend: as in ``Study``; None: that of the study.
+
         Raises:
             StudyNotFoundError: the store holds no study.
         """
-        study = cls.open(store)
+        study = cls.open(resumable(store))
         plan = read_plan(study.store, study._require_file())
         study.space, study.searcher, study.scheduler = plan.space, plan.searcher, plan.scheduler
         study.config, study._settings, study._worker = plan.config, plan.settings, plan.worker
