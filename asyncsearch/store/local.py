@@ -230,7 +230,7 @@ class LocalStore(Store):
             manifest = survey(staged, os.fsync, sync_folder)
             described = whole / layout.MANIFEST
             described.unlink(missing_ok=True)  # an earlier attempt to commit this folder may have left it
-            write_new(described, manifest.encode())
+            write_new(described, manifest.encode(checkpoint))
             sync_folder(whole)
             number = self._publish(whole, node, checkpoint.resource)
             for version in self._versions(checkpoint):
@@ -245,10 +245,10 @@ class LocalStore(Store):
             shutil.rmtree(staged.parent, ignore_errors=True)
 
     @contextlib.contextmanager
-    def fetch(self, checkpoint: CheckpointRef, *, verify: bool = False) -> Iterator[Path]:
+    def fetch(self, checkpoint: CheckpointRef) -> Iterator[Path]:
         with explained(f"find checkpoint {checkpoint}", self._root):
             folder, manifest = self._find(checkpoint)
-        check(manifest, folder / layout.FILES, checkpoint, verify)
+        check(manifest, folder / layout.FILES, checkpoint)
         yield folder / layout.FILES
 
     def delete(self, checkpoint: CheckpointRef) -> None:

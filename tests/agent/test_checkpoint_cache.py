@@ -27,9 +27,9 @@ class FarStore(FsspecStore):
         self.here: list[Path] = []
 
     @contextlib.contextmanager
-    def fetch(self, checkpoint: CheckpointRef, *, verify: bool = False) -> Iterator[Path]:
+    def fetch(self, checkpoint: CheckpointRef) -> Iterator[Path]:
         self.fetched.append(checkpoint)
-        with super().fetch(checkpoint, verify=verify) as folder:
+        with super().fetch(checkpoint) as folder:
             self.here.append(folder)
             yield folder
 
