@@ -253,7 +253,7 @@ class FsspecStore(Store):
         return sorted(found, key=lambda checkpoint: (checkpoint.node, checkpoint.resource))
 
     def sweep(self) -> None:
-        for name in self._remote.list("tmp"):
+        for name in filter(layout.is_temporary, self._remote.list("tmp")):
             self._remote.remove(f"tmp/{name}")
         attempts = {tuple(name.split("/")[:2]) for name in self._remote.find("checkpoints") if name.count("/") > 1}
         committed = self._committed("checkpoints")

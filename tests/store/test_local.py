@@ -550,15 +550,15 @@ def test_full_disk_is_refused_by_prepare(store: LocalStore, monkeypatch: pytest.
 
 
 @pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="needs a second disk")
-def test_store_on_two_disks_is_refused(tmp_path: Path) -> None:
+def test_store_on_two_disks_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if tmp_path.stat().st_dev == Path("/dev/shm").stat().st_dev:
         pytest.skip("needs a second disk")
     other = Path("/dev/shm") / f"asyncsearch-{os.getpid()}"
     other.mkdir()
     try:
-        (tmp_path / "store").mkdir()
-        (tmp_path / "store" / "checkpoints").symlink_to(other)
+        store = LocalStore(tmp_path / "store")
+        monkeypatch.setattr(store, "_tmp", other)  # as where another disk is mounted there
         with pytest.raises(StoreError, match="on one disk"):
-            LocalStore(tmp_path / "store").prepare()
+            store.prepare()
     finally:
         shutil.rmtree(other)
