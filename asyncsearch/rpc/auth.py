@@ -12,11 +12,11 @@ import hmac
 import secrets
 from collections.abc import Iterable
 
-import grpc
 import msgspec
 
 from asyncsearch.errors import UnauthenticatedError
 from asyncsearch.rpc.messages import Endpoint
+from asyncsearch.rpc.quiet_grpc import grpc
 
 TARGET_NAME = "driver.asyncsearch"
 _BEFORE = datetime.timedelta(days=1)

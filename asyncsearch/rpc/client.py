@@ -16,8 +16,6 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import grpc
-
 from asyncsearch.errors import DisconnectedError, ProtocolError
 from asyncsearch.ids import worker_name
 from asyncsearch.rpc.auth import channel_credentials
@@ -25,6 +23,7 @@ from asyncsearch.rpc.backoff import Backoff
 from asyncsearch.rpc.channel import MAX_MESSAGE_BYTES, METHOD, SERVICE, Keepalive, client_options, require_size
 from asyncsearch.rpc.convert import decode_driver, encode_worker, frame
 from asyncsearch.rpc.messages import DriverMessage, Endpoint, Heartbeat, Hello, Welcome, WorkerMessage
+from asyncsearch.rpc.quiet_grpc import grpc
 from asyncsearch.rpc.redelivery import Inbox, Outbox
 from asyncsearch.rpc.status import row_of
 

@@ -11,15 +11,14 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
-import grpc
-from grpc import aio
-
 from asyncsearch.errors import ClusterError, DisconnectedError, InternalError, ProtocolError, StaleLeaseError
 from asyncsearch.ids import WorkerId, worker_name
 from asyncsearch.rpc.auth import Gate, Identity, server_credentials
 from asyncsearch.rpc.channel import MAX_MESSAGE_BYTES, METHOD, SERVICE, Keepalive, require_size, server_options
 from asyncsearch.rpc.convert import Envelope, decode_worker, encode_driver
 from asyncsearch.rpc.messages import DriverMessage, Hello, WorkerMessage
+from asyncsearch.rpc.quiet_grpc import aio, grpc
+from asyncsearch.rpc.refusal_log import RefusalLog
 from asyncsearch.rpc.sessions import Sessions
 from asyncsearch.rpc.status import status_of
 from asyncsearch.rpc.worker_stream import Session, WorkerStream
@@ -28,9 +27,6 @@ if TYPE_CHECKING:
     from asyncsearch.rpc.worker_stream import Context
 
 logger = logging.getLogger(__name__)
-
-_LOGGED = 1000
-"""Maximum number of different refusals in the log, so that no client can fill it."""
 
 
 class Handler(Protocol):
@@ -76,7 +72,7 @@ class SearchServer:
         self._hello_timeout_s = hello_timeout_s
         self._sessions = Sessions()
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._logged: set[tuple[str, grpc.StatusCode]] = set()
+        self._refusals = RefusalLog()
         self._is_stopping = False
         self._server: aio.Server | None = None
 
@@ -247,10 +243,11 @@ class SearchServer:
 
     async def _refuse(self, context: Context, error: Exception, who: str, peer: str) -> None:
         status = status_of(error)
-        if (who, status) not in self._logged and len(self._logged) < _LOGGED:
-            self._logged.add((who, status))
-            # A launch that the run does not need any more is told so; there is nothing for people to do.
-            is_usual = isinstance(error, DisconnectedError | StaleLeaseError)
+        # A launch that the run does not need any more is told so; there is nothing for people to do.
+        is_usual = isinstance(error, DisconnectedError | StaleLeaseError)
+        left_out = self._refusals.admit(f"{who}, {is_usual}", asyncio.get_running_loop().time())
+        if left_out is not None:
+            more = f" (and {left_out} more since the last line)" if left_out else ""
             level = logging.INFO if is_usual else logging.WARNING
-            logger.log(level, "%s (%s): closed as %s: %s", who, peer, status.name, error)
+            logger.log(level, "%s (%s): closed as %s: %s%s", who, peer, status.name, error, more)
         await context.abort(status, str(error))

@@ -33,6 +33,7 @@ from asyncsearch.launch.base_launcher import Launcher
 from asyncsearch.report.formatting import many
 from asyncsearch.report.live.display import Display
 from asyncsearch.report.live.progress import announced
+from asyncsearch.report.plain_text import printable
 from asyncsearch.report.what_if.preview import warnings_of
 from asyncsearch.rpc.messages import Endpoint
 from asyncsearch.schedulers.scheduler_options import options_of
@@ -245,9 +246,9 @@ def _preparing(launcher: Launcher) -> str:
 def _with_traceback(store: Store, end: EndRun) -> str:
     """Return the reason of a run's end, with the traceback of the last trial if the trials' failures ended it."""
     if end.error_kind != "TrialsFailedError":
-        return end.reason
+        return printable(end.reason)
     detail = last_failure(read_records(store)).strip()
-    return f"{end.reason}. Correct it and run again; the last one of them:\n\n{detail}"
+    return printable(f"{end.reason}. Correct it and run again; the last one of them:\n\n{detail}")
 
 
 def require_bounded(searcher: Searcher, num_trials: int | None, proposals: int | None, method: str) -> None:

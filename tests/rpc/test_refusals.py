@@ -89,7 +89,7 @@ def test_a_broken_rule_closes_that_stream_with_its_status(
     assert driver.identity.token not in caplog.text
 
 
-def test_a_refusal_is_logged_once_however_often_it_is_tried(
+def test_a_peer_gets_one_line_a_minute_however_often_it_tries(
     driver: Driver, healthy: Agent, stream: RawStream, caplog: pytest.LogCaptureFixture
 ) -> None:
     for _ in range(3):
