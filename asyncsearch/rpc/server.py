@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -15,6 +16,7 @@ from asyncsearch.errors import ClusterError, DisconnectedError, InternalError, P
 from asyncsearch.ids import WorkerId, worker_name
 from asyncsearch.rpc.auth import Gate, Identity, server_credentials
 from asyncsearch.rpc.channel import MAX_MESSAGE_BYTES, METHOD, SERVICE, Keepalive, require_size, server_options
+from asyncsearch.rpc.connection_limits import ConnectionLimits
 from asyncsearch.rpc.convert import Envelope, decode_worker, encode_driver
 from asyncsearch.rpc.messages import DriverMessage, Hello, WorkerMessage
 from asyncsearch.rpc.quiet_grpc import aio, grpc
@@ -57,12 +59,14 @@ class SearchServer:
         max_message_bytes: int = MAX_MESSAGE_BYTES,
         keepalive: Keepalive | None = None,
         hello_timeout_s: float = 10.0,
+        limits: ConnectionLimits | None = None,
     ) -> None:
         """Make a server that does not listen yet.
 
         Args:
             max_message_bytes: a larger message closes its stream.
             hello_timeout_s: time that a new stream may take to send its ``Hello``.
+            limits: of connections; by default those of a server for few workers.
         """
         self._handler = handler
         self._identity = identity
@@ -70,6 +74,11 @@ class SearchServer:
         self._max_message_bytes = max_message_bytes
         self._keepalive = keepalive or Keepalive()
         self._hello_timeout_s = hello_timeout_s
+        self._limits = limits or ConnectionLimits()
+        self._greeting: Counter[str] = Counter()
+        """Address -> number of its streams whose Hello is awaited."""
+        self.spare_port = 0
+        """A second port, which only workers are told; set by ``start``."""
         self._sessions = Sessions()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._refusals = RefusalLog()
@@ -86,13 +95,15 @@ class SearchServer:
         Raises:
             ClusterError: the server cannot listen on the address.
         """
-        server = aio.server(options=server_options(self._keepalive, self._max_message_bytes))
+        server = aio.server(options=server_options(self._keepalive, self._max_message_bytes, self._limits))
         method = grpc.stream_stream_rpc_method_handler(self._serve)
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, {METHOD: method}),))
+        place = f"[{host}]" if ":" in host and not host.startswith("[") else host
+        credentials = server_credentials(self._identity)
         try:
-            bound = server.add_secure_port(
-                f"[{host}]:{port}" if ":" in host else f"{host}:{port}", server_credentials(self._identity)
-            )
+            bound = server.add_secure_port(f"{place}:{port}", credentials)
+            # Each port has its own limit of connections: who fills the first one leaves workers this one.
+            self.spare_port = server.add_secure_port(f"{place}:0", credentials)
         except RuntimeError as error:
             raise ClusterError(
                 f"The driver cannot listen at {host}:{port} ({error}): "
@@ -164,11 +175,12 @@ class SearchServer:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         peer = context.peer()
+        address = peer.rpartition(":")[0]
         try:
             self._gate.check(context.invocation_metadata() or ())
-            session = self._attach(await self._hello(context), peer)
+            session = self._attach(await self._greeted(context, address), peer)
         except (ProtocolError, InternalError) as error:
-            await self._refuse(context, error, peer.rpartition(":")[0], peer)
+            await self._refuse(context, error, address, peer)
             return
         stream = session.stream = WorkerStream(context, session)
         try:
@@ -177,6 +189,18 @@ class SearchServer:
             self._detach(session, stream)
         if stream.error is not None:
             await self._refuse(context, stream.error, str(session), peer)
+
+    async def _greeted(self, context: Context, address: str) -> Envelope[Hello]:
+        """Return the Hello of a stream that has the token; an address may have a limited number of such streams."""
+        if self._greeting[address] >= self._limits.greetings:
+            raise DisconnectedError(f"{self._greeting[address]} streams of {address} have not sent their Hello yet.")
+        self._greeting[address] += 1
+        try:
+            return await self._hello(context)
+        finally:
+            self._greeting[address] -= 1
+            if not self._greeting[address]:
+                del self._greeting[address]
 
     async def _hello(self, context: Context) -> Envelope[Hello]:
         try:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 import grpc
 import pytest
 
-from asyncsearch.rpc.auth import TARGET_NAME
+from asyncsearch.rpc.auth import TARGET_NAME, tls_credentials
 from asyncsearch.rpc.channel import MAX_MESSAGE_BYTES, METHOD, SERVICE
 from asyncsearch.rpc.convert import encode_worker, frame
 from asyncsearch.rpc.messages import PROTOCOL, Hello
@@ -142,7 +142,7 @@ def test_a_failing_handler_closes_the_stream_and_is_logged(
 def test_a_wrong_or_missing_token_is_refused(
     token: str | None, driver: Driver, healthy: Agent, caplog: pytest.LogCaptureFixture
 ) -> None:
-    credentials = grpc.ssl_channel_credentials(driver.endpoint.certificate_pem)
+    credentials = tls_credentials(driver.endpoint)
     if token is not None:
         credentials = grpc.composite_channel_credentials(credentials, grpc.access_token_call_credentials(token))
     stream = RawStream(driver.endpoint, credentials)
