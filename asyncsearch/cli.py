@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import csv
 import importlib.util
 import json
 import os
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -21,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from asyncsearch._version import __version__
 from asyncsearch.errors import AsyncSearchError, NoTrialsError, TrialsFailedError, UsageError
 from asyncsearch.ids import parse_trial
+from asyncsearch.report.plain_text import csv_text, json_text, log_lines, printable
 from asyncsearch.trial import Trial, TrialState
 
 if TYPE_CHECKING:
@@ -79,7 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _complain(error: Exception, code: int) -> int:
     # A traceback in one line could not be read.
     words = str(error) if isinstance(error, TrialsFailedError) else " ".join(str(error).split())
-    print(f"asyncsearch: {words}", file=sys.stderr)
+    print(f"asyncsearch: {printable(words)}", file=sys.stderr)
     return code
 
 
@@ -197,7 +196,7 @@ def _opened(store: str) -> Results:
 
 
 def _show(options: argparse.Namespace) -> None:
-    print(_opened(options.store).summary())
+    print(printable(_opened(options.store).summary()))
 
 
 _KEYS: dict[str, Callable[[Trial, int], Any]] = {
@@ -222,13 +221,9 @@ def _trials(options: argparse.Namespace) -> None:
     chosen.sort(key=lambda trial: _KEYS[options.sort](trial, sign))
     chosen = chosen[: options.limit]
     if options.format == "json":
-        print(json.dumps(trial_rows(chosen), indent=2, ensure_ascii=False))
+        print(json_text(trial_rows(chosen)))
     elif options.format == "csv":
-        rows = trial_rows(chosen)
-        names = list(dict.fromkeys(name for row in rows for name in row)) or ["trial"]
-        writer = csv.DictWriter(sys.stdout, names, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+        print(csv_text(trial_rows(chosen), "trial"))
     else:
         try:
             best = study.best_trial.name
@@ -242,31 +237,18 @@ def _logs(options: argparse.Namespace) -> None:
 
     study = _opened(options.store)
     lines = follow(study.store, parse_trial(options.trial)) if options.follow else study.logs(options.trial)
-    for line in _readable(lines):
+    for line in log_lines(lines):
         print(line, flush=options.follow)
 
 
-def _readable(lines: Iterator[str]) -> Iterator[str]:
-    """Replace the timestamp of "1795244400.250 O text" by the worker's time of day."""
-    for line in lines:
-        stamp, _, rest = line.partition(" ")
-        stream, _, text = rest.partition(" ")
-        try:
-            clock = time.strftime("%H:%M:%S", time.localtime(float(stamp)))
-        except (ValueError, OverflowError):
-            yield line
-            continue
-        yield f"{clock} {'!' if stream == 'E' else ' '} {text}"
-
-
 def _explain(options: argparse.Namespace) -> None:
-    print(_opened(options.store).explain(options.trial))
+    print(printable(_opened(options.store).explain(options.trial)))
 
 
 def _tree(options: argparse.Namespace) -> None:
     tree = _opened(options.store).tree()
     if options.output is None:
-        print(tree)
+        print(printable(str(tree)))
         return
     try:
         path = tree.save(options.output)
@@ -274,7 +256,7 @@ def _tree(options: argparse.Namespace) -> None:
         raise UsageError(
             f"{options.output} cannot be written: {error}. Name a writable file, --output tree.svg."
         ) from error
-    print(f"{tree.summary}\nwritten to {path}")
+    print(printable(f"{tree.summary}\nwritten to {path}"))
 
 
 def _resume(options: argparse.Namespace) -> None:
@@ -289,7 +271,10 @@ def _resume(options: argparse.Namespace) -> None:
 
 def _preview(options: argparse.Namespace) -> None:
     study = _study_of_script(options.script)
-    print(study.preview(options.num_trials, parallelism=options.parallelism, seconds_per_unit=options.seconds_per_unit))
+    found = study.preview(
+        options.num_trials, parallelism=options.parallelism, seconds_per_unit=options.seconds_per_unit
+    )
+    print(printable(str(found)))
 
 
 def _simulate(options: argparse.Namespace) -> None:
@@ -300,7 +285,7 @@ def _simulate(options: argparse.Namespace) -> None:
     workers = options.workers or WORKERS
     with announced(f"simulating {options.store} with {', '.join(map(str, workers))} workers ..."):
         words = str(what_if(Study.resume(options.store), workers))
-    print(words)
+    print(printable(words))
 
 
 def _clean(options: argparse.Namespace) -> None:
@@ -312,7 +297,7 @@ def _clean(options: argparse.Namespace) -> None:
     older_than = None if options.older_than is None else cleaning_lines.parse_age(options.older_than)
 
     def notify(item: Item) -> None:
-        print(cleaning_lines.line(item, options.dry_run))
+        print(printable(cleaning_lines.line(item, options.dry_run)))
 
     done = clean(open_store(options.store), Limits(quota, older_than), dry_run=options.dry_run, notify=notify)
     print(cleaning_lines.totals(done, options.dry_run))
@@ -333,7 +318,7 @@ def _check(options: argparse.Namespace) -> int:
         functions=None if study is None else study.space.custom_functions,
         processes=not options.in_process,
     )
-    print(result)
+    print(printable(str(result)))
     return 0 if result else 1
 
 

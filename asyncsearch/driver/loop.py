@@ -314,13 +314,12 @@ class Driver:
         if isinstance(message, Hello | Heartbeat):
             return None
         attempt = self._state.attempt(message.lease)
-        if isinstance(message, LogLines):
-            if attempt is not None:
-                self.logs.take(trial_name(attempt.trial), message)
-            return None
         if attempt is None or message.lease.worker != item.worker or message.lease.epoch != item.epoch:
             refusal = Refused(message.lease, f"{message.lease} is not current any more")
             self._require_transport().send(item.worker, item.epoch, refusal)
+            return None
+        if isinstance(message, LogLines):
+            self.logs.take(trial_name(attempt.trial), message)
             return None
         return message
 

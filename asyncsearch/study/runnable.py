@@ -34,6 +34,7 @@ from asyncsearch.launch.base_launcher import Launcher
 from asyncsearch.report.formatting import many
 from asyncsearch.report.live.display import Display
 from asyncsearch.report.live.progress import announced
+from asyncsearch.report.plain_text import printable
 from asyncsearch.report.what_if.preview import warnings_of
 from asyncsearch.rpc.messages import Endpoint
 from asyncsearch.schedulers.scheduler_options import options_of
@@ -253,11 +254,11 @@ def _require_nothing_rescued(store: Store) -> None:
 def _with_traceback(store: Store, end: EndRun, launcher: Launcher) -> str:
     """Return the reason of a run's end, with the traceback of the last trial if it is that trials failed."""
     if end.error_kind != "TrialsFailedError":
-        return end.reason
+        return printable(end.reason)
     detail = last_failure(read_records(store)).strip()
     if launcher.has_shown(detail):
-        return f"{end.reason}. Correct it and run again; the traceback is above: {detail.splitlines()[-1]}"
-    return f"{end.reason}. Correct it and run again; the last one of them:\n\n{detail}"
+        return printable(f"{end.reason}. Correct it and run again; the traceback is above: {detail.splitlines()[-1]}")
+    return printable(f"{end.reason}. Correct it and run again; the last one of them:\n\n{detail}")
 
 
 def require_bounded(searcher: Searcher, num_trials: int | None, proposals: int | None, method: str) -> None:

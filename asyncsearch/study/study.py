@@ -22,6 +22,7 @@ from asyncsearch.plan.keys import canonical, digest, path
 from asyncsearch.report.formatting import many
 from asyncsearch.report.live.display import Display, open_display
 from asyncsearch.report.live.progress import announced
+from asyncsearch.report.plain_text import printable
 from asyncsearch.report.what_if.expected import cost_of, expected
 from asyncsearch.report.what_if.preview import Preview, notes_of, preview, warnings_of, workers_note
 from asyncsearch.schedulers.base_scheduler import Scheduler
@@ -338,7 +339,7 @@ class Study(Results):
             mine.keep_quota(display)
             known = self._known(known_path, home)
             if known is None:
-                raise AsyncSearchError(f"It could not be trained to {resource}: {ended.trials[0].reason}")
+                raise AsyncSearchError(f"It could not be trained to {resource}: {printable(ended.trials[0].reason)}")
         return known
 
     def _plain(self, params: Mapping[str, Any]) -> Params:
