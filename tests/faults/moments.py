@@ -1,8 +1,8 @@
 """Moments of a process at which it is killed or interrupted, counted in its own calls: no clock is involved.
 
 A moment is ``<call>:<number>:<when>``: before, within or after the call with that number, from 1, of all threads.
-Within a write, a part of the bytes is written. The same moment comes back with little difference in the search round it,
-since threads and workers may be faster or slower.
+Within a write, a part of the bytes is written. The same moment comes back; the search round it differs a little, since
+threads and workers may be faster or slower.
 """
 
 from __future__ import annotations

@@ -20,6 +20,7 @@ import msgspec
 from asyncsearch import ASHA, Checkpoints, GridSearch, Study, WorkerOptions, choice
 from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.driver.loop import Driver
+from asyncsearch.ids import WorkerId
 from asyncsearch.launch.base_launcher import run_agent
 from asyncsearch.launch.processes import ProcessLauncher
 from asyncsearch.rpc.messages import WorkerMessage
@@ -66,21 +67,22 @@ class Witness:
 
     def watch(self) -> None:
         """Note what is durable, and what is acknowledged."""
+        note, messages = self.note, self._messages
         append, received, acknowledge = LocalSegment.append, Driver.received, SearchServer.acknowledge
 
-        def watched_append(segment: LocalSegment, data: bytes) -> None:
-            append(segment, data)
-            self.note("witness", data)
+        def watched_append(self: LocalSegment, data: bytes) -> None:
+            append(self, data)
+            note("witness", data)
 
-        def watched_received(driver: Driver, worker: int, epoch: int, number: int, message: WorkerMessage) -> None:
-            self._messages.setdefault((worker, epoch), {})[number] = message
-            received(driver, worker, epoch, number, message)
+        def watched_received(self: Driver, worker: WorkerId, epoch: int, number: int, message: WorkerMessage) -> None:
+            messages.setdefault((worker, epoch), {})[number] = message
+            received(self, worker, epoch, number, message)
 
-        def watched_acknowledge(server: SearchServer, worker: int, epoch: int, number: int) -> None:
-            waiting = self._messages.get((worker, epoch), {})
+        def watched_acknowledge(self: SearchServer, worker: WorkerId, epoch: int, number: int) -> None:
+            waiting = messages.get((worker, epoch), {})
             for sent in sorted(sent for sent in waiting if sent <= number):
-                self.note("acknowledged", msgspec.json.encode(waiting.pop(sent)) + b"\n")
-            acknowledge(server, worker, epoch, number)
+                note("acknowledged", msgspec.json.encode(waiting.pop(sent)) + b"\n")
+            acknowledge(self, worker, epoch, number)
 
         LocalSegment.append = watched_append  # type: ignore[method-assign]
         Driver.received = watched_received  # type: ignore[method-assign]
