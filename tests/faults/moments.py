@@ -7,6 +7,7 @@ threads and workers may be faster or slower.
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import signal
@@ -32,6 +33,8 @@ OUR_CALLS: tuple[tuple[type[Any], str], ...] = (
     (ProcessLauncher, "stop"),
     (Plain, "update"),
 )
+REFUSALS = (errno.EPERM, errno.EACCES, errno.ENOSPC, errno.EFBIG, errno.EROFS)
+"""Errors of system calls while a store cannot be written; all of these count as one kind of call, ``refused``."""
 WHEN = ("before", "within", "after")
 
 
@@ -74,6 +77,7 @@ class Calls:
         self.counts: Counter[str] = Counter()
         self._moments = dict(moments)
         self._lock = threading.Lock()
+        self._acting = threading.local()
         self._pid = os.getpid()
         for name in SYSTEM_CALLS:
             if hasattr(os, name):
@@ -93,24 +97,36 @@ class Calls:
 
     def _counted(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
         def counted(*args: Any, **kwargs: Any) -> Any:
-            if os.getpid() != self._pid:  # a child that was forked from this process
+            if os.getpid() != self._pid or hasattr(self._acting, "now"):  # a forked child, or what a moment does
                 return call(*args, **kwargs)
-            with self._lock:
-                self.counts[name] += 1
-                number = self.counts[name]
+            number = self._count(name)
             self._reach(Moment(name, number, "before"))
             if name == "write" and Moment(name, number, "within") in self._moments:
                 descriptor, data = args
                 call(descriptor, bytes(data)[: len(data) * 2 // 3])
                 self._reach(Moment(name, number, "within"))
                 return call(descriptor, bytes(data)[len(data) * 2 // 3 :])
-            result = call(*args, **kwargs)
+            try:
+                result = call(*args, **kwargs)
+            except OSError as error:
+                if error.errno in REFUSALS:
+                    self._reach(Moment("refused", self._count("refused"), "after"))
+                raise
             self._reach(Moment(name, number, "after"))
             return result
 
         return counted
 
+    def _count(self, name: str) -> int:
+        with self._lock:
+            self.counts[name] += 1
+            return self.counts[name]
+
     def _reach(self, moment: Moment) -> None:
         act = self._moments.pop(moment, None)
         if act is not None:
-            act(moment)
+            self._acting.now = moment
+            try:
+                act(moment)
+            finally:
+                del self._acting.now

@@ -45,8 +45,16 @@ class Places:
     def claim(self, name: str, act: Callable[[], None]) -> None:
         """Do something once in a search, in the process that comes first."""
         if self._next(name) == 1:
-            self._next("deaths")
             act()
+
+    def die_once(self, die: Callable[[], None]) -> None:
+        """Die, if no other process of the search has been told to."""
+
+        def counted() -> None:
+            self._next("deaths")
+            die()
+
+        self.claim("agent", counted)
 
     def deaths(self) -> int:
         """Return how many were killed."""

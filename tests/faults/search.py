@@ -27,6 +27,7 @@ from asyncsearch.rpc.messages import WorkerMessage
 from asyncsearch.rpc.server import SearchServer
 from asyncsearch.store.local import LocalSegment
 from asyncsearch.trainable import TrialContext
+from tests.faults.breakages import BREAKAGES, MENDINGS, unlimited
 from tests.faults.moments import Calls, Moment, kill_this
 from tests.faults.places import Places, Victim
 from tests.system.tools import Checkpointed
@@ -50,6 +51,14 @@ class Order(msgspec.Struct, kw_only=True):
     """Places in trials at which the runner or its agent dies."""
     kill_agent: str = ""
     """The moment of the first agent at which it dies."""
+    breaks: dict[str, str] = {}
+    """Moment of the driver -> the breakage of its store."""
+    mends: dict[str, str] = {}
+    """Moment of the driver or an agent, whoever reaches it first -> the breakage that is mended."""
+    store: str = ""
+    """Folder or file to go on from; empty: ``study``."""
+    store_timeout: float | None = None
+    """Seconds that the store is waited for; None: as by default."""
 
 
 class Witness:
@@ -121,31 +130,45 @@ def make_trainable(places: Places) -> Callable[[TrialContext], None]:
 class Mortal:
     """The agent's function: the first agent of the study that reaches the moment dies there."""
 
-    def __init__(self, moment: str, folder: str) -> None:
-        self._moment, self._folder = moment, folder
+    def __init__(self, order: Order) -> None:
+        self._order = order
 
     def __call__(self, config: WorkerConfig) -> str:
-        if self._moment:
-            places = Places(self._folder, [])
-            Calls({Moment.parse(self._moment): lambda moment: places.claim("agent", lambda: kill_this(moment))})
+        order = self._order
+        acts = mending(order)
+        if order.kill_agent:
+            places = Places(order.folder, [])
+            acts[Moment.parse(order.kill_agent)] = lambda moment: places.die_once(lambda: kill_this(moment))
+        if acts:
+            Calls(acts)
         return run_agent(config)
+
+
+def mending(order: Order) -> dict[Moment, Callable[[Moment], None]]:
+    """Return what is mended at which moment, by the first process that reaches it."""
+    folder, places = Path(order.folder), Places(order.folder, [])
+    return {
+        Moment.parse(text): lambda _, name=name: places.claim("mended", lambda: MENDINGS[name](folder))  # type: ignore[misc]
+        for text, name in order.mends.items()
+    }
 
 
 def make_study(order: Order, **options: Any) -> Study:
     """Return the study of the script."""
+    waiting: dict[str, Any] = {} if order.store_timeout is None else {"store_timeout": order.store_timeout}
     settings: dict[str, Any] = {
         "space": {"x": choice(*range(1, CONFIGURATIONS + 1))},
         "metric": "loss",
         "mode": "min",
         "searcher": GridSearch(),
         "scheduler": ASHA(max_resource=UNITS),
-        "store": Path(order.folder) / "study",
-        "backend": ProcessLauncher(agent=Mortal(order.kill_agent, order.folder)),
+        "store": order.store or Path(order.folder) / "study",
+        "backend": ProcessLauncher(agent=Mortal(order)),
         "max_failures": LIVES,
         "resume": True,
         "name": "faults",
         "workers": WorkerOptions(stop_grace=1.0),
-        "checkpoints": Checkpoints(keep_checkpoints=2),
+        "checkpoints": Checkpoints(keep_checkpoints=2, **waiting),
     }
     return Study(make_trainable(Places(order.folder, order.victims)), **(settings | options))
 
@@ -165,12 +188,16 @@ def main() -> None:
     moments: Mapping[str, Callable[[Moment], None]] = {
         **({order.kill: kill_this} if order.kill else {}),
         **dict.fromkeys(order.interrupts, lambda _: os.kill(os.getpid(), signal.SIGINT)),
+        **{text: lambda _, name=name: BREAKAGES[name](folder) for text, name in order.breaks.items()},  # type: ignore[misc]
     }
     study = make_study(order)
     witness.watch()
-    calls = Calls({Moment.parse(text): noted(act) for text, act in moments.items()})
+    calls = Calls({Moment.parse(text): noted(act) for text, act in moments.items()} | mending(order))
     calls.count_ours()
-    study.run(parallelism=2)
+    try:
+        study.run(parallelism=2)
+    finally:
+        unlimited(folder)  # the error is shown in a file too
     calls.end()
     (folder / "counts").write_bytes(msgspec.json.encode(calls.counts))
     sys.stdout.write(f"best: {study.best_trial.params['x']}\n")
