@@ -174,6 +174,7 @@ def make_study(order: Order, **options: Any) -> Study:
 
 
 def main() -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell lets commands in its background ignore it
     order = msgspec.json.decode(sys.argv[1], type=Order)
     folder = Path(order.folder)
     witness = Witness(folder)
