@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 
 import msgspec
@@ -138,7 +138,8 @@ class RunnableStudy(msgspec.Struct, kw_only=True):
                     shared=membership,
                 )
                 try:
-                    end = run_search(search, display, interrupts)
+                    with self._swept(state):
+                        end = run_search(search, display, interrupts)
                     if membership is not None:
                         self.keep_quota(display)
                 finally:
@@ -177,12 +178,35 @@ class RunnableStudy(msgspec.Struct, kw_only=True):
         state = self.fresh_state()
         found = replay(self.store, state)
         display.warn(found.notes)
+        self._sweep(state)
+        self.resume = True
+        return state, found.last
+
+    @contextmanager
+    def _swept(self, state: StudyState) -> Iterator[None]:
+        """Remove at the end of a run what workers that were lost in it have left.
+
+        After any error but Ctrl-C nothing is removed: by then the store may belong to another driver.
+        """
+        losses = _losses(state)
+        try:
+            yield
+        except KeyboardInterrupt:
+            self._sweep_after(state, losses)
+            raise
+        self._sweep_after(state, losses)
+
+    def _sweep_after(self, state: StudyState, losses: int) -> None:
+        if _losses(state) > losses:
+            with suppress(StoreError):  # the search is over, and the next run sweeps again
+                self._sweep(state)
+
+    def _sweep(self, state: StudyState) -> None:
+        """Remove what writers that were killed have left. No worker may run: it would lose what it writes."""
         self.store.sweep()
         for checkpoint in self.store.checkpoints():
             if checkpoint not in state.references:  # its attempt ended between the commit and the record of it
                 self.store.delete(checkpoint)
-        self.resume = True
-        return state, found.last
 
     def keep_quota(self, display: Display) -> None:
         """Remove from the shared folder what exceeds the quota."""
@@ -249,6 +273,10 @@ def _require_nothing_rescued(store: Store) -> None:
             f" Study.resume({file!r}), or Study(..., store={file!r}, resume=True); or move that file away to begin a"
             " new study."
         )
+
+
+def _losses(state: StudyState) -> int:
+    return sum(trial.losses for trial in state.trials)
 
 
 def _with_traceback(store: Store, end: EndRun, launcher: Launcher) -> str:
