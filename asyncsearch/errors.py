@@ -18,6 +18,8 @@
     │   └── WorkersLostError       workers were lost more often than the study allows
     ├── StoreError                 the store cannot be read or written
     │   ├── StoreLockedError       another driver has the study open
+    │   ├── StoreLostError         the lock, or a file of the store, was removed or replaced while it was in use
+    │   ├── CheckpointError        a checkpoint is damaged, missing, or cannot be one; the store itself works
     │   └── JournalDamagedError    the journal is damaged elsewhere than at its end
     ├── ProtocolError              a message broke the contract in ``rpc/``
     │   ├── MessageTooLargeError   a message is over the size limit
@@ -104,6 +106,14 @@ class StoreError(AsyncSearchError):
 
 class StoreLockedError(StoreError):
     """Another driver has the study open."""
+
+
+class StoreLostError(StoreError):
+    """The lock, or a file of the store, was removed or replaced while it was in use; waiting does not bring it back."""
+
+
+class CheckpointError(StoreError):
+    """A checkpoint is damaged, missing, or cannot be one; the store itself works."""
 
 
 class JournalDamagedError(StoreError):
