@@ -17,6 +17,7 @@ from asyncsearch.journal.reading import read_position, read_state
 from asyncsearch.report.explain import explain
 from asyncsearch.report.live.status import StudyStatus, status_of
 from asyncsearch.report.plots.incumbents import Incumbent, incumbents, incumbents_dataframe
+from asyncsearch.sequences.flat_params import ReadableParams
 from asyncsearch.store import open_store
 from asyncsearch.store.base_store import Store
 from asyncsearch.trial import Metrics, Trial
@@ -87,7 +88,9 @@ class Results:
         best = self._read_state().best()
         if best is None:
             raise self._nothing_reported()
-        return copy.copy(best)
+        found = copy.copy(best)
+        found.params = ReadableParams(best.params)
+        return found
 
     @property
     def incumbent(self) -> Incumbent:
@@ -111,7 +114,7 @@ class Results:
 
     @property
     def best_params(self) -> dict[str, Any]:
-        """The configuration of the best trial."""
+        """The configuration of the best trial; schedules in it print as they are written."""
         return self.best_trial.params
 
     @property
