@@ -364,7 +364,7 @@ def _trainable_of(place: str) -> tuple[Any, Study | None]:
 def _study_of_script(script: str) -> tuple[Study, ScriptRun]:
     """Run a script's top level, as an import does, up to its search, and return the study that it defines."""
     module, run = _module_of_script(script)
-    study = run.study or _study_in(module, script)
+    study: Study | None = run.study or _study_in(module, script)
     if study is None:
         raise UsageError(
             f"{script!r} makes no study: write `study = Study(...)` there, or a function make_study() that returns "

@@ -6,18 +6,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from asyncsearch.study.study import Study
+from typing import Any
 
 
 @dataclass
 class ScriptRun:
     """The run to which a script has come."""
 
-    study: Study | None = None
-    """What it would run; None: it has run nothing."""
+    study: Any = None
+    """The ``Study`` that it would run, whose module imports this one; None: it has run nothing."""
     num_trials: int | None = None
     parallelism: int | None = None
 
@@ -42,7 +39,7 @@ def read_only() -> Iterator[ScriptRun]:
         _reading.reset(token)
 
 
-def note_run(study: Study, num_trials: int | None, parallelism: int | None) -> None:
+def note_run(study: Any, num_trials: int | None, parallelism: int | None) -> None:
     """Keep a search from starting while its script is read for its study.
 
     Raises:
