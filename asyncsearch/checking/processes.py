@@ -20,6 +20,8 @@ from asyncsearch.launch.bundle import pack
 from asyncsearch.trainable import WithFunctions
 
 _SHOWN_LINES = 12
+SCRIPT_PREFIX = "asyncsearch_script_"
+"""Begins the names of modules that the command line makes of scripts: one called json.py must not replace json."""
 
 
 def in_child(task: Task, step: str, frameworks: list[str]) -> tuple[Any, list[str]]:
@@ -40,7 +42,12 @@ def in_child(task: Task, step: str, frameworks: list[str]) -> tuple[Any, list[st
     with tempfile.TemporaryDirectory(dir=task.folder) as folder:
         place = Path(folder)
         wrapped = WithFunctions(task.trainable, task.functions) if task.functions else task.trainable
-        (place / "trainable").write_bytes(pack(wrapped).data)
+        packed = pack(wrapped)
+        if any(name.startswith(SCRIPT_PREFIX) for name in packed.by_name):
+            # Only the process that has run the script has that module.
+            words = packed.warnings[0].replace(SCRIPT_PREFIX, "")
+            raise UsageError(f"{words} To check it in one process, write --in-process, or processes=False.")
+        (place / "trainable").write_bytes(packed.data)
         rest: tuple[Any, ...] = (task.params, task.seed, task.units, task.cut, {}, task.folder)
         (place / "task").write_bytes(cloudpickle.dumps((rest, step, frameworks)))
         done = subprocess.run(

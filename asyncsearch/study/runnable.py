@@ -94,7 +94,9 @@ class RunnableStudy(msgspec.Struct, kw_only=True):
         proposals = begin_searcher(what.searcher, what.space, what.config, self.warm).length()
         require_bounded(what.searcher, num_trials, proposals, "run")
         is_begun = read_study_file(store) is not None
-        display.warn(warnings_of(what.scheduler, num_trials, proposals, is_begun=is_begun))
+        advice = warnings_of(what.scheduler, num_trials, proposals, is_begun=is_begun)
+        if not is_begun:
+            display.warn(advice)
         with chosen(self.backend, study=what.config.study) as launcher:
             with announced(launcher.preparation()) if display.is_shown else nullcontext():
                 preflight = launcher.check(enough(parallelism, num_trials))
@@ -124,6 +126,9 @@ class RunnableStudy(msgspec.Struct, kw_only=True):
             store.prepare()
             with store.lock():
                 state, last = self.open(display)
+                # A search that has all its trials can no longer follow it.
+                if is_begun and (num_trials is None or len(state.trials) < num_trials):
+                    display.warn(advice)
                 membership = self._join(state, display)
                 search = Search(
                     state=state,
