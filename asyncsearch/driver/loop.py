@@ -314,13 +314,12 @@ class Driver:
         if isinstance(message, Hello | Heartbeat):
             return None
         attempt = self._state.attempt(message.lease)
-        if isinstance(message, LogLines):
-            if attempt is not None:
-                self.logs.take(trial_name(attempt.trial), message)
-            return None
         if attempt is None or message.lease.worker != item.worker or message.lease.epoch != item.epoch:
             refusal = Refused(message.lease, f"{message.lease} is not current any more")
             self._require_transport().send(item.worker, item.epoch, refusal)
+            return None
+        if isinstance(message, LogLines):
+            self.logs.take(trial_name(attempt.trial), message)
             return None
         return message
 
@@ -441,6 +440,7 @@ class Driver:
                     self._sharing.abandon()
             self.logs.close()
             if self.failure is None:
+                self._journal.close()  # raises if it was removed meanwhile: nothing is written beside it then
                 await self._snapshot()
         finally:
             self._deletions.close()

@@ -16,10 +16,10 @@ from pathlib import Path
 import msgspec
 
 from asyncsearch.errors import StoreError, StoreLockedError
-from asyncsearch.store.disk import explained, is_running, write_all
+from asyncsearch.store.disk import Identity, explained, is_running, write_all
 from asyncsearch.store.no_follow import open_file, read_file
 
-_held: set[int] = set()
+_held: dict[int, Identity] = {}
 
 
 class Holder(msgspec.Struct, frozen=True):
@@ -74,17 +74,36 @@ def hold(path: Path) -> Iterator[None]:
                     " same study. Mount it with locks (NFS: without 'nolock'), or choose another store."
                 ) from error
             raise
-    _held.add(descriptor)
+    _held[descriptor] = Identity.of(path, descriptor)
     try:
         yield
     finally:
         # A forked child that leaves the block has no lock, and its descriptor may belong to another file by now.
         if descriptor in _held:
-            _held.discard(descriptor)
+            del _held[descriptor]
             try:
                 _forget_holder(descriptor)
             finally:
                 os.close(descriptor)
+
+
+def held(path: Path) -> Identity | None:
+    """Return the lock file that this process holds at a path, or None."""
+    return next((identity for identity in _held.values() if identity.path == path), None)
+
+
+def require_in_place(lock: Identity) -> None:
+    """Check that a lock that is held still locks others out.
+
+    Raises:
+        StoreLockedError: its file was removed or replaced, so that another driver can take the lock.
+    """
+    if not lock.is_in_place():
+        raise StoreLockedError(
+            f"The lock {str(lock.path)!r} was removed, moved or replaced while process {os.getpid()} held it, so"
+            " another driver may have opened the study. Nothing more is written from here, and all that was"
+            f" acknowledged is kept. Once no driver runs, go on with it: Study.resume({str(lock.path.parent)!r})."
+        )
 
 
 def is_held(path: Path) -> bool:

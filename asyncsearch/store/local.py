@@ -24,18 +24,32 @@ from asyncsearch.errors import StoreError
 from asyncsearch.ids import CheckpointRef, NodeKey
 from asyncsearch.store import flock, layout
 from asyncsearch.store.base_store import FileInfo, Store
-from asyncsearch.store.disk import discard, explained, make_folders, sync_data, sync_folder, write_all, write_new
+from asyncsearch.store.disk import (
+    Identity,
+    discard,
+    explained,
+    make_folders,
+    sync_data,
+    sync_folder,
+    write_all,
+    write_new,
+)
 from asyncsearch.store.manifest import Manifest, check, damaged, missing, survey
 from asyncsearch.store.no_follow import inside, open_file, read_file
+from asyncsearch.store.rescue import Rescue
 
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
 
 class LocalSegment:
-    """A journal segment on disk; each append is one write and one sync."""
+    """A journal segment on disk; each append is one write and one sync, and a look whether the file is still there.
 
-    def __init__(self, path: Path, descriptor: int) -> None:
-        self._path = path
+    A file that was removed can be written as before, and all that is written is gone when it is closed.
+    """
+
+    def __init__(self, path: Path, descriptor: int, rescue: Rescue, lock: Identity | None) -> None:
+        self._path, self._rescue, self._lock = path, rescue, lock
+        self._identity = Identity.of(path, descriptor)
         self._descriptor: int | None = descriptor
 
     @property
@@ -50,16 +64,33 @@ class LocalSegment:
             with explained("write the journal", self._path):
                 write_all(self._descriptor, data)
                 sync_data(self._descriptor)
+            self._require_in_place()
         except BaseException:
             # After a failed write or sync the end of the segment is unknown: the next line could be appended to half a
             # line, or be acknowledged after a lost one.
-            self.close()
+            self._release()
             raise
 
     def close(self) -> None:
+        if self._descriptor is None:
+            return
+        try:
+            self._require_in_place()
+        finally:
+            self._release()
+
+    def _require_in_place(self) -> None:
+        with explained("look for the journal", self._path):
+            if not self._identity.is_in_place():
+                raise self._rescue.lost(self._path)
+            if self._lock is not None:
+                flock.require_in_place(self._lock)
+
+    def _release(self) -> None:
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
+            self._rescue.close()
 
 
 class LocalStore(Store):
@@ -203,10 +234,10 @@ class LocalStore(Store):
                 number += 1
                 path = folder / layout.segment_name(number)
                 with contextlib.suppress(FileExistsError):
-                    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o666)
+                    descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o666)
                     break
             sync_folder(folder)
-        return LocalSegment(path, descriptor)
+        return LocalSegment(path, descriptor, Rescue(self._root), flock.held(self._root / "lock"))
 
     # Checkpoints
 

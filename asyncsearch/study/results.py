@@ -16,6 +16,7 @@ from asyncsearch.journal.opening import StudyFile, config_of, read_records, read
 from asyncsearch.journal.reading import read_position, read_state
 from asyncsearch.report.explain import explain
 from asyncsearch.report.live.status import StudyStatus, status_of
+from asyncsearch.report.plain_text import printable
 from asyncsearch.report.plots.incumbents import Incumbent, incumbents, incumbents_dataframe
 from asyncsearch.store import open_store
 from asyncsearch.store.base_store import Store
@@ -240,7 +241,7 @@ class Results:
         count = f"All {len(trials)} trials" if len(failed) == len(trials) else f"{len(failed)} of {len(trials)} trials"
         return NoTrialsError(
             f"{count} of {self.name!r} failed, and none has reported a finite {metric!r}. The last one, {last.name}: "
-            f"{last.reason}. Write print(study.explain({last.id})) to see where."
+            f"{printable(last.reason)}. Write print(study.explain({last.id})) to see where."
         )
 
     def _require_file(self) -> StudyFile:

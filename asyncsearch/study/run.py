@@ -28,6 +28,7 @@ from asyncsearch.events import DriverStarted, RunRequested, StopRequested
 from asyncsearch.ids import WorkerId
 from asyncsearch.journal.writer import Journal
 from asyncsearch.launch.base_launcher import Launcher, Preflight
+from asyncsearch.launch.scarcity import descriptors
 from asyncsearch.report.live.display import Display
 from asyncsearch.report.live.status import StudyStatus, status_of
 from asyncsearch.rpc.messages import Endpoint
@@ -162,15 +163,16 @@ class _Run:
             self.driver.connect(launcher.transport)
             return None
         from asyncsearch.rpc.auth import make_identity
+        from asyncsearch.rpc.connection_limits import connection_limits
         from asyncsearch.rpc.server import SearchServer
 
         identity = make_identity()
-        server = SearchServer(self.driver, identity)
+        server = SearchServer(self.driver, identity, limits=connection_limits(preflight.parallelism, *descriptors()))
         starting = server.start(preflight.bind, preflight.port)
         port = asyncio.run_coroutine_threadsafe(starting, self.driver.loop).result()
         self._server = server
         self.driver.connect(server)
-        return identity.endpoint(f"{preflight.host}:{port}")
+        return identity.endpoint(f"{preflight.host}:{port}", server.spare_port)
 
     def _on_change(self) -> None:
         self.news.set()

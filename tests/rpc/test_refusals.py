@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 import grpc
 import pytest
 
-from asyncsearch.rpc.auth import TARGET_NAME
+from asyncsearch.rpc.auth import TARGET_NAME, tls_credentials
 from asyncsearch.rpc.channel import MAX_MESSAGE_BYTES, METHOD, SERVICE
 from asyncsearch.rpc.convert import encode_worker, frame
 from asyncsearch.rpc.messages import PROTOCOL, Hello
@@ -89,7 +89,7 @@ def test_a_broken_rule_closes_that_stream_with_its_status(
     assert driver.identity.token not in caplog.text
 
 
-def test_a_refusal_is_logged_once_however_often_it_is_tried(
+def test_a_peer_gets_one_line_a_minute_however_often_it_tries(
     driver: Driver, healthy: Agent, stream: RawStream, caplog: pytest.LogCaptureFixture
 ) -> None:
     for _ in range(3):
@@ -142,7 +142,7 @@ def test_a_failing_handler_closes_the_stream_and_is_logged(
 def test_a_wrong_or_missing_token_is_refused(
     token: str | None, driver: Driver, healthy: Agent, caplog: pytest.LogCaptureFixture
 ) -> None:
-    credentials = grpc.ssl_channel_credentials(driver.endpoint.certificate_pem)
+    credentials = tls_credentials(driver.endpoint)
     if token is not None:
         credentials = grpc.composite_channel_credentials(credentials, grpc.access_token_call_credentials(token))
     stream = RawStream(driver.endpoint, credentials)
