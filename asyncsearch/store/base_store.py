@@ -5,6 +5,7 @@ A store is a folder: on local disk, on HDFS, or wherever fsspec reaches. Its lay
     study.json                     description of the study, for people and for ``asyncsearch show``
     bundle.bin                     the pickled trainable, space, searcher and scheduler, for ``resume``
     journal/000001.jsonl ...       one segment for each driver; see asyncsearch.journal.format
+    head.json                      the last durable record; see asyncsearch.journal.head
     snapshots/000000012345.json    the state after record 12345; an optional shortcut
     checkpoints/<node>/<resource>/ one folder for each checkpoint: files/ and manifest.json; complete or absent
     logs/trial-7.log               output and log of a trial
@@ -172,6 +173,15 @@ class Store(abc.ABC):
     @abc.abstractmethod
     def open_segment(self) -> Segment:
         """Begin the next segment. Never opens an existing one."""
+
+    @property
+    def has_cheap_head(self) -> bool:
+        """Whether ``note_head`` costs so little that it is called after every append; else it is every few seconds."""
+        return False
+
+    def note_head(self, data: bytes, *, is_last: bool) -> None:
+        """Write ``head.json``, always equally long; durable if it is the last of a run."""
+        self.write("head.json", data)
 
     @abc.abstractmethod
     def stage(self, checkpoint: CheckpointRef) -> Path:

@@ -100,7 +100,7 @@ def require_in_place(lock: Identity) -> None:
     if not lock.is_in_place():
         raise StoreLockedError(
             f"The lock {str(lock.path)!r} was removed, moved or replaced while process {os.getpid()} held it, so"
-            " another driver may have opened the study. Nothing more is written from here, and all that was acknowledged"
+            " another driver may have opened the study. Nothing more is written from here, and everything acknowledged"
             f" is kept. Once no driver runs, go on with it: Study.resume({str(lock.path.parent)!r})."
         )
 
