@@ -22,8 +22,9 @@ import msgspec
 from asyncsearch.actions import AnyAction
 from asyncsearch.errors import JournalDamagedError
 from asyncsearch.events import AnyEvent
-from asyncsearch.journal.head import HEAD_FILE, Head
+from asyncsearch.journal.head import Head
 from asyncsearch.journal.sealing import checksum_of, seal, unseal, unseal_unended
+from asyncsearch.store.head_file import HEAD_FILE
 
 FORMAT = 1
 """Version of the format; raised only when an older reader could not read the new one."""

@@ -11,7 +11,6 @@ import msgspec
 
 from asyncsearch.journal.sealing import checksum_of, seal, unseal
 
-HEAD_FILE = "head.json"
 _WIDTH = 128
 """Bytes of the file: it is overwritten in place, in one sector of the disk."""
 

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import logging
-import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from asyncsearch._version import __version__
 from asyncsearch.actions import AnyAction
 from asyncsearch.errors import StoreError
 from asyncsearch.events import AnyEvent
 from asyncsearch.journal.format import FORMAT, Header, encode_header, encode_record
-from asyncsearch.journal.head import Head, encode_head, head_of
+from asyncsearch.journal.head import encode_head, head_of
 from asyncsearch.journal.sealing import checksum_of
 from asyncsearch.store.base_store import Segment, Store
-
-_HEAD_INTERVAL_S = 10.0
-"""How often the head is written to a store where that costs as much as an append."""
 
 _log = logging.getLogger(__name__)
 
@@ -30,11 +26,8 @@ class Journal:
         """Number of the last record encoded."""
         self.last_crc = ""
         """Its checksum; empty while none was encoded here."""
-        self._store = store
         self._segment: Segment = store.open_segment()
-        self._head: Head | None = None
-        """What is durable and not noted in the head yet."""
-        self._head_due_s = 0.0
+        self._head = store.open_head()
         self._is_head_refused = False
         self._segment.append(encode_header(Header(FORMAT, study, last + 1, __version__, cuts=True)))
 
@@ -48,9 +41,8 @@ class Journal:
     def append(self, lines: bytes) -> None:
         """Write lines, and return when they are durable: one sync for all of them."""
         self._segment.append(lines)
-        self._head = head_of(lines, self._segment.name)
-        if self._store.has_cheap_head or time.monotonic() >= self._head_due_s:
-            self._note_head()
+        data = encode_head(head_of(lines, self._segment.name))
+        self._try_head(lambda: self._head.note(data))
 
     def close(self) -> None:
         """Close the segment.
@@ -58,17 +50,15 @@ class Journal:
         Raises:
             StoreLostError: it was removed or replaced since the last append.
         """
-        self._segment.close()
-        self._note_head(is_last=True)
-
-    def _note_head(self, is_last: bool = False) -> None:
-        head, self._head = self._head, None
-        if head is None:
-            return
-        self._head_due_s = time.monotonic() + _HEAD_INTERVAL_S
         try:
-            self._store.note_head(encode_head(head), is_last=is_last)
+            self._segment.close()
+        finally:
+            self._try_head(self._head.close)
+
+    def _try_head(self, action: Callable[[], None]) -> None:
+        try:
+            action()
         except StoreError as error:  # the records are durable without it
             if not self._is_head_refused:
-                _log.warning("A missing end of the journal would not be noticed: %s", error)
+                _log.warning("A missing end of the journal could not be noticed later: %s", error)
             self._is_head_refused = True

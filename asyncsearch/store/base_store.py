@@ -28,6 +28,7 @@ from typing import NamedTuple, Protocol
 from asyncsearch.errors import StoreError
 from asyncsearch.ids import CheckpointRef, NodeKey
 from asyncsearch.store import layout
+from asyncsearch.store.head_file import HeadFile, SmallHeadFile
 from asyncsearch.store.passwords import without_password
 
 
@@ -174,14 +175,9 @@ class Store(abc.ABC):
     def open_segment(self) -> Segment:
         """Begin the next segment. Never opens an existing one."""
 
-    @property
-    def has_cheap_head(self) -> bool:
-        """Whether ``note_head`` costs so little that it is called after every append; else it is every few seconds."""
-        return False
-
-    def note_head(self, data: bytes, *, is_last: bool) -> None:
-        """Write ``head.json``, always equally long; durable if it is the last of a run."""
-        self.write("head.json", data)
+    def open_head(self) -> HeadFile:
+        """Return ``head.json`` open for writing; one driver writes it, beside the segment that it has begun."""
+        return SmallHeadFile(self)
 
     @abc.abstractmethod
     def stage(self, checkpoint: CheckpointRef) -> Path:

@@ -34,6 +34,7 @@ from asyncsearch.store.disk import (
     write_all,
     write_new,
 )
+from asyncsearch.store.head_file import LocalHeadFile
 from asyncsearch.store.manifest import Manifest, check, damaged, missing, survey
 from asyncsearch.store.rescue import Rescue
 
@@ -79,11 +80,14 @@ class LocalSegment:
             self._release()
 
     def _require_in_place(self) -> None:
-        with explained("look for the journal", self._path):
+        try:
             if not self._identity.is_in_place():
                 raise self._rescue.lost(self._path)
             if self._lock is not None:
                 flock.require_in_place(self._lock)
+        except OSError:
+            with explained("look for the journal", self._path):
+                raise
 
     def _release(self) -> None:
         if self._descriptor is not None:
@@ -238,21 +242,8 @@ class LocalStore(Store):
             sync_folder(folder)
         return LocalSegment(path, descriptor, Rescue(self._root), flock.held(self._root / "lock"))
 
-    @property
-    def has_cheap_head(self) -> bool:
-        return True
-
-    def note_head(self, data: bytes, *, is_last: bool) -> None:
-        path = self._root / "head.json"
-        with explained("write", path):
-            # In place and without a sync: a head that a crash of the machine leaves behind the journal claims less.
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o666)
-            try:
-                os.pwrite(descriptor, data, 0)
-                if is_last:
-                    os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+    def open_head(self) -> LocalHeadFile:
+        return LocalHeadFile(self._root)
 
     # Checkpoints
 
