@@ -6,7 +6,8 @@ A segment begins with a header line, followed by one record per line:
 
 ``crc`` is the CRC-32 of the rest of the line as written after ``{``, in eight hexadecimal digits. Numbers rise by one
 across all segments of a study. A crash can leave an unfinished line only at the end of a segment: it was never
-acknowledged and is dropped; damage anywhere else is refused.
+acknowledged and is dropped; damage anywhere else is refused. Records whose write failed are written again in the next
+segment; what was written of them counts once, and must be the same byte for byte.
 
 Rule: fields are only added. Journals of every released version stay readable (tests/golden).
 """
@@ -14,6 +15,7 @@ Rule: fields are only added. Journals of every released version stay readable (t
 from __future__ import annotations
 
 import zlib
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
@@ -22,6 +24,8 @@ from asyncsearch.actions import AnyAction
 from asyncsearch.errors import JournalDamagedError
 from asyncsearch.events import AnyEvent
 
+MAX_REPEATED = 100_000
+"""Number of records that a segment may repeat from the ones before it."""
 FORMAT = 1
 """Version of the format; raised only when an older reader could not read the new one."""
 
@@ -83,6 +87,8 @@ class SegmentReader:
         """Check everything, but yield only the records after number ``skip``."""
         self.next_number = 1
         self._skip = skip
+        self._recent: deque[int] = deque(maxlen=MAX_REPEATED)
+        """Hashes of the last records: a segment may repeat them after a write that failed."""
         self.dropped: list[str] = []
         """Sentences about unfinished lines that were dropped at the ends of segments."""
 
@@ -96,16 +102,22 @@ class SegmentReader:
         first = next(bodies, None)
         if first is None:
             return
-        self._check_header(name, first[1])
+        here = self._check_header(name, first[1])
         for number, body in bodies:
-            if not body.startswith(b'{"n":%d,' % self.next_number):
+            is_repeated = here < self.next_number
+            is_right = body.startswith(b'{"n":%d,' % here)
+            if not is_right or (is_repeated and hash(body) != self._recent[here - self.next_number]):
                 raise JournalDamagedError(
-                    f"Journal segment {name}, line {number}: {body[:20]!r} follows record {self.next_number - 1}. "
+                    f"Journal segment {name}, line {number}: {body[:20]!r} follows record {here - 1}. "
                     "Records are missing; restore the segment from a backup, or start a new study with "
                     "this one's best trials as initial points."
                 )
-            self.next_number += 1
-            if self.next_number - 1 > self._skip:
+            here += 1
+            if is_repeated:
+                continue
+            self.next_number = here
+            self._recent.append(hash(body))
+            if here - 1 > self._skip:
                 yield self._decode(name, number, body)
 
     def _bodies(self, name: str, lines: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
@@ -136,7 +148,8 @@ class SegmentReader:
             "it was never acknowledged."
         )
 
-    def _check_header(self, name: str, body: bytes) -> None:
+    def _check_header(self, name: str, body: bytes) -> int:
+        """Return the number of the first record of the segment."""
         try:
             header = _HEADER.decode(body)
         except msgspec.DecodeError as error:
@@ -146,11 +159,12 @@ class SegmentReader:
                 f"Journal segment {name} has format {header.format}, written by asyncsearch {header.version}; "
                 f"this version reads up to format {FORMAT}. Upgrade asyncsearch."
             )
-        if header.first != self.next_number:
+        if not self.next_number - len(self._recent) <= header.first <= self.next_number:
             raise JournalDamagedError(
                 f"Journal segment {name} begins with record {header.first}, expected {self.next_number}. "
                 "A segment is missing or was cut; restore it from a backup."
             )
+        return header.first
 
     def _decode(self, name: str, number: int, body: bytes) -> Record:
         try:

@@ -91,7 +91,7 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Checkpoints(msgspec.Struct, frozen=True, kw_only=True):
-    """Which checkpoints are kept.
+    """Which checkpoints are kept, and how long a store is waited for. Times are seconds or a ``timedelta``.
 
     Raises:
         UsageError: a value breaks its rule.
@@ -99,6 +99,13 @@ class Checkpoints(msgspec.Struct, frozen=True, kw_only=True):
 
     keep_checkpoints: int = 1
     """Of how many of the best finished trials; those of unfinished trials are always kept."""
+    store_timeout: float | timedelta = 600.0
+    """Time for which a run waits while its store cannot be used, for checkpoints or for its journal, before it ends."""
 
     def __post_init__(self) -> None:
         count_of("keep_checkpoints", self.keep_checkpoints)
+        seconds_of("store_timeout", self.store_timeout)
+
+    def with_timeout(self, settings: DriverSettings) -> DriverSettings:
+        """Return settings of the driver with the time for which it waits for its store."""
+        return msgspec.structs.replace(settings, store_timeout_s=seconds_of("store_timeout", self.store_timeout))

@@ -244,6 +244,11 @@ def _preparing(launcher: Launcher) -> str:
 
 def _with_traceback(store: Store, end: EndRun) -> str:
     """Return the reason of a run's end, with the traceback of the last trial if the trials' failures ended it."""
+    if end.error_kind == "StoreError":
+        return (
+            f"The run has ended: {end.reason} Its reports and checkpoints so far are kept, and no trial has failed for "
+            f"it: mend the store, then continue by Study.resume({store.shown!r})."
+        )
     if end.error_kind != "TrialsFailedError":
         return end.reason
     detail = last_failure(read_records(store)).strip()
