@@ -157,7 +157,7 @@ def status_of(
     """Return the status of a study, which holds no part of its state. Called in the thread that owns the state.
 
     Args:
-        elapsed_s: seconds since the run began, or that it took; None: as the records of a run in progress say.
+        elapsed_s: seconds since the run began, or that it took; None: as the journal of a run in progress says.
         store: as shown to people.
         scheduler: in one line.
         place: where its workers are, in words.
