@@ -99,7 +99,7 @@ def test_the_best_params_print_schedules_as_they_are_written_and_are_json_all_th
         backend="inline",
     ).run(1, display="none")
     words = "{'lr': multistep(0.1, milestones=[2]), 'net': {'width': 3, 'rate': exponential(0.1, gamma=0.9)}}"
-    for params in (made.best_params, made.best_trial.params, pickle.loads(pickle.dumps(made.best_params))):
+    for params in (made.best_params, pickle.loads(pickle.dumps(made.best_params))):
         assert (repr(params), str(params)) == (words, words)
         assert params == made.trials[0].params
         assert json.loads(json.dumps(params)) == params
