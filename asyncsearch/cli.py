@@ -6,16 +6,12 @@ Rule: a command imports what it needs itself, so that reading a study does not w
 from __future__ import annotations
 
 import argparse
-import contextlib
 import csv
-import importlib.util
 import json
 import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from asyncsearch._version import __version__
@@ -26,7 +22,6 @@ from asyncsearch.trial import Trial, TrialState
 if TYPE_CHECKING:
     from asyncsearch.shared.cleaning import Item
     from asyncsearch.study.results import Results
-    from asyncsearch.study.study import Study
 
 EXAMPLES = """\
 examples:
@@ -288,7 +283,9 @@ def _resume(options: argparse.Namespace) -> None:
 
 
 def _preview(options: argparse.Namespace) -> None:
-    study = _study_of_script(options.script)
+    from asyncsearch.study.scripts import study_of_script
+
+    study = study_of_script(options.script)
     print(study.preview(options.num_trials, parallelism=options.parallelism, seconds_per_unit=options.seconds_per_unit))
 
 
@@ -321,8 +318,9 @@ def _clean(options: argparse.Namespace) -> None:
 def _check(options: argparse.Namespace) -> int:
     from asyncsearch.checking import check
     from asyncsearch.randomness import generator
+    from asyncsearch.study.scripts import trainable_of
 
-    trainable, study = _trainable_of(options.trainer)
+    trainable, study = trainable_of(options.trainer)
     params = {} if study is None else study.space.sample(generator(study.config.seed, "check", 0))
     result = check(
         trainable,
@@ -345,71 +343,3 @@ def _params_of(text: str | None) -> dict[str, Any]:
     if not isinstance(params, dict):
         raise UsageError(f"--params {text} is not a JSON object: write --params '{{\"lr\": 0.1}}'.")
     return params
-
-
-def _trainable_of(place: str) -> tuple[Any, Study | None]:
-    """Return the trainable that ``place`` names, and the study defined in the same module."""
-    where, _, name = place.rpartition(":") if ":" in place else (place, "", "")
-    if not name:
-        if not where.endswith(".py"):
-            raise UsageError(f"{place!r} names no trainable: write script.py:Class, package.module:Class or script.py.")
-        study = _study_of_script(where)
-        return study.trainable, study
-    if where.endswith(".py") or Path(where).exists() or os.sep in where:
-        module = _module_of_script(where)
-    else:
-        sys.path.insert(0, os.getcwd())
-        with _words_of_import(where):
-            module = importlib.import_module(where)
-    if not hasattr(module, name):
-        raise UsageError(f"{where!r} has no {name}. Name a class derived from Trainer, or a function of a trial.")
-    return getattr(module, name), _study_in(module, where)
-
-
-def _study_of_script(script: str) -> Study:
-    """Run a script's top level, as an import does, and return the study that it defines."""
-    study = _study_in(_module_of_script(script), script)
-    if study is None:
-        raise UsageError(f"{script!r} defines neither a Study `study` nor a function make_study() that returns one.")
-    return study
-
-
-def _module_of_script(script: str) -> ModuleType:
-    from asyncsearch.report.live.progress import announced
-
-    path = Path(script)
-    if not path.is_file():
-        raise UsageError(f"{script!r} is not a file. Name a Python script.")
-    # Prefixed: a script called json.py must not replace the module.
-    spec = importlib.util.spec_from_file_location(f"asyncsearch_script_{path.stem}", path)
-    if spec is None or spec.loader is None:
-        raise UsageError(f"{script!r} is not a Python script: its name must end in .py.")
-    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
-    sys.path.insert(0, str(path.resolve().parent))
-    sys.argv = [script]
-    with _words_of_import(script), announced(f"running the top level of {script} ..."):
-        spec.loader.exec_module(module)
-    return module
-
-
-def _study_in(module: ModuleType, where: str) -> Study | None:
-    from asyncsearch.study.study import Study
-
-    study = getattr(module, "study", None)
-    if not isinstance(study, Study) and callable(getattr(module, "make_study", None)):
-        with _words_of_import(where):
-            study = module.make_study()
-    return study if isinstance(study, Study) else None
-
-
-@contextlib.contextmanager
-def _words_of_import(where: str) -> Iterator[None]:
-    try:
-        yield
-    except AsyncSearchError:
-        raise
-    except (Exception, SystemExit) as error:
-        words = f"{type(error).__name__}: {error}"
-        raise UsageError(
-            f"{where!r} cannot be imported: {words}. Put the code that starts a run under if __name__ == '__main__'."
-        ) from error
