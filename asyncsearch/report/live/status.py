@@ -100,6 +100,11 @@ class StudyStatus(msgspec.Struct, frozen=True, kw_only=True):
         return sum(self.counts.values())
 
     @property
+    def is_failed(self) -> bool:
+        """Whether no run is in progress, and every trial has failed."""
+        return not self.workers_wanted and set(self.counts) == {TrialState.FAILED}
+
+    @property
     def is_finished(self) -> bool:
         """Whether no run is in progress, and nothing that was requested is left to do."""
         return not self.workers_wanted and not self.is_unfinished
