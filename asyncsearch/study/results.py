@@ -89,9 +89,7 @@ class Results:
         best = self._read_state().best()
         if best is None:
             raise self._nothing_reported()
-        found = copy.copy(best)
-        found.params = ReadableParams(best.params)
-        return found
+        return copy.copy(best)
 
     @property
     def incumbent(self) -> Incumbent:
@@ -116,7 +114,7 @@ class Results:
     @property
     def best_params(self) -> dict[str, Any]:
         """The configuration of the best trial; schedules in it print as they are written."""
-        return self.best_trial.params
+        return ReadableParams(self.best_trial.params)
 
     @property
     def best_value(self) -> float:
