@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from asyncsearch._version import __version__
-from asyncsearch.errors import AsyncSearchError, NoTrialsError, TrialsFailedError, UsageError
+from asyncsearch.errors import AsyncSearchError, NoTrialsError, UsageError
 from asyncsearch.ids import parse_trial
 from asyncsearch.report.plain_text import csv_text, json_text, log_lines, printable
 from asyncsearch.trial import Trial, TrialState
@@ -92,7 +92,7 @@ def _answer(arguments: Sequence[str]) -> None:
 
 def _complain(error: Exception, code: int) -> int:
     # A traceback in one line could not be read.
-    words = str(error) if isinstance(error, TrialsFailedError) else " ".join(str(error).split())
+    words = str(error) if "Traceback (most recent call last)" in str(error) else " ".join(str(error).split())
     print(f"asyncsearch: {printable(words)}", file=sys.stderr)
     return code
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import cloudpickle
 
+from asyncsearch import errors
 from asyncsearch.agent.devices import runner_environment
 from asyncsearch.checking.training_runs import Task, name_of
 from asyncsearch.errors import UsageError
@@ -36,6 +37,7 @@ def in_child(task: Task, step: str, frameworks: list[str]) -> tuple[Any, list[st
 
     Raises:
         UsageError: the trainable itself fails, or cannot be sent.
+        CannotPauseError: it cannot be saved and loaded.
     """
     with tempfile.TemporaryDirectory(dir=task.folder) as folder:
         place = Path(folder)
@@ -61,8 +63,11 @@ def in_child(task: Task, step: str, frameworks: list[str]) -> tuple[Any, list[st
         if done.returncode != 0 or not result.exists():
             lines = done.stderr.rstrip().splitlines()[-_SHOWN_LINES:]
             raise UsageError(
-                f"{name_of(task.trainable)} itself fails in a separate process (exit code {done.returncode}); "
-                "fix that first. The end of its output:\n" + "\n".join(lines)
+                f"{name_of(task.trainable)} ends a process of its own (exit code {done.returncode}); "
+                "correct that first. The end of its output:\n" + "\n".join(lines)
             )
         answer = json.loads(result.read_bytes())
+        if "refused" in answer:
+            kind, words = answer["refused"]
+            raise getattr(errors, kind, UsageError)(words)
         return answer["result"], answer["frameworks"]

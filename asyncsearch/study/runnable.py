@@ -21,6 +21,7 @@ from asyncsearch.errors import AsyncSearchError, StoreError, StudyExistsError, U
 from asyncsearch.ids import WorkerId
 from asyncsearch.journal.opening import (
     BUNDLE_FILE,
+    STUDY_FILE,
     KeptFunction,
     StudyFile,
     read_records,
@@ -166,6 +167,8 @@ class RunnableStudy(msgspec.Struct, kw_only=True):
         existing = read_study_file(self.store)
         if existing is None:
             _require_nothing_rescued(self.store)
+            if self.store.journal_segments():
+                display.warn([self._without_description()])
             bundle = pickled(self.definition)
             self.store.write(BUNDLE_FILE, bundle)
             keep(self.store, self.warm)
@@ -212,6 +215,16 @@ class RunnableStudy(msgspec.Struct, kw_only=True):
         for checkpoint in self.store.checkpoints():
             if checkpoint not in state.references:  # its attempt ended between the commit and the record of it
                 self.store.delete(checkpoint)
+
+    def _without_description(self) -> str:
+        """Return a note that study.json is written anew, if the study may go on."""
+        place = f"{self.store.shown}/{STUDY_FILE}"
+        if not self.resume:
+            raise StudyExistsError(
+                f"{self.store.shown} holds the journal of a study, and {place} is missing. Restore it, or write it anew"
+                " from the script that made the study: Study(..., resume=True); or choose another store=."
+            )
+        return f"{place} was missing and is written as this script describes the study; its journal goes on."
 
     def keep_quota(self, display: Display) -> None:
         """Remove from the shared folder what exceeds the quota."""
@@ -286,6 +299,11 @@ def _losses(state: StudyState) -> int:
 
 def _with_traceback(store: Store, end: EndRun, launcher: Launcher) -> str:
     """Return the reason of a run's end, with the traceback of the last trial if it is that trials failed."""
+    if end.error_kind == "StoreError":
+        return (
+            f"The run has ended: {end.reason} Its reports and checkpoints so far are kept, and no trial has failed for "
+            f"it: mend the store, then continue by Study.resume({store.shown!r})."
+        )
     if end.error_kind != "TrialsFailedError":
         return printable(end.reason)
     detail = last_failure(read_records(store)).strip()

@@ -120,7 +120,7 @@ class Study(Results):
             max_failures: how often a failed trial is retried.
             sharing: the folder that studies of one version share, default values of parameters, and a quota in bytes.
             workers: timeouts of trials and leases, and the start and end of worker processes.
-            checkpoints: which checkpoints are kept.
+            checkpoints: which checkpoints are kept, and how long a store that cannot be used is waited for.
 
         Raises:
             UsageError: an argument is invalid; the message names it and what to write instead.
@@ -162,7 +162,7 @@ class Study(Results):
             defaults=read_defaults(sharing.defaults),
             can_evaluate=can_evaluate(trainable),
         )
-        self._settings, self._worker = workers.for_driver(), workers.for_agents()
+        self._settings, self._worker = checkpoints.with_timeout(workers.for_driver()), workers.for_agents()
         self._backend = backend
         self._resume = resume
         self._seen: ReadState | None = None

@@ -306,6 +306,54 @@ def test_lock_before_prepare_says_so(tmp_path: Path) -> None:
         pass
 
 
+def test_a_lock_that_can_no_longer_be_written_hides_no_error_of_the_store(
+    store: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*args: Any) -> None:
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+    def drive() -> None:
+        with store.lock():
+            monkeypatch.setattr(os, "ftruncate", fail)
+            raise StoreError("what went wrong")
+
+    with pytest.raises(StoreError, match="what went wrong"):
+        drive()
+    monkeypatch.undo()
+    with store.lock():
+        pass
+
+
+def fetch(store: LocalStore) -> None:
+    with store.fetch(REF):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("folder", "look"),
+    [
+        ("journal", lambda store: store.read_segment("000001.jsonl")),
+        ("logs", lambda store: store.read_log("trial-1")),
+        ("checkpoints", fetch),
+    ],
+)
+def test_what_may_not_be_looked_at_is_an_error_of_the_store(
+    store: LocalStore, monkeypatch: pytest.MonkeyPatch, folder: str, look: Callable[[LocalStore], object]
+) -> None:
+    def refuse(call: Callable[..., Any]) -> Callable[..., Any]:
+        def refused(path: Any, *args: Any, **kwargs: Any) -> Any:
+            if f"/{folder}" in str(path):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+            return call(path, *args, **kwargs)
+
+        return refused
+
+    for name in ("lstat", "stat", "open", "listdir", "scandir"):
+        monkeypatch.setattr(os, name, refuse(getattr(os, name)))
+    with pytest.raises(StoreError, match="Permission denied"):
+        look(store)
+
+
 def test_mount_without_locks_is_refused(store: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:
     import fcntl
 
