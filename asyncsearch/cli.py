@@ -51,7 +51,12 @@ exit codes:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
-    options = _parser().parse_args(arguments)
+    try:
+        options = _parser().parse_args(arguments)
+    except SystemExit as ended:
+        if ended.code == 2:
+            _answer(sys.argv[1:] if arguments is None else arguments)
+        raise
     command: Callable[[argparse.Namespace], int | None] = options.command
     code = None
     try:
@@ -68,6 +73,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("asyncsearch: interrupted", file=sys.stderr)
         return 130
     return code or 0
+
+
+def _answer(arguments: Sequence[str]) -> None:
+    """Print the command to write instead of one that was refused, if it is known."""
+    from asyncsearch.report.shell_answers import answer_to
+
+    answer = answer_to(arguments)
+    if answer:
+        print(f"write: {answer}", file=sys.stderr)
 
 
 def _complain(error: Exception, code: int) -> int:

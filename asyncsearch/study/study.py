@@ -36,7 +36,7 @@ from asyncsearch.store.restoring import resumable
 from asyncsearch.study.default_store import DefaultFolder
 from asyncsearch.study.definition import StudyDefinition, parts_of, read_plan, source_hash
 from asyncsearch.study.evaluate import Evaluation, KnownPath, was_found, was_proposed
-from asyncsearch.study.first_calls import IN_RUN, IN_STUDY, OF_STUDY, STUDY, missing_mode, require_groups
+from asyncsearch.study.first_calls import IN_RESUME, IN_RUN, IN_STUDY, OF_STUDY, STUDY, missing_mode, require_groups
 from asyncsearch.study.kept_functions import read_earlier
 from asyncsearch.study.options import Checkpoints, Sharing, WorkerOptions
 from asyncsearch.study.preview_run import preview_run
@@ -172,6 +172,7 @@ class Study(Results):
         self._bundle: bytes | None = None
 
     @classmethod
+    @answering("Study.resume", "Study.resume('studies/digits')", instead=IN_RESUME)
     def resume(cls, store: str | Path, *, backend: str | Launcher | None = None) -> Study:
         """Return the study of a store, ready to ``run``, with the trainable that it was created with.
 
@@ -236,6 +237,7 @@ class Study(Results):
         note_run(self, num_trials, parallelism)
         return run_shown(self, num_trials, parallelism, timeout_s, open_display(display, logs=logs))
 
+    @answering("preview", "study.preview(num_trials=64)", instead=IN_RUN)
     def preview(
         self,
         num_trials: int | None = None,
