@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from asyncsearch._version import __version__
-from asyncsearch.errors import AsyncSearchError, NoTrialsError, TrialsFailedError, UsageError
+from asyncsearch.errors import AsyncSearchError, NoTrialsError, UsageError
 from asyncsearch.ids import parse_trial
 from asyncsearch.report.plain_text import csv_text, json_text, log_lines, printable
 from asyncsearch.trial import Trial, TrialState
@@ -25,6 +25,7 @@ from asyncsearch.trial import Trial, TrialState
 if TYPE_CHECKING:
     from asyncsearch.shared.cleaning import Item
     from asyncsearch.study.results import Results
+    from asyncsearch.study.script_runs import ScriptRun
     from asyncsearch.study.study import Study
 
 EXAMPLES = """\
@@ -77,7 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _complain(error: Exception, code: int) -> int:
     # A traceback in one line could not be read.
-    words = str(error) if isinstance(error, TrialsFailedError) else " ".join(str(error).split())
+    words = str(error) if "Traceback (most recent call last)" in str(error) else " ".join(str(error).split())
     print(f"asyncsearch: {printable(words)}", file=sys.stderr)
     return code
 
@@ -270,10 +271,15 @@ def _resume(options: argparse.Namespace) -> None:
 
 
 def _preview(options: argparse.Namespace) -> None:
-    study = _study_of_script(options.script)
-    found = study.preview(
-        options.num_trials, parallelism=options.parallelism, seconds_per_unit=options.seconds_per_unit
-    )
+    study, run = _study_of_script(options.script)
+    total = run.num_trials if options.num_trials is None else options.num_trials
+    if total is None and study._begin_searcher().length() is None:
+        raise UsageError(
+            f"{options.script!r} does not say how many trials: write "
+            f"asyncsearch preview {options.script} --num-trials 64."
+        )
+    parallelism = run.parallelism if options.parallelism is None else options.parallelism
+    found = study.preview(total, parallelism=parallelism, seconds_per_unit=options.seconds_per_unit)
     print(printable(str(found)))
 
 
@@ -338,10 +344,10 @@ def _trainable_of(place: str) -> tuple[Any, Study | None]:
     if not name:
         if not where.endswith(".py"):
             raise UsageError(f"{place!r} names no trainable: write script.py:Class, package.module:Class or script.py.")
-        study = _study_of_script(where)
+        study, _ = _study_of_script(where)
         return study.trainable, study
     if where.endswith(".py") or Path(where).exists() or os.sep in where:
-        module = _module_of_script(where)
+        module, _ = _module_of_script(where)
     else:
         sys.path.insert(0, os.getcwd())
         with _words_of_import(where):
@@ -351,40 +357,52 @@ def _trainable_of(place: str) -> tuple[Any, Study | None]:
     return getattr(module, name), _study_in(module, where)
 
 
-def _study_of_script(script: str) -> Study:
-    """Run a script's top level, as an import does, and return the study that it defines."""
-    study = _study_in(_module_of_script(script), script)
+def _study_of_script(script: str) -> tuple[Study, ScriptRun]:
+    """Run a script's top level, as an import does, up to its search, and return the study that it defines."""
+    module, run = _module_of_script(script)
+    study: Study | None = run.study or _study_in(module, script)
     if study is None:
-        raise UsageError(f"{script!r} defines neither a Study `study` nor a function make_study() that returns one.")
-    return study
+        raise UsageError(
+            f"{script!r} makes no study: write `study = Study(...)` there, or a function make_study() that returns "
+            f"one, or name the trainable: asyncsearch check {script}:train --params '{{\"lr\": 0.1}}'."
+        )
+    return study, run
 
 
-def _module_of_script(script: str) -> ModuleType:
+def _module_of_script(script: str) -> tuple[ModuleType, ScriptRun]:
+    from asyncsearch.checking.processes import SCRIPT_PREFIX
     from asyncsearch.report.live.progress import announced
+    from asyncsearch.study.script_runs import read_only
 
     path = Path(script)
     if not path.is_file():
         raise UsageError(f"{script!r} is not a file. Name a Python script.")
-    # Prefixed: a script called json.py must not replace the module.
-    spec = importlib.util.spec_from_file_location(f"asyncsearch_script_{path.stem}", path)
+    spec = importlib.util.spec_from_file_location(f"{SCRIPT_PREFIX}{path.stem}", path)
     if spec is None or spec.loader is None:
         raise UsageError(f"{script!r} is not a Python script: its name must end in .py.")
     module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
     sys.path.insert(0, str(path.resolve().parent))
     sys.argv = [script]
-    with _words_of_import(script), announced(f"running the top level of {script} ..."):
+    words = f"running the top level of {script} up to its search ..."
+    with _words_of_import(script), announced(words), read_only() as run:
         spec.loader.exec_module(module)
-    return module
+    return module, run
 
 
 def _study_in(module: ModuleType, where: str) -> Study | None:
+    """Return the variable ``study``, else what ``make_study()`` returns, else the only study there is."""
     from asyncsearch.study.study import Study
 
     study = getattr(module, "study", None)
     if not isinstance(study, Study) and callable(getattr(module, "make_study", None)):
         with _words_of_import(where):
             study = module.make_study()
-    return study if isinstance(study, Study) else None
+    if isinstance(study, Study):
+        return study
+    studies = {name: value for name, value in vars(module).items() if isinstance(value, Study)}
+    if len(studies) > 1:
+        raise UsageError(f"{where!r} makes {' and '.join(studies)}: call the one to look at `study`.")
+    return next(iter(studies.values()), None)
 
 
 @contextlib.contextmanager

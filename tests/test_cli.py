@@ -205,7 +205,7 @@ def test_preview_imports_a_script_and_does_not_run_it(tmp_path: Path, capsys: py
 @pytest.mark.parametrize(
     ("script", "words"),
     [
-        ("x = 1", "defines neither a Study `study` nor a function make_study()"),
+        ("x = 1", "makes no study: write `study = Study(...)` there"),
         ("1 / 0", "ZeroDivisionError: division by zero"),
         ("def broken(:", "SyntaxError"),
         ("import sys\nsys.exit(3)", "SystemExit: 3"),

@@ -421,7 +421,7 @@ class Driver:
         last = self._journal.last
         data = snapshot.encode(self._state, last)
         try:
-            await self.loop.run_in_executor(self._files, save_snapshot, self._store, data, last)
+            await self.loop.run_in_executor(self._files, save_snapshot, self._store, data, last, self._journal.last_crc)
         except Exception as error:
             _log.warning("Snapshot %d could not be saved; the journal is complete without it: %s", last, error)
 

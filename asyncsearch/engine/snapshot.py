@@ -1,4 +1,7 @@
-"""Converts the whole state to JSON values and back. A snapshot only replaces the replay of older records. Pure."""
+"""Converts the whole state to JSON values and back. A snapshot only replaces the replay of older records. Pure.
+
+Its file has a checksum beside these values, and that of the record it stands for: see ``journal.opening``.
+"""
 
 from __future__ import annotations
 

@@ -2,24 +2,28 @@
 
 The driver's certificate is self-signed; workers trust it and nothing else, and expect the fixed name ``TARGET_NAME``
 instead of the host's, so any address that reaches the driver works. Workers have a certificate of their own, signed by
-the driver's: who has none is turned away in the handshake, before HTTP/2 or gRPC see a byte of it. The token is sent as
-call credentials, which gRPC allows only over TLS.
+the driver's: who has none is turned away in the handshake, before HTTP/2 or gRPC see a byte of it. Each launch of a
+worker has a token of its own, so that no worker can take the place of another; the secret from which these are derived
+stays with the driver. Tokens are sent as call credentials, which gRPC allows only over TLS.
 """
 
 from __future__ import annotations
 
 import datetime
 import hmac
+import re
 import secrets
 from collections.abc import Iterable
 
 import msgspec
 
 from asyncsearch.errors import UnauthenticatedError
-from asyncsearch.rpc.messages import Endpoint
+from asyncsearch.ids import WorkerId, worker_name
+from asyncsearch.rpc.messages import Endpoint, Hello
 from asyncsearch.rpc.quiet_grpc import grpc
 
 TARGET_NAME = "driver.asyncsearch"
+_LAUNCH = re.compile(rb"Bearer (\d{1,10})\.(\d{1,10})\.")
 _WORKER_NAME = "worker.asyncsearch"
 _BEFORE = datetime.timedelta(days=1)
 _AFTER = datetime.timedelta(days=3650)
@@ -33,7 +37,7 @@ class Identity(msgspec.Struct, frozen=True):
     worker_key_pem: bytes
     worker_certificate_pem: bytes
     token: str
-    """32 random bytes, url-safe."""
+    """32 random bytes, url-safe; it stays in the driver's process (``bound``)."""
 
     def __repr__(self) -> str:
         return "Identity(keys, certificates and token hidden)"
@@ -122,22 +126,52 @@ def tls_credentials(endpoint: Endpoint) -> grpc.ChannelCredentials:
     )
 
 
+def bound(endpoint: Endpoint, worker: WorkerId, epoch: int) -> Endpoint:
+    """Return an endpoint whose token admits one launch of one worker."""
+    return msgspec.structs.replace(endpoint, token=_launch_token(endpoint.token, worker, epoch))
+
+
+def _launch_token(token: str, worker: int, epoch: int) -> str:
+    return f"{worker}.{epoch}.{hmac.digest(token.encode(), f'{worker}.{epoch}'.encode(), 'sha256').hex()}"
+
+
 class Gate:
-    """Admits streams that carry the token."""
+    """Admits streams that carry a token."""
 
     def __init__(self, identity: Identity) -> None:
-        self._expected = f"Bearer {identity.token}".encode()
+        self._token = identity.token
 
-    def check(self, metadata: Iterable[tuple[str, str | bytes]]) -> None:
+    def check(self, metadata: Iterable[tuple[str, str | bytes]]) -> tuple[int, int] | None:
         """Check the metadata of a new stream.
+
+        Returns:
+            The worker and the epoch to which its token is bound; None: it is the driver's own, which admits any.
 
         Raises:
             UnauthenticatedError: the token is wrong or missing.
         """
         brought = next((value for key, value in metadata if key == "authorization"), b"")
         brought = brought.encode() if isinstance(brought, str) else brought
+        launch = _LAUNCH.match(brought)
+        bound_to = None if launch is None else (int(launch[1]), int(launch[2]))
+        expected = self._token if bound_to is None else _launch_token(self._token, *bound_to)
         # A comparison in constant time keeps the token from being guessed byte by byte.
-        if not hmac.compare_digest(brought, self._expected):
+        if not hmac.compare_digest(brought, f"Bearer {expected}".encode()):
             raise UnauthenticatedError(
                 f"The token is {'wrong' if brought else 'missing'}: this is no worker of the driver that listens here."
             )
+        return bound_to
+
+
+def require_launch(bound_to: tuple[int, int] | None, hello: Hello) -> None:
+    """Check that a Hello is of the launch to which the stream's token is bound.
+
+    Raises:
+        UnauthenticatedError: it is of another one.
+    """
+    if bound_to is not None and bound_to != (hello.worker, hello.epoch):
+        worker, epoch = bound_to
+        raise UnauthenticatedError(
+            f"The token is of {worker_name(WorkerId(worker))}, epoch {epoch}, and not of "
+            f"{worker_name(hello.worker)}, epoch {hello.epoch}: a worker attaches with the token of its own launch."
+        )

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from asyncsearch.errors import ClusterError, DisconnectedError, InternalError, ProtocolError, StaleLeaseError
 from asyncsearch.ids import WorkerId, worker_name
-from asyncsearch.rpc.auth import Gate, Identity, server_credentials
+from asyncsearch.rpc.auth import Gate, Identity, require_launch, server_credentials
 from asyncsearch.rpc.channel import MAX_MESSAGE_BYTES, METHOD, SERVICE, Keepalive, require_size, server_options
 from asyncsearch.rpc.connection_limits import ConnectionLimits
 from asyncsearch.rpc.convert import Envelope, decode_worker, encode_driver
@@ -177,8 +177,10 @@ class SearchServer:
         peer = context.peer()
         address = peer.rpartition(":")[0]
         try:
-            self._gate.check(context.invocation_metadata() or ())
-            session = self._attach(await self._greeted(context, address), peer)
+            bound_to = self._gate.check(context.invocation_metadata() or ())
+            envelope = await self._greeted(context, address)
+            require_launch(bound_to, envelope.message)
+            session = self._attach(envelope, peer)
         except (ProtocolError, InternalError) as error:
             await self._refuse(context, error, address, peer)
             return

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from traceback import TracebackException
 
 _PACKAGE = Path(__file__).parent.parent
-_OWN = tuple(str(_PACKAGE / part) for part in ("runner", "trainable.py", "launch/inline_worker.py"))
+_OWN = tuple(str(_PACKAGE / part) for part in ("runner", "trainable.py", "launch/inline_worker.py", "checking"))
 """Where the code between the runner and the user's lies."""
 _HEAD_CHARS, _TAIL_CHARS = 4_000, 12_000
 _MIB = 1024 * 1024

@@ -5,6 +5,7 @@ A store is a folder: on local disk, on HDFS, or wherever fsspec reaches. Its lay
     study.json                     description of the study, for people and for ``asyncsearch show``
     bundle.bin                     the pickled trainable, space, searcher and scheduler, for ``resume``
     journal/000001.jsonl ...       one segment for each driver; see asyncsearch.journal.format
+    head.json                      the last durable record; see asyncsearch.journal.head
     snapshots/000000012345.json    the state after record 12345; an optional shortcut
     checkpoints/<node>/<resource>/ one folder for each checkpoint: files/ and manifest.json; complete or absent
     logs/trial-7.log               output and log of a trial
@@ -27,6 +28,7 @@ from typing import NamedTuple, Protocol
 from asyncsearch.errors import StoreError
 from asyncsearch.ids import CheckpointRef, NodeKey
 from asyncsearch.store import layout
+from asyncsearch.store.head_file import HeadFile, SmallHeadFile
 from asyncsearch.store.passwords import without_password
 
 
@@ -172,6 +174,10 @@ class Store(abc.ABC):
     @abc.abstractmethod
     def open_segment(self) -> Segment:
         """Begin the next segment. Never opens an existing one."""
+
+    def open_head(self) -> HeadFile:
+        """Return ``head.json`` open for writing; one driver writes it, beside the segment that it has begun."""
+        return SmallHeadFile(self)
 
     @abc.abstractmethod
     def stage(self, checkpoint: CheckpointRef) -> Path:

@@ -104,7 +104,7 @@ def write_new(path: Path, data: bytes) -> None:
 class Identity(NamedTuple):
     """What tells an open file from another one that takes its place."""
 
-    path: Path
+    path: str
     device: int
     inode: int
 
@@ -112,7 +112,7 @@ class Identity(NamedTuple):
     def of(cls, path: Path, descriptor: int) -> Identity:
         """Return the identity of an open file, which was opened at a path."""
         status = os.fstat(descriptor)
-        return cls(path, status.st_dev, status.st_ino)
+        return cls(str(path), status.st_dev, status.st_ino)
 
     def is_in_place(self) -> bool:
         """Return whether the path still leads to the file: not once it was removed, moved or replaced."""

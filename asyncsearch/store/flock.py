@@ -89,7 +89,7 @@ def hold(path: Path) -> Iterator[None]:
 
 def held(path: Path) -> Identity | None:
     """Return the lock file that this process holds at a path, or None."""
-    return next((identity for identity in _held.values() if identity.path == path), None)
+    return next((identity for identity in _held.values() if identity.path == str(path)), None)
 
 
 def require_in_place(lock: Identity) -> None:
@@ -100,9 +100,9 @@ def require_in_place(lock: Identity) -> None:
     """
     if not lock.is_in_place():
         raise StoreLockedError(
-            f"The lock {str(lock.path)!r} was removed, moved or replaced while process {os.getpid()} held it, so"
-            " another driver may have opened the study. Nothing more is written from here, and all that was"
-            f" acknowledged is kept. Once no driver runs, go on with it: Study.resume({str(lock.path.parent)!r})."
+            f"The lock {lock.path!r} was removed, moved or replaced while process {os.getpid()} held it, so"
+            " another driver may have opened the study. Nothing more is written from here, and everything acknowledged"
+            f" is kept. Once no driver runs, go on with it: Study.resume({os.path.dirname(lock.path)!r})."
         )
 
 

@@ -34,6 +34,7 @@ from asyncsearch.store.disk import (
     write_all,
     write_new,
 )
+from asyncsearch.store.head_file import LocalHeadFile
 from asyncsearch.store.manifest import Manifest, check, damaged, missing, survey
 from asyncsearch.store.no_follow import inside, open_file, read_file
 from asyncsearch.store.rescue import Rescue
@@ -80,11 +81,14 @@ class LocalSegment:
             self._release()
 
     def _require_in_place(self) -> None:
-        with explained("look for the journal", self._path):
+        try:
             if not self._identity.is_in_place():
                 raise self._rescue.lost(self._path)
             if self._lock is not None:
                 flock.require_in_place(self._lock)
+        except OSError:
+            with explained("look for the journal", self._path):
+                raise
 
     def _release(self) -> None:
         if self._descriptor is not None:
@@ -238,6 +242,9 @@ class LocalStore(Store):
                     break
             sync_folder(folder)
         return LocalSegment(path, descriptor, Rescue(self._root), flock.held(self._root / "lock"))
+
+    def open_head(self) -> LocalHeadFile:
+        return LocalHeadFile(self._root)
 
     # Checkpoints
 

@@ -90,14 +90,12 @@ class Rescue:
         self._files.clear()
 
     def _write(self, folder: Path, name: str) -> Path:
-        number, file = 1, None
-        while file is None:
-            path = folder / (f"{name}.zip" if number == 1 else f"{name}-{number}.zip")
-            with contextlib.suppress(FileExistsError):
-                file = open(path, "xb")  # noqa: SIM115
+        path, number = folder / f"{name}.zip", 1
+        while path.exists():
             number += 1
+            path = folder / f"{name}-{number}.zip"
         try:
-            with file:
+            with open(path, "xb") as file:
                 with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
                     archive.comment = msgspec.json.encode(Origin(str(self._root)))
                     for inside, source in self._files.items():

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from asyncsearch.errors import StoreError
-from asyncsearch.store.base_store import Store
 from asyncsearch.store.local import LocalStore
 from asyncsearch.store.rescue import is_rescue, origin_of, read_rescue
 
@@ -17,17 +16,16 @@ _REPLACED = ("head.json",)
 logger = logging.getLogger(__name__)
 
 
-def resumable(place: str | Path | Store) -> str | Path | Store:
+def resumable(place: str | Path) -> str | Path:
     """Return the place of a study to go on with: for a rescue file the folder of its store, written anew.
 
     Raises:
         StoreError: the file is damaged, or something else lies in that folder by now.
         StoreLockedError: a driver has the study there open.
     """
-    if isinstance(place, Store) or not is_rescue(Path(place).expanduser()):
+    if not isinstance(place, str | Path) or not is_rescue(Path(place).expanduser()):
         return place
-    file = Path(place).expanduser()
-    return restore(file)
+    return restore(Path(place).expanduser())
 
 
 def restore(file: Path) -> Path:

@@ -21,6 +21,7 @@ from asyncsearch.errors import AsyncSearchError, StoreError, StudyExistsError, U
 from asyncsearch.ids import WorkerId
 from asyncsearch.journal.opening import (
     BUNDLE_FILE,
+    STUDY_FILE,
     KeptFunction,
     StudyFile,
     read_records,
@@ -94,7 +95,9 @@ class RunnableStudy(msgspec.Struct, kw_only=True):
         proposals = begin_searcher(what.searcher, what.space, what.config, self.warm).length()
         require_bounded(what.searcher, num_trials, proposals, "run")
         is_begun = read_study_file(store) is not None
-        display.warn(warnings_of(what.scheduler, num_trials, proposals, is_begun=is_begun))
+        advice = warnings_of(what.scheduler, num_trials, proposals, is_begun=is_begun)
+        if not is_begun:
+            display.warn(advice)
         with chosen(self.backend, study=what.config.study) as launcher:
             with announced(launcher.preparation()) if display.is_shown else nullcontext():
                 preflight = launcher.check(enough(parallelism, num_trials))
@@ -124,6 +127,9 @@ class RunnableStudy(msgspec.Struct, kw_only=True):
             store.prepare()
             with store.lock():
                 state, last = self.open(display)
+                # A search that has all its trials can no longer follow it.
+                if is_begun and (num_trials is None or len(state.trials) < num_trials):
+                    display.warn(advice)
                 membership = self._join(state, display)
                 search = Search(
                     state=state,
@@ -161,6 +167,8 @@ class RunnableStudy(msgspec.Struct, kw_only=True):
         existing = read_study_file(self.store)
         if existing is None:
             _require_nothing_rescued(self.store)
+            if self.store.journal_segments():
+                display.warn([self._without_description()])
             bundle = pickled(self.definition)
             self.store.write(BUNDLE_FILE, bundle)
             keep(self.store, self.warm)
@@ -207,6 +215,16 @@ class RunnableStudy(msgspec.Struct, kw_only=True):
         for checkpoint in self.store.checkpoints():
             if checkpoint not in state.references:  # its attempt ended between the commit and the record of it
                 self.store.delete(checkpoint)
+
+    def _without_description(self) -> str:
+        """Return a note that study.json is written anew, if the study may go on."""
+        place = f"{self.store.shown}/{STUDY_FILE}"
+        if not self.resume:
+            raise StudyExistsError(
+                f"{self.store.shown} holds the journal of a study, and {place} is missing. Restore it, or write it anew"
+                " from the script that made the study: Study(..., resume=True); or choose another store=."
+            )
+        return f"{place} was missing and is written as this script describes the study; its journal goes on."
 
     def keep_quota(self, display: Display) -> None:
         """Remove from the shared folder what exceeds the quota."""

@@ -48,6 +48,7 @@ from asyncsearch.study.options import Checkpoints, Sharing, WorkerOptions
 from asyncsearch.study.requirements import can_evaluate, require_pausable, require_sequences
 from asyncsearch.study.results import ReadState, Results
 from asyncsearch.study.runnable import RunnableStudy, require_bounded
+from asyncsearch.study.script_runs import note_run
 from asyncsearch.study.trainable_checks import require_trainable
 from asyncsearch.study.warm_start import WarmStart, begin_searcher, kept, warm_start_of
 from asyncsearch.trainable import Pickled, Trainable, WithFunctions
@@ -236,6 +237,7 @@ class Study(Results):
         num_trials = None if num_trials is None else positive("num_trials", num_trials)
         parallelism = None if parallelism is None else positive("parallelism", parallelism)
         timeout_s = None if timeout is None else seconds_of("timeout", timeout)
+        note_run(self, num_trials, parallelism)
         return run_shown(self, num_trials, parallelism, timeout_s, open_display(display, logs=logs))
 
     def preview(
@@ -417,8 +419,9 @@ class Study(Results):
             assert self.trainable is not None
             functions, versions = self.space.custom_functions, self.space.function_versions
             with_functions = WithFunctions(self.trainable, functions, versions)
-            self._bundle, warnings = pack(with_functions if functions else self.trainable)
-            display.warn(warnings)
+            packed = pack(with_functions if functions else self.trainable)
+            self._bundle = packed.data
+            display.warn(packed.warnings)
         bundle = b"" if display is None else self._with_earlier_functions(self._bundle or b"", display)
         definition = StudyDefinition(
             trainable=bundle,

@@ -74,7 +74,7 @@ def require_uncharged(search: Search) -> None:
     assert all(trial.failures == trial.losses == 0 for trial in study.trials), "what the store did is no trial's fault"
 
 
-@pytest.mark.parametrize("seed", seeds(8), ids="seed{}".format)
+@pytest.mark.parametrize("seed", seeds(4), ids="seed{}".format)
 @pytest.mark.parametrize("name", PASSING)
 def test_a_store_that_stays_unwritable_ends_the_run_and_the_same_trials_go_on_after_the_mending(
     search: Search, name: str, seed: int
@@ -87,7 +87,7 @@ def test_a_store_that_stays_unwritable_ends_the_run_and_the_same_trials_go_on_af
     require_uncharged(search)
 
 
-@pytest.mark.parametrize("seed", seeds(8), ids="seed{}".format)
+@pytest.mark.parametrize("seed", seeds(4), ids="seed{}".format)
 @pytest.mark.parametrize("name", PASSING)
 def test_a_store_that_is_mended_while_the_run_waits_costs_nothing(search: Search, name: str, seed: int) -> None:
     patience = random.Random(seed).randint(1, 4)
@@ -95,7 +95,7 @@ def test_a_store_that_is_mended_while_the_run_waits_costs_nothing(search: Search
     require_uncharged(search)
 
 
-@pytest.mark.parametrize("seed", seeds(8), ids="seed{}".format)
+@pytest.mark.parametrize("seed", seeds(4), ids="seed{}".format)
 @pytest.mark.parametrize("name", KEPT)
 def test_a_lock_or_folder_that_is_away_ends_the_run_at_once_and_it_goes_on_once_it_is_back(
     search: Search, name: str, seed: int
@@ -109,12 +109,23 @@ def test_a_lock_or_folder_that_is_away_ends_the_run_at_once_and_it_goes_on_once_
     require_uncharged(search)
 
 
-@pytest.mark.parametrize("seed", [*seeds(8), -1], ids="seed{}".format)
+@pytest.mark.parametrize("seed", seeds(4), ids="seed{}".format)
 @pytest.mark.parametrize("name", RESCUED)
 def test_a_journal_that_was_removed_or_replaced_is_gone_on_with_from_the_rescue_file(
     search: Search, name: str, seed: int
 ) -> None:
-    moment = moment_of(name, seed) if seed >= 0 else AT_THE_END
+    require_rescued(search, name, moment_of(name, seed))
+
+
+@pytest.mark.parametrize("name", ["journal_removed", "store_removed"])
+def test_a_journal_that_was_removed_when_the_search_was_over_is_gone_on_with_from_the_rescue_file(
+    search: Search, name: str
+) -> None:
+    require_rescued(search, name, AT_THE_END)
+
+
+def require_rescued(search: Search, name: str, moment: str) -> None:
+    """The run raises and names a file with all of the journal, from which the search goes on."""
     code, output = search.run(breaks={moment: name})
     require_refused(code, output, "StoreLostError")
     (rescue,) = search.folder.glob("study.rescued*")
@@ -128,7 +139,7 @@ def test_a_journal_that_was_removed_or_replaced_is_gone_on_with_from_the_rescue_
 
 
 @pytest.mark.parametrize("name", ["second_driver"])
-@pytest.mark.parametrize("seed", seeds(8), ids="seed{}".format)
+@pytest.mark.parametrize("seed", seeds(4), ids="seed{}".format)
 def test_a_driver_whose_lock_was_removed_writes_nothing_more_once_another_has_come(
     search: Search, name: str, seed: int
 ) -> None:

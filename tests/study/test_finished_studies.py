@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import pickle
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from asyncsearch import ASHA, Study, uniform
+from asyncsearch import ASHA, FIFO, Study, uniform
 from asyncsearch.report.formatting import duration, moment
 from asyncsearch.report.live.html import html
 from asyncsearch.report.live.status import StudyStatus, status_of
 from asyncsearch.report.live.table import title
+from asyncsearch.sequences import exponential, multistep
 from asyncsearch.study.results import open_results
 from tests.report.tools import full_counts, make_status, records_of, simulated, store_of
 
@@ -19,6 +22,11 @@ from tests.report.tools import full_counts, make_status, records_of, simulated, 
 def train(trial: Any) -> None:
     for epoch in trial.epochs(save=lambda path: path.write_text("x"), load=lambda path: None):
         trial.report(loss=trial.params["x"] / epoch)
+
+
+def train_by_schedule(trial: Any) -> None:
+    for _ in trial.epochs(save=lambda path: path.write_text("x"), load=lambda path: None):
+        trial.report(loss=trial.params["lr"])
 
 
 def study(folder: Path, **options: Any) -> Study:
@@ -77,3 +85,22 @@ def test_no_time_is_said_that_is_not_known(times: dict[str, Any], words: str) ->
     status: StudyStatus = make_status(counts=full_counts(completed=3), **times)
     assert title(status) == f"digits: {words}"
     assert f"digits: {words}" in html(status)
+
+
+def test_the_best_params_print_schedules_as_they_are_written_and_are_json_all_the_same(tmp_path: Path) -> None:
+    space = {"lr": multistep(0.1, [2]), "net": {"width": 3, "rate": exponential(0.1, gamma=0.9)}}
+    made = Study(
+        train_by_schedule,
+        space=space,
+        metric="loss",
+        mode="min",
+        scheduler=FIFO(max_resource=1),
+        store=tmp_path / "s",
+        backend="inline",
+    ).run(1, display="none")
+    words = "{'lr': multistep(0.1, milestones=[2]), 'net': {'width': 3, 'rate': exponential(0.1, gamma=0.9)}}"
+    for params in (made.best_params, made.best_trial.params, pickle.loads(pickle.dumps(made.best_params))):
+        assert (repr(params), str(params)) == (words, words)
+        assert params == made.trials[0].params
+        assert json.loads(json.dumps(params)) == params
+    assert made.eval(made.best_params, 1)["loss"] == 0.1

@@ -229,6 +229,9 @@ def test_a_journal_cut_off_in_a_record_is_recovered_and_said(
         snapshot.unlink()
     segment = next((tmp_path / "s" / "journal").iterdir())
     segment.write_bytes(segment.read_bytes()[:-20])
+    with pytest.raises(JournalDamagedError, match="remove head"):
+        run(Study.resume(tmp_path / "s"))
+    (tmp_path / "s" / "head.json").unlink()
     Study.resume(tmp_path / "s").run(2, display="plain")
     assert "cut off by a crash" in capsys.readouterr().out
 

@@ -143,6 +143,7 @@ def test_trials_that_were_cut_off_are_known_as_stopped(earlier: Path, tmp_path: 
     shutil.copytree(earlier, source)
     (journal,) = (source / "journal").glob("*.jsonl")
     shutil.rmtree(source / "snapshots")
+    (source / "head.json").unlink()
     lines = journal.read_bytes().splitlines(keepends=True)
     found = set()
     for last in range(12, 30):
