@@ -10,7 +10,7 @@
     │   ├── CannotPauseError       the scheduler pauses trials, and the trainable cannot be paused
     │   ├── MetricNotReportedError the trial finished and never reported the study's metric
     │   └── NoTrialsError          asked for the best of no finished trials
-    ├── TrialsFailedError          every trial failed in the same way; holds the traceback of the last one
+    ├── TrialsFailedError          every trial failed; holds the traceback of the last one
     ├── ClusterError               the cluster cannot run the search as asked
     │   ├── NotEnoughSlotsError    fewer task slots than workers
     │   ├── UnsupportedSparkError  this kind of Spark session cannot be used
@@ -18,6 +18,8 @@
     │   └── WorkersLostError       workers were lost more often than the study allows
     ├── StoreError                 the store cannot be read or written
     │   ├── StoreLockedError       another driver has the study open
+    │   ├── StoreLostError         the lock, or a file of the store, was removed or replaced while it was in use
+    │   ├── CheckpointError        a checkpoint is damaged, missing, or cannot be one; the store itself works
     │   └── JournalDamagedError    the journal is damaged elsewhere than at its end
     ├── ProtocolError              a message broke the contract in ``rpc/``
     │   ├── MessageTooLargeError   a message is over the size limit
@@ -75,7 +77,7 @@ class NoTrialsError(UsageError):
 
 
 class TrialsFailedError(AsyncSearchError):
-    """Several trials failed in the same way and none has finished, so the run ended."""
+    """All trials failed, or several in the same way and none has finished, so that the run ended early."""
 
 
 class ClusterError(AsyncSearchError):
@@ -104,6 +106,14 @@ class StoreError(AsyncSearchError):
 
 class StoreLockedError(StoreError):
     """Another driver has the study open."""
+
+
+class StoreLostError(StoreError):
+    """The lock, or a file of the store, was removed or replaced while it was in use; waiting does not bring it back."""
+
+
+class CheckpointError(StoreError):
+    """A checkpoint is damaged, missing, or cannot be one; the store itself works."""
 
 
 class JournalDamagedError(StoreError):

@@ -2,34 +2,96 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+import logging
+from collections.abc import Callable, Sequence
 
 from asyncsearch._version import __version__
 from asyncsearch.actions import AnyAction
+from asyncsearch.errors import StoreError, StoreLostError
 from asyncsearch.events import AnyEvent
 from asyncsearch.journal.format import FORMAT, Header, encode_header, encode_record
+from asyncsearch.journal.head import encode_head, head_of
+from asyncsearch.journal.sealing import checksum_of
 from asyncsearch.store.base_store import Segment, Store
+
+_log = logging.getLogger(__name__)
 
 
 class Journal:
-    """Writes the records of one driver into one new segment. Two threads may call ``encode`` and ``append``."""
+    """Writes the records of one driver into one new segment, and into a further one after each write that failed.
+
+    Two threads may call ``encode`` and ``append``.
+    """
 
     def __init__(self, store: Store, study: str, last: int) -> None:
         """Begin a segment after record number ``last``."""
         self.last = last
         """Number of the last record encoded."""
-        self._segment: Segment = store.open_segment()
-        self._segment.append(encode_header(Header(FORMAT, study, last + 1, __version__)))
+        self.last_crc = ""
+        """Its checksum; empty while none was encoded here."""
+        self._store, self._study = store, study
+        self._durable = last
+        """Number of the last durable record."""
+        self._name = ""
+        """Name of the last segment."""
+        self._segment: Segment | None = self._begin()
+        self._head = store.open_head()
+        self._is_head_refused = False
 
     def encode(self, event: AnyEvent, actions: Sequence[AnyAction], now: float) -> bytes:
         """Return the next record's line."""
         self.last += 1
-        return encode_record(self.last, now, event, actions)
+        line = encode_record(self.last, now, event, actions)
+        self.last_crc = checksum_of(line)
+        return line
 
     def append(self, lines: bytes) -> None:
-        """Write lines, and return when they are durable: one sync for all of them."""
-        self._segment.append(lines)
+        """Write lines, and return when they are durable: one sync for all of them.
+
+        Raises:
+            StoreError: they may be durable or not, also in part. Call it with the same lines again, and with no others.
+        """
+        segment = self._segment or self._begin()
+        self._segment = None  # after a failure its end is unknown: the next line could be appended to half a line
+        segment.append(lines)
+        self._segment = segment
+        self._durable += lines.count(b"\n")
+        data = encode_head(head_of(lines, segment.name))
+        self._try_head(lambda: self._head.note(data))
 
     def close(self) -> None:
-        """Close the segment."""
-        self._segment.close()
+        """Close the segment.
+
+        Raises:
+            StoreLostError: it was removed or replaced since the last append.
+        """
+        try:
+            if self._segment is not None:
+                self._segment.close()
+        finally:
+            self._try_head(self._head.close)
+
+    def _begin(self) -> Segment:
+        if self._name and self._name not in self._store.journal_segments():
+            raise StoreLostError(
+                f"The journal of the study in {self._store.shown!r} was removed while it was written: {self._name!r} "
+                "is gone. Restore the folder 'journal' from a backup, or start a new study."
+            )
+        segment = self._store.open_segment()
+        try:
+            segment.append(encode_header(Header(FORMAT, self._study, self._durable + 1, __version__, cuts=True)))
+        except BaseException:
+            with contextlib.suppress(Exception):  # else each try leaves an empty segment
+                self._store.remove_tree(f"journal/{segment.name}")
+            raise
+        self._name = segment.name
+        return segment
+
+    def _try_head(self, action: Callable[[], None]) -> None:
+        try:
+            action()
+        except StoreError as error:  # the records are durable without it
+            if not self._is_head_refused:
+                _log.warning("A missing end of the journal could not be noticed later: %s", error)
+            self._is_head_refused = True

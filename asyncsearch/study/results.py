@@ -18,6 +18,7 @@ from asyncsearch.report.explain import explain
 from asyncsearch.report.live.status import StudyStatus, status_of
 from asyncsearch.report.plain_text import printable
 from asyncsearch.report.plots.incumbents import Incumbent, incumbents, incumbents_dataframe
+from asyncsearch.sequences.flat_params import ReadableParams
 from asyncsearch.store import open_store
 from asyncsearch.store.base_store import Store
 from asyncsearch.trial import Metrics, Trial
@@ -88,7 +89,9 @@ class Results:
         best = self._read_state().best()
         if best is None:
             raise self._nothing_reported()
-        return copy.copy(best)
+        found = copy.copy(best)
+        found.params = ReadableParams(best.params)
+        return found
 
     @property
     def incumbent(self) -> Incumbent:
@@ -112,7 +115,7 @@ class Results:
 
     @property
     def best_params(self) -> dict[str, Any]:
-        """The configuration of the best trial."""
+        """The configuration of the best trial; schedules in it print as they are written."""
         return self.best_trial.params
 
     @property
