@@ -31,6 +31,9 @@ from asyncsearch.trial import Trial
 
 def learn(state: StudyState, event: AnyEvent, now: float) -> list[Trial]:
     """Apply a fact that is not stale; return the subscribers of a new report, so that they may be judged."""
+    if isinstance(event, DriverStarted):
+        state.times.end(state.times.seen_s, state.begun)  # the driver of a run in progress has died
+    state.times.seen_s = now
     match event:
         case Reported():
             return _learn_report(state, event, now)
@@ -47,6 +50,7 @@ def learn(state: StudyState, event: AnyEvent, now: float) -> list[Trial]:
         case RunRequested():
             state.run, state.stopping, state.stopping_kind = event, "", ""
             state.repeated = RepeatedFailures()
+            state.times.begin(now, state.begun)
             for listener in state.listeners:
                 listener.run_requested(event.num_trials)
         case WorkerAttached():
@@ -57,7 +61,7 @@ def learn(state: StudyState, event: AnyEvent, now: float) -> list[Trial]:
             state.pool.slots[event.worker].fruitless += 1
             for attempt in state.attempts_of(event.worker):
                 _lose(state, attempt)
-                for number in attempt.trials:
+                for number in [] if state.stopping else attempt.trials:  # a run that ends waits for no worker
                     state.trials[number].losses += 1
                     if state.trials[number].losses > state.config.max_losses:
                         state.pool.slots[event.worker].fruitless = 0  # the trial is to blame, not the worker
@@ -68,7 +72,8 @@ def learn(state: StudyState, event: AnyEvent, now: float) -> list[Trial]:
             if attempt.is_training:
                 _blame(state, attempt)
         case StopRequested():
-            state.stopping = state.stopping or event.reason
+            if not state.stopping:
+                state.stopping, state.stopping_kind = event.reason, event.error_kind
         case Learned():
             _learn_of_others(state, event)
         case WorkRefused():
@@ -170,7 +175,7 @@ def _learn_commit(state: StudyState, event: CheckpointCommitted) -> None:
 def _learn_failed_commit(state: StudyState, event: CheckpointFailed) -> None:
     attempt = state.attempts[event.lease.number]
     attempt.settled = max(event.checkpoint.resource, attempt.settled or 0)
-    for trial in state.awaiting(attempt, event.checkpoint):
+    for trial in [] if event.error_kind else state.awaiting(attempt, event.checkpoint):
         trial.failures += 1
     _end_if_over(state, attempt)
 

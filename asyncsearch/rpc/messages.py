@@ -56,6 +56,13 @@ class LogLines(msgspec.Struct, frozen=True):
     lane: int = 0
 
 
+class StoreOutage(msgspec.Struct, frozen=True):
+    """The worker waits for a store that it cannot use, and tries again."""
+
+    error: str = ""
+    """What the store answered last; empty: it can be used again."""
+
+
 class Refused(msgspec.Struct, frozen=True):
     """Answer to a message with a lease that is not current: drop all work under it."""
 
@@ -63,7 +70,9 @@ class Refused(msgspec.Struct, frozen=True):
     reason: str
 
 
-WorkerMessage = Hello | Heartbeat | Reported | TrainingEnded | CheckpointCommitted | CheckpointFailed | LogLines
+WorkerMessage = (
+    Hello | Heartbeat | Reported | TrainingEnded | CheckpointCommitted | CheckpointFailed | LogLines | StoreOutage
+)
 DriverMessage = Assign | StopTraining | SaveAt | CutWork | DismissWorker | Refused
 
 
@@ -74,6 +83,11 @@ class Endpoint(msgspec.Struct, frozen=True):
     """``host:port``."""
     certificate_pem: bytes
     token: str
+    worker_key_pem: bytes = b""
+    """Key of the certificate that workers present; without it, the driver ends the connection in its handshake."""
+    worker_certificate_pem: bytes = b""
+    spare_port: int = 0
+    """Another port of the same host, which nobody else is told: tried in turn with the first; 0: there is none."""
 
     def __repr__(self) -> str:
-        return f"Endpoint({self.address!r}, certificate and token hidden)"
+        return f"Endpoint({self.address!r}, certificates, keys and token hidden)"

@@ -12,13 +12,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from asyncsearch.errors import CannotPauseError, UsageError
+from asyncsearch.errors import CannotPauseError, StoreError, UsageError
 from asyncsearch.ids import trial_name
 from asyncsearch.runner.current_values import CurrentValues, changed
 from asyncsearch.runner.hooks import HOW_TO_PAUSE, check_hooks
 from asyncsearch.runner.link import Link
 from asyncsearch.runner.metrics import as_metrics
 from asyncsearch.runner.once_cache import once
+from asyncsearch.runner.refusing_disk import refusal_of
 from asyncsearch.runner.timeline import LaneTimeline
 from asyncsearch.trainable import (
     Evaluate,
@@ -269,7 +270,7 @@ class SearchContext(TrialContext):
         index = timeline.index_at(done)
         timeline.saved(done)
         try:
-            self._write(save, self._link.folder(index, done))
+            self._write(save, index)
         except Exception as error:
             if timeline.is_save_needed(done):
                 raise
@@ -280,8 +281,25 @@ class SearchContext(TrialContext):
         self._link.saved(index, done, is_last=timeline.is_over(done))
         return reason
 
-    def _write(self, save: SaveFunction, path: Path) -> None:
-        save(path)
+    def _write(self, save: SaveFunction, index: int) -> None:
+        """Save, and again where the disk could not take it: the training waits if it needs the checkpoint."""
+        failed = ""
+        while True:
+            is_needed = self._timeline.is_save_needed(self._done)
+            path = self._link.folder(index, self._done, is_needed=is_needed, failed=failed)
+            try:
+                save(path)
+            except Exception as error:
+                failed = refusal_of(path.parent, error)
+                if not failed:
+                    raise
+                if not is_needed:
+                    raise StoreError(f"There is no place for a checkpoint on this worker: {failed}") from error
+            else:
+                self._require_written(path)
+                return
+
+    def _require_written(self, path: Path) -> None:
         if not path.exists() or (path.is_dir() and not any(path.iterdir())):
             raise UsageError(
                 f"save wrote nothing for {self.name} at resource {self._done}: it must write a file at the given path "

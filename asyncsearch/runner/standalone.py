@@ -72,7 +72,9 @@ class Recorder:
         """Return the path of the checkpoint at a resource."""
         return self._folder / str(resource) / "checkpoint"
 
-    def folder(self, stage: int, resource: int) -> Path:
+    def folder(self, stage: int, resource: int, *, is_needed: bool = False, failed: str = "") -> Path:
+        if failed:
+            raise StoreError(f"The checkpoint at {resource} could not be written: {failed}. Free some space there.")
         del stage
         saving = self._folder / f".saving-{resource}"
         try:

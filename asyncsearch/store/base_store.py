@@ -202,11 +202,10 @@ class Store(abc.ABC):
         """Remove a staged folder that will not be committed; no error if it is gone, or was never staged."""
 
     @abc.abstractmethod
-    def fetch(self, checkpoint: CheckpointRef, *, verify: bool = False) -> AbstractContextManager[Path]:
+    def fetch(self, checkpoint: CheckpointRef) -> AbstractContextManager[Path]:
         """Provide a local folder with the checkpoint's files, read-only and valid inside the ``with``.
 
-        The sizes of all files and the contents of files up to 1 MiB are compared with the committed ones; with
-        ``verify``, the contents of all files.
+        The contents of all files are compared with the committed ones.
 
         Raises:
             StoreError: there is no such checkpoint, or it is damaged; the message names the file.

@@ -24,6 +24,7 @@ _NEXT_STEP = {
     errno.ENOTDIR: "A store and all its parents must be folders: choose another path, or move that file away",
     errno.EEXIST: "A store and all its parents must be folders: choose another path, or move that file away",
     errno.EISDIR: "A folder lies where the store keeps a file: move it away, or choose another store",
+    errno.ELOOP: "A link lies where the store keeps something of its own: remove the link, or choose another store",
     errno.ENAMETOOLONG: "Choose a shorter path",
     errno.ENOENT: "Something on that path is missing: call prepare() first, or choose a folder that can be made",
     errno.ESTALE: "The shared disk was mounted anew: start this process again",

@@ -17,6 +17,7 @@ import msgspec
 
 from asyncsearch.errors import StoreError, StoreLockedError
 from asyncsearch.store.disk import FileIdentity, explained, is_running, write_all
+from asyncsearch.store.no_follow import open_file, read_file
 
 _held: dict[int, FileIdentity] = {}
 
@@ -54,7 +55,7 @@ def hold(path: Path) -> Iterator[None]:
         raise StoreError(f"Cannot lock {str(path)!r}: this system has no POSIX locks. Use one that has.") from error
 
     with explained("lock the store", path):
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        descriptor = open_file(path, os.O_RDWR | os.O_CREAT)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.ftruncate(descriptor, 0)
@@ -81,7 +82,7 @@ def hold(path: Path) -> Iterator[None]:
         if descriptor in _held:
             del _held[descriptor]
             try:
-                os.ftruncate(descriptor, 0)
+                _forget_holder(descriptor)
             finally:
                 os.close(descriptor)
 
@@ -108,10 +109,16 @@ def require_in_place(lock: FileIdentity) -> None:
 def is_held(path: Path) -> bool:
     """Return whether the file names a holder that seems to be alive. Takes no lock itself."""
     try:
-        holder = _HOLDER.decode(path.read_bytes())
+        holder = _HOLDER.decode(read_file(path))
     except (OSError, msgspec.DecodeError):
         return False
     return holder.host != socket.gethostname() or is_running(holder.pid)
+
+
+def _forget_holder(descriptor: int) -> None:
+    # On a disk that can no longer be written this fails, and must not hide the error that ended the driver.
+    with contextlib.suppress(OSError):
+        os.ftruncate(descriptor, 0)
 
 
 def _read_holder(descriptor: int) -> Holder | str:

@@ -36,6 +36,7 @@ from asyncsearch.store.disk import (
 )
 from asyncsearch.store.head_file import LocalHeadFile
 from asyncsearch.store.manifest import Manifest, check, damaged, missing, survey
+from asyncsearch.store.no_follow import inside, open_file, read_file
 from asyncsearch.store.rescue import Rescue
 
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
@@ -126,7 +127,7 @@ class LocalStore(Store):
         choose = f"Choose a folder that can be made and written, e.g. Study(..., store='studies/{self._root.name}')"
         with explained("make the store", self._root, choose):
             for name in layout.FOLDERS:
-                folder = self._root / name
+                folder = self._folder(name)
                 make_folders(folder)
                 if not os.access(folder, os.W_OK | os.X_OK, effective_ids=os.access in os.supports_effective_ids):
                     raise PermissionError(errno.EACCES, f"{name!r} in it cannot be written by this user")
@@ -160,7 +161,7 @@ class LocalStore(Store):
         path = self._path(name)
         with explained("read", path):
             try:
-                return path.read_bytes()
+                return read_file(path)
             except FileNotFoundError:
                 return None
 
@@ -168,7 +169,7 @@ class LocalStore(Store):
         path = self._path(name)
         with explained("write", path):
             make_folders(path.parent)
-            make_folders(self._tmp)
+            make_folders(self._folder("tmp"))
             staged = self._tmp / f"file-{uuid.uuid4().hex}"
             try:
                 write_new(staged, data)
@@ -181,7 +182,7 @@ class LocalStore(Store):
     def create(self, name: str, data: bytes) -> bool:
         path, staged = self._path(name), self._tmp / f"file-{uuid.uuid4().hex}"
         with explained("create", path):
-            make_folders(self._tmp)
+            make_folders(self._folder("tmp"))
             staged.write_bytes(data)
             try:
                 while True:
@@ -200,17 +201,17 @@ class LocalStore(Store):
             path.unlink(missing_ok=True)
 
     def list(self, folder: str) -> Sequence[str]:
-        path = self._root / layout.check_name(folder, ())
+        path = self._folder(layout.check_name(folder, ()))
         with explained("list", path):
             return _names(path)
 
     def walk(self, folder: str = "") -> Mapping[str, FileInfo]:
-        path = self._root / layout.check_name(folder, ()) if folder else self._root
+        path = self._folder(layout.check_name(folder, ())) if folder else self._root
         with explained("list", path):
             return dict(_walk(path, ""))
 
     def remove_tree(self, folder: str) -> None:
-        path = self._root / layout.check_name(folder, ())
+        path = inside(self._root, layout.check_name(folder, ()))
         with explained("remove", path):
             if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path, ignore_errors=True)
@@ -225,12 +226,12 @@ class LocalStore(Store):
 
     def read_segment(self, name: str) -> Iterator[bytes]:
         path = self._path(f"journal/{layout.check_segment(name)}")
-        if not path.exists():
+        if not _exists(path):
             raise StoreError(f"There is no journal segment at {str(path)!r}. Take its name from journal_segments().")
         return _lines(path)
 
     def open_segment(self) -> LocalSegment:
-        folder = self._root / "journal"
+        folder = self._folder("journal")
         with explained("begin a journal segment", folder):
             make_folders(folder)
             number = max(layout.segment_numbers(_names(folder)), default=0)
@@ -251,13 +252,13 @@ class LocalStore(Store):
     def stage(self, checkpoint: CheckpointRef) -> Path:
         layout.node_folder(checkpoint)
         name = f"checkpoint-{checkpoint.node[:8]}-{checkpoint.resource}-{uuid.uuid4().hex}"
-        staged = self._tmp / name / layout.FILES
+        staged = self._folder("tmp") / name / layout.FILES
         with explained(f"stage checkpoint {checkpoint}", staged):
             staged.mkdir(parents=True)
         return staged
 
     def commit(self, checkpoint: CheckpointRef, staged: Path) -> int:
-        node = self._root / layout.node_folder(checkpoint)
+        node = self._folder(layout.node_folder(checkpoint))
         whole = staged.parent
         with explained(f"commit checkpoint {checkpoint}", staged):
             if not self._is_staged(staged):
@@ -269,7 +270,7 @@ class LocalStore(Store):
             manifest = survey(staged, os.fsync, sync_folder)
             described = whole / layout.MANIFEST
             described.unlink(missing_ok=True)  # an earlier attempt to commit this folder may have left it
-            write_new(described, manifest.encode())
+            write_new(described, manifest.encode(checkpoint))
             sync_folder(whole)
             number = self._publish(whole, node, checkpoint.resource)
             for version in self._versions(checkpoint):
@@ -278,27 +279,28 @@ class LocalStore(Store):
         return manifest.size_bytes
 
     def discard(self, staged: Path) -> None:
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, StoreError):
             if not self._is_staged(staged):
                 return
             shutil.rmtree(staged.parent, ignore_errors=True)
 
     @contextlib.contextmanager
-    def fetch(self, checkpoint: CheckpointRef, *, verify: bool = False) -> Iterator[Path]:
+    def fetch(self, checkpoint: CheckpointRef) -> Iterator[Path]:
         with explained(f"find checkpoint {checkpoint}", self._root):
             folder, manifest = self._find(checkpoint)
-        check(manifest, folder / layout.FILES, checkpoint, verify)
+        check(manifest, folder / layout.FILES, checkpoint)
         yield folder / layout.FILES
 
     def delete(self, checkpoint: CheckpointRef) -> None:
-        node = self._root / layout.node_folder(checkpoint)
+        self._folder("tmp")
+        node = self._folder(layout.node_folder(checkpoint))
         with explained(f"delete checkpoint {checkpoint}", node):
             for version in self._versions(checkpoint):  # the highest is removed last: an older one must not reappear
                 discard(node / str(version), self._tmp)
             self.remove_if_empty(layout.node_folder(checkpoint))
 
     def checkpoints(self, node: NodeKey | None = None) -> Sequence[CheckpointRef]:
-        folder = self._root / "checkpoints"
+        folder = self._folder("checkpoints")
         found: set[CheckpointRef] = set()
         with explained("list the checkpoints", folder):
             for name in _names(folder) if node is None else [node]:
@@ -307,42 +309,45 @@ class LocalStore(Store):
 
     def sweep(self) -> None:
         with explained("sweep", self._root):
-            for name in _names(self._tmp):
+            for name in filter(layout.is_temporary, _names(self._folder("tmp"))):
                 discard(self._tmp / name, self._tmp)
             for checkpoint in self.checkpoints():
                 for version in self._versions(checkpoint)[:-1]:
-                    discard(self._root / layout.node_folder(checkpoint) / str(version), self._tmp)
+                    discard(self._folder(layout.node_folder(checkpoint)) / str(version), self._tmp)
 
     # Logs
 
     def append_log(self, name: str, lines: Sequence[str]) -> None:
-        path = self._root / layout.log_file(name)
+        path = inside(self._root, layout.log_file(name))
         data = "".join(f"{line}\n" for line in lines).encode(errors="backslashreplace")
         with explained("write a log", path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+            descriptor = open_file(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
             try:
                 write_all(descriptor, data)
             finally:
                 os.close(descriptor)
 
     def read_log(self, name: str) -> Iterator[str]:
-        path = self._root / layout.log_file(name)
-        lines = _lines(path) if path.exists() else iter(())
+        path = inside(self._root, layout.log_file(name))
+        lines = _lines(path) if _exists(path) else iter(())
         return (line.decode(errors="replace").removesuffix("\n") for line in lines)
 
     def _path(self, name: str) -> Path:
-        return self._root / layout.check_name(name)
+        return inside(self._root, layout.check_name(name))
+
+    def _folder(self, name: str) -> Path:
+        return inside(self._root, name, is_folder=True)
 
     def _versions(self, checkpoint: CheckpointRef) -> Sequence[layout.Version]:
-        found = layout.parse_versions(_names(self._root / layout.node_folder(checkpoint)))
+        found = layout.parse_versions(_names(self._folder(layout.node_folder(checkpoint))))
         return [version for version in found if version.resource == checkpoint.resource]
 
     def _find(self, checkpoint: CheckpointRef) -> tuple[Path, Manifest]:
         while versions := self._versions(checkpoint):
             folder = self._root / layout.node_folder(checkpoint) / str(versions[-1])
             try:
-                return folder, Manifest.decode((folder / layout.MANIFEST).read_bytes())
+                return folder, Manifest.decode(read_file(folder / layout.MANIFEST))
             except (OSError, ValueError) as error:
                 if folder.exists():  # else it has just been replaced or deleted
                     reason = f"its {layout.MANIFEST} has become unreadable ({error})"
@@ -350,7 +355,11 @@ class LocalStore(Store):
         raise missing(checkpoint, self.url)
 
     def _is_staged(self, folder: Path) -> bool:
-        return folder.is_dir() and folder.name == layout.FILES and os.path.samefile(folder.parent.parent, self._tmp)
+        return (
+            folder.is_dir()
+            and folder.name == layout.FILES
+            and os.path.samefile(folder.parent.parent, self._folder("tmp"))
+        )
 
     def _publish(self, whole: Path, node: Path, resource: int) -> int:
         """Rename a staged checkpoint to the next free version, and return its number."""
@@ -369,6 +378,15 @@ class LocalStore(Store):
                     raise  # otherwise a delete has just removed the node's empty folder
         sync_folder(node)
         return taken + 1
+
+
+def _exists(path: Path) -> bool:
+    with explained("look for", path):
+        try:
+            os.lstat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        return True
 
 
 def _names(folder: Path) -> list[str]:
@@ -412,6 +430,6 @@ def _link(staged: Path, path: Path, data: bytes) -> bool:
 def _lines(path: Path) -> Iterator[bytes]:
     """Yield the lines of a file, or of the numbered chunks that other kinds of store write instead."""
     with explained("read", path):
-        for part in sorted(path.iterdir()) if path.is_dir() else [path]:
-            with open(part, "rb") as file:
+        for part in sorted(path.iterdir()) if path.is_dir() and not path.is_symlink() else [path]:
+            with open(open_file(part, os.O_RDONLY), "rb") as file:
                 yield from file

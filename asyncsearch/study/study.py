@@ -12,7 +12,7 @@ import msgspec
 from asyncsearch.arguments import answering, positive, seconds_of, text_of, yes_or_no
 from asyncsearch.engine.config import search_config
 from asyncsearch.engine.method_checks import require_proposal, require_target
-from asyncsearch.errors import AsyncSearchError, SpaceError, StudyNotFoundError, UsageError
+from asyncsearch.errors import AsyncSearchError, SpaceError, StudyNotFoundError, TrialsFailedError, UsageError
 from asyncsearch.ids import TrialId
 from asyncsearch.journal.opening import read_records, read_study_file, replay
 from asyncsearch.launch import choose
@@ -22,6 +22,7 @@ from asyncsearch.plan.keys import canonical, digest, path
 from asyncsearch.report.formatting import many
 from asyncsearch.report.live.display import Display, open_display
 from asyncsearch.report.live.progress import announced
+from asyncsearch.report.plain_text import printable
 from asyncsearch.report.what_if.expected import cost_of, expected
 from asyncsearch.report.what_if.preview import Preview, notes_of, preview, warnings_of, workers_note
 from asyncsearch.schedulers.base_scheduler import Scheduler
@@ -47,6 +48,7 @@ from asyncsearch.study.options import Checkpoints, Sharing, WorkerOptions
 from asyncsearch.study.requirements import can_evaluate, require_pausable, require_sequences
 from asyncsearch.study.results import ReadState, Results
 from asyncsearch.study.runnable import RunnableStudy, require_bounded
+from asyncsearch.study.script_runs import note_run
 from asyncsearch.study.trainable_checks import require_trainable
 from asyncsearch.study.warm_start import WarmStart, begin_searcher, kept, warm_start_of
 from asyncsearch.trainable import Pickled, Trainable, WithFunctions
@@ -118,7 +120,7 @@ class Study(Results):
             max_failures: how often a failed trial is retried.
             sharing: the folder that studies of one version share, default values of parameters, and a quota in bytes.
             workers: timeouts of trials and leases, and the start and end of worker processes.
-            checkpoints: which checkpoints are kept.
+            checkpoints: which checkpoints are kept, and how long a store that cannot be used is waited for.
 
         Raises:
             UsageError: an argument is invalid; the message names it and what to write instead.
@@ -160,7 +162,7 @@ class Study(Results):
             defaults=read_defaults(sharing.defaults),
             can_evaluate=can_evaluate(trainable),
         )
-        self._settings, self._worker = workers.for_driver(), workers.for_agents()
+        self._settings, self._worker = checkpoints.with_timeout(workers.for_driver()), workers.for_agents()
         self._backend = backend
         self._resume = resume
         self._seen: ReadState | None = None
@@ -235,6 +237,7 @@ class Study(Results):
         num_trials = None if num_trials is None else positive("num_trials", num_trials)
         parallelism = None if parallelism is None else positive("parallelism", parallelism)
         timeout_s = None if timeout is None else seconds_of("timeout", timeout)
+        note_run(self, num_trials, parallelism)
         return run_shown(self, num_trials, parallelism, timeout_s, open_display(display, logs=logs))
 
     def preview(
@@ -331,11 +334,14 @@ class Study(Results):
                     state, last = single.open(display)
                     if not state.trials:
                         known_path.begin(home, state, last, self.store)
-            ended = single.run(1, 1, None, display).state
+            try:
+                ended = single.run(1, 1, None, display).state
+            except TrialsFailedError as error:
+                raise TrialsFailedError(f"It could not be trained to {resource}: {error}") from None
             mine.keep_quota(display)
             known = self._known(known_path, home)
             if known is None:
-                raise AsyncSearchError(f"It could not be trained to {resource}: {ended.trials[0].reason}")
+                raise AsyncSearchError(f"It could not be trained to {resource}: {printable(ended.trials[0].reason)}")
         return known
 
     def _plain(self, params: Mapping[str, Any]) -> Params:
@@ -413,8 +419,9 @@ class Study(Results):
             assert self.trainable is not None
             functions, versions = self.space.custom_functions, self.space.function_versions
             with_functions = WithFunctions(self.trainable, functions, versions)
-            self._bundle, warnings = pack(with_functions if functions else self.trainable)
-            display.warn(warnings)
+            packed = pack(with_functions if functions else self.trainable)
+            self._bundle = packed.data
+            display.warn(packed.warnings)
         bundle = b"" if display is None else self._with_earlier_functions(self._bundle or b"", display)
         definition = StudyDefinition(
             trainable=bundle,
