@@ -101,7 +101,7 @@ def write_new(path: Path, data: bytes) -> None:
         os.close(descriptor)
 
 
-class Identity(NamedTuple):
+class FileIdentity(NamedTuple):
     """What tells an open file from another one that takes its place."""
 
     path: str
@@ -109,7 +109,7 @@ class Identity(NamedTuple):
     inode: int
 
     @classmethod
-    def of(cls, path: Path, descriptor: int) -> Identity:
+    def of(cls, path: Path, descriptor: int) -> FileIdentity:
         """Return the identity of an open file, which was opened at a path."""
         status = os.fstat(descriptor)
         return cls(str(path), status.st_dev, status.st_ino)

@@ -16,10 +16,10 @@ from pathlib import Path
 import msgspec
 
 from asyncsearch.errors import StoreError, StoreLockedError
-from asyncsearch.store.disk import Identity, explained, is_running, write_all
+from asyncsearch.store.disk import FileIdentity, explained, is_running, write_all
 from asyncsearch.store.no_follow import open_file, read_file
 
-_held: dict[int, Identity] = {}
+_held: dict[int, FileIdentity] = {}
 
 
 class Holder(msgspec.Struct, frozen=True):
@@ -74,7 +74,7 @@ def hold(path: Path) -> Iterator[None]:
                     " same study. Mount it with locks (NFS: without 'nolock'), or choose another store."
                 ) from error
             raise
-    _held[descriptor] = Identity.of(path, descriptor)
+    _held[descriptor] = FileIdentity.of(path, descriptor)
     try:
         yield
     finally:
@@ -87,12 +87,12 @@ def hold(path: Path) -> Iterator[None]:
                 os.close(descriptor)
 
 
-def held(path: Path) -> Identity | None:
+def held(path: Path) -> FileIdentity | None:
     """Return the lock file that this process holds at a path, or None."""
     return next((identity for identity in _held.values() if identity.path == str(path)), None)
 
 
-def require_in_place(lock: Identity) -> None:
+def require_in_place(lock: FileIdentity) -> None:
     """Check that a lock that is held still locks others out.
 
     Raises:

@@ -5,12 +5,9 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from asyncsearch.store.disk import explained
-
-if TYPE_CHECKING:
-    from asyncsearch.store.base_store import Store
 
 HEAD_FILE = "head.json"
 _INTERVAL_S = 10.0
@@ -36,11 +33,17 @@ class HeadFile(Protocol):
         ...
 
 
+class SmallFiles(Protocol):
+    """What can write a whole small file; every store can."""
+
+    def write(self, name: str, data: bytes) -> None: ...
+
+
 class SmallHeadFile:
     """A head in a store that writes whole small files: every few seconds, since that costs as much as an append."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, files: SmallFiles) -> None:
+        self._files = files
         self._data: bytes | None = None
         """What was noted and is not written."""
         self._due_s = 0.0
@@ -54,7 +57,7 @@ class SmallHeadFile:
     def close(self) -> None:
         data, self._data = self._data, None
         if data is not None:
-            self._store.write(HEAD_FILE, data)
+            self._files.write(HEAD_FILE, data)
 
 
 class LocalHeadFile:

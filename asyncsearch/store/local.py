@@ -25,7 +25,7 @@ from asyncsearch.ids import CheckpointRef, NodeKey
 from asyncsearch.store import flock, layout
 from asyncsearch.store.base_store import FileInfo, Store
 from asyncsearch.store.disk import (
-    Identity,
+    FileIdentity,
     discard,
     explained,
     make_folders,
@@ -48,9 +48,9 @@ class LocalSegment:
     A file that was removed can be written as before, and all that is written is gone when it is closed.
     """
 
-    def __init__(self, path: Path, descriptor: int, rescue: Rescue, lock: Identity | None) -> None:
+    def __init__(self, path: Path, descriptor: int, rescue: Rescue, lock: FileIdentity | None) -> None:
         self._path, self._rescue, self._lock = path, rescue, lock
-        self._identity = Identity.of(path, descriptor)
+        self._identity = FileIdentity.of(path, descriptor)
         self._descriptor: int | None = descriptor
 
     @property
@@ -62,6 +62,7 @@ class LocalSegment:
         if self._descriptor is None:
             raise StoreError(f"Journal segment {str(self._path)!r} is closed. Go on in a new one: open_segment().")
         try:
+            self._require_in_place()  # before it, too: what is not acknowledged should not be found later
             with explained("write the journal", self._path):
                 write_all(self._descriptor, data)
                 sync_data(self._descriptor)

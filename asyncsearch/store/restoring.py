@@ -5,25 +5,28 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TypeVar
 
 from asyncsearch.errors import StoreError
+from asyncsearch.store.base_store import Store
 from asyncsearch.store.local import LocalStore
 from asyncsearch.store.rescue import is_rescue, origin_of, read_rescue
 
+Place = TypeVar("Place", bound=str | Path | Store)
 _REPLACED = ("head.json",)
 """Files that may differ: those of the rescue file are the ones that belong to its journal."""
 
 logger = logging.getLogger(__name__)
 
 
-def resumable(place: str | Path) -> str | Path:
+def resumable(place: Place) -> Place | Path:
     """Return the place of a study to go on with: for a rescue file the folder of its store, written anew.
 
     Raises:
         StoreError: the file is damaged, or something else lies in that folder by now.
         StoreLockedError: a driver has the study there open.
     """
-    if not isinstance(place, str | Path) or not is_rescue(Path(place).expanduser()):
+    if isinstance(place, Store) or not is_rescue(Path(place).expanduser()):
         return place
     return restore(Path(place).expanduser())
 

@@ -214,6 +214,17 @@ class StoreTests(CheckpointLaws):
         same(segment.name, "1000000.jsonl")
         same(store.journal_segments(), ["999999.jsonl", "1000000.jsonl"])
 
+    def test_the_head_that_was_noted_last_is_read_back(self) -> None:
+        store = self.new()
+        store.prepare()
+        for content in (b"1", b"2"):
+            head = store.open_head()
+            for last in (b"a", b"b"):
+                head.note(content * 99 + last)
+            head.close()
+            head.close()
+            same(store.read("head.json"), content * 99 + b"b")
+
     # Lock
 
     def test_second_driver_is_refused_and_learns_who_holds_the_lock(self) -> None:

@@ -68,6 +68,13 @@ class ReopensSegments(LocalStore):
         return super().open_segment()
 
 
+class NotesItsHeadOnce(LocalStore):
+    def open_head(self) -> Any:
+        head = super().open_head()
+        head.note = lambda data: self.create("head.json", data)  # type: ignore[method-assign,assignment,return-value]
+        return head
+
+
 class LosesLines(LocalStore):
     def append_log(self, name: str, lines: Sequence[str]) -> None:
         super().append_log(name, lines[:1])
@@ -85,6 +92,7 @@ class LosesLines(LocalStore):
         (IsItsOwnChild, "a_store_inside_and_one_beside_are_stores_of_their_own"),
         (ShowsWhatIsReplaced, "committed_checkpoint_is_fetched_as_it_was"),
         (ReopensSegments, "segments_are_numbered_and_never_opened_twice"),
+        (NotesItsHeadOnce, "the_head_that_was_noted_last_is_read_back"),
         (LosesLines, "log_gives_back_its_lines"),
     ],
 )
