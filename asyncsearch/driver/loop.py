@@ -148,7 +148,7 @@ class Driver:
         self._is_commit_due = False
         self._liveness: Liveness[Worker] = Liveness(self.settings.lease_timeout_s)
         self._deadlines: Deadlines[Lease] = Deadlines()
-        self._store_waits = StoreWaits(self.settings.store_timeout_s)
+        self._store_waits = StoreWaits(store.shown, self.settings.store_timeout_s)
         # Both use the loop's clock: a system clock that is set, or jumps after a suspension, would make workers lost.
         self._timer: asyncio.TimerHandle | None = None
         self._attached: set[Worker] = set()
@@ -273,7 +273,8 @@ class Driver:
 
     def _fail(self, error: BaseException) -> None:
         _log.error(
-            "The driver of the study stops: it must not act on a decision that it cannot make durable.", exc_info=error
+            "The driver of the study stops: it must not act on a decision that it cannot make durable.",
+            exc_info=None if isinstance(error, StoreError) else error,  # ``run`` raises it
         )
         self._pump_task.cancel()
         self.failure = self.failure or error

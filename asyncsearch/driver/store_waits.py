@@ -26,7 +26,9 @@ def may_pass(error: BaseException) -> bool:
 class StoreWaits:
     """Who waits for the store, and what the user is told of it. Called in the driver's thread."""
 
-    def __init__(self, timeout_s: float) -> None:
+    def __init__(self, store: str, timeout_s: float) -> None:
+        """Begin with a store that can be used; ``store`` is its name for people."""
+        self._store = store
         self.notices: deque[str] = deque(maxlen=100)
         """Sentences for the display, which takes them from the left."""
         self.changed = asyncio.Event()
@@ -52,7 +54,7 @@ class StoreWaits:
         if key == JOURNAL:
             self._delays.reset()
         if seconds is not None:
-            self._say(f"The store can be used again, after {seconds:.0f} s.")
+            self._say(f"Nothing waits for the store any more, after {seconds:.0f} s.")
         return was_waiting
 
     def is_waiting(self, key: Worker) -> bool:
@@ -80,7 +82,8 @@ class StoreWaits:
         """Return the error of a run whose journal cannot be written; the reason says why it waits no longer."""
         return StoreError(
             f"The journal cannot be written, and {reason}{f': {error}' if error else '.'} All that was acknowledged "
-            "is in the store, and what was not is trained again: mend the store, then continue by Study.resume(...)."
+            "is in the store, and what was not is trained again: mend the store, then continue by "
+            f"Study.resume({self._store!r})."
         )
 
     def _say(self, sentence: str) -> None:
