@@ -285,11 +285,9 @@ class Driver:
 
     def _dismiss_all(self) -> None:
         """Let the workers stop their trials: no decision on the study, whose journal cannot be written."""
-        for slot in self._state.pool.alive():
-            if (slot.worker, slot.epoch) in self._attached:
-                with contextlib.suppress(Exception):
-                    action = DismissWorker(slot.worker, slot.epoch, "the store cannot be used")
-                    self._require_transport().send(slot.worker, slot.epoch, action)
+        for worker, epoch in self._attached:  # the pool may be ahead: what it decided last is not durable
+            with contextlib.suppress(Exception):
+                self._require_transport().send(worker, epoch, DismissWorker(worker, epoch, "the store cannot be used"))
 
     async def _process(self, batch: list[AnyEvent | _Received]) -> None:
         for item in batch:
@@ -335,7 +333,7 @@ class Driver:
         Raises:
             StoreError: the run waits no longer, or waiting is of no use.
         """
-        waits = self._store_waits
+        waits, began = self._store_waits, self.loop.time()
         while True:
             try:
                 await self.loop.run_in_executor(self._disk, self._journal.append, lines)
@@ -344,7 +342,11 @@ class Driver:
                 if not may_pass(error) or self._is_closing:
                     raise
                 self._note_outage(JOURNAL, str(error))
-                reason = waits.vain if waits.answer_in_vain(self.loop.time()) else self._requested_stop()
+                reason = self._requested_stop()
+                if waits.answer_in_vain(self.loop.time()):
+                    reason = waits.vain
+                elif self._is_stop_sent or (self._state.stopping and self.loop.time() > began + _STOP_S):
+                    reason = self._state.stopping
                 if reason:
                     raise waits.final_error(reason, error) from error
                 waits.changed.clear()
