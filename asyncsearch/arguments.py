@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import difflib
 import functools
 import inspect
@@ -9,8 +10,6 @@ import math
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any, ParamSpec, SupportsFloat, SupportsIndex, TypeVar
-
-import msgspec
 
 from asyncsearch.errors import UsageError
 
@@ -69,7 +68,9 @@ def seconds_of(name: str, value: object) -> float:
     """Return a positive, finite duration in seconds."""
     seconds = _number(value.total_seconds() if isinstance(value, timedelta) else value)
     if not 0 < seconds < math.inf:
-        raise UsageError(f"{name}={value!r} must be a positive, finite number of seconds, or a timedelta.")
+        raise UsageError(
+            f"{name}={value!r} must be a positive, finite number of seconds, or a timedelta: write {name}=3600."
+        )
     return seconds
 
 
@@ -89,11 +90,11 @@ def count_of(name: str, value: object) -> int:
     return number
 
 
-def positive(name: str, value: object) -> int:
-    """Return a positive integer."""
+def positive(name: str, value: object, example: object = 4) -> int:
+    """Return a positive integer; ``example`` is one of its size."""
     number = _integer(value)
     if number < 1:
-        example = value if isinstance(value, str) and value.isdecimal() and int(value) else 4
+        example = value if isinstance(value, str) and value.isdecimal() and int(value) else example
         raise UsageError(f"{name}={value!r} must be a positive integer, e.g. {name}={example}.")
     return number
 
@@ -128,13 +129,14 @@ def enough(parallelism: int | None, num_trials: int | None) -> int | None:
     return min(parallelism, num_trials)
 
 
-def grouped(**groups: type[msgspec.Struct]) -> dict[str, Replacement]:
+def grouped(**groups: type[Any]) -> dict[str, Replacement]:
     """Return the answers for arguments that belong to a group: what to write is the group with them."""
 
-    def answer(group: str, kind: type[msgspec.Struct], name: str) -> Replacement:
+    def answer(group: str, kind: type[Any], name: str) -> Replacement:
         return lambda value: f"{group}={kind.__name__}({name}={shown(value)})"
 
-    return {name: answer(group, kind, name) for group, kind in groups.items() for name in kind.__struct_fields__}
+    names = {group: inspect.signature(kind).parameters for group, kind in groups.items()}
+    return {name: answer(group, groups[group], name) for group in groups for name in names[group]}
 
 
 def answering(
@@ -164,6 +166,48 @@ def answering(
         return answered
 
     return decorate
+
+
+class CheckedCalls(abc.ABCMeta):
+    """Metaclass of what users describe in one call: one that does not fit is answered; unpickling makes no call."""
+
+    def __call__(cls: type[T], *args: Any, **kwargs: Any) -> T:
+        """Make an object.
+
+        Raises:
+            UsageError: the arguments do not fit; the message holds the call to write.
+        """
+        signature = inspect.signature(cls.__init__)
+        example = f"{cls.__name__}({_needed(signature, kwargs)})"
+        instead = cls._instead(signature.parameters) if hasattr(cls, "_instead") else None
+        if args and hasattr(cls, "_unnamed"):
+            answer = cls._unnamed.format(value=shown(args[0]))
+            raise UsageError(f"{cls.__name__}({', '.join(map(shown, args))}): {answer}.")
+        require_fit(signature, cls.__name__, (None, *args), kwargs, example=example, instead=instead)
+        return super().__call__(*args, **kwargs)  # type: ignore[misc, no-any-return]
+
+    @property
+    def __signature__(cls) -> inspect.Signature:
+        """The arguments of the class for help and completion, which would read those of ``__call__``."""
+        signature = inspect.signature(cls.__init__)  # type: ignore[misc]
+        return signature.replace(parameters=list(signature.parameters.values())[1:])
+
+
+_SAMPLES = {"max_resource": 81, "perturbation_interval": 5}
+"""Values of arguments that an example has, where they are not given."""
+
+
+def _needed(signature: inspect.Signature, kwargs: Arguments) -> str:
+    """Return the arguments of a call: those that must be given or usually are, and those that were."""
+    found = []
+    for key, one in signature.parameters.items():
+        if key == "self" or one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD):
+            continue
+        if key in kwargs or key in _SAMPLES:
+            found.append(f"{key}={shown(kwargs.get(key, _SAMPLES.get(key)))}")
+        elif one.default is one.empty:
+            found.append(f"{key}=...")
+    return ", ".join(found)
 
 
 def require_fit(

@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import csv
 import importlib.util
 import json
 import os
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -21,17 +19,20 @@ from typing import TYPE_CHECKING, Any
 from asyncsearch._version import __version__
 from asyncsearch.errors import AsyncSearchError, NoTrialsError, UsageError
 from asyncsearch.ids import parse_trial
+from asyncsearch.report.plain_text import csv_text, json_text, log_lines, printable
 from asyncsearch.trial import Trial, TrialState
 
 if TYPE_CHECKING:
     from asyncsearch.shared.cleaning import Item
     from asyncsearch.study.results import Results
+    from asyncsearch.study.script_runs import ScriptRun
     from asyncsearch.study.study import Study
 
 EXAMPLES = """\
 examples:
   asyncsearch show studies/digits                       print the state of the study
   asyncsearch trials studies/digits --sort value        list its trials, best first
+  asyncsearch trials studies/digits --state failed      list only those that failed
   asyncsearch trials studies/digits --format csv        list all trials for other programs
   asyncsearch logs studies/digits trial-7 --follow      follow the output of a trial
   asyncsearch explain studies/digits trial-7            explain why it was paused, promoted or stopped
@@ -76,7 +77,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _complain(error: Exception, code: int) -> int:
-    print(f"asyncsearch: {' '.join(str(error).split())}", file=sys.stderr)
+    # A traceback in one line could not be read.
+    words = str(error) if "Traceback (most recent call last)" in str(error) else " ".join(str(error).split())
+    print(f"asyncsearch: {printable(words)}", file=sys.stderr)
     return code
 
 
@@ -94,9 +97,7 @@ def _parser() -> argparse.ArgumentParser:
 
     trials = _command(commands, "trials", _trials, "list the trials of a study", "store")
     trials.add_argument("--sort", choices=sorted(_KEYS), default="id", help="sort key (default: id)")
-    trials.add_argument(
-        "--state", choices=[state.value.lower() for state in TrialState], help="only those in this state"
-    )
+    trials.add_argument("--state", type=_state, metavar="STATE", help=f"only those that are {_STATES}")
     trials.add_argument("--limit", type=_whole, metavar="N", help="at most N trials (default: all)")
     trials.add_argument("--format", choices=("table", "csv", "json"), default="table", help="default: table")
 
@@ -164,6 +165,21 @@ def _command(
     return parser
 
 
+_STATE_WORDS = (*(state.words for state in TrialState), "to be continued")
+"""The states of trials as the tables name them; that module would take too long to import here."""
+_STATES = ", ".join(words.replace(" ", "-") for words in _STATE_WORDS)
+"""In one piece each, for a shell."""
+_FURTHER_STATES = {"finished": "trained to the end", "completed": "trained to the end", "stopped": "stopped early"}
+
+
+def _state(text: str) -> str:
+    words = " ".join(text.lower().replace("-", " ").replace("_", " ").split())
+    words = _FURTHER_STATES.get(words, words)
+    if words not in _STATE_WORDS:
+        raise argparse.ArgumentTypeError(f"{text!r} is no state of a trial: write one of {_STATES}")
+    return words
+
+
 def _whole(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a positive integer")
@@ -181,7 +197,7 @@ def _opened(store: str) -> Results:
 
 
 def _show(options: argparse.Namespace) -> None:
-    print(_opened(options.store).summary())
+    print(printable(_opened(options.store).summary()))
 
 
 _KEYS: dict[str, Callable[[Trial, int], Any]] = {
@@ -200,23 +216,21 @@ def _trials(options: argparse.Namespace) -> None:
 
     study = _opened(options.store)
     sign = 1 if study.config.mode == "min" else -1
-    chosen = [trial for trial in study.trials if options.state in (None, trial.state.value.lower())]
+    words = study._status().words
+    # A finished search says "stopped early" of trials that are PAUSED in its journal: both words find them.
+    chosen = [trial for trial in study.trials if options.state in (None, words(trial.state), trial.state.words)]
     chosen.sort(key=lambda trial: _KEYS[options.sort](trial, sign))
     chosen = chosen[: options.limit]
     if options.format == "json":
-        print(json.dumps(trial_rows(chosen), indent=2, ensure_ascii=False))
+        print(json_text(trial_rows(chosen)))
     elif options.format == "csv":
-        rows = trial_rows(chosen)
-        names = list(dict.fromkeys(name for row in rows for name in row)) or ["trial"]
-        writer = csv.DictWriter(sys.stdout, names, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+        print(csv_text(trial_rows(chosen), "trial"))
     else:
         try:
             best = study.best_trial.name
         except NoTrialsError:
             best = ""
-        print("\n".join(grid(study.config.metric, [row_of(trial) for trial in chosen], best)))
+        print("\n".join(grid(study.config.metric, [row_of(trial) for trial in chosen], best, words)))
 
 
 def _logs(options: argparse.Namespace) -> None:
@@ -224,31 +238,18 @@ def _logs(options: argparse.Namespace) -> None:
 
     study = _opened(options.store)
     lines = follow(study.store, parse_trial(options.trial)) if options.follow else study.logs(options.trial)
-    for line in _readable(lines):
+    for line in log_lines(lines):
         print(line, flush=options.follow)
 
 
-def _readable(lines: Iterator[str]) -> Iterator[str]:
-    """Replace the timestamp of "1795244400.250 O text" by the worker's time of day."""
-    for line in lines:
-        stamp, _, rest = line.partition(" ")
-        stream, _, text = rest.partition(" ")
-        try:
-            clock = time.strftime("%H:%M:%S", time.localtime(float(stamp)))
-        except (ValueError, OverflowError):
-            yield line
-            continue
-        yield f"{clock} {'!' if stream == 'E' else ' '} {text}"
-
-
 def _explain(options: argparse.Namespace) -> None:
-    print(_opened(options.store).explain(options.trial))
+    print(printable(_opened(options.store).explain(options.trial)))
 
 
 def _tree(options: argparse.Namespace) -> None:
     tree = _opened(options.store).tree()
     if options.output is None:
-        print(tree)
+        print(printable(str(tree)))
         return
     try:
         path = tree.save(options.output)
@@ -256,27 +257,30 @@ def _tree(options: argparse.Namespace) -> None:
         raise UsageError(
             f"{options.output} cannot be written: {error}. Name a writable file, --output tree.svg."
         ) from error
-    print(f"{tree.summary}\nwritten to {path}")
+    print(printable(f"{tree.summary}\nwritten to {path}"))
 
 
 def _resume(options: argparse.Namespace) -> None:
     from asyncsearch.journal.opening import read_records
     from asyncsearch.journal.projection import last_total
-    from asyncsearch.report.formatting import command
     from asyncsearch.study.study import Study
 
     study = Study.resume(options.store, backend=options.backend)
     total = options.num_trials if options.num_trials is not None else last_total(read_records(study.store))
     study.run(total, parallelism=options.parallelism, timeout=options.timeout, logs=options.logs)
-    if all(trial.state is TrialState.FAILED for trial in study.trials):
-        raise NoTrialsError(
-            f"Every trial failed. `{command('explain', study.store.shown, '0')}` explains the first failure."
-        )
 
 
 def _preview(options: argparse.Namespace) -> None:
-    study = _study_of_script(options.script)
-    print(study.preview(options.num_trials, parallelism=options.parallelism, seconds_per_unit=options.seconds_per_unit))
+    study, run = _study_of_script(options.script)
+    total = run.num_trials if options.num_trials is None else options.num_trials
+    if total is None and study._begin_searcher().length() is None:
+        raise UsageError(
+            f"{options.script!r} does not say how many trials: write "
+            f"asyncsearch preview {options.script} --num-trials 64."
+        )
+    parallelism = run.parallelism if options.parallelism is None else options.parallelism
+    found = study.preview(total, parallelism=parallelism, seconds_per_unit=options.seconds_per_unit)
+    print(printable(str(found)))
 
 
 def _simulate(options: argparse.Namespace) -> None:
@@ -287,7 +291,7 @@ def _simulate(options: argparse.Namespace) -> None:
     workers = options.workers or WORKERS
     with announced(f"simulating {options.store} with {', '.join(map(str, workers))} workers ..."):
         words = str(what_if(Study.resume(options.store), workers))
-    print(words)
+    print(printable(words))
 
 
 def _clean(options: argparse.Namespace) -> None:
@@ -299,7 +303,7 @@ def _clean(options: argparse.Namespace) -> None:
     older_than = None if options.older_than is None else cleaning_lines.parse_age(options.older_than)
 
     def notify(item: Item) -> None:
-        print(cleaning_lines.line(item, options.dry_run))
+        print(printable(cleaning_lines.line(item, options.dry_run)))
 
     done = clean(open_store(options.store), Limits(quota, older_than), dry_run=options.dry_run, notify=notify)
     print(cleaning_lines.totals(done, options.dry_run))
@@ -320,7 +324,7 @@ def _check(options: argparse.Namespace) -> int:
         functions=None if study is None else study.space.custom_functions,
         processes=not options.in_process,
     )
-    print(result)
+    print(printable(str(result)))
     return 0 if result else 1
 
 
@@ -340,10 +344,10 @@ def _trainable_of(place: str) -> tuple[Any, Study | None]:
     if not name:
         if not where.endswith(".py"):
             raise UsageError(f"{place!r} names no trainable: write script.py:Class, package.module:Class or script.py.")
-        study = _study_of_script(where)
+        study, _ = _study_of_script(where)
         return study.trainable, study
     if where.endswith(".py") or Path(where).exists() or os.sep in where:
-        module = _module_of_script(where)
+        module, _ = _module_of_script(where)
     else:
         sys.path.insert(0, os.getcwd())
         with _words_of_import(where):
@@ -353,40 +357,52 @@ def _trainable_of(place: str) -> tuple[Any, Study | None]:
     return getattr(module, name), _study_in(module, where)
 
 
-def _study_of_script(script: str) -> Study:
-    """Run a script's top level, as an import does, and return the study that it defines."""
-    study = _study_in(_module_of_script(script), script)
+def _study_of_script(script: str) -> tuple[Study, ScriptRun]:
+    """Run a script's top level, as an import does, up to its search, and return the study that it defines."""
+    module, run = _module_of_script(script)
+    study: Study | None = run.study or _study_in(module, script)
     if study is None:
-        raise UsageError(f"{script!r} defines neither a Study `study` nor a function make_study() that returns one.")
-    return study
+        raise UsageError(
+            f"{script!r} makes no study: write `study = Study(...)` there, or a function make_study() that returns "
+            f"one, or name the trainable: asyncsearch check {script}:train --params '{{\"lr\": 0.1}}'."
+        )
+    return study, run
 
 
-def _module_of_script(script: str) -> ModuleType:
+def _module_of_script(script: str) -> tuple[ModuleType, ScriptRun]:
+    from asyncsearch.checking.processes import SCRIPT_PREFIX
     from asyncsearch.report.live.progress import announced
+    from asyncsearch.study.script_runs import read_only
 
     path = Path(script)
     if not path.is_file():
         raise UsageError(f"{script!r} is not a file. Name a Python script.")
-    # Prefixed: a script called json.py must not replace the module.
-    spec = importlib.util.spec_from_file_location(f"asyncsearch_script_{path.stem}", path)
+    spec = importlib.util.spec_from_file_location(f"{SCRIPT_PREFIX}{path.stem}", path)
     if spec is None or spec.loader is None:
         raise UsageError(f"{script!r} is not a Python script: its name must end in .py.")
     module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
     sys.path.insert(0, str(path.resolve().parent))
     sys.argv = [script]
-    with _words_of_import(script), announced(f"running the top level of {script} ..."):
+    words = f"running the top level of {script} up to its search ..."
+    with _words_of_import(script), announced(words), read_only() as run:
         spec.loader.exec_module(module)
-    return module
+    return module, run
 
 
 def _study_in(module: ModuleType, where: str) -> Study | None:
+    """Return the variable ``study``, else what ``make_study()`` returns, else the only study there is."""
     from asyncsearch.study.study import Study
 
     study = getattr(module, "study", None)
     if not isinstance(study, Study) and callable(getattr(module, "make_study", None)):
         with _words_of_import(where):
             study = module.make_study()
-    return study if isinstance(study, Study) else None
+    if isinstance(study, Study):
+        return study
+    studies = {name: value for name, value in vars(module).items() if isinstance(value, Study)}
+    if len(studies) > 1:
+        raise UsageError(f"{where!r} makes {' and '.join(studies)}: call the one to look at `study`.")
+    return next(iter(studies.values()), None)
 
 
 @contextlib.contextmanager

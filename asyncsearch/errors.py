@@ -10,7 +10,7 @@
     │   ├── CannotPauseError       the scheduler pauses trials, and the trainable cannot be paused
     │   ├── MetricNotReportedError the trial finished and never reported the study's metric
     │   └── NoTrialsError          asked for the best of no finished trials
-    ├── TrialsFailedError          every trial failed in the same way; holds the traceback of the last one
+    ├── TrialsFailedError          every trial failed; holds the traceback of the last one
     ├── ClusterError               the cluster cannot run the search as asked
     │   ├── NotEnoughSlotsError    fewer task slots than workers
     │   ├── UnsupportedSparkError  this kind of Spark session cannot be used
@@ -77,7 +77,7 @@ class NoTrialsError(UsageError):
 
 
 class TrialsFailedError(AsyncSearchError):
-    """Several trials failed in the same way and none has finished, so the run ended."""
+    """All trials failed, or several in the same way and none has finished, so that the run ended early."""
 
 
 class ClusterError(AsyncSearchError):

@@ -148,7 +148,9 @@ class Trial(msgspec.Struct, gc=False):
         units = "" if self.value is None else " unit" if self.value_resource == 1 else " units"
         why = self.reason if self.state is TrialState.FAILED and self.reason else ""
         state = f"{self.state.words}: {why}" if why else self.state.words
-        return f"{self.name}: {value}{units}, {state}; {flat_params.params(self.params) or 'no parameters'}"
+        text = f"{self.name}: {value}{units}, {state}; {flat_params.params(self.params) or 'no parameters'}"
+        # The reason is the trial's own text, and a terminal would act on escape sequences in it.
+        return text if text.isprintable() else "".join(char if char.isprintable() else "?" for char in text)
 
     def __repr__(self) -> str:
         return f"<{self}>"

@@ -22,7 +22,6 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -44,6 +43,7 @@ from asyncsearch.journal.opening import read_records
 from asyncsearch.journal.writer import Journal
 from asyncsearch.rpc.auth import Identity, make_identity, server_credentials
 from asyncsearch.rpc.channel import MAX_MESSAGE_BYTES, METHOD, SERVICE, Keepalive, server_options
+from asyncsearch.rpc.connection_limits import connection_limits
 from asyncsearch.rpc.convert import decode_worker, encode_driver, frame
 from asyncsearch.rpc.messages import Endpoint, Welcome
 from asyncsearch.rpc.server import SearchServer
@@ -119,7 +119,7 @@ def run_driver(folder: Path, load: Load) -> tuple[Measured, float, int]:
     state = StudyState(config, searcher, scheduler.begin(), scheduler.max_resource)
     driver = Driver(state, store, Journal(store, "bench", 0), launch=nobody, kill=nobody)
     identity = make_identity()
-    server = SearchServer(driver, identity)
+    server = SearchServer(driver, identity, limits=connection_limits(load.streams, None, 0))
     port = asyncio.run_coroutine_threadsafe(server.start("127.0.0.1"), driver.loop).result()
     driver.connect(server)
     driver.post(DriverStarted("bench"))
@@ -163,11 +163,14 @@ def audit(store: LocalStore, acknowledged: int) -> tuple[float, int]:
 class BareServer:
     """The baseline: sends Welcome and endless work, and acknowledges each message at once."""
 
-    def __init__(self, identity: Identity) -> None:
+    def __init__(self, identity: Identity, streams: int) -> None:
         self._identity = identity
+        self._streams = streams
 
     async def start(self) -> int:
-        self._server = aio.server(options=server_options(Keepalive(), MAX_MESSAGE_BYTES))
+        self._server = aio.server(
+            options=server_options(Keepalive(), MAX_MESSAGE_BYTES, connection_limits(self._streams, None, 0))
+        )
         method = grpc.stream_stream_rpc_method_handler(self._serve)
         self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, {METHOD: method}),))
         port = self._server.add_secure_port("127.0.0.1:0", server_credentials(self._identity))
@@ -187,13 +190,13 @@ class BareServer:
             await context.write(frame(0, decode_worker(data).number))
 
 
-def run_bare(load: Callable[[Endpoint], Measured]) -> Measured:
+def run_bare(load: Load) -> Measured:
     """Measure the baseline."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
     identity = make_identity()
-    server = BareServer(identity)
+    server = BareServer(identity, load.streams)
     port = asyncio.run_coroutine_threadsafe(server.start(), loop).result()
     measured = load(identity.endpoint(f"127.0.0.1:{port}"))
     asyncio.run_coroutine_threadsafe(server.stop(), loop).result()

@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 
 from asyncsearch import cli
+from asyncsearch.report.live.status import STATE_WORDS
 from asyncsearch.study.study import Study
+from asyncsearch.trial import TrialState
 from tests.report.tools import FAILING, simulated, store_of
 
 SCRIPT = """
@@ -98,6 +100,46 @@ def test_trials_of_one_state_only(store: str, capsys: pytest.CaptureFixture[str]
     assert [row["trial"] for row in json.loads(capsys.readouterr().out)] == [f"trial-{FAILING}"]
 
 
+def test_a_state_may_be_written_as_the_tables_say_it(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    status = Study.open(store)._status()
+    early = sum(amount for state, amount in status.counts.items() if status.words(state) == "stopped early")
+    assert early > status.counts.get(TrialState.STOPPED, 0), "the search has paused trials, which go on no more"
+    for word in ("stopped-early", "stopped early", "Stopped_Early", "stopped"):
+        assert cli.main(["trials", store, "--state", word, "--format", "json"]) == 0
+        assert len(json.loads(capsys.readouterr().out)) == early
+    for word in ("finished", "completed", "trained-to-the-end"):
+        assert cli.main(["trials", store, "--state", word, "--format", "json"]) == 0
+        states = {row["state"] for row in json.loads(capsys.readouterr().out)}
+        assert states == {"COMPLETED"}
+
+
+def test_a_state_of_the_journal_is_found_too(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["trials", store, "--state", "paused", "--format", "json"]) == 0
+    assert {row["state"] for row in json.loads(capsys.readouterr().out)} == {"PAUSED"}
+
+
+def test_every_word_of_the_tables_is_a_state_and_is_named_in_the_help(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(["trials", "--help"])
+    text = "".join(capsys.readouterr().out.split())
+    for words in STATE_WORDS:
+        assert words.replace(" ", "-") in text
+        assert cli._state(words) == words
+
+
+def test_what_is_no_state_is_answered_by_those_that_there_are(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(["trials", store, "--state", "pruned"])
+    assert "'pruned' is no state of a trial: write one of" in capsys.readouterr().err
+
+
+def test_a_list_of_trials_names_their_states_as_the_summary_does(
+    store: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["trials", store]) == 0
+    assert "stopped early" in capsys.readouterr().out
+
+
 def test_explain_tells_the_story(store: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["explain", store, str(FAILING)]) == 0
     assert f"trial-{FAILING} has failed" in capsys.readouterr().out
@@ -163,7 +205,7 @@ def test_preview_imports_a_script_and_does_not_run_it(tmp_path: Path, capsys: py
 @pytest.mark.parametrize(
     ("script", "words"),
     [
-        ("x = 1", "defines neither a Study `study` nor a function make_study()"),
+        ("x = 1", "makes no study: write `study = Study(...)` there"),
         ("1 / 0", "ZeroDivisionError: division by zero"),
         ("def broken(:", "SyntaxError"),
         ("import sys\nsys.exit(3)", "SystemExit: 3"),

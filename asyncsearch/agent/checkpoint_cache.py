@@ -1,7 +1,7 @@
 """The checkpoints that this worker saved or loaded last, kept on its disk, so that resuming from them fetches nothing.
 
 The driver models each worker's cache (``engine.pool``) and prefers that worker for work that resumes from a cached
-checkpoint. The model may be wrong: the worker fetches a missing copy again.
+checkpoint. The model may be wrong: the worker fetches a missing copy again, and one whose files were written to.
 """
 
 from __future__ import annotations
@@ -23,6 +23,9 @@ KEPT_BYTES = 2**30
 """Size limit of the copies on a worker's disk; copies in use do not count."""
 
 
+_Stamps = dict[str, tuple[int, int, int]]
+
+
 class _Copy:
     """A local folder with the files of a checkpoint."""
 
@@ -30,6 +33,15 @@ class _Copy:
         self.folder, self.size_bytes, self.stack = folder, size_bytes, stack
         self.users = 0
         self.is_kept = False
+        self._stamps: _Stamps | None = None
+
+    def remember(self) -> None:
+        """Remember how the files are now, before anybody can write to them."""
+        self._stamps = _stamps(self.folder)
+
+    def is_intact(self) -> bool:
+        """Return whether the files are still there, and no one has written to them."""
+        return self._stamps is not None and _stamps(self.folder) == self._stamps
 
 
 class CheckpointCache:
@@ -97,7 +109,8 @@ class CheckpointCache:
             copy = self._copies.pop(checkpoint, None)
             if copy is None:
                 return None
-            if copy.folder.exists():  # a cleaner of temporary folders may have removed it
+            # A cleaner of temporary folders may have removed it, and a load() that is no pure reader changed it.
+            if copy.is_intact():
                 self._copies[checkpoint] = copy
                 copy.users += 1
                 return copy
@@ -116,6 +129,7 @@ class CheckpointCache:
         return copy
 
     def _keep(self, checkpoint: CheckpointRef, copy: _Copy) -> None:
+        copy.remember()
         with self._guard:
             former = self._copies.pop(checkpoint, None)
             gone = [former] if former is not None else []
@@ -139,6 +153,16 @@ class CheckpointCache:
                 return
         with contextlib.suppress(OSError):
             copy.stack.close()
+
+
+def _stamps(folder: Path) -> _Stamps | None:
+    """Return which files a folder holds, their sizes and when they were written; None: it cannot be read."""
+    if not folder.exists():
+        return None
+    with contextlib.suppress(OSError):
+        found = [(str(path), path.lstat()) for path in folder.rglob("*") if not path.is_dir()]
+        return {name: (one.st_ino, one.st_size, one.st_mtime_ns) for name, one in found}
+    return None
 
 
 def _linked(staged: Path) -> Path | None:

@@ -5,18 +5,22 @@ The first agent starts the template, which stays until its process ends: a later
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import NoReturn
 
 from asyncsearch.agent.forked_process import ForkedProcess
+from asyncsearch.runner.session_fork import fork_in_session
 
 _STARTED: list[Template] = []
 """The template of this process, at most one."""
+_CAN_FORK = sys.platform == "linux" and hasattr(os, "pidfd_open")
 
 
 class ForkedRunner(ForkedProcess):
@@ -45,13 +49,31 @@ class ForkedRunner(ForkedProcess):
         return self.returncode
 
 
+class _Fork:
+    """A forked template."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+
+    def kill(self) -> None:
+        os.kill(self.pid, signal.SIGKILL)
+
+    def wait(self) -> int:
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+
+
 class Template:
     """The process that forks runners. One thread uses it."""
 
-    def __init__(self, environment: Mapping[str, str]) -> None:
-        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    def __init__(self, process: subprocess.Popen[bytes] | _Fork, control: socket.socket) -> None:
+        self._process, self._control = process, control
+
+    @classmethod
+    def program(cls, environment: Mapping[str, str]) -> Template:
+        """Start it as a program."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
-            self._process = subprocess.Popen(
+            process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "asyncsearch.runner.template", str(theirs.fileno())],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -60,6 +82,17 @@ class Template:
                 pass_fds=(theirs.fileno(),),
                 start_new_session=True,
             )
+        return cls(process, ours)
+
+    @classmethod
+    def fork(cls, serve: Callable[[int], NoReturn]) -> Template:
+        """Fork it from this process; see ``fork_template``."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            pid = fork_in_session()
+            if pid == 0:
+                serve(theirs.fileno())
+        return cls(_Fork(pid), ours)
 
     def ask(self, data: bytes, descriptors: tuple[int, ...] = ()) -> int | None:
         """Send a request, and return the answer; None: the process is gone."""
@@ -93,12 +126,26 @@ class Template:
         return None
 
 
+def fork_template(serve: Callable[[int], NoReturn]) -> None:
+    """Fork this process's template from it, in a fraction of the time in which a program starts.
+
+    Nothing is done in a process with several threads, of which a fork has one, or with gRPC, which does not survive it.
+
+    Args:
+        serve: ``runner.template.main_in_fork``, which the agent's modules do not import: no agent runs the user's code.
+    """
+    if _STARTED or not _CAN_FORK or "grpc" in sys.modules or len(os.listdir("/proc/self/task")) > 1:
+        return
+    with contextlib.suppress(OSError):  # the template will be started as a program, or say why it cannot be
+        _STARTED.append(Template.fork(serve))
+
+
 def fork_runner(environment: Mapping[str, str]) -> ForkedRunner | None:
     """Fork a runner from this process's template, which is started if need be; None: start it as a program."""
-    if sys.platform != "linux" or not hasattr(os, "pidfd_open"):
+    if not _CAN_FORK:
         return None
     if not _STARTED:
-        _STARTED.append(Template(environment))
+        _STARTED.append(Template.program(environment))
     runner = _STARTED[0].start()
     if runner is None:
         _STARTED.pop().close()

@@ -7,12 +7,14 @@ import importlib
 import pickle
 import sys
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from asyncsearch.checking import random_generators
 from asyncsearch.checking.resume_proof import STEPS
 from asyncsearch.checking.training_runs import Task
+from asyncsearch.errors import UsageError
 
 
 def main(folder: str) -> None:
@@ -24,10 +26,13 @@ def main(folder: str) -> None:
     for name in frameworks:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
-    result = STEPS[step](Task(trainable, *rest))
-    (place / "result.json").write_bytes(
-        msgspec.json.encode({"result": result, "frameworks": random_generators.loaded()})
-    )
+    answer: dict[str, Any] = {}
+    try:
+        answer["result"] = STEPS[step](Task(trainable, *rest))
+    except UsageError as error:
+        answer["refused"] = (type(error).__name__, str(error))
+    answer["frameworks"] = random_generators.loaded()
+    (place / "result.json").write_bytes(msgspec.json.encode(answer))
 
 
 if __name__ == "__main__":

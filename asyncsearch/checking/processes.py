@@ -12,6 +12,7 @@ from typing import Any
 
 import cloudpickle
 
+from asyncsearch import errors
 from asyncsearch.agent.devices import runner_environment
 from asyncsearch.checking.training_runs import Task, name_of
 from asyncsearch.errors import UsageError
@@ -19,6 +20,8 @@ from asyncsearch.launch.bundle import pack
 from asyncsearch.trainable import WithFunctions
 
 _SHOWN_LINES = 12
+SCRIPT_PREFIX = "asyncsearch_script_"
+"""Begins the names of modules that the command line makes of scripts: one called json.py must not replace json."""
 
 
 def in_child(task: Task, step: str, frameworks: list[str]) -> tuple[Any, list[str]]:
@@ -34,11 +37,17 @@ def in_child(task: Task, step: str, frameworks: list[str]) -> tuple[Any, list[st
 
     Raises:
         UsageError: the trainable itself fails, or cannot be sent.
+        CannotPauseError: it cannot be saved and loaded.
     """
     with tempfile.TemporaryDirectory(dir=task.folder) as folder:
         place = Path(folder)
         wrapped = WithFunctions(task.trainable, task.functions) if task.functions else task.trainable
-        (place / "trainable").write_bytes(pack(wrapped).data)
+        packed = pack(wrapped)
+        if any(name.startswith(SCRIPT_PREFIX) for name in packed.by_name):
+            # Only the process that has run the script has that module.
+            words = packed.warnings[0].replace(SCRIPT_PREFIX, "")
+            raise UsageError(f"{words} To check it in one process, write --in-process, or processes=False.")
+        (place / "trainable").write_bytes(packed.data)
         rest: tuple[Any, ...] = (task.params, task.seed, task.units, task.cut, {}, task.folder)
         (place / "task").write_bytes(cloudpickle.dumps((rest, step, frameworks)))
         done = subprocess.run(
@@ -54,8 +63,11 @@ def in_child(task: Task, step: str, frameworks: list[str]) -> tuple[Any, list[st
         if done.returncode != 0 or not result.exists():
             lines = done.stderr.rstrip().splitlines()[-_SHOWN_LINES:]
             raise UsageError(
-                f"{name_of(task.trainable)} itself fails in a separate process (exit code {done.returncode}); "
-                "fix that first. The end of its output:\n" + "\n".join(lines)
+                f"{name_of(task.trainable)} ends a process of its own (exit code {done.returncode}); "
+                "correct that first. The end of its output:\n" + "\n".join(lines)
             )
         answer = json.loads(result.read_bytes())
+        if "refused" in answer:
+            kind, words = answer["refused"]
+            raise getattr(errors, kind, UsageError)(words)
         return answer["result"], answer["frameworks"]

@@ -73,6 +73,8 @@ def check(
         try:
             ask = _in_children(task) if processes else lambda step: STEPS[step](task)
             return _checked(task, _announcing(task, ask))
+        except UsageError as error:
+            raise error.with_traceback(None) from None  # it is about the trainable: our frames would hide its own
         finally:
             random_generators.restore(before)
 

@@ -13,9 +13,10 @@ import msgspec
 
 from asyncsearch.checking import random_generators
 from asyncsearch.checking.trainable_state import TrainableState
-from asyncsearch.errors import CannotPauseError
+from asyncsearch.errors import CannotPauseError, UsageError
 from asyncsearch.ids import NodeKey
 from asyncsearch.runner.context import SearchContext
+from asyncsearch.runner.failures import exception_text
 from asyncsearch.runner.metrics import as_metrics
 from asyncsearch.runner.standalone import Recorder
 from asyncsearch.trainable import Evaluate, Trainable, Trainer, TrialPaused, as_function
@@ -140,6 +141,7 @@ def run(
 
     Raises:
         CannotPauseError: the trainable cannot be saved and loaded.
+        UsageError: it raised; the message holds the traceback in the user's own code.
     """
     starts = [start, *stops[:-1]]
     stages = [
@@ -155,6 +157,11 @@ def run(
             returned = as_function(task.trainable)(trial)
         except TrialPaused:
             returned = None
+        except CannotPauseError:
+            raise
+        except (Exception, SystemExit) as error:
+            text = exception_text(error)
+            raise UsageError(f"{name_of(task.trainable)} itself fails; correct that first:\n\n{text}") from None
     if not trial.uses_epochs:
         raise CannotPauseError(
             f"{name_of(task.trainable)} cannot be paused, so there is nothing to check: write the training as "

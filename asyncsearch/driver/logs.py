@@ -33,13 +33,14 @@ class LogSink:
         if batch.left_out:
             lines.append(f"... {batch.left_out} lines were left out here: they came faster than they can be kept ...")
         for line in batch.lines:
-            lines.append(f"{line.time_s:.3f} {'E' if line.is_stderr else 'O'} {line.text}")
-            self.shown.append((trial, line))
+            text = _one_line(line.text)
+            lines.append(f"{line.time_s:.3f} {'E' if line.is_stderr else 'O'} {text}")
+            self.shown.append((trial, line if text is line.text else LogLine(line.time_s, text, line.is_stderr)))
         self._schedule()
 
     def note(self, trial: str, text: str) -> None:
         """Put a line of our own into a trial's log."""
-        self._pending.setdefault(trial, []).append(f"... {text} ...")
+        self._pending.setdefault(trial, []).append(f"... {_one_line(text)} ...")
         self._schedule()
 
     def close(self) -> None:
@@ -64,3 +65,8 @@ class LogSink:
                 self._store.append_log(trial, lines)
             except (StoreError, OSError) as error:
                 _log.warning("The log of %s could not be written: %s", trial, error)
+
+
+def _one_line(text: str) -> str:
+    """Return a text without line breaks: a second line could be taken for that of another time or trial."""
+    return text if "\n" not in text and "\r" not in text else " ".join(text.splitlines())

@@ -395,13 +395,12 @@ class Driver:
                 self._note_outage((item.worker, item.epoch), message.error)
             return None
         attempt = self._state.attempt(message.lease)
-        if isinstance(message, LogLines):
-            if attempt is not None:
-                self.logs.take(trial_name(attempt.trial), message)
-            return None
         if attempt is None or message.lease.worker != item.worker or message.lease.epoch != item.epoch:
             refusal = Refused(message.lease, f"{message.lease} is not current any more")
             self._require_transport().send(item.worker, item.epoch, refusal)
+            return None
+        if isinstance(message, LogLines):
+            self.logs.take(trial_name(attempt.trial), message)
             return None
         return message
 
@@ -517,7 +516,7 @@ class Driver:
         last = self._journal.last
         data = snapshot.encode(self._state, last)
         try:
-            await self.loop.run_in_executor(self._files, save_snapshot, self._store, data, last)
+            await self.loop.run_in_executor(self._files, save_snapshot, self._store, data, last, self._journal.last_crc)
         except Exception as error:
             _log.warning("Snapshot %d could not be saved; the journal is complete without it: %s", last, error)
 
@@ -539,6 +538,7 @@ class Driver:
                     self._sharing.abandon()
             self.logs.close()
             if self.failure is None:
+                self._journal.close()  # raises if it was removed meanwhile: nothing is written beside it then
                 await self._snapshot()
         finally:
             self._deletions.close()

@@ -217,7 +217,8 @@ def _apply_stop_of_run(state: StudyState, action: actions.StopRun, _now: float) 
     state.stopping, state.stopping_kind = action.reason, action.error_kind
 
 
-def _apply_end_of_run(state: StudyState, _action: actions.EndRun, _now: float) -> None:
+def _apply_end_of_run(state: StudyState, _action: actions.EndRun, now: float) -> None:
+    state.times.end(now, state.begun)
     state.run, state.stopping, state.stopping_kind = None, "", ""
     state.unblock_all()
     _forget_reports(state)

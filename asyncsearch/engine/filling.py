@@ -14,7 +14,7 @@ from asyncsearch.errors import InternalError, SpaceError
 from asyncsearch.ids import Lease, TrialId, WorkerId
 from asyncsearch.plan.base_plan import Batch
 from asyncsearch.schedulers.base_scheduler import Promotion
-from asyncsearch.trial import UNBOUNDED
+from asyncsearch.trial import UNBOUNDED, TrialState
 from asyncsearch.work import Lane, Stage, Work
 
 _REPEATS = 1_000
@@ -187,5 +187,8 @@ def conclude(state: StudyState, emit: Emit) -> None:
             return
     for slot in state.pool.alive():
         emit(DismissWorker(slot.worker, slot.epoch, state.stopping or "nothing is left to train"))
-    reason = state.stopping or "everything that was asked for is trained"
-    emit(EndRun(reason, state.stopping_kind, is_complete=not state.stopping))
+    reason, kind = state.stopping or "everything that was asked for is trained", state.stopping_kind
+    if not kind and state.trials and all(trial.state is TrialState.FAILED for trial in state.trials):
+        count = f"all {len(state.trials)} trials" if len(state.trials) > 1 else "the only trial"
+        reason, kind = f"{count} failed", "TrialsFailedError"
+    emit(EndRun(reason, kind, is_complete=not state.stopping))

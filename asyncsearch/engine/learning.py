@@ -31,6 +31,9 @@ from asyncsearch.trial import Trial
 
 def learn(state: StudyState, event: AnyEvent, now: float) -> list[Trial]:
     """Apply a fact that is not stale; return the subscribers of a new report, so that they may be judged."""
+    if isinstance(event, DriverStarted):
+        state.times.end(state.times.seen_s, state.begun)  # the driver of a run in progress has died
+    state.times.seen_s = now
     match event:
         case Reported():
             return _learn_report(state, event, now)
@@ -47,6 +50,7 @@ def learn(state: StudyState, event: AnyEvent, now: float) -> list[Trial]:
         case RunRequested():
             state.run, state.stopping, state.stopping_kind = event, "", ""
             state.repeated = RepeatedFailures()
+            state.times.begin(now, state.begun)
             for listener in state.listeners:
                 listener.run_requested(event.num_trials)
         case WorkerAttached():

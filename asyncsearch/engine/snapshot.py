@@ -1,4 +1,7 @@
-"""Converts the whole state to JSON values and back. A snapshot only replaces the replay of older records. Pure."""
+"""Converts the whole state to JSON values and back. A snapshot only replaces the replay of older records. Pure.
+
+Its file has a checksum beside these values, and that of the record it stands for: see ``journal.opening``.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ import msgspec
 from asyncsearch.engine.attempts import Attempt
 from asyncsearch.engine.pool import Slot
 from asyncsearch.engine.repeated_failures import RepeatedFailures
+from asyncsearch.engine.run_times import RunTimes
 from asyncsearch.engine.state import StudyState
 from asyncsearch.events import RunRequested
 from asyncsearch.ids import CheckpointRef, NodeKey, PathStep, TrialId
@@ -47,6 +51,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     """Bytes of each durable checkpoint; None: there was no quota."""
     imported: list[CheckpointRef] = []
     repeated: RepeatedFailures = msgspec.field(default_factory=RepeatedFailures)
+    times: RunTimes = msgspec.field(default_factory=lambda: RunTimes(total_s=None))
 
 
 def to_json(value: Any) -> Any:
@@ -86,6 +91,7 @@ def encode(state: StudyState, record: int) -> bytes:
             sizes=None if state.config.quota_bytes is None else state.usage.snapshot(),
             imported=list(state.imported),
             repeated=state.repeated,
+            times=state.times,
         ),
         enc_hook=to_json,
     )
@@ -112,6 +118,7 @@ def restore(state: StudyState, snapshot: Snapshot) -> None:
     state.run = snapshot.run
     state.stopping, state.stopping_kind = snapshot.stopping
     state.repeated = snapshot.repeated
+    state.times = snapshot.times
     state.next_lease = snapshot.next_lease
     state.proposals = snapshot.proposals
     state.is_exhausted = snapshot.is_exhausted

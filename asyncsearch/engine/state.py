@@ -13,6 +13,7 @@ from asyncsearch.engine.attempts import Attempt
 from asyncsearch.engine.config import EngineConfig
 from asyncsearch.engine.pool import Pool, SlotState
 from asyncsearch.engine.repeated_failures import RepeatedFailures
+from asyncsearch.engine.run_times import RunTimes
 from asyncsearch.events import (
     AnyEvent,
     DriverStarted,
@@ -76,6 +77,7 @@ class StudyState:
         self.stopping_kind = ""
         self.repeated = RepeatedFailures()
         """Failures of the run in progress."""
+        self.times = RunTimes()
         self.next_lease = 0
         self.proposals = 0
         """How many proposals of the searcher became trials."""
@@ -86,6 +88,11 @@ class StudyState:
         self.usage = CheckpointSizes(config.quota_bytes)
         self.unreachable: dict[CheckpointRef, None] = {}
         """Unreachable checkpoints that are not deleted yet."""
+
+    @property
+    def begun(self) -> int:
+        """How much work was begun: leases given and proposals taken; it only grows."""
+        return self.next_lease + self.proposals
 
     def is_stale(self, event: AnyEvent) -> bool:
         """Return whether the event concerns a lease or a launch that is over; ``handle`` would ignore it."""

@@ -6,16 +6,15 @@ A segment begins with a header line, followed by one record per line:
 
 ``crc`` is the CRC-32 of the rest of the line as written after ``{``, in eight hexadecimal digits. Numbers rise by one
 across all segments of a study. A crash can leave an unfinished line only at the end of a segment: it was never
-acknowledged and is dropped; damage anywhere else is refused. Records whose write failed are written again in the next
-segment; what was written of them counts once, and must be the same byte for byte.
+acknowledged and is dropped. A driver that failed to append, or lost its lock, can leave whole records that were never
+acknowledged: the header of the next segment says where they begin. Anything else is damage and refused: see
+``journal.head`` for records that are missing at the end.
 
 Rule: fields are only added. Journals of every released version stay readable (tests/golden).
 """
 
 from __future__ import annotations
 
-import zlib
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
@@ -23,9 +22,10 @@ import msgspec
 from asyncsearch.actions import AnyAction
 from asyncsearch.errors import JournalDamagedError
 from asyncsearch.events import AnyEvent
+from asyncsearch.journal.head import Head
+from asyncsearch.journal.sealing import checksum_of, seal, unseal, unseal_unended
+from asyncsearch.store.head_file import HEAD_FILE
 
-MAX_REPEATED = 100_000
-"""Number of records that a segment may repeat from the ones before it."""
 FORMAT = 1
 """Version of the format; raised only when an older reader could not read the new one."""
 
@@ -50,6 +50,8 @@ class Header(msgspec.Struct, frozen=True):
     """Number of the first record of this segment."""
     version: str = ""
     """Version of asyncsearch that wrote it."""
+    cuts: bool = False
+    """Whether records that the segment before has from ``first`` on were never acknowledged, and do not count."""
 
 
 _ENCODER = msgspec.json.Encoder()
@@ -57,43 +59,56 @@ _RECORD = msgspec.json.Decoder(Record)
 _HEADER = msgspec.json.Decoder(Header)
 
 
-def _seal(body: bytes) -> bytes:
-    rest = body[1:]
-    return b'{"crc":"%08x",%b\n' % (zlib.crc32(rest), rest)
-
-
-def _unseal(line: bytes) -> bytes | None:
-    """Return the body of a complete and undamaged line, else None."""
-    if not line.startswith(b'{"crc":"') or not line.endswith(b"}\n") or line[16:18] != b'",':
-        return None
-    rest = line[18:-1]
-    return b"{" + rest if line[8:16] == b"%08x" % zlib.crc32(rest) else None
-
-
 def encode_header(header: Header) -> bytes:
     """Return the first line of a segment."""
-    return _seal(_ENCODER.encode(header))
+    return seal(_ENCODER.encode(header))
 
 
 def encode_record(n: int, t: float, event: AnyEvent, actions: Sequence[AnyAction]) -> bytes:
     """Return a record's line."""
-    return _seal(_ENCODER.encode(Record(n, t, event, tuple(actions))))
+    return seal(_ENCODER.encode(Record(n, t, event, tuple(actions))))
+
+
+def beginning_of(line: bytes) -> int | None:
+    """Return the record number from which a segment counts instead of the one before; None: it only follows it."""
+    body = unseal(line)
+    try:
+        header = None if body is None else _HEADER.decode(body)
+    except msgspec.DecodeError:
+        return None  # it is refused when it is read
+    return header.first if header is not None and header.cuts else None
+
+
+_WITHOUT_THE_END = (
+    f"Restore the journal from a backup, or from the rescue file if a run wrote one; or remove {HEAD_FILE} if you"
+    " accept to lose what is missing."
+)
 
 
 class SegmentReader:
-    """Reads the segments of one study in order, and checks that no records are missing between them."""
+    """Reads the segments of one study in order, and checks that no records are missing between them or at the end."""
 
-    def __init__(self, skip: int = 0) -> None:
-        """Check everything, but yield only the records after number ``skip``."""
+    def __init__(self, skip: int = 0, head: Head | None = None) -> None:
+        """Check everything, but yield only the records after number ``skip``.
+
+        Args:
+            skip: a number up to which records are known.
+            head: the last record known to have been durable.
+        """
         self.next_number = 1
-        self._skip = skip
-        self._recent: deque[int] = deque(maxlen=MAX_REPEATED)
-        """Hashes of the last records: a segment may repeat them after a write that failed."""
+        self._skip, self._head = skip, head
+        self.skipped_crc = ""
+        """Checksum of record number ``skip``; empty until it was read."""
         self.dropped: list[str] = []
-        """Sentences about unfinished lines that were dropped at the ends of segments."""
+        """Sentences about unfinished lines that were dropped at the ends of segments, and what else was mended."""
 
-    def read(self, name: str, lines: Iterable[bytes]) -> Iterator[Record]:
+    def read(self, name: str, lines: Iterable[bytes], until: int | None = None) -> Iterator[Record]:
         """Yield the records of one segment.
+
+        Args:
+            name: of the segment, for messages.
+            lines: its lines.
+            until: ``beginning_of`` the next segment: records from there on do not count.
 
         Raises:
             JournalDamagedError: a line other than the last is damaged, or records are missing; it names the line.
@@ -102,25 +117,52 @@ class SegmentReader:
         first = next(bodies, None)
         if first is None:
             return
-        here = self._check_header(name, first[1])
-        for number, body in bodies:
-            is_repeated = here < self.next_number
-            is_right = body.startswith(b'{"n":%d,' % here)
-            if not is_right or (is_repeated and hash(body) != self._recent[here - self.next_number]):
+        self._check_header(name, first[1])
+        if until is not None and until < self.next_number:
+            until = None  # it would take the place of more than this segment: it is refused when it is read
+        for number, body, crc in bodies:
+            if self.next_number == until:
+                self.dropped.append(
+                    f"Journal segment {name}: records from number {until} on were never acknowledged, since their"
+                    " driver could not go on with the segment, and were dropped."
+                )
+                return
+            if not body.startswith(b'{"n":%d,' % self.next_number):
                 raise JournalDamagedError(
-                    f"Journal segment {name}, line {number}: {body[:20]!r} follows record {here - 1}. "
+                    f"Journal segment {name}, line {number}: {body[:20]!r} follows record {self.next_number - 1}. "
                     "Records are missing; restore the segment from a backup, or start a new study with "
                     "this one's best trials as initial points."
                 )
-            here += 1
-            if is_repeated:
-                continue
-            self.next_number = here
-            self._recent.append(hash(body))
-            if here - 1 > self._skip:
+            self._note(name, number, crc)
+            if self.next_number - 1 > self._skip:
                 yield self._decode(name, number, body)
 
-    def _bodies(self, name: str, lines: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
+    def finish(self) -> None:
+        """Check, after the last segment, that the journal goes as far as its head.
+
+        Raises:
+            JournalDamagedError: its end is missing.
+        """
+        head = self._head
+        if head is not None and self.next_number <= head.n:
+            raise JournalDamagedError(
+                f"The journal ends with record {self.next_number - 1}, and {HEAD_FILE} says that record {head.n} was"
+                f" durable in its segment {head.segment}: its end is missing. {_WITHOUT_THE_END}"
+            )
+
+    def _note(self, name: str, number: int, crc: str) -> None:
+        """Count a record, and compare it with what is known of it elsewhere."""
+        head = self._head
+        if head is not None and self.next_number == head.n and crc != head.record:
+            raise JournalDamagedError(
+                f"Journal segment {name}, line {number}: record {head.n} is not the one that {HEAD_FILE} says was"
+                f" durable. The segment was replaced by another one. {_WITHOUT_THE_END}"
+            )
+        if self.next_number == self._skip:
+            self.skipped_crc = crc
+        self.next_number += 1
+
+    def _bodies(self, name: str, lines: Iterable[bytes]) -> Iterator[tuple[int, bytes, str]]:
         bad: tuple[int, bytes] | None = None
         for number, line in enumerate(lines, 1):
             if bad is not None:
@@ -128,15 +170,26 @@ class SegmentReader:
                     f"Journal segment {name}, line {bad[0]} is damaged and more lines follow it: {bad[1][:80]!r}. "
                     "A crash cannot cause this; restore the segment from a backup."
                 )
-            body = _unseal(line)
+            body = unseal(line)
             if body is None:
                 bad = (number, line)
             else:
-                yield number, body
-        if bad is not None:
+                yield number, body, checksum_of(line)
+        if bad is None:
+            return
+        whole = unseal_unended(bad[1])
+        if whole is None:
             self._drop_tail(name, *bad)
+        else:
+            self.dropped.append(f"Journal segment {name}: the last line lacked its end only, and was kept.")
+            yield bad[0], whole, checksum_of(bad[1])
 
     def _drop_tail(self, name: str, number: int, line: bytes) -> None:
+        if self._head is not None and self.next_number <= self._head.n and name == self._head.segment:
+            raise JournalDamagedError(
+                f"Journal segment {name}, line {number} (the last) is damaged: {line[:80]!r}; {HEAD_FILE} says that"
+                f" record {self._head.n} was durable in it. A crash cannot cause this. {_WITHOUT_THE_END}"
+            )
         if line.endswith(b"\n"):
             raise JournalDamagedError(
                 f"Journal segment {name}, line {number} (the last) is whole but its checksum is wrong: {line[:80]!r}. "
@@ -148,8 +201,7 @@ class SegmentReader:
             "it was never acknowledged."
         )
 
-    def _check_header(self, name: str, body: bytes) -> int:
-        """Return the number of the first record of the segment."""
+    def _check_header(self, name: str, body: bytes) -> None:
         try:
             header = _HEADER.decode(body)
         except msgspec.DecodeError as error:
@@ -159,12 +211,11 @@ class SegmentReader:
                 f"Journal segment {name} has format {header.format}, written by asyncsearch {header.version}; "
                 f"this version reads up to format {FORMAT}. Upgrade asyncsearch."
             )
-        if not self.next_number - len(self._recent) <= header.first <= self.next_number:
+        if header.first != self.next_number:
             raise JournalDamagedError(
                 f"Journal segment {name} begins with record {header.first}, expected {self.next_number}. "
                 "A segment is missing or was cut; restore it from a backup."
             )
-        return header.first
 
     def _decode(self, name: str, number: int, body: bytes) -> Record:
         try:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator
+from itertools import chain, islice
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -12,12 +13,19 @@ from asyncsearch.engine import snapshot as snapshots
 from asyncsearch.engine.config import EngineConfig
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import JournalDamagedError
-from asyncsearch.journal.format import Record, SegmentReader
+from asyncsearch.journal.format import Record, SegmentReader, beginning_of
+from asyncsearch.journal.head import decode_head
+from asyncsearch.journal.sealing import is_file_sealed, is_file_whole, is_sealed, seal, seal_file, unseal
 from asyncsearch.store.base_store import Store
+from asyncsearch.store.head_file import HEAD_FILE
 
 STUDY_FILE = "study.json"
 BUNDLE_FILE = "bundle.bin"
 _KEPT_SNAPSHOTS = 2
+_RESTORE_STUDY_FILE = (
+    "Restore it from a backup; or move it away and run the script that made the study, with resume=True, which writes"
+    " it anew and keeps the journal and the checkpoints"
+)
 
 
 class KeptFunction(msgspec.Struct, frozen=True):
@@ -74,15 +82,34 @@ class StudyFile(msgspec.Struct, frozen=True, kw_only=True):
     """Version of asyncsearch that created the study."""
     created_s: float = 0.0
     """Driver's clock, seconds since 1970."""
+    sealed: bool = False
+    """Whether the file begins with a checksum; one of an earlier version does not."""
 
 
 _STUDY = msgspec.json.Decoder(StudyFile)
 
 
 def read_study_file(store: Store) -> StudyFile | None:
-    """Return the description of the study in a store, or None if there is none."""
+    """Return the description of the study in a store, or None if there is none.
+
+    Raises:
+        JournalDamagedError: it is not as it was written.
+    """
     data = store.read(STUDY_FILE)
-    return None if data is None else _STUDY.decode(data)
+    if data is None:
+        return None
+    place = f"{store.shown}/{STUDY_FILE}"
+    try:
+        study = _STUDY.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise JournalDamagedError(f"{place} cannot be read: {error}. {_RESTORE_STUDY_FILE}.") from error
+    is_sealed = is_file_sealed(data)
+    if (is_sealed and not is_file_whole(data)) or (study.sealed and not is_sealed):
+        raise JournalDamagedError(
+            f"{place} is not as it was written: its checksum differs. {_RESTORE_STUDY_FILE}. If you edited it yourself,"
+            " remove its line 'sealed'."
+        )
+    return study
 
 
 def config_of(study: StudyFile) -> EngineConfig:
@@ -102,8 +129,9 @@ def config_of(study: StudyFile) -> EngineConfig:
 
 
 def write_study_file(store: Store, study: StudyFile) -> None:
-    """Write ``study.json``, indented for people."""
-    store.write(STUDY_FILE, msgspec.json.format(msgspec.json.encode(study), indent=2) + b"\n")
+    """Write ``study.json``, indented for people, with a checksum."""
+    sealed = msgspec.structs.replace(study, sealed=True)
+    store.write(STUDY_FILE, seal_file(msgspec.json.format(msgspec.json.encode(sealed), indent=2)))
 
 
 class Replayed(msgspec.Struct, frozen=True):
@@ -118,47 +146,116 @@ class Replayed(msgspec.Struct, frozen=True):
 
 
 def replay(store: Store, state: StudyState) -> Replayed:
-    """Bring a new state to the end of the store's journal, starting from the newest valid snapshot.
+    """Bring a new state to the end of the store's journal, starting from the newest snapshot that belongs to it.
+
+    A snapshot that is damaged, or was taken of another journal, is left out: all records are replayed instead. So is
+    one of a version that wrote no checksum, since its damage cannot be seen.
 
     Raises:
         JournalDamagedError: the journal is damaged, other than by an unfinished line at the end of a segment.
     """
-    snapshot = _newest_snapshot(store, sizes=state.config.quota_bytes is not None)
-    reader = SegmentReader(skip=snapshot.record if snapshot is not None else 0)
-    if snapshot is not None:
-        snapshots.restore(state, snapshot)
+    notes: list[str] = []
+    for kept in _kept_snapshots(store, notes, sizes=state.config.quota_bytes is not None):
+        reader = begin_reading(store, skip=kept.snapshot.record)
+        records = read_records(store, reader=reader)
+        rest = list(islice(records, 1))  # now the record that the snapshot stands for has been read
+        _require_reached(reader, kept.snapshot.record)
+        if reader.skipped_crc == kept.record_crc:
+            snapshots.restore(state, kept.snapshot)
+            return _replay_rest(state, reader, chain(rest, records), notes)
+        notes.append(f"Snapshot {kept.snapshot.record} was taken of another journal, and was left out.")
+    reader = begin_reading(store)
+    return _replay_rest(state, reader, read_records(store, reader=reader), notes)
+
+
+def _replay_rest(state: StudyState, reader: SegmentReader, records: Iterable[Record], notes: Iterable[str]) -> Replayed:
     last_s = 0.0
-    for record in read_records(store, reader):
+    for record in records:
         handling.replay(state, record.event, record.actions, record.t)
         last_s = record.t
-    if snapshot is not None and snapshot.record >= reader.next_number:
+    return Replayed(reader.next_number - 1, last_s, (*reader.dropped, *notes))
+
+
+def _require_reached(reader: SegmentReader, record: int) -> None:
+    if record >= reader.next_number:
         raise JournalDamagedError(
-            f"The journal ends with record {reader.next_number - 1}, and a snapshot was taken after record "
-            f"{snapshot.record}: the journal's end is missing. Restore it from a backup, or remove the folder "
-            "snapshots if you accept to lose what was in it."
+            f"The journal ends with record {reader.next_number - 1}, and a snapshot was taken after record {record}: "
+            "the journal's end is missing. Restore it from a backup, or remove the folder snapshots if you accept to "
+            "lose what was in it."
         )
-    return Replayed(reader.next_number - 1, last_s, tuple(reader.dropped))
 
 
-def read_records(store: Store, reader: SegmentReader | None = None) -> Iterator[Record]:
-    """Yield every record of the journal that the reader does not skip; for reading only."""
-    reader = reader or SegmentReader()
+def read_records(store: Store, skip: int = 0, reader: SegmentReader | None = None) -> Iterator[Record]:
+    """Yield every record of the journal after number ``skip``; for reading only.
+
+    Args:
+        store: the journal's.
+        skip: a number up to which records are known.
+        reader: what to read with, made by ``begin_reading`` before; None: one made now.
+
+    Raises:
+        JournalDamagedError: the journal is damaged, other than by an unfinished line at the end of a segment.
+    """
+    reader = reader or begin_reading(store, skip)
+    due: list[tuple[str, Iterator[bytes]]] = []
     for name in store.journal_segments():
-        yield from reader.read(name, store.read_segment(name))
+        lines = _lines(store, name)
+        begun = next(lines, b"")  # read on from here when its turn comes
+        if unseal(begun) is not None:  # else its driver could not begin it, and the one after it says where it goes on
+            for former, former_lines in due:
+                yield from reader.read(former, former_lines, beginning_of(begun))
+            due.clear()
+        due.append((name, chain([begun], lines) if begun else lines))
+    for name, lines in due:
+        yield from reader.read(name, lines)
+    reader.finish()
 
 
-def save_snapshot(store: Store, data: bytes, record: int) -> None:
-    """Write a snapshot, and remove all except the newest few."""
-    store.write(f"snapshots/{record:012d}.json", data)
+def begin_reading(store: Store, skip: int = 0) -> SegmentReader:
+    """Return a reader that knows how far the journal goes at the least; the segments are read after this."""
+    data = store.read(HEAD_FILE)
+    reader = SegmentReader(skip, None if data is None else decode_head(data))
+    if data is not None and decode_head(data) is None:
+        reader.dropped.append(f"{HEAD_FILE} is damaged, so whether the end of the journal is missing cannot be told.")
+    return reader
+
+
+def _lines(store: Store, segment: str) -> Iterator[bytes]:
+    yield from store.read_segment(segment)
+
+
+def save_snapshot(store: Store, data: bytes, record: int, record_crc: str) -> None:
+    """Write a snapshot with its checksum and that of the record which it stands for; remove all except the newest few.
+
+    Nothing is written if the checksum of the record is unknown: no record was written since the study was opened.
+    """
+    if not record_crc:
+        return
+    store.write(f"snapshots/{record:012d}.json", seal(b'{"record_crc":"%b",%b' % (record_crc.encode(), data[1:])))
     for name in store.list("snapshots")[:-_KEPT_SNAPSHOTS]:
         store.remove(f"snapshots/{name}")
 
 
-def _newest_snapshot(store: Store, *, sizes: bool) -> snapshots.Snapshot | None:
-    """Return the newest valid snapshot; with ``sizes``, only one that has the sizes of checkpoints."""
+class _Kept(NamedTuple):
+    """A snapshot that is as it was written."""
+
+    snapshot: snapshots.Snapshot
+    record_crc: str
+    """Checksum of the record that it stands for."""
+
+
+def _kept_snapshots(store: Store, notes: list[str], *, sizes: bool) -> Iterator[_Kept]:
+    """Yield the snapshots that are whole, the newest first; with ``sizes``, only those with sizes of checkpoints."""
     for name in reversed(store.list("snapshots")):
-        data = store.read(f"snapshots/{name}")
-        snapshot = snapshots.decode(data) if data is not None else None
-        if snapshot is not None and not (sizes and snapshot.sizes is None):
-            return snapshot
-    return None
+        data = store.read(f"snapshots/{name}") or b""
+        body = unseal(data)
+        snapshot = None if body is None else snapshots.decode(body)
+        if is_sealed(data) and body is None:
+            notes.append(f"Snapshot {name} is damaged and was left out: the journal was replayed instead.")
+        if snapshot is not None and body is not None and not (sizes and snapshot.sizes is None):
+            yield _Kept(snapshot, _record_crc(body))
+
+
+def _record_crc(body: bytes) -> str:
+    start = b'{"record_crc":"'
+    return body[len(start) : len(start) + 8].decode() if body.startswith(start) else ""

@@ -269,10 +269,10 @@ def trained_with(records: Iterable[Record], trial: TrialId) -> list[tuple[int, i
 
 
 def last_failure(records: Iterable[Record]) -> str:
-    """Return the traceback of the last trial that failed; empty: there is none."""
-    detail = ""
+    """Return the traceback of the last trial that failed, or its reason if it has none; empty: none failed."""
+    found = ""
     for record in records:
         for action in record.actions:
-            if isinstance(action, MoveTrial) and action.to is TrialState.FAILED and action.detail:
-                detail = action.detail
-    return detail
+            if isinstance(action, MoveTrial) and action.to is TrialState.FAILED:
+                found = action.detail or action.reason
+    return found

@@ -72,6 +72,10 @@ class Launcher(abc.ABC):
         """
         return None
 
+    def preparation(self) -> str:
+        """Return what ``check`` is about to do, for people: it is shown if that takes longer than a moment."""
+        return "checking that workers can run ..."
+
     @abc.abstractmethod
     def check(self, parallelism: int | None) -> Preflight:
         """Check that the workers can run, before any starts.
@@ -121,6 +125,10 @@ class Launcher(abc.ABC):
                 tells the driver and continues.
         """
         raise NotImplementedError(f"{type(self).__name__} has a transport and no train_here()")
+
+    def has_shown(self, failure: str) -> bool:
+        """Return whether the user has seen this traceback of a trial already, where the trial raised."""
+        return False
 
     def wake(self) -> None:
         """Make ``train_here`` check ``until`` again; any thread may call this."""

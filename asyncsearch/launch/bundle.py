@@ -32,6 +32,8 @@ class Bundle(NamedTuple):
     """Pickle for ``pickle.loads``, which needs cloudpickle installed."""
     warnings: tuple[str, ...]
     """Warnings for the user, in sentences."""
+    by_name: tuple[str, ...] = ()
+    """Packages that would have been sent by value and could not; they are imported where it is unpickled."""
 
 
 class _TooLargeError(Exception):
@@ -58,7 +60,8 @@ def pack(trainable: object) -> Bundle:
         data = _dumps(trainable, ())
     except Exception:
         raise NotPicklableError(_not_picklable(trainable, found, failure)) from failure
-    return Bundle(data, (_by_name(trainable, found),))
+    named = _named_in(data, modules)
+    return Bundle(data, (_by_name(trainable, found, named),), named)
 
 
 class _Counter:
@@ -187,11 +190,16 @@ def _not_picklable(trainable: object, found: _Culprit | None, failure: Exception
     )
 
 
-def _by_name(trainable: object, found: _Culprit | None) -> str:
+def _named_in(data: bytes, modules: Collection[str]) -> tuple[str, ...]:
+    """Return the packages, out of those that would have been sent by value, that a pickle names."""
+    return tuple(sorted({name.partition(".")[0] for name in modules if name.encode() in data}))
+
+
+def _by_name(trainable: object, found: _Culprit | None, named: Collection[str]) -> str:
     what = f" because of {', in it '.join(found.path)} ({_type_name(found.value)})" if found else ""
     return (
-        f"{_name(trainable)} cannot be sent by value{what}, so its module is sent by name: each worker must be able to "
-        "import it. On a cluster, ship it with sc.addPyFile(...) or install it there."
+        f"{_name(trainable)} cannot be sent by value{what}, so by name: each worker must be able to import "
+        f"{' and '.join(named) or 'its module'}. On a cluster, ship it with sc.addPyFile(...) or install it there."
     )
 
 

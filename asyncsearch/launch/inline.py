@@ -16,6 +16,7 @@ from asyncsearch.ids import WorkerId
 from asyncsearch.launch.base_launcher import TOO_LATE, ConfigFor, Launcher, OnWorkerEnded, Post, Preflight
 from asyncsearch.launch.cores import cores
 from asyncsearch.launch.inline_worker import InlineWorker
+from asyncsearch.launch.shown_failures import ShownFailures
 from asyncsearch.rpc.messages import DriverMessage
 
 _Item = WorkerConfig | tuple[tuple[WorkerId, int], Callable[[InlineWorker], None]] | None
@@ -41,6 +42,7 @@ class InlineLauncher(Launcher):
         self._inbox: queue.SimpleQueue[_Item] = queue.SimpleQueue()
         self._later: deque[_Item] = deque()
         self._worker: InlineWorker | None = None
+        self._shown_failures = ShownFailures()
         self._config_for: ConfigFor | None = None
         self._ended: OnWorkerEnded | None = None
         self._is_stopped = False
@@ -60,6 +62,7 @@ class InlineLauncher(Launcher):
     def start(self, config_for: ConfigFor, ended: OnWorkerEnded) -> None:
         self._config_for, self._ended = config_for, ended
         self._inbox, self._later = queue.SimpleQueue(), deque()  # drops messages from after a previous run
+        self._shown_failures = ShownFailures()
         self._is_stopped = False
 
     def launch(self, worker: WorkerId, epoch: int) -> None:
@@ -78,6 +81,9 @@ class InlineLauncher(Launcher):
         worker, self._worker = self._worker, None
         if worker is not None:
             worker.close()
+
+    def has_shown(self, failure: str) -> bool:
+        return self._shown_failures.has(failure)
 
     # The driver's interface to a transport.
 
@@ -119,7 +125,7 @@ class InlineLauncher(Launcher):
 
     def _handle(self, item: _Item, post: Post) -> None:
         if isinstance(item, WorkerConfig):
-            self._worker = InlineWorker(item, post)
+            self._worker = InlineWorker(item, post, self._shown_failures)
             self._worker.open()
         elif item is not None:
             self._pass_on(item)

@@ -5,10 +5,8 @@ from __future__ import annotations
 import bdb
 import os
 import socket
-import sys
 import threading
 import time
-import traceback
 import uuid
 from collections import deque
 from collections.abc import Callable
@@ -23,6 +21,7 @@ from asyncsearch.agent.worker_checkpoints import WorkerCheckpoints
 from asyncsearch.events import Outcome, Reported
 from asyncsearch.ids import Lease
 from asyncsearch.launch.base_launcher import Post
+from asyncsearch.launch.shown_failures import ShownFailures
 from asyncsearch.nonfinite import spell_all
 from asyncsearch.old_pickles import loads
 from asyncsearch.rpc.messages import DriverMessage, Heartbeat, Hello, Refused, WorkerMessage
@@ -40,12 +39,13 @@ _LOOK_S = 0.1
 class InlineWorker:
     """One launch of a worker. All methods are called in the main thread; heartbeats have their own thread."""
 
-    def __init__(self, config: WorkerConfig, post: Post) -> None:
+    def __init__(self, config: WorkerConfig, post: Post, shown_failures: ShownFailures | None = None) -> None:
         self.key = (config.worker, config.epoch)
         self.end: str | None = None
         """Reason for its end; None: it is running."""
         self._config = config
         self._post = post
+        self._shown_failures = shown_failures or ShownFailures()
         self._number = 0
         self.checkpoints = WorkerCheckpoints(
             config.store, self.send, self._on_transfer, self._on_folder, wait=self._wait
@@ -191,7 +191,7 @@ class InlineWorker:
                 _stop([run], "it was interrupted")
                 raise TrialStopped("it was interrupted") from interrupt
             except Exception as error:
-                _show(trial.name, error)
+                self._shown_failures.show(trial.name, error)
                 raise
 
         return train
@@ -274,11 +274,3 @@ def _load(bundle: bytes) -> TrainFunction | Ended:
     except Exception as error:
         text = f"The trainable could not be loaded: {error}"
         return Ended(Outcome.FAILED, 0, f"{exception_text(error)}\n{text}", kind_of(error))
-
-
-def _show(trial: str, error: Exception) -> None:
-    """Print the traceback from the user's first frame on, and keep it for ``pdb.pm()``."""
-    frames = None if error.__traceback__ is None else error.__traceback__.tb_next
-    sys.last_type, sys.last_value, sys.last_traceback = type(error), error, frames
-    text = "".join(traceback.format_exception(type(error), error, frames))
-    sys.stderr.write(f"{trial} failed; look around by: import pdb; pdb.pm()\n{text}")

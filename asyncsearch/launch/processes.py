@@ -34,6 +34,7 @@ from asyncsearch.launch.base_launcher import (
 )
 from asyncsearch.launch.child_process import LENGTH
 from asyncsearch.launch.cores import cores
+from asyncsearch.launch.scarcity import patiently
 
 _TAIL_LINES = 20
 _TAIL_BYTES = 8_192
@@ -131,7 +132,7 @@ class ProcessLauncher(Launcher):
 
     def _follow(self, launch: _Launch) -> None:
         try:
-            reason = launch.run()
+            reason = patiently(launch.run, launch.killed.wait, launch.name)
         except Exception as error:
             reason = f"its process could not be started: {type(error).__name__}: {error}"
         with self._changed:
@@ -164,7 +165,13 @@ class _Launch:
         self._payload: queue.SimpleQueue[bytes] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
-        self._killed = threading.Event()
+        self.killed = threading.Event()
+        """Set once the process is not wanted any more."""
+
+    @property
+    def name(self) -> str:
+        """Which worker it is, for the log."""
+        return "A worker" if self.key is None else f"{worker_name(self.key[0])}, epoch {self.key[1]},"
 
     def give(self, payload: bytes) -> None:
         """Give the process its agent and configuration."""
@@ -174,7 +181,7 @@ class _Launch:
         """Start the process, wait for its end, and return the reason."""
         with tempfile.TemporaryFile() as answer, tempfile.TemporaryFile() as errors:
             with self._lock:
-                if self._killed.is_set():
+                if self.killed.is_set():
                     return "it was called off before it started"
                 process = self._process = _start(answer, errors)
             assert process.stdin is not None
@@ -186,7 +193,7 @@ class _Launch:
                     _kill_group(process)  # its remaining children; its id is not reused until it is reaped
                     code = process.wait()
                     self._process = None
-                    if self._killed.is_set():
+                    if self.killed.is_set():
                         return f"its process {process.pid} was ended by the driver"
             return _words(process.pid, code, _tail(answer), _tail(errors).splitlines()[-_TAIL_LINES:])
 
@@ -199,7 +206,7 @@ class _Launch:
     def kill(self) -> None:
         """End the process, now or before it starts."""
         with self._lock:
-            self._killed.set()
+            self.killed.set()
             self._payload.put(b"")  # for the thread that waits for one
             if self._process is not None:
                 _kill_group(self._process)

@@ -34,7 +34,31 @@ def _is_own_source(place: object) -> bool:
     if not isinstance(place, str) or not (place.endswith(".py") or os.path.isdir(place)):
         return False
     path = os.path.abspath(place)
-    return _INSTALLED_FOLDERS.isdisjoint(Path(path).parts) and not path.startswith(_installed_paths())
+    if not _INSTALLED_FOLDERS.isdisjoint(Path(path).parts) or path.startswith(_installed_paths()):
+        return False
+    return not any(_has_compiled(folder, package) for folder, package in _splits(path))
+
+
+def _splits(path: str) -> Iterator[tuple[str, str]]:
+    """Yield the folders of the import path above a file, each with the name below it."""
+    for entry in sys.path:
+        folder = os.path.abspath(entry)
+        if path.startswith(folder + os.sep):
+            yield folder, Path(path[len(folder) + 1 :]).parts[0]
+
+
+@functools.cache
+def _has_compiled(folder: str, package: str) -> bool:
+    """Return whether ``pip install --target`` put a package with compiled code there, which cannot be sent by value."""
+    for record in Path(folder).glob("*.dist-info/RECORD"):
+        files = [line.partition(",")[0] for line in record.read_text(encoding="utf-8").splitlines()]
+        if any(file.startswith(f"{package}/") for file in files) and any(map(_is_compiled, files)):
+            return True
+    return False
+
+
+def _is_compiled(file: str) -> bool:
+    return file.endswith((".so", ".dylib", ".pyd", ".dll"))
 
 
 @functools.cache

@@ -9,7 +9,7 @@ from itertools import islice
 from asyncsearch.actions import EndRun, MoveTrial
 from asyncsearch.events import DriverStarted, RunRequested
 from asyncsearch.ids import TrialId, trial_name
-from asyncsearch.journal.format import SegmentReader
+from asyncsearch.journal.opening import read_records
 from asyncsearch.store.base_store import Store
 
 _SHORTEST_S, _LONGEST_S = 0.5, 5.0
@@ -49,15 +49,13 @@ class _Progress:
         self._is_running = self._has_ended = False
 
     def is_over(self) -> bool:
-        reader = SegmentReader(skip=self._last)
-        for name in self._store.journal_segments():
-            for record in reader.read(name, self._store.read_segment(name)):
-                self._last = record.n
-                if isinstance(record.event, DriverStarted | RunRequested):
-                    self._is_running = isinstance(record.event, RunRequested)
-                for action in record.actions:
-                    if isinstance(action, EndRun):
-                        self._is_running = False
-                    elif isinstance(action, MoveTrial) and action.trial == self._trial:
-                        self._has_ended = action.to.is_finished
+        for record in read_records(self._store, skip=self._last):
+            self._last = record.n
+            if isinstance(record.event, DriverStarted | RunRequested):
+                self._is_running = isinstance(record.event, RunRequested)
+            for action in record.actions:
+                if isinstance(action, EndRun):
+                    self._is_running = False
+                elif isinstance(action, MoveTrial) and action.trial == self._trial:
+                    self._has_ended = action.to.is_finished
         return self._has_ended or not self._is_running or not self._store.is_locked()

@@ -6,6 +6,7 @@ import functools
 import shlex
 import shutil
 import sys
+import time
 from collections.abc import Sequence
 
 UNIT = "a unit is an epoch, or whatever you train between two reports"
@@ -40,6 +41,11 @@ def duration(seconds: float) -> str:
     days, hours = divmod(hours, 24)
     clock = f"{hours}:{minutes:02}:{rest:02}"
     return f"{many(days, 'day')} {clock}" if days else clock
+
+
+def moment(seconds: float) -> str:
+    """Return a moment, in seconds since 1970, as "2026-11-22 at 14:07" in the time zone of this machine."""
+    return time.strftime("%Y-%m-%d at %H:%M", time.localtime(seconds))
 
 
 @functools.cache

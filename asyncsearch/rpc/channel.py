@@ -6,6 +6,7 @@ import msgspec
 
 from asyncsearch.errors import MessageTooLargeError
 from asyncsearch.rpc.auth import TARGET_NAME
+from asyncsearch.rpc.connection_limits import ConnectionLimits
 
 SERVICE = "asyncsearch.v1.Search"
 METHOD = "Attach"
@@ -37,13 +38,19 @@ def require_size(size_bytes: int, limit_bytes: int, what: str) -> None:
         )
 
 
-def server_options(keepalive: Keepalive, max_message_bytes: int) -> Options:
+def server_options(keepalive: Keepalive, max_message_bytes: int, limits: ConnectionLimits) -> Options:
     """Return the options of the driver's side."""
     return [
         *_options(keepalive, max_message_bytes),
         # Otherwise two servers could listen on one port, and each would get half of the workers.
         ("grpc.so_reuseport", 0),
-        ("grpc.server_handshake_timeout_ms", 10_000),
+        # A connection above the limit is closed when it is accepted, and holds no descriptor.
+        ("grpc.max_allowed_incoming_connections", limits.connections),
+        ("grpc.server_handshake_timeout_ms", round(limits.handshake_s * 1000)),
+        # A worker opens one stream on each connection, and its metadata is the token.
+        ("grpc.max_concurrent_streams", 4),
+        ("grpc.max_metadata_size", 8_192),
+        ("grpc.absolute_max_metadata_size", 16_384),
         # Otherwise gRPC closes the connection of a worker that sends pings early or in quick succession.
         ("grpc.http2.min_recv_ping_interval_without_data_ms", 100),
         ("grpc.http2.max_ping_strikes", 0),

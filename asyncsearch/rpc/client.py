@@ -10,13 +10,12 @@ a generator, in its own thread. Synchronous gRPC also works in a process that Sp
 from __future__ import annotations
 
 import contextlib
+import itertools
 import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
-
-import grpc
 
 from asyncsearch.errors import DisconnectedError, ProtocolError
 from asyncsearch.ids import worker_name
@@ -25,6 +24,7 @@ from asyncsearch.rpc.backoff import Backoff
 from asyncsearch.rpc.channel import MAX_MESSAGE_BYTES, METHOD, SERVICE, Keepalive, client_options, require_size
 from asyncsearch.rpc.convert import decode_driver, encode_worker, frame
 from asyncsearch.rpc.messages import DriverMessage, Endpoint, Heartbeat, Hello, Welcome, WorkerMessage
+from asyncsearch.rpc.quiet_grpc import grpc
 from asyncsearch.rpc.redelivery import Inbox, Outbox
 from asyncsearch.rpc.status import row_of
 
@@ -149,10 +149,11 @@ class Connection:
 
     def _attach_until_over(self) -> Exception | None:
         backoff = Backoff()
+        places = itertools.cycle(self._places())
         deadline_s = time.monotonic() + self._reconnect_s
         while True:
             began_s, before = time.monotonic(), self._progress
-            broken = self._attach_once(timeout_s=min(_WELCOME_S, max(deadline_s - began_s, 0.1)))
+            broken = self._attach_once(next(places), timeout_s=min(_WELCOME_S, max(deadline_s - began_s, 0.1)))
             if broken is None or self._is_closing:
                 return None
             status, words = broken
@@ -174,9 +175,14 @@ class Connection:
     def _progress(self) -> tuple[int, int]:
         return self._outbox.acknowledged, self._inbox.last
 
-    def _attach_once(self, timeout_s: float) -> tuple[grpc.StatusCode, str] | None:
+    def _places(self) -> list[str]:
+        """Return where the driver can be reached: a firewall may hide the second place, or a flood fill the first."""
+        address, port = self._endpoint.address, self._endpoint.spare_port
+        return [address, f"{address.rpartition(':')[0]}:{port}"] if port else [address]
+
+    def _attach_once(self, address: str, timeout_s: float) -> tuple[grpc.StatusCode, str] | None:
         """Attach and read until the stream ends; return None for a good end, else why it broke."""
-        with contextlib.closing(_Stream(self._endpoint, self._keepalive, self._max_message_bytes)) as stream:
+        with contextlib.closing(_Stream(self._endpoint, address, self._keepalive, self._max_message_bytes)) as stream:
             with self._changed:
                 if self._is_closing:
                     return None
@@ -244,9 +250,9 @@ class Connection:
 class _Stream:
     """One attempt to attach, and the resulting stream, on its own connection."""
 
-    def __init__(self, endpoint: Endpoint, keepalive: Keepalive, max_message_bytes: int) -> None:
+    def __init__(self, endpoint: Endpoint, address: str, keepalive: Keepalive, max_message_bytes: int) -> None:
         self._channel = grpc.secure_channel(
-            endpoint.address, channel_credentials(endpoint), options=client_options(keepalive, max_message_bytes)
+            address, channel_credentials(endpoint), options=client_options(keepalive, max_message_bytes)
         )
         self._timer: threading.Timer | None = None
         self.call: Any = None

@@ -17,6 +17,8 @@ from asyncsearch.errors import ProtocolError
 from asyncsearch.events import CheckpointCommitted, CheckpointFailed, Outcome, Reported, TrainingEnded
 from asyncsearch.ids import CheckpointRef, Lease
 from asyncsearch.rpc.fields import (
+    COUNT,
+    LINE,
     METRICS,
     NAME,
     NODE,
@@ -24,6 +26,7 @@ from asyncsearch.rpc.fields import (
     PLAIN,
     TEXT,
     TIME,
+    WORD,
     Codec,
     choices,
     counts,
@@ -57,6 +60,8 @@ class Envelope(NamedTuple, Generic[M_co]):
     message: M_co
 
 
+_LINES_MOST = 10_000
+"""Most lines of a log in one message; agents send a tenth (``LogLimits``)."""
 _WORKER = counts(high=2**31)
 _EPOCH = counts(low=1, high=2**31)
 _LANE = counts(high=2**16)
@@ -80,10 +85,10 @@ _STAGE = Codec(
 _STAGES = tuples(messages(_STAGE))
 _LANES = tuples(messages(Codec(Lane, pb.Lane, "lanes.", stages=_STAGES, load=messages(_CHECKPOINT, is_optional=True))))
 _OUTCOME = choices({outcome: pb.Outcome.Value(f"OUTCOME_{outcome.name}") for outcome in Outcome})
-_LOG_LINE = Codec(LogLine, pb.LogLine, "lines.", time_s=TIME, text=TEXT, is_stderr=PLAIN)
+_LOG_LINE = Codec(LogLine, pb.LogLine, "lines.", time_s=TIME, text=LINE, is_stderr=PLAIN)
 
 _FROM_WORKER = {
-    "hello": Codec(Hello, pb.Hello, worker=_WORKER, epoch=_EPOCH, agent=NAME, host=TEXT, pid=_PID, protocol=counts()),
+    "hello": Codec(Hello, pb.Hello, worker=_WORKER, epoch=_EPOCH, agent=NAME, host=WORD, pid=_PID, protocol=counts()),
     "heartbeat": Codec(Heartbeat, pb.Heartbeat),
     "reported": Codec(Reported, pb.Reported, lease=_LEASE, lane=_LANE, resource=counts(low=1), metrics=METRICS),
     "training_ended": Codec(
@@ -95,7 +100,7 @@ _FROM_WORKER = {
         resource=counts(),
         checkpoint_resource=counts(is_optional=True),
         error=TEXT,
-        error_kind=TEXT,
+        error_kind=WORD,
     ),
     "checkpoint_committed": Codec(
         CheckpointCommitted,
@@ -120,7 +125,7 @@ _FROM_WORKER = {
         pb.LogLines,
         lease=_LEASE,
         lane=_LANE,
-        lines=tuples(messages(_LOG_LINE), may_be_empty=True),
+        lines=tuples(messages(_LOG_LINE), may_be_empty=True, most=_LINES_MOST),
         left_out=counts(),
     ),
 }
@@ -214,6 +219,8 @@ def _decode(wire: Any, table: Mapping[str, Codec], data: bytes) -> Envelope[Any]
     except DecodeError:
         raise ProtocolError(f"{len(data)} bytes came that are no {wire.DESCRIPTOR.name}.") from None
     number, name = message.number, message.WhichOneof("body")
+    if number >= COUNT or message.ack >= COUNT:
+        fail("number, ack", f"{number}, {message.ack}: one is not below {COUNT}")
     if name is None:
         if number:
             fail("body", _NO_BODY)

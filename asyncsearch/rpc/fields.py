@@ -2,7 +2,8 @@
 
 Numbers must be in the engine's range, and a node must have 32 digits, because stores derive paths from it. Metrics are
 doubles on the wire, NaN and infinities included; reading spells those as text (``asyncsearch.nonfinite``). Text that
-UTF-8 cannot encode (lone surrogates, from bytes that were not text) is escaped, never refused.
+UTF-8 cannot encode (lone surrogates, from bytes that were not text) is escaped, never refused. A sender makes a text
+fit its field, and a receiver refuses one that does not fit.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 from asyncsearch.errors import ProtocolError
@@ -20,6 +21,17 @@ from asyncsearch.trial import Metrics, Params
 
 COUNT = 2**53
 """Upper bound (exclusive) of resources, trials, leases and sizes: exact in every language and in JSON."""
+
+LATEST_S = 253_402_214_400.0
+"""Upper bound (exclusive) of times, the last day of the year 9999: every calendar can show those before it."""
+LINE_CHARS = 10_000
+"""Longest line of a log; agents cut lines at a lower number (``LogLimits``)."""
+TEXT_CHARS = 2**18
+"""Longest text of several lines, such as a traceback with the last output."""
+NAME_CHARS = 1_000
+"""Longest name of a metric, a host or a process."""
+METRICS_MOST = 10_000
+"""Most metrics in a report."""
 
 Convert = Callable[[str, Any], Any]
 """Takes the field's name, for errors, and a value; returns the value on the other side."""
@@ -91,11 +103,13 @@ def messages(codec: Codec, *, is_optional: bool = False) -> Field:
     return Field(codec.read, codec.write, has_presence=True, is_optional=is_optional)
 
 
-def tuples(item: Field, *, may_be_empty: bool = False) -> Field:
-    """Make a field for a tuple, with at least one element unless ``may_be_empty``."""
+def tuples(item: Field, *, may_be_empty: bool = False, most: int | None = None) -> Field:
+    """Make a field for a tuple, with at least one element unless ``may_be_empty``, and at most ``most``."""
 
     def convert_all(convert: Convert) -> Convert:
-        def convert_each(name: str, values: Iterable[Any]) -> tuple[Any, ...]:
+        def convert_each(name: str, values: Sequence[Any]) -> tuple[Any, ...]:
+            if most is not None and len(values) > most:
+                fail(name, f"{len(values)} are more than {most}")
             converted = tuple([convert(name, value) for value in values])
             if not converted and not may_be_empty:
                 fail(name, "is empty")
@@ -126,9 +140,57 @@ def _escape(_name: str, value: str) -> str:
     return value if value.isascii() else value.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
+def _read_text(name: str, value: str) -> str:
+    if len(value) > TEXT_CHARS:
+        fail(name, f"{len(value)} characters are more than {TEXT_CHARS}")
+    return value
+
+
+def _write_text(name: str, value: str) -> str:
+    # The last lines of a traceback say most; lone surrogates become longer when they are escaped.
+    return _escape(name, value[-TEXT_CHARS:])[-TEXT_CHARS:]
+
+
+def _read_line(name: str, value: str) -> str:
+    if len(value) > LINE_CHARS:
+        fail(name, f"{len(value)} characters are more than {LINE_CHARS}")
+    if "\n" in value or "\r" in value:
+        fail(name, "is more than one line")
+    return value
+
+
+def _write_line(name: str, value: str) -> str:
+    line = value if "\n" not in value and "\r" not in value else " ".join(value.splitlines())
+    return _escape(name, line[:LINE_CHARS])[:LINE_CHARS]
+
+
+def _read_word(name: str, value: str) -> str:
+    if len(value) > NAME_CHARS or not value.isprintable():
+        fail(name, f"{value[:40]!r} is longer than {NAME_CHARS} characters, or cannot be printed")
+    return value
+
+
+def _write_word(name: str, value: str) -> str:
+    if not value.isprintable():
+        value = "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in value)
+    return _escape(name, value)[:NAME_CHARS]
+
+
 def _read_name(name: str, value: str) -> str:
     if not value:
         fail(name, "is empty")
+    return _read_word(name, value)
+
+
+def _write_name(name: str, value: str) -> str:
+    if not value:
+        fail(name, "is empty")
+    return _write_word(name, value)
+
+
+def _check_metric_name(name: str, value: str) -> str:
+    if not 0 < len(value) <= NAME_CHARS:
+        fail(name, f"the name {value[:40]!r} is empty, or longer than {NAME_CHARS} characters")
     return value
 
 
@@ -138,25 +200,34 @@ def _check_node(name: str, value: str) -> str:
     return value
 
 
-def _check_time(name: str, value: float) -> float:
-    if not math.isfinite(value):
-        fail(name, f"{value} is not a time")
+def _read_time(name: str, value: float) -> float:
+    if not 0 <= value < LATEST_S:
+        fail(name, f"{value} is not a time from 1970 to 9999")
     return value
 
 
-def _read_metrics(name: str, metrics: Iterable[pb.Metric]) -> Metrics:
+def _write_time(_name: str, value: float) -> float:
+    # A worker whose clock is wrong trains as well as the others.
+    return min(max(value, 0.0), math.nextafter(LATEST_S, 0.0)) if math.isfinite(value) else 0.0
+
+
+def _read_metrics(name: str, metrics: Sequence[pb.Metric]) -> Metrics:
+    if len(metrics) > METRICS_MOST:
+        fail(name, f"{len(metrics)} are more than {METRICS_MOST}")
     values: Metrics = {}
     for metric in metrics:
-        if not metric.name or metric.name in values:
-            fail(name, f"the name {metric.name[:40]!r} is empty or comes twice")
+        if _check_metric_name(name, metric.name) in values:
+            fail(name, f"the name {metric.name[:40]!r} comes twice")
         values[metric.name] = spell(metric.value)
     return values
 
 
 def _write_metrics(name: str, metrics: Metrics) -> list[pb.Metric]:
+    if len(metrics) > METRICS_MOST:
+        fail(name, f"{len(metrics)} are more than {METRICS_MOST}: report fewer numbers at once")
     # float() fails for None, which would be written as absent and read as 0.
     return [
-        pb.Metric(name=_escape(name, _read_name(name, key)), value=float(unspell(value)))
+        pb.Metric(name=_escape(name, _check_metric_name(name, key)), value=float(unspell(value)))
         for key, value in metrics.items()
     ]
 
@@ -183,9 +254,15 @@ def _write_params(name: str, params: Params) -> str:
 
 
 PLAIN = Field(_as_is, _as_is)
-TEXT = Field(_as_is, _escape)
-NAME = Field(_read_name, lambda name, value: _escape(name, _read_name(name, value)))
+TEXT = Field(_read_text, _write_text)
+"""Text of any number of lines."""
+LINE = Field(_read_line, _write_line)
+"""Text of one line, which may hold any other character."""
+WORD = Field(_read_word, _write_word)
+"""Text that can be printed in one line."""
+NAME = Field(_read_name, _write_name)
+"""The same, never empty."""
 NODE = Field(_check_node, _check_node)
-TIME = Field(_check_time, _check_time)
+TIME = Field(_read_time, _write_time)
 METRICS = Field(_read_metrics, _write_metrics)
 PARAMS = Field(_read_params, _write_params, wire="params_json")

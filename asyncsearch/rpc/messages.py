@@ -83,6 +83,11 @@ class Endpoint(msgspec.Struct, frozen=True):
     """``host:port``."""
     certificate_pem: bytes
     token: str
+    worker_key_pem: bytes = b""
+    """Key of the certificate that workers present; without it, the driver ends the connection in its handshake."""
+    worker_certificate_pem: bytes = b""
+    spare_port: int = 0
+    """Another port of the same host, which nobody else is told: tried in turn with the first; 0: there is none."""
 
     def __repr__(self) -> str:
-        return f"Endpoint({self.address!r}, certificate and token hidden)"
+        return f"Endpoint({self.address!r}, certificates, keys and token hidden)"

@@ -8,18 +8,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
-import grpc
-from grpc import aio
-
 from asyncsearch.errors import ClusterError, DisconnectedError, InternalError, ProtocolError, StaleLeaseError
 from asyncsearch.ids import WorkerId, worker_name
-from asyncsearch.rpc.auth import Gate, Identity, server_credentials
+from asyncsearch.rpc.auth import Gate, Identity, require_launch, server_credentials
 from asyncsearch.rpc.channel import MAX_MESSAGE_BYTES, METHOD, SERVICE, Keepalive, require_size, server_options
+from asyncsearch.rpc.connection_limits import ConnectionLimits
 from asyncsearch.rpc.convert import Envelope, decode_worker, encode_driver
 from asyncsearch.rpc.messages import DriverMessage, Hello, WorkerMessage
+from asyncsearch.rpc.quiet_grpc import aio, grpc
+from asyncsearch.rpc.refusal_log import RefusalLog
 from asyncsearch.rpc.sessions import Sessions
 from asyncsearch.rpc.status import status_of
 from asyncsearch.rpc.worker_stream import Session, WorkerStream
@@ -28,9 +29,6 @@ if TYPE_CHECKING:
     from asyncsearch.rpc.worker_stream import Context
 
 logger = logging.getLogger(__name__)
-
-_LOGGED = 1000
-"""Maximum number of different refusals in the log, so that no client can fill it."""
 
 
 class Handler(Protocol):
@@ -61,12 +59,14 @@ class SearchServer:
         max_message_bytes: int = MAX_MESSAGE_BYTES,
         keepalive: Keepalive | None = None,
         hello_timeout_s: float = 10.0,
+        limits: ConnectionLimits | None = None,
     ) -> None:
         """Make a server that does not listen yet.
 
         Args:
             max_message_bytes: a larger message closes its stream.
             hello_timeout_s: time that a new stream may take to send its ``Hello``.
+            limits: of connections; by default those of a server for few workers.
         """
         self._handler = handler
         self._identity = identity
@@ -74,9 +74,14 @@ class SearchServer:
         self._max_message_bytes = max_message_bytes
         self._keepalive = keepalive or Keepalive()
         self._hello_timeout_s = hello_timeout_s
+        self._limits = limits or ConnectionLimits()
+        self._greeting: Counter[str] = Counter()
+        """Address -> number of its streams whose Hello is awaited."""
+        self.spare_port = 0
+        """A second port, which only workers are told; set by ``start``."""
         self._sessions = Sessions()
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._logged: set[tuple[str, grpc.StatusCode]] = set()
+        self._refusals = RefusalLog()
         self._is_stopping = False
         self._server: aio.Server | None = None
 
@@ -90,13 +95,15 @@ class SearchServer:
         Raises:
             ClusterError: the server cannot listen on the address.
         """
-        server = aio.server(options=server_options(self._keepalive, self._max_message_bytes))
+        server = aio.server(options=server_options(self._keepalive, self._max_message_bytes, self._limits))
         method = grpc.stream_stream_rpc_method_handler(self._serve)
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, {METHOD: method}),))
+        place = f"[{host}]" if ":" in host and not host.startswith("[") else host
+        credentials = server_credentials(self._identity)
         try:
-            bound = server.add_secure_port(
-                f"[{host}]:{port}" if ":" in host else f"{host}:{port}", server_credentials(self._identity)
-            )
+            bound = server.add_secure_port(f"{place}:{port}", credentials)
+            # Each port has its own limit of connections: who fills the first one leaves workers this one.
+            self.spare_port = server.add_secure_port(f"{place}:0", credentials)
         except RuntimeError as error:
             raise ClusterError(
                 f"The driver cannot listen at {host}:{port} ({error}): "
@@ -168,11 +175,14 @@ class SearchServer:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         peer = context.peer()
+        address = peer.rpartition(":")[0]
         try:
-            self._gate.check(context.invocation_metadata() or ())
-            session = self._attach(await self._hello(context), peer)
+            bound_to = self._gate.check(context.invocation_metadata() or ())
+            envelope = await self._greeted(context, address)
+            require_launch(bound_to, envelope.message)
+            session = self._attach(envelope, peer)
         except (ProtocolError, InternalError) as error:
-            await self._refuse(context, error, peer.rpartition(":")[0], peer)
+            await self._refuse(context, error, address, peer)
             return
         stream = session.stream = WorkerStream(context, session)
         try:
@@ -181,6 +191,18 @@ class SearchServer:
             self._detach(session, stream)
         if stream.error is not None:
             await self._refuse(context, stream.error, str(session), peer)
+
+    async def _greeted(self, context: Context, address: str) -> Envelope[Hello]:
+        """Return the Hello of a stream that has the token; an address may have a limited number of such streams."""
+        if self._greeting[address] >= self._limits.greetings:
+            raise DisconnectedError(f"{self._greeting[address]} streams of {address} have not sent their Hello yet.")
+        self._greeting[address] += 1
+        try:
+            return await self._hello(context)
+        finally:
+            self._greeting[address] -= 1
+            if not self._greeting[address]:
+                del self._greeting[address]
 
     async def _hello(self, context: Context) -> Envelope[Hello]:
         try:
@@ -247,10 +269,11 @@ class SearchServer:
 
     async def _refuse(self, context: Context, error: Exception, who: str, peer: str) -> None:
         status = status_of(error)
-        if (who, status) not in self._logged and len(self._logged) < _LOGGED:
-            self._logged.add((who, status))
-            # A launch that the run does not need any more is told so; there is nothing for people to do.
-            is_usual = isinstance(error, DisconnectedError | StaleLeaseError)
+        # A launch that the run does not need any more is told so; there is nothing for people to do.
+        is_usual = isinstance(error, DisconnectedError | StaleLeaseError)
+        left_out = self._refusals.admit(f"{who}, {is_usual}", asyncio.get_running_loop().time())
+        if left_out is not None:
+            more = f" (and {left_out} more since the last line)" if left_out else ""
             level = logging.INFO if is_usual else logging.WARNING
-            logger.log(level, "%s (%s): closed as %s: %s", who, peer, status.name, error)
+            logger.log(level, "%s (%s): closed as %s: %s%s", who, peer, status.name, error, more)
         await context.abort(status, str(error))

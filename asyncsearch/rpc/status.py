@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from grpc import StatusCode
-
 from asyncsearch.errors import (
     DisconnectedError,
     InternalError,
@@ -15,6 +13,9 @@ from asyncsearch.errors import (
     StaleLeaseError,
     UnauthenticatedError,
 )
+from asyncsearch.rpc.quiet_grpc import grpc
+
+StatusCode = grpc.StatusCode
 
 
 class StatusRow(NamedTuple):

@@ -13,7 +13,7 @@ from asyncsearch.rpc.messages import Welcome
 from asyncsearch.rpc.redelivery import Inbox, Outbox
 
 if TYPE_CHECKING:
-    from grpc import aio
+    from asyncsearch.rpc.quiet_grpc import aio
 
     Context = aio.ServicerContext[bytes, bytes]
 

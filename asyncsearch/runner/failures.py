@@ -13,7 +13,8 @@ from asyncsearch.trainable import ReportError
 if TYPE_CHECKING:
     from traceback import TracebackException
 
-_OWN = (str(Path(__file__).parent), str(Path(__file__).parent.parent / "trainable.py"))
+_PACKAGE = Path(__file__).parent.parent
+_OWN = tuple(str(_PACKAGE / part) for part in ("runner", "trainable.py", "launch/inline_worker.py", "checking"))
 """Where the code between the runner and the user's lies."""
 _HEAD_CHARS, _TAIL_CHARS = 4_000, 12_000
 _MIB = 1024 * 1024

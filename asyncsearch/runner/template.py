@@ -3,13 +3,19 @@
 A message with four descriptors (channel, lifeline, output, errors) asks for a runner and is answered by its process id;
 one with a process id asks for the exit status of that runner, which is not reaped before. It has one thread, imports
 what a runner imports, and ends with the process that holds the other end of the socket.
+
+A process with one thread, and without gRPC, may call ``main_in_fork`` in a child that it forks instead.
 """
 
 from __future__ import annotations
 
+import atexit
 import os
 import socket
 import sys
+import threading
+import traceback
+from typing import NoReturn
 
 from asyncsearch.runner.forked import serve
 from asyncsearch.runner.session_fork import fork_in_session
@@ -36,6 +42,31 @@ def main(descriptor: int) -> None:
             for one in descriptors:
                 os.close(one)
         control.send(str(answer).encode())
+
+
+def main_in_fork(descriptor: int) -> NoReturn:
+    """Serve in a forked process, which leads a session, and end it as an interpreter ends."""
+    code = 0
+    try:
+        atexit._clear()  # what was registered belongs to the other process
+        null = os.open(os.devnull, os.O_RDWR)
+        for standard in (0, 1, 2):
+            os.dup2(null, standard)
+        os.closerange(3, descriptor)
+        os.closerange(descriptor + 1, os.sysconf("SC_OPEN_MAX"))
+        main(descriptor)
+    except SystemExit as error:
+        code = error.code if isinstance(error.code, int) else int(error.code is not None)
+    except BaseException:
+        traceback.print_exc()
+        code = 1
+    try:
+        threading._shutdown()  # type: ignore[attr-defined]
+        atexit._run_exitfuncs()
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+    finally:
+        os._exit(code)
 
 
 if __name__ == "__main__":

@@ -122,7 +122,7 @@ class ASHA(Scheduler):
         need = self.reduction_factor ** (len(self.levels) - 1)
         remedies = ["finish_best=True", f"num_trials >= {need}"]
         return notes + reasons.too_few(
-            num_trials, what, self.levels, self.min_resource, self.reduction_factor, remedies
+            num_trials, what, self.levels, self.min_resource, self.reduction_factor, remedies, is_early=True
         )
 
     def _levels_for(self, num_trials: int) -> tuple[int, ...]:

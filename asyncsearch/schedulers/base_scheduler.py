@@ -13,13 +13,12 @@ Order within a rung is (score, trial id).
 from __future__ import annotations
 
 import abc
-import inspect
-from collections.abc import Mapping
-from typing import Any, ClassVar, Self
+from collections.abc import Collection, Mapping
+from typing import ClassVar
 
 import msgspec
 
-from asyncsearch.arguments import require_fit
+from asyncsearch.arguments import CheckedCalls, Replacement
 from asyncsearch.ids import TrialId
 from asyncsearch.listener import StudyListener
 from asyncsearch.space import Space
@@ -32,7 +31,10 @@ _FOREIGN_NAMES: Mapping[str, str] = {
     "n_startup_trials": "min_trials",
 }
 """What other libraries call the arguments of schedulers -> what they are called here."""
-_OF_STUDY = dict.fromkeys(("metric", "mode", "seed"), "it in Study(...)")
+_OF_STUDY: dict[str, Replacement] = {
+    **dict.fromkeys(("metric", "mode", "seed"), "it in Study(...)"),
+    **dict.fromkeys(("num_trials", "n_trials"), "study.run(num_trials={value})"),
+}
 
 
 class Promotion(msgspec.Struct, frozen=True):
@@ -126,24 +128,16 @@ class SchedulerState(StudyListener):
         return ""
 
 
-class Scheduler(abc.ABC):
+class Scheduler(metaclass=CheckedCalls):
     """The frozen description that the user writes."""
 
     kinds: ClassVar[dict[str, type[Scheduler]]] = {}
     """All classes of schedulers that were defined in this process, by ``kind()``."""
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
-        """Refuse arguments that the class does not take by a message that holds the call to write.
-
-        Raises:
-            UsageError: they do not fit.
-        """
-        if not args and not kwargs:  # so does unpickling, which sets the fields afterwards
-            return super().__new__(cls)
-        signature = inspect.signature(cls.__init__)
-        instead = {name: f"{ours}={{value}}" for name, ours in _FOREIGN_NAMES.items() if ours in signature.parameters}
-        require_fit(signature, cls.__name__, (None, *args), kwargs, instead={**_OF_STUDY, **instead})
-        return super().__new__(cls)
+    @classmethod
+    def _instead(cls, known: Collection[str]) -> dict[str, Replacement]:
+        """Return what to write instead of arguments that the class does not take; ``known`` are those that it does."""
+        return _OF_STUDY | {name: f"{ours}={{value}}" for name, ours in _FOREIGN_NAMES.items() if ours in known}
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()

@@ -55,7 +55,14 @@ def one_rung(levels: Sequence[int], min_resource: int, reduction_factor: int) ->
 
 
 def too_few(
-    num_trials: int, what: str, levels: Sequence[int], min_resource: int, reduction_factor: int, remedies: Sequence[str]
+    num_trials: int,
+    what: str,
+    levels: Sequence[int],
+    min_resource: int,
+    reduction_factor: int,
+    remedies: Sequence[str],
+    *,
+    is_early: bool = False,
 ) -> list[str]:
     """Warn if ``num_trials`` trials, each rung passing one of η, leave none for the last rung.
 
@@ -66,13 +73,15 @@ def too_few(
         min_resource: As the user gave it.
         reduction_factor: η.
         remedies: Other changes that would help, e.g. "finish_best=True".
+        is_early: Whether trials may be promoted before their rung is full, so that some may reach the last rung.
     """
     steps = len(levels) - 1
     if num_trials >= reduction_factor**steps:
         return []
     need = f"{reduction_factor}^{steps} = {reduction_factor**steps}"
     remedies = [*remedies, f"max_resource <= {_reachable(num_trials, min_resource, reduction_factor)}"]
-    note = f"No trial is expected to reach max_resource={levels[-1]}: {what} fewer than {need}"
+    who = "Only trials that are promoted early" if is_early else "No trial is expected to"
+    note = f"{who} reach max_resource={levels[-1]}: {what} fewer than {need}"
     return [f"{note}, and each rung passes one of {reduction_factor}. Use {' or '.join(remedies)}."]
 
 

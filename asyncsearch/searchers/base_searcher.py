@@ -8,11 +8,10 @@ unless the searcher learns.
 from __future__ import annotations
 
 import abc
-import inspect
-from collections.abc import Sequence
-from typing import Any, Self
+from collections.abc import Collection, Sequence
+from typing import Any
 
-from asyncsearch.arguments import require_fit
+from asyncsearch.arguments import CheckedCalls, Replacement
 from asyncsearch.listener import StudyListener
 from asyncsearch.searchers.earlier_trials import continued_seed, with_best_initial
 from asyncsearch.searchers.observations import Observed
@@ -53,20 +52,13 @@ class SearcherState(StudyListener):
         """Become the state that ``snapshot`` described."""
 
 
-class Searcher(abc.ABC):
+class Searcher(metaclass=CheckedCalls):
     """The frozen description that the user writes."""
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
-        """Refuse arguments that the class does not take by a message that holds the call to write.
-
-        Raises:
-            UsageError: they do not fit.
-        """
-        if not args and not kwargs:  # so does unpickling, which sets the fields afterwards
-            return super().__new__(cls)
-        instead = dict.fromkeys(("metric", "mode", "seed", "space"), "it in Study(...)")
-        require_fit(inspect.signature(cls.__init__), cls.__name__, (None, *args), kwargs, instead=instead)
-        return super().__new__(cls)
+    @classmethod
+    def _instead(cls, known: Collection[str]) -> dict[str, Replacement]:
+        """Return what to write instead of arguments that the class does not take; ``known`` are those that it does."""
+        return dict.fromkeys(("metric", "mode", "seed", "space"), "it in Study(...)")
 
     @abc.abstractmethod
     def begin(self, space: Space, seed: int) -> SearcherState:

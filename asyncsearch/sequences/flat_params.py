@@ -30,6 +30,20 @@ def flat(configuration: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[s
             yield f"{prefix}{name}", value
 
 
+class ReadableParams(dict[str, Any]):
+    """Params as a dictionary of JSON values, whose text has sequences as people write them."""
+
+    def __repr__(self) -> str:
+        return repr(_written(self))
+
+
+def _written(configuration: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: _revived(value) if is_sequence(value) else _written(value) if isinstance(value, Mapping) else value
+        for name, value in configuration.items()
+    }
+
+
 def _revived(value: Any) -> Any:
     """Return a sequence, or its JSON value if this version does not know it."""
     try:

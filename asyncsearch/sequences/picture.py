@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from html import escape
 from typing import Any
 
 from asyncsearch.errors import SpaceError
 from asyncsearch.sequences.json_values import identity
+from asyncsearch.sequences.markup import escape
 from asyncsearch.sequences.text_width import shortened, text_width
 
 _WIDTH, _HEIGHT, _TOP, _BOTTOM = 360, 130, 30, 22

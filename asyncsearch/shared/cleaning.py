@@ -19,7 +19,7 @@ from asyncsearch.journal.opening import STUDY_FILE, read_records, read_study_fil
 from asyncsearch.shared.checkpoint_files import Survey, survey
 from asyncsearch.shared.folder import SHARED_FILE, SharedFolder, Stored, in_order_of_use
 from asyncsearch.store.base_store import FileInfo, Store
-from asyncsearch.store.layout import parse_versions
+from asyncsearch.store.layout import is_temporary, parse_versions
 
 DAY_S = 86400.0
 
@@ -170,6 +170,8 @@ def _leftovers(store: Store, found: Survey, gone: set[CheckpointRef], age_s: flo
         size, modified_s = sizes.get(top, FileInfo(0, None))
         sizes[top] = FileInfo(size + entry.size_bytes, max(modified_s or 0.0, entry.modified_s or 0.0) or None)
     for top, entry in sorted(sizes.items()):
+        if not is_temporary(top):
+            continue
         if top.startswith("removed-") or is_old(entry):
             yield item(f"tmp/{top}", entry, "left by a process that did not come to its end")
     for name, entry in sorted(found.unfinished.items()):

@@ -14,6 +14,7 @@ from asyncsearch.store.base_store import Segment, Store
 from asyncsearch.store.disk import explained
 from asyncsearch.store.local import LocalStore
 from asyncsearch.store.passwords import without_password, without_password_of
+from asyncsearch.store.rescue import is_rescue, origin_of
 
 __all__ = ["LocalStore", "Segment", "Store", "open_store", "register_store"]
 
@@ -99,6 +100,11 @@ def _open_local(path: str) -> LocalStore:
         raise StoreError(f"Cannot find the home folder in {path!r}: {error} Write the path in full.") from error
     with explained("look for a store", folder):
         is_file = folder.exists() and not folder.is_dir()
+    if is_file and is_rescue(folder):
+        raise StoreError(
+            f"{str(folder)!r} is a rescue file. Go on with its study: Study.resume({str(folder)!r}), which writes it"
+            f" back to {str(origin_of(folder))!r}."
+        )
     if is_file:
         raise StoreError(f"{str(folder)!r} is a file, and a store is a folder. Choose another path, or move it away.")
     return LocalStore(folder)

@@ -5,6 +5,7 @@ A store is a folder: on local disk, on HDFS, or wherever fsspec reaches. Its lay
     study.json                     description of the study, for people and for ``asyncsearch show``
     bundle.bin                     the pickled trainable, space, searcher and scheduler, for ``resume``
     journal/000001.jsonl ...       one segment for each driver; see asyncsearch.journal.format
+    head.json                      the last durable record; see asyncsearch.journal.head
     snapshots/000000012345.json    the state after record 12345; an optional shortcut
     checkpoints/<node>/<resource>/ one folder for each checkpoint: files/ and manifest.json; complete or absent
     logs/trial-7.log               output and log of a trial
@@ -27,6 +28,7 @@ from typing import NamedTuple, Protocol
 from asyncsearch.errors import StoreError
 from asyncsearch.ids import CheckpointRef, NodeKey
 from asyncsearch.store import layout
+from asyncsearch.store.head_file import HeadFile, SmallHeadFile
 from asyncsearch.store.passwords import without_password
 
 
@@ -173,6 +175,10 @@ class Store(abc.ABC):
     def open_segment(self) -> Segment:
         """Begin the next segment. Never opens an existing one."""
 
+    def open_head(self) -> HeadFile:
+        """Return ``head.json`` open for writing; one driver writes it, beside the segment that it has begun."""
+        return SmallHeadFile(self)
+
     @abc.abstractmethod
     def stage(self, checkpoint: CheckpointRef) -> Path:
         """Return a new, empty local folder into which a worker may write a checkpoint before ``commit``.
@@ -196,11 +202,10 @@ class Store(abc.ABC):
         """Remove a staged folder that will not be committed; no error if it is gone, or was never staged."""
 
     @abc.abstractmethod
-    def fetch(self, checkpoint: CheckpointRef, *, verify: bool = False) -> AbstractContextManager[Path]:
+    def fetch(self, checkpoint: CheckpointRef) -> AbstractContextManager[Path]:
         """Provide a local folder with the checkpoint's files, read-only and valid inside the ``with``.
 
-        The sizes of all files and the contents of files up to 1 MiB are compared with the committed ones; with
-        ``verify``, the contents of all files.
+        The contents of all files are compared with the committed ones.
 
         Raises:
             StoreError: there is no such checkpoint, or it is damaged; the message names the file.

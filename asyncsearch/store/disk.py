@@ -9,6 +9,7 @@ import shutil
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from asyncsearch.errors import StoreError
 
@@ -23,6 +24,7 @@ _NEXT_STEP = {
     errno.ENOTDIR: "A store and all its parents must be folders: choose another path, or move that file away",
     errno.EEXIST: "A store and all its parents must be folders: choose another path, or move that file away",
     errno.EISDIR: "A folder lies where the store keeps a file: move it away, or choose another store",
+    errno.ELOOP: "A link lies where the store keeps something of its own: remove the link, or choose another store",
     errno.ENAMETOOLONG: "Choose a shorter path",
     errno.ENOENT: "Something on that path is missing: call prepare() first, or choose a folder that can be made",
     errno.ESTALE: "The shared disk was mounted anew: start this process again",
@@ -97,6 +99,28 @@ def write_new(path: Path, data: bytes) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+class Identity(NamedTuple):
+    """What tells an open file from another one that takes its place."""
+
+    path: str
+    device: int
+    inode: int
+
+    @classmethod
+    def of(cls, path: Path, descriptor: int) -> Identity:
+        """Return the identity of an open file, which was opened at a path."""
+        status = os.fstat(descriptor)
+        return cls(str(path), status.st_dev, status.st_ino)
+
+    def is_in_place(self) -> bool:
+        """Return whether the path still leads to the file: not once it was removed, moved or replaced."""
+        try:
+            found = os.stat(self.path, follow_symlinks=False)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        return (found.st_dev, found.st_ino) == (self.device, self.inode)
 
 
 def is_running(pid: int) -> bool:

@@ -16,9 +16,10 @@ from pathlib import Path
 import msgspec
 
 from asyncsearch.errors import StoreError, StoreLockedError
-from asyncsearch.store.disk import explained, is_running, write_all
+from asyncsearch.store.disk import Identity, explained, is_running, write_all
+from asyncsearch.store.no_follow import open_file, read_file
 
-_held: set[int] = set()
+_held: dict[int, Identity] = {}
 
 
 class Holder(msgspec.Struct, frozen=True):
@@ -54,7 +55,7 @@ def hold(path: Path) -> Iterator[None]:
         raise StoreError(f"Cannot lock {str(path)!r}: this system has no POSIX locks. Use one that has.") from error
 
     with explained("lock the store", path):
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        descriptor = open_file(path, os.O_RDWR | os.O_CREAT)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.ftruncate(descriptor, 0)
@@ -73,26 +74,51 @@ def hold(path: Path) -> Iterator[None]:
                     " same study. Mount it with locks (NFS: without 'nolock'), or choose another store."
                 ) from error
             raise
-    _held.add(descriptor)
+    _held[descriptor] = Identity.of(path, descriptor)
     try:
         yield
     finally:
         # A forked child that leaves the block has no lock, and its descriptor may belong to another file by now.
         if descriptor in _held:
-            _held.discard(descriptor)
+            del _held[descriptor]
             try:
-                os.ftruncate(descriptor, 0)
+                _forget_holder(descriptor)
             finally:
                 os.close(descriptor)
+
+
+def held(path: Path) -> Identity | None:
+    """Return the lock file that this process holds at a path, or None."""
+    return next((identity for identity in _held.values() if identity.path == str(path)), None)
+
+
+def require_in_place(lock: Identity) -> None:
+    """Check that a lock that is held still locks others out.
+
+    Raises:
+        StoreLockedError: its file was removed or replaced, so that another driver can take the lock.
+    """
+    if not lock.is_in_place():
+        raise StoreLockedError(
+            f"The lock {lock.path!r} was removed, moved or replaced while process {os.getpid()} held it, so"
+            " another driver may have opened the study. Nothing more is written from here, and everything acknowledged"
+            f" is kept. Once no driver runs, go on with it: Study.resume({os.path.dirname(lock.path)!r})."
+        )
 
 
 def is_held(path: Path) -> bool:
     """Return whether the file names a holder that seems to be alive. Takes no lock itself."""
     try:
-        holder = _HOLDER.decode(path.read_bytes())
+        holder = _HOLDER.decode(read_file(path))
     except (OSError, msgspec.DecodeError):
         return False
     return holder.host != socket.gethostname() or is_running(holder.pid)
+
+
+def _forget_holder(descriptor: int) -> None:
+    # On a disk that can no longer be written this fails, and must not hide the error that ended the driver.
+    with contextlib.suppress(OSError):
+        os.ftruncate(descriptor, 0)
 
 
 def _read_holder(descriptor: int) -> Holder | str:

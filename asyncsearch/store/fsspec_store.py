@@ -17,6 +17,7 @@ Staged and fetched checkpoints are in this machine's temporary folder (``TMPDIR`
 from __future__ import annotations
 
 import contextlib
+import shutil
 import tempfile
 import threading
 import time
@@ -32,7 +33,7 @@ from asyncsearch.store import layout, scratch
 from asyncsearch.store.base_store import FileInfo, Store
 from asyncsearch.store.disk import explained
 from asyncsearch.store.lease_lock import LeaseLock
-from asyncsearch.store.manifest import Manifest, check, damaged, missing, survey
+from asyncsearch.store.manifest import Manifest, damaged, missing, survey, wrong_checkpoint
 from asyncsearch.store.remote import Remote
 
 _STAGE = "stage"
@@ -223,7 +224,7 @@ class FsspecStore(Store):
                 f"Cannot commit checkpoint {checkpoint} to {self._remote.shown!r}: other files or sizes arrived than"
                 " were sent. Check the connection, and that no other driver opened the study; then commit again."
             )
-        self._remote.write(f"{folder}/{layout.MANIFEST}", manifest.encode())
+        self._remote.write(f"{folder}/{layout.MANIFEST}", manifest.encode(checkpoint))
         for version in older:
             self._remove_version(checkpoint, version)
         self.discard(staged)
@@ -234,12 +235,11 @@ class FsspecStore(Store):
             scratch.remove_folder(staged.parent)
 
     @contextlib.contextmanager
-    def fetch(self, checkpoint: CheckpointRef, *, verify: bool = False) -> Iterator[Path]:
+    def fetch(self, checkpoint: CheckpointRef) -> Iterator[Path]:
         with contextlib.ExitStack() as stack:
             with explained(f"fetch checkpoint {checkpoint}", tempfile.gettempdir()):
                 folder = stack.enter_context(scratch.temporary_folder("fetch"))
-                files, manifest = self._download(checkpoint, folder)
-            check(manifest, files, checkpoint, everything=True)  # the transfer may have damaged it
+                files = self._download(checkpoint, folder)
             yield files
 
     def delete(self, checkpoint: CheckpointRef) -> None:
@@ -253,7 +253,7 @@ class FsspecStore(Store):
         return sorted(found, key=lambda checkpoint: (checkpoint.node, checkpoint.resource))
 
     def sweep(self) -> None:
-        for name in self._remote.list("tmp"):
+        for name in filter(layout.is_temporary, self._remote.list("tmp")):
             self._remote.remove(f"tmp/{name}")
         attempts = {tuple(name.split("/")[:2]) for name in self._remote.find("checkpoints") if name.count("/") > 1}
         committed = self._committed("checkpoints")
@@ -317,36 +317,41 @@ class FsspecStore(Store):
     def _remove_version(self, checkpoint: CheckpointRef, version: layout.Version) -> None:
         self.remove_tree(f"{layout.node_folder(checkpoint)}/{version}")
 
-    def _download(self, checkpoint: CheckpointRef, local: Path) -> tuple[Path, Manifest]:
+    def _download(self, checkpoint: CheckpointRef, local: Path) -> Path:
         tried: layout.Version | None = None
         # A listing that began before the new version and ended after the old one shows neither: list again.
         while versions := self._versions(checkpoint) or self._versions(checkpoint):
             folder = f"{layout.node_folder(checkpoint)}/{versions[-1]}"
             files = local / uuid.uuid4().hex / layout.FILES
             files.mkdir(parents=True)
-            lost: str | None = layout.MANIFEST
-            data = self._remote.read(f"{folder}/{layout.MANIFEST}")
-            if data is not None:
-                try:
-                    manifest = Manifest.decode(data)
-                except ValueError as error:
-                    reason = f"its {layout.MANIFEST} has become unreadable ({error})"
-                    raise damaged(checkpoint, f"{self._remote.shown}/{folder}", reason) from error
-                lost = self._download_files(manifest, folder, files)
-                if lost is None:
-                    return files, manifest
-            if tried == versions[-1]:  # the first time, it may just have been replaced or deleted
-                raise damaged(checkpoint, f"{self._remote.shown}/{folder}", f"file {lost!r} has vanished")
+            wrong = self._download_version(checkpoint, folder, files)
+            if wrong is None:
+                return files
+            # The first time, it may just have been replaced or deleted, or the transfer may have damaged it.
+            if tried == versions[-1]:
+                raise damaged(checkpoint, f"{self._remote.shown}/{folder}", wrong)
+            shutil.rmtree(files)
             tried = versions[-1]
         raise missing(checkpoint, self._remote.shown)
 
-    def _download_files(self, manifest: Manifest, folder: str, local: Path) -> str | None:
-        """Download everything, or return the name of a missing file."""
+    def _download_version(self, checkpoint: CheckpointRef, folder: str, local: Path) -> str | None:
+        """Download a version, and return how it differs from what was committed; None: not at all."""
+        data = self._remote.read(f"{folder}/{layout.MANIFEST}")
+        if data is None:
+            return f"file {layout.MANIFEST!r} has vanished"
+        try:
+            manifest = Manifest.decode(data)
+        except ValueError as error:
+            return f"its {layout.MANIFEST} has become unreadable ({error})"
+        if (wrong := wrong_checkpoint(manifest, checkpoint)) is not None:
+            return wrong
         for name in manifest.folders:
             (local / name).mkdir(parents=True, exist_ok=True)
         for file in manifest.files:
-            if not self._remote.download(f"{folder}/{layout.FILES}/{file.name}", local / file.name):
-                return file.name
+            found = self._remote.download(f"{folder}/{layout.FILES}/{file.name}", local / file.name)
+            wrong = f"file {file.name!r} has vanished" if found is None else file.difference(found)
+            if wrong is not None:
+                return wrong
         return None
 
 

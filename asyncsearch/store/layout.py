@@ -22,6 +22,7 @@ FILES = "files"
 _LOG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 _NODE = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _SEGMENT = re.compile(r"(\d{6,})\.jsonl")
+_TEMPORARY = re.compile(r"(?:append|checkpoint|file|probe|removed)-.+")
 _VERSION = re.compile(r"(\d+)(?:\.(\d+)(?:-([0-9a-z]+))?)?")
 
 
@@ -100,6 +101,11 @@ def node_folder(checkpoint: CheckpointRef) -> str:
             " resource is not negative. Make keys with asyncsearch.plan.keys."
         )
     return f"checkpoints/{checkpoint.node}"
+
+
+def is_temporary(name: str) -> bool:
+    """Return whether something in ``tmp`` has a name that stores give, so that it may be removed."""
+    return _TEMPORARY.fullmatch(name) is not None
 
 
 def parse_versions(names: Iterable[str]) -> list[Version]:

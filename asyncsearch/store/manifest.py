@@ -1,20 +1,36 @@
-"""The manifest of a committed checkpoint: it reveals damage when the checkpoint is loaded, not by a bad result."""
+"""The manifest of a committed checkpoint: it reveals damage when the checkpoint is loaded, not by a bad result.
+
+Every load compares all files of any size, and the manifest with its own checksum. A store that copies files compares
+them while it copies; one that gives out the committed folder itself reads each file once beforehand.
+"""
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
-from collections.abc import Callable
+import re
+import stat
+from collections.abc import Callable, Iterator
 from io import BufferedReader
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
 from asyncsearch.errors import CheckpointError
 from asyncsearch.ids import CheckpointRef
+from asyncsearch.store.no_follow import open_file
 
-SMALL_BYTES = 1 << 20
-"""Every fetch compares the contents of files up to this size; of larger ones only the size, unless ``verify``."""
+_CHECKSUM = re.compile(rb',"checksum":"([0-9a-f]{32})"}$')
+
+
+class Content(NamedTuple):
+    """What a manifest knows of the content of a file."""
+
+    size_bytes: int
+    blake2b: str
+    """128 bits, in hexadecimal."""
 
 
 class StoredFile(msgspec.Struct, frozen=True):
@@ -26,6 +42,12 @@ class StoredFile(msgspec.Struct, frozen=True):
     blake2b: str
     """128 bits, in hexadecimal."""
 
+    def difference(self, found: Content) -> str | None:
+        """Return how the found content differs from the committed one; None: not at all."""
+        if found.size_bytes != self.size_bytes:
+            return f"file {self.name!r} has {found.size_bytes} bytes, and had {self.size_bytes}"
+        return None if found.blake2b == self.blake2b else f"the content of file {self.name!r} has changed"
+
 
 class Manifest(msgspec.Struct, frozen=True):
     """The contents of a checkpoint."""
@@ -34,24 +56,33 @@ class Manifest(msgspec.Struct, frozen=True):
     folders: list[str]
     """Includes empty folders: some formats need them."""
     format: int = 1
+    checkpoint: str = ""
+    """The checkpoint that it describes; empty where its writer did not say."""
 
     @property
     def size_bytes(self) -> int:
         """Total size of all files."""
         return sum(file.size_bytes for file in self.files)
 
-    def encode(self) -> bytes:
-        """Return the manifest as JSON."""
-        return msgspec.json.encode(self)
+    def encode(self, checkpoint: CheckpointRef | None = None) -> bytes:
+        """Return the manifest, bound to its checkpoint, as JSON that ends with its checksum."""
+        bound = self if checkpoint is None else msgspec.structs.replace(self, checkpoint=str(checkpoint))
+        data = msgspec.json.encode(bound)
+        return data[:-1] + b',"checksum":"%s"}' % _checksum(data)
 
     @classmethod
     def decode(cls, data: bytes) -> Manifest:
         """Read a manifest.
 
         Raises:
-            ValueError: ``data`` is not a manifest.
+            ValueError: ``data`` is not a manifest, or was changed.
         """
         manifest = _MANIFEST.decode(data)
+        checksum = _CHECKSUM.search(data)  # manifests of earlier versions have none
+        if checksum is not None and checksum[1] != _checksum(data[: checksum.start()] + b"}"):
+            raise ValueError("its checksum differs")
+        if manifest.format != 1:
+            raise ValueError(f"it has format {manifest.format}, of a newer version of asyncsearch")
         for name in (*(file.name for file in manifest.files), *manifest.folders):
             # A name may come from another machine, and is joined to a local folder.
             if name.startswith("/") or ".." in name.split("/"):
@@ -104,25 +135,50 @@ def survey(
     return Manifest(files, folders)
 
 
-def check(manifest: Manifest, folder: Path, checkpoint: CheckpointRef, everything: bool) -> None:
-    """Compare a folder with its manifest: the sizes of all files, and the contents of small files or of all.
+def check(manifest: Manifest, folder: Path, checkpoint: CheckpointRef) -> None:
+    """Compare a folder with its manifest: the contents of all files.
 
     Raises:
-        StoreError: a file is damaged; the message names it.
+        StoreError: something is damaged; the message names it.
     """
+    for difference in _differences(manifest, folder, checkpoint):
+        raise damaged(checkpoint, folder, difference)
+
+
+def wrong_checkpoint(manifest: Manifest, checkpoint: CheckpointRef) -> str | None:
+    """Return in words that a manifest lies where that of another checkpoint belongs; None: it is the right one."""
+    if manifest.checkpoint in ("", str(checkpoint)):
+        return None
+    return f"the checkpoint {manifest.checkpoint} was put in its place"
+
+
+def _differences(manifest: Manifest, folder: Path, checkpoint: CheckpointRef) -> Iterator[str]:
+    if (wrong := wrong_checkpoint(manifest, checkpoint)) is not None:
+        yield wrong
+    for name in manifest.folders:
+        if not (folder / name).is_dir():
+            yield f"folder {name!r} is missing"
     for file in manifest.files:
-        path = folder / file.name
         try:
-            size = path.stat().st_size
-            if size != file.size_bytes:
-                raise damaged(checkpoint, folder, f"file {file.name!r} has {size} bytes, and had {file.size_bytes}")
-            if everything or size <= SMALL_BYTES:
-                with open(path, "rb") as opened:
-                    if _digest(opened) != file.blake2b:
-                        raise damaged(checkpoint, folder, f"the content of file {file.name!r} has changed")
+            wrong = file.difference(content_of(folder / file.name))
         except OSError as error:
-            reason = f"file {file.name!r} cannot be read ({error.strerror})"
-            raise damaged(checkpoint, folder, reason) from error
+            wrong = f"file {file.name!r} cannot be read ({error.strerror})"
+        if wrong is not None:
+            yield wrong
+
+
+def content_of(path: Path) -> Content:
+    """Return the content of a plain file.
+
+    Raises:
+        OSError: it cannot be read, or it is something else, such as a link.
+    """
+    # Without O_NONBLOCK a pipe in the place of the file would block the worker for ever.
+    with open(open_file(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(errno.EINVAL, "it is no plain file")
+        return Content(status.st_size, _digest(file))
 
 
 def damaged(checkpoint: CheckpointRef, where: object, what: str) -> CheckpointError:
@@ -141,8 +197,17 @@ def missing(checkpoint: CheckpointRef, url: str) -> CheckpointError:
     )
 
 
+def new_digest() -> hashlib.blake2b:
+    """Return the hash of the contents of files."""
+    return hashlib.blake2b(digest_size=16)
+
+
+def _checksum(data: bytes) -> bytes:
+    return hashlib.blake2b(data, digest_size=16).hexdigest().encode()
+
+
 def _digest(file: BufferedReader) -> str:
-    return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
+    return hashlib.file_digest(file, new_digest).hexdigest()
 
 
 def _text(folder: Path, name: str) -> str:

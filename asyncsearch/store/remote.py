@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, BinaryIO, TypeVar
 from weakref import WeakValueDictionary
 
 import fsspec
@@ -22,6 +22,7 @@ from fsspec.implementations.local import LocalFileSystem
 from asyncsearch.errors import StoreError
 from asyncsearch.store.base_store import FileInfo
 from asyncsearch.store.disk import next_step
+from asyncsearch.store.manifest import Content, content_of, new_digest
 from asyncsearch.store.passwords import without_password, without_password_of
 
 T = TypeVar("T")
@@ -62,6 +63,11 @@ class Remote:
     @property
     def _is_tree(self) -> bool:
         return type(self._fs).mv is not fsspec.AbstractFileSystem.mv
+
+    @property
+    def _has_own_copy(self) -> bool:
+        kind = type(self._fs)
+        return kind.get_file not in (fsspec.AbstractFileSystem.get_file, LocalFileSystem.get_file)
 
     @property
     def is_exclusive(self) -> bool:
@@ -169,14 +175,21 @@ class Remote:
         with self.explained("upload", name):
             self._with_folder(path, lambda: self._fs.put_file(str(local), path))
 
-    def download(self, name: str, local: Path) -> bool:
-        """Copy a file from here to a local one; return False if there is none."""
+    def download(self, name: str, local: Path) -> Content | None:
+        """Copy a file from here to a local one, and return what was copied; None: there is no such file.
+
+        The content is hashed while it is copied, in one pass. A file system with a faster copy of its own, as object
+        stores have, uses that, and the local file is read back.
+        """
         with self.explained("download", name):
             try:
-                self._fs.get_file(self._path(name), str(local))
+                if self._has_own_copy:
+                    self._fs.get_file(self._path(name), str(local))
+                    return content_of(local)
+                with self._fs.open(self._path(name), "rb") as source, open(local, "wb") as target:
+                    return _copy(source, target)
             except FileNotFoundError:
-                return False
-        return True
+                return None
 
     def remove(self, name: str) -> None:
         """Remove a file; no error if there is none."""
@@ -247,6 +260,14 @@ class Remote:
                 raise
         self._fs.rm_file(target)
         self._fs.mv(source, target)
+
+
+def _copy(source: BinaryIO, target: BinaryIO) -> Content:
+    size_bytes, digest = 0, new_digest()
+    while block := source.read(1 << 20):
+        digest.update(block)
+        size_bytes += target.write(block)
+    return Content(size_bytes, digest.hexdigest())
 
 
 def _modified(info: Mapping[str, Any]) -> float | None:

@@ -24,6 +24,8 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+from asyncsearch.store.no_follow import open_file
+
 _LOCK = "lock"
 _TRIES = 16
 
@@ -47,6 +49,8 @@ class _Root:
             return set(os.listdir(self.path)) <= {_LOCK}
         except FileNotFoundError:
             return True
+        except OSError:  # one that cannot be looked at is not removed, and hides no error of who tidies up
+            return False
 
     def release(self) -> None:
         """Release the lock."""
@@ -199,7 +203,7 @@ def _hold(path: Path, flags: int = 0) -> int | None:
     import fcntl
 
     try:
-        descriptor = os.open(path, os.O_RDWR | flags, 0o600)
+        descriptor = open_file(path, os.O_RDWR | flags, 0o600)
     except FileNotFoundError:
         return None
     try:

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import msgspec
 
-from asyncsearch.arguments import count_of, positive, seconds_of, yes_or_no
+from asyncsearch.arguments import CheckedCalls, Replacement, count_of, positive, seconds_of, yes_or_no
 from asyncsearch.driver.loop import DriverSettings
 from asyncsearch.errors import UsageError
 from asyncsearch.shared.options import read_defaults
 
+_OF_STUDY = ("version", "share", "store", "save_every", "max_failures", "resume")
+_IN_STUDY: dict[str, Replacement] = {name: f"Study(..., {name}={{value}})" for name in _OF_STUDY}
 
-class Sharing(msgspec.Struct, frozen=True, kw_only=True):
+
+@dataclass(frozen=True, kw_only=True)
+class Sharing(metaclass=CheckedCalls):
     """What a study shares with other studies of its ``version``, and how much its checkpoints may take.
 
     Raises:
@@ -38,6 +43,13 @@ class Sharing(msgspec.Struct, frozen=True, kw_only=True):
     folder, at the end of a run, checkpoints that no study needs are removed, and if that is not enough, those that
     ``eval`` keeps."""
 
+    @classmethod
+    def _instead(cls, known: Collection[str]) -> dict[str, Replacement]:
+        return _IN_STUDY | {
+            **dict.fromkeys(("folder", "path", "dir", "url", "shared_folder", "plan"), "shared={value}"),
+            **dict.fromkeys(("quota", "max_bytes", "size", "max_size"), "quota_bytes={value}"),
+        }
+
     def __post_init__(self) -> None:
         if self.shared is not False and not isinstance(self.shared, str | Path | None):
             raise UsageError(
@@ -46,10 +58,11 @@ class Sharing(msgspec.Struct, frozen=True, kw_only=True):
             )
         read_defaults(self.defaults)
         if self.quota_bytes is not None:
-            positive("quota_bytes", self.quota_bytes)
+            positive("quota_bytes", self.quota_bytes, "10_000_000_000")
 
 
-class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, kw_only=True)
+class WorkerOptions(metaclass=CheckedCalls):
     """How workers run trials, and how long they are waited for. Times are seconds or a ``timedelta``.
 
     Raises:
@@ -66,6 +79,18 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Silence after which a worker has lost its work."""
     trial_timeout: float | timedelta | None = None
     """Time that an attempt may take; None: without limit."""
+
+    _unnamed: ClassVar[str] = "the number of workers is an argument of run, write study.run(parallelism={value})"
+
+    @classmethod
+    def _instead(cls, known: Collection[str]) -> dict[str, Replacement]:
+        counts = ("parallelism", "num_workers", "n_workers", "max_workers", "workers", "n_jobs", "processes")
+        return _IN_STUDY | {
+            **dict.fromkeys(counts, "study.run(parallelism={value})"),
+            **dict.fromkeys(("timeout", "time_limit", "max_time"), "trial_timeout={value}"),
+            **dict.fromkeys(("retries", "max_retries"), "Study(..., max_failures={value})"),
+            "heartbeat_timeout": "lease_timeout={value}",
+        }
 
     def __post_init__(self) -> None:
         self.for_driver()
@@ -90,7 +115,8 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
         }
 
 
-class Checkpoints(msgspec.Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, kw_only=True)
+class Checkpoints(metaclass=CheckedCalls):
     """Which checkpoints are kept, and how long a store is waited for. Times are seconds or a ``timedelta``.
 
     Raises:
@@ -101,6 +127,13 @@ class Checkpoints(msgspec.Struct, frozen=True, kw_only=True):
     """Of how many of the best finished trials; those of unfinished trials are always kept."""
     store_timeout: float | timedelta = 600.0
     """Time for which a run waits while its store cannot be used, for checkpoints or for its journal, before it ends."""
+
+    @classmethod
+    def _instead(cls, known: Collection[str]) -> dict[str, Replacement]:
+        return _IN_STUDY | {
+            **dict.fromkeys(("keep", "num_to_keep", "max_to_keep", "keep_last"), "keep_checkpoints={value}"),
+            **dict.fromkeys(("every", "frequency", "checkpoint_frequency"), "Study(..., save_every={value})"),
+        }
 
     def __post_init__(self) -> None:
         count_of("keep_checkpoints", self.keep_checkpoints)

@@ -16,7 +16,9 @@ from asyncsearch.journal.opening import StudyFile, config_of, read_records, read
 from asyncsearch.journal.reading import read_position, read_state
 from asyncsearch.report.explain import explain
 from asyncsearch.report.live.status import StudyStatus, status_of
+from asyncsearch.report.plain_text import printable
 from asyncsearch.report.plots.incumbents import Incumbent, incumbents, incumbents_dataframe
+from asyncsearch.sequences.flat_params import ReadableParams
 from asyncsearch.store import open_store
 from asyncsearch.store.base_store import Store
 from asyncsearch.trial import Metrics, Trial
@@ -87,7 +89,9 @@ class Results:
         best = self._read_state().best()
         if best is None:
             raise self._nothing_reported()
-        return copy.copy(best)
+        found = copy.copy(best)
+        found.params = ReadableParams(best.params)
+        return found
 
     @property
     def incumbent(self) -> Incumbent:
@@ -111,7 +115,7 @@ class Results:
 
     @property
     def best_params(self) -> dict[str, Any]:
-        """The configuration of the best trial."""
+        """The configuration of the best trial; schedules in it print as they are written."""
         return self.best_trial.params
 
     @property
@@ -240,7 +244,7 @@ class Results:
         count = f"All {len(trials)} trials" if len(failed) == len(trials) else f"{len(failed)} of {len(trials)} trials"
         return NoTrialsError(
             f"{count} of {self.name!r} failed, and none has reported a finite {metric!r}. The last one, {last.name}: "
-            f"{last.reason}. Write print(study.explain({last.id})) to see where."
+            f"{printable(last.reason)}. Write print(study.explain({last.id})) to see where."
         )
 
     def _require_file(self) -> StudyFile:

@@ -28,6 +28,7 @@ from asyncsearch.events import DriverStarted, RunRequested, StopRequested
 from asyncsearch.ids import WorkerId
 from asyncsearch.journal.writer import Journal
 from asyncsearch.launch.base_launcher import Launcher, Preflight
+from asyncsearch.launch.scarcity import descriptors
 from asyncsearch.report.live.display import Display
 from asyncsearch.report.live.status import StudyStatus, status_of
 from asyncsearch.rpc.messages import Endpoint
@@ -149,28 +150,35 @@ class _Run:
 
     def _begin(self) -> None:
         search = self._search
-        endpoint = self._connect(search.launcher, search.preflight)
-        search.launcher.start(lambda worker, epoch: search.worker_config(worker, epoch, endpoint), self.driver.lost)
+        endpoint_of = self._connect(search.launcher, search.preflight)
+
+        def worker_config(worker: WorkerId, epoch: int) -> WorkerConfig:
+            return search.worker_config(worker, epoch, endpoint_of(worker, epoch))
+
+        search.launcher.start(worker_config, self.driver.lost)
         self.driver.post(DriverStarted(__version__))
         self.driver.post(RunRequested(search.num_trials, search.preflight.parallelism))
         if search.timeout_s is not None:
             self.driver.stop_after(search.timeout_s, f"its timeout of {search.timeout_s:g} s has passed")
             self.driver.give_up_after(search.timeout_s + _TIMEOUT_GRACE_S)
 
-    def _connect(self, launcher: Launcher, preflight: Preflight) -> Endpoint | None:
+    def _connect(self, launcher: Launcher, preflight: Preflight) -> Callable[[WorkerId, int], Endpoint | None]:
+        """Let messages reach the workers, and return what gives each launch its endpoint."""
         if launcher.transport is not None:
             self.driver.connect(launcher.transport)
-            return None
-        from asyncsearch.rpc.auth import make_identity
+            return lambda worker, epoch: None
+        from asyncsearch.rpc.auth import bound, make_identity
+        from asyncsearch.rpc.connection_limits import connection_limits
         from asyncsearch.rpc.server import SearchServer
 
         identity = make_identity()
-        server = SearchServer(self.driver, identity)
+        server = SearchServer(self.driver, identity, limits=connection_limits(preflight.parallelism, *descriptors()))
         starting = server.start(preflight.bind, preflight.port)
         port = asyncio.run_coroutine_threadsafe(starting, self.driver.loop).result()
         self._server = server
         self.driver.connect(server)
-        return identity.endpoint(f"{preflight.host}:{port}")
+        endpoint = identity.endpoint(f"{preflight.host}:{port}", server.spare_port)
+        return lambda worker, epoch: bound(endpoint, worker, epoch)
 
     def _on_change(self) -> None:
         self.news.set()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from pathlib import Path
 
 import msgspec
 
@@ -16,10 +17,11 @@ from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.arguments import enough
 from asyncsearch.driver.interrupts import Interrupts
 from asyncsearch.engine.state import StudyState
-from asyncsearch.errors import AsyncSearchError, StudyExistsError, UsageError
+from asyncsearch.errors import AsyncSearchError, StoreError, StudyExistsError, UsageError
 from asyncsearch.ids import WorkerId
 from asyncsearch.journal.opening import (
     BUNDLE_FILE,
+    STUDY_FILE,
     KeptFunction,
     StudyFile,
     read_records,
@@ -33,6 +35,7 @@ from asyncsearch.launch.base_launcher import Launcher
 from asyncsearch.report.formatting import many
 from asyncsearch.report.live.display import Display
 from asyncsearch.report.live.progress import announced
+from asyncsearch.report.plain_text import printable
 from asyncsearch.report.what_if.preview import warnings_of
 from asyncsearch.rpc.messages import Endpoint
 from asyncsearch.schedulers.scheduler_options import options_of
@@ -42,7 +45,9 @@ from asyncsearch.shared.membership import FolderMembership
 from asyncsearch.shared.names import compare_names
 from asyncsearch.shared.options import default_names
 from asyncsearch.shared.quota import keep_within
+from asyncsearch.store import LocalStore
 from asyncsearch.store.base_store import Store
+from asyncsearch.store.rescue import rescue_files
 from asyncsearch.study import kept_functions
 from asyncsearch.study.definition import StudyDefinition, pickled, require_same
 from asyncsearch.study.results import ReadState
@@ -90,9 +95,11 @@ class RunnableStudy(msgspec.Struct, kw_only=True):
         proposals = begin_searcher(what.searcher, what.space, what.config, self.warm).length()
         require_bounded(what.searcher, num_trials, proposals, "run")
         is_begun = read_study_file(store) is not None
-        display.warn(warnings_of(what.scheduler, num_trials, proposals, is_begun=is_begun))
+        advice = warnings_of(what.scheduler, num_trials, proposals, is_begun=is_begun)
+        if not is_begun:
+            display.warn(advice)
         with chosen(self.backend, study=what.config.study) as launcher:
-            with announced(_preparing(launcher)) if display.is_shown else nullcontext():
+            with announced(launcher.preparation()) if display.is_shown else nullcontext():
                 preflight = launcher.check(enough(parallelism, num_trials))
             launcher.warm_up(preflight.parallelism)
             workers = many(preflight.parallelism, "worker") + (f" ({preflight.place})" if preflight.place else "")
@@ -120,6 +127,9 @@ class RunnableStudy(msgspec.Struct, kw_only=True):
             store.prepare()
             with store.lock():
                 state, last = self.open(display)
+                # A search that has all its trials can no longer follow it.
+                if is_begun and (num_trials is None or len(state.trials) < num_trials):
+                    display.warn(advice)
                 membership = self._join(state, display)
                 search = Search(
                     state=state,
@@ -134,14 +144,15 @@ class RunnableStudy(msgspec.Struct, kw_only=True):
                     shared=membership,
                 )
                 try:
-                    end = run_search(search, display, interrupts)
+                    with self._swept(state):
+                        end = run_search(search, display, interrupts)
                     if membership is not None:
                         self.keep_quota(display)
                 finally:
                     display.close()
                 result = ReadState(state, store.journal_size())
         if end.error_kind:
-            raise getattr(errors, end.error_kind, AsyncSearchError)(_with_traceback(store, end))
+            raise getattr(errors, end.error_kind, AsyncSearchError)(_with_traceback(store, end, launcher))
         return result
 
     def open(self, display: Display) -> tuple[StudyState, int]:
@@ -155,6 +166,9 @@ class RunnableStudy(msgspec.Struct, kw_only=True):
         """
         existing = read_study_file(self.store)
         if existing is None:
+            _require_nothing_rescued(self.store)
+            if self.store.journal_segments():
+                display.warn([self._without_description()])
             bundle = pickled(self.definition)
             self.store.write(BUNDLE_FILE, bundle)
             keep(self.store, self.warm)
@@ -172,12 +186,45 @@ class RunnableStudy(msgspec.Struct, kw_only=True):
         state = self.fresh_state()
         found = replay(self.store, state)
         display.warn(found.notes)
+        self._sweep(state)
+        self.resume = True
+        return state, found.last
+
+    @contextmanager
+    def _swept(self, state: StudyState) -> Iterator[None]:
+        """Remove at the end of a run what workers that were lost in it have left.
+
+        After any error but Ctrl-C nothing is removed: by then the store may belong to another driver.
+        """
+        losses = _losses(state)
+        try:
+            yield
+        except KeyboardInterrupt:
+            self._sweep_after(state, losses)
+            raise
+        self._sweep_after(state, losses)
+
+    def _sweep_after(self, state: StudyState, losses: int) -> None:
+        if _losses(state) > losses:
+            with suppress(StoreError):  # the search is over, and the next run sweeps again
+                self._sweep(state)
+
+    def _sweep(self, state: StudyState) -> None:
+        """Remove what writers that were killed have left. No worker may run: it would lose what it writes."""
         self.store.sweep()
         for checkpoint in self.store.checkpoints():
             if checkpoint not in state.references:  # its attempt ended between the commit and the record of it
                 self.store.delete(checkpoint)
-        self.resume = True
-        return state, found.last
+
+    def _without_description(self) -> str:
+        """Return a note that study.json is written anew, if the study may go on."""
+        place = f"{self.store.shown}/{STUDY_FILE}"
+        if not self.resume:
+            raise StudyExistsError(
+                f"{self.store.shown} holds the journal of a study, and {place} is missing. Restore it, or write it anew"
+                " from the script that made the study: Study(..., resume=True); or choose another store=."
+            )
+        return f"{place} was missing and is written as this script describes the study; its journal goes on."
 
     def keep_quota(self, display: Display) -> None:
         """Remove from the shared folder what exceeds the quota."""
@@ -234,25 +281,35 @@ class RunnableStudy(msgspec.Struct, kw_only=True):
         )
 
 
-def _preparing(launcher: Launcher) -> str:
-    if launcher.name != "spark":
-        return "checking that workers can run ..."
-    if launcher.workers_now() is None:
-        return "starting Java and Spark, or waiting for its executors ..."
-    return "checking the executors of Spark ..."
+def _require_nothing_rescued(store: Store) -> None:
+    """Refuse to begin a new study where an earlier one was removed and lies beside it, to be gone on with."""
+    rescued = rescue_files(Path(store.url)) if isinstance(store, LocalStore) else []
+    if rescued:
+        file = str(rescued[-1])
+        raise StoreError(
+            f"The study that was in {store.shown} was removed while it ran, and is kept in {file!r}. Go on with it:"
+            f" Study.resume({file!r}), or Study(..., store={file!r}, resume=True); or move that file away to begin a"
+            " new study."
+        )
 
 
-def _with_traceback(store: Store, end: EndRun) -> str:
-    """Return the reason of a run's end, with the traceback of the last trial if the trials' failures ended it."""
+def _losses(state: StudyState) -> int:
+    return sum(trial.losses for trial in state.trials)
+
+
+def _with_traceback(store: Store, end: EndRun, launcher: Launcher) -> str:
+    """Return the reason of a run's end, with the traceback of the last trial if it is that trials failed."""
     if end.error_kind == "StoreError":
-        return (
+        return printable(
             f"The run has ended: {end.reason} Its reports and checkpoints so far are kept, and no trial has failed for "
             f"it: mend the store, then continue by Study.resume({store.shown!r})."
         )
     if end.error_kind != "TrialsFailedError":
-        return end.reason
+        return printable(end.reason)
     detail = last_failure(read_records(store)).strip()
-    return f"{end.reason}. Correct it and run again; the last one of them:\n\n{detail}"
+    if launcher.has_shown(detail):
+        return printable(f"{end.reason}. Correct it and run again; the traceback is above: {detail.splitlines()[-1]}")
+    return printable(f"{end.reason}. Correct it and run again; the last one of them:\n\n{detail}")
 
 
 def require_bounded(searcher: Searcher, num_trials: int | None, proposals: int | None, method: str) -> None:

@@ -12,7 +12,7 @@ import msgspec
 from asyncsearch.arguments import answering, positive, seconds_of, text_of, yes_or_no
 from asyncsearch.engine.config import search_config
 from asyncsearch.engine.method_checks import require_proposal, require_target
-from asyncsearch.errors import AsyncSearchError, SpaceError, StudyNotFoundError, UsageError
+from asyncsearch.errors import AsyncSearchError, SpaceError, StudyNotFoundError, TrialsFailedError, UsageError
 from asyncsearch.ids import TrialId
 from asyncsearch.journal.opening import read_records, read_study_file, replay
 from asyncsearch.launch import choose
@@ -22,6 +22,7 @@ from asyncsearch.plan.keys import canonical, digest, path
 from asyncsearch.report.formatting import many
 from asyncsearch.report.live.display import Display, open_display
 from asyncsearch.report.live.progress import announced
+from asyncsearch.report.plain_text import printable
 from asyncsearch.report.what_if.expected import cost_of, expected
 from asyncsearch.report.what_if.preview import Preview, notes_of, preview, warnings_of, workers_note
 from asyncsearch.schedulers.base_scheduler import Scheduler
@@ -37,6 +38,7 @@ from asyncsearch.space import Space
 from asyncsearch.space.parameter_values import plain
 from asyncsearch.store import open_store
 from asyncsearch.store.base_store import Store
+from asyncsearch.store.restoring import resumable
 from asyncsearch.study.default_store import DefaultFolder
 from asyncsearch.study.definition import StudyDefinition, parts_of, read_plan, source_hash
 from asyncsearch.study.evaluate import Evaluation, KnownPath, SingleProposal, TrainUpTo, was_found, was_proposed
@@ -46,6 +48,7 @@ from asyncsearch.study.options import Checkpoints, Sharing, WorkerOptions
 from asyncsearch.study.requirements import can_evaluate, require_pausable, require_sequences
 from asyncsearch.study.results import ReadState, Results
 from asyncsearch.study.runnable import RunnableStudy, require_bounded
+from asyncsearch.study.script_runs import note_run
 from asyncsearch.study.trainable_checks import require_trainable
 from asyncsearch.study.warm_start import WarmStart, begin_searcher, kept, warm_start_of
 from asyncsearch.trainable import Pickled, Trainable, WithFunctions
@@ -136,7 +139,7 @@ class Study(Results):
             self.name = self.name or label
             last = self._default.last() if resume else None
             store, self._default = last or self._default.choose(), None if last else self._default
-        self.store: Store = open_store(store or "")
+        self.store: Store = open_store(resumable(store or "") if resume else store or "")
         self.name = self.name or self.store.shown.rstrip("/").rsplit("/", 1)[-1] or label
         self._trainable_name = getattr(trainable, "__qualname__", repr(trainable))
         self.shared = open_folder(self.store, sharing.shared, version, share=share, trainable=trainable)
@@ -176,10 +179,15 @@ class Study(Results):
     def resume(cls, store: str | Path, *, backend: str | Launcher | None = None) -> Study:
         """Return the study of a store, ready to ``run``, with the trainable that it was created with.
 
+        Args:
+            store: its folder or URL, or the rescue file that a run wrote when its folder was removed; that is written
+                back to where the folder was.
+            backend: as in ``Study``; None: that of the study.
+
         Raises:
             StudyNotFoundError: the store holds no study.
         """
-        study = cls.open(store)
+        study = cls.open(resumable(store))
         plan = read_plan(study.store, study._require_file())
         study.space, study.searcher, study.scheduler = plan.space, plan.searcher, plan.scheduler
         study.config, study._settings, study._worker = plan.config, plan.settings, plan.worker
@@ -229,6 +237,7 @@ class Study(Results):
         num_trials = None if num_trials is None else positive("num_trials", num_trials)
         parallelism = None if parallelism is None else positive("parallelism", parallelism)
         timeout_s = None if timeout is None else seconds_of("timeout", timeout)
+        note_run(self, num_trials, parallelism)
         return run_shown(self, num_trials, parallelism, timeout_s, open_display(display, logs=logs))
 
     def preview(
@@ -325,11 +334,14 @@ class Study(Results):
                     state, last = single.open(display)
                     if not state.trials:
                         known_path.begin(home, state, last, self.store)
-            ended = single.run(1, 1, None, display).state
+            try:
+                ended = single.run(1, 1, None, display).state
+            except TrialsFailedError as error:
+                raise TrialsFailedError(f"It could not be trained to {resource}: {error}") from None
             mine.keep_quota(display)
             known = self._known(known_path, home)
             if known is None:
-                raise AsyncSearchError(f"It could not be trained to {resource}: {ended.trials[0].reason}")
+                raise AsyncSearchError(f"It could not be trained to {resource}: {printable(ended.trials[0].reason)}")
         return known
 
     def _plain(self, params: Mapping[str, Any]) -> Params:
@@ -407,8 +419,9 @@ class Study(Results):
             assert self.trainable is not None
             functions, versions = self.space.custom_functions, self.space.function_versions
             with_functions = WithFunctions(self.trainable, functions, versions)
-            self._bundle, warnings = pack(with_functions if functions else self.trainable)
-            display.warn(warnings)
+            packed = pack(with_functions if functions else self.trainable)
+            self._bundle = packed.data
+            display.warn(packed.warnings)
         bundle = b"" if display is None else self._with_earlier_functions(self._bundle or b"", display)
         definition = StudyDefinition(
             trainable=bundle,

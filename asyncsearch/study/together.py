@@ -18,6 +18,7 @@ from asyncsearch.report.live.status import StudyStatus
 from asyncsearch.report.live.table import continue_command, continue_line, short_line
 from asyncsearch.rpc.messages import LogLine
 from asyncsearch.study.first_calls import IN_RUN
+from asyncsearch.study.script_runs import note_run
 from asyncsearch.study.study import Study, backend_of, require_end, run_shown
 
 DISPLAYS = ("auto", "plain", "none")
@@ -57,6 +58,7 @@ def run_together(
     totals = _totals(num_trials, studies)
     timeout_s = None if timeout is None else seconds_of("timeout", timeout)
     total = parallelism if parallelism is None else positive("parallelism", parallelism)
+    note_run(studies[0], totals[0], total)
     with chosen(backend_of(studies[0]), study=studies[0].name) as first:
         preflight = _look(first, total, len(studies))
         workers, more = divmod(preflight.parallelism, len(studies))

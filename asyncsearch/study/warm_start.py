@@ -14,11 +14,12 @@ import msgspec
 
 from asyncsearch.engine.config import EngineConfig
 from asyncsearch.engine.state import StudyState
-from asyncsearch.errors import StudyNotFoundError, UsageError
+from asyncsearch.errors import JournalDamagedError, StudyNotFoundError, UsageError
 from asyncsearch.ids import TrialId, trial_name
 from asyncsearch.journal.opening import read_records, read_study_file
 from asyncsearch.journal.projection import branched, reports
 from asyncsearch.journal.reading import read_state
+from asyncsearch.journal.sealing import is_sealed, seal, unseal
 from asyncsearch.report.formatting import cut
 from asyncsearch.searchers.base_searcher import Searcher, SearcherState
 from asyncsearch.searchers.earlier_trials import differences
@@ -76,13 +77,22 @@ def warm_start_of(
 def kept(store: Store) -> WarmStart:
     """Return what the study of a store began with."""
     data = store.read(WARM_START_FILE)
-    return WarmStart() if data is None else _WARM_START.decode(data)
+    if data is None:
+        return WarmStart()
+    body = unseal(data) if is_sealed(data) else data  # an earlier version wrote no checksum
+    try:
+        return _WARM_START.decode(body or b"")
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise JournalDamagedError(
+            f"{store.shown}/{WARM_START_FILE} is not as it was written, and the proposals of the study depend on it."
+            " Restore it from a backup, or use a new store=."
+        ) from error
 
 
 def keep(store: Store, warm: WarmStart) -> None:
     """Write down what a study begins with."""
     if warm.sources:
-        store.write(WARM_START_FILE, msgspec.json.encode(warm))
+        store.write(WARM_START_FILE, seal(msgspec.json.encode(warm)))
 
 
 def _source(study: object) -> Store:

@@ -170,7 +170,7 @@ class World:
                 self.attached.discard(worker)
             case EndRun():
                 self.end_of_run = action
-                assert action.error_kind in ("", "WorkersLostError"), action
+                assert action.error_kind in ("", "WorkersLostError", "TrialsFailedError"), action
                 assert not self.state.attempts
                 assert not self.state.pool.alive()
             case _:

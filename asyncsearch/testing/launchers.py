@@ -22,6 +22,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import cloudpickle
+import msgspec
 
 from asyncsearch.actions import Assign, DismissWorker
 from asyncsearch.agent.config import WorkerConfig
@@ -343,7 +344,8 @@ class LauncherTests(Suite):
         with self.driver() as driver:
             if driver.endpoint is None:
                 return
-            driver.endpoint, driver.reconnect_s = Endpoint("127.0.0.1:9", driver.endpoint.certificate_pem, "no"), 0.2
+            driver.endpoint = msgspec.structs.replace(driver.endpoint, address="127.0.0.1:9", spare_port=0)
+            driver.reconnect_s = 0.2
             driver.launcher.launch(W0, 1)
             assert driver.end_of(W0, 1).strip(), "the end of a worker is told without a reason"
 

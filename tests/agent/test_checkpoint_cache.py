@@ -27,9 +27,9 @@ class FarStore(FsspecStore):
         self.here: list[Path] = []
 
     @contextlib.contextmanager
-    def fetch(self, checkpoint: CheckpointRef, *, verify: bool = False) -> Iterator[Path]:
+    def fetch(self, checkpoint: CheckpointRef) -> Iterator[Path]:
         self.fetched.append(checkpoint)
-        with super().fetch(checkpoint, verify=verify) as folder:
+        with super().fetch(checkpoint) as folder:
             self.here.append(folder)
             yield folder
 
@@ -77,6 +77,20 @@ def test_what_was_loaded_here_is_fetched_once(store: FarStore) -> None:
     cache = CheckpointCache(store)
     assert [load(cache, 2), load(cache, 2)] == [3, 3]
     assert store.fetched == [ref(2)]
+
+
+@pytest.mark.parametrize("was_saved_here", [True, False])
+def test_a_copy_that_somebody_wrote_to_is_fetched_anew(store: FarStore, was_saved_here: bool) -> None:
+    cache = CheckpointCache(store)
+    save(cache if was_saved_here else store, store, 2)
+    with cache.fetch(ref(2)) as folder:
+        before = len(store.fetched)
+        with open(folder / "checkpoint", "r+b") as file:
+            file.write(b"y")
+    for _ in range(2):
+        with cache.fetch(ref(2)) as folder:
+            assert (folder / "checkpoint").read_bytes() == b"xxx"
+    assert len(store.fetched) == before + 1
 
 
 def test_of_many_those_that_were_used_last_are_kept(store: FarStore) -> None:

@@ -58,7 +58,7 @@ def ended(driver: Driver) -> TrainingEnded:
 
 
 def test_a_broken_stream_loses_and_doubles_no_report(tmp_path: Path, driver: Driver, proxy: Proxy) -> None:
-    endpoint = Endpoint(proxy.address, driver.endpoint.certificate_pem, driver.endpoint.token)
+    endpoint = driver.identity.endpoint(proxy.address)
     agent = AgentThread(tmp_path, endpoint)
     attached(driver)
     driver.send(Assign(Work(lease(0), (Lane((make_stage(),)),))), WORKER)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import select
 import signal
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -25,7 +28,7 @@ def started(template: Template) -> ForkedRunner:
 
 @pytest.fixture
 def template() -> Iterator[Template]:
-    made = Template(ENVIRONMENT)
+    made = Template.program(ENVIRONMENT)
     yield made
     made.close()
 
@@ -94,3 +97,76 @@ def test_template_that_is_gone_is_replaced(monkeypatch: pytest.MonkeyPatch) -> N
         release(runner)
         os.close(runner.lifeline)
     runner_template._STARTED[0].close()
+
+
+LOOK = """
+import json, os, sys, threading
+from asyncsearch.agent import runner_template
+from asyncsearch.runner.template import main_in_fork
+
+{before}
+runner_template.fork_template(main_in_fork)
+print(len(runner_template._STARTED))
+for template in runner_template._STARTED:
+    template.close()
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "templates"),
+    [
+        ("", "1"),
+        ("import grpc", "0"),
+        ("threading.Thread(target=threading.Event().wait, daemon=True).start()", "0"),
+    ],
+)
+def test_template_is_forked_before_grpc_and_threads_only(before: str, templates: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", LOOK.format(before=before)],
+        env=ENVIRONMENT,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip() == templates
+
+
+def test_forked_template_has_no_descriptor_of_its_parent_and_runs_none_of_its_exit_functions() -> None:
+    code = """
+import atexit, os, sys
+from asyncsearch.agent.runner_template import Template
+from asyncsearch.runner.template import main_in_fork
+
+atexit.register(print, "the parent ends", flush=True)
+reading, writing = os.pipe()
+template = Template.fork(main_in_fork)
+runner = template.start()
+os.close(writing)
+assert os.read(reading, 1) == b"", "the other end is closed everywhere"
+runner.channel.close()
+runner.await_end()
+assert runner.wait() == 0
+template.close()
+"""
+    done = subprocess.run([sys.executable, "-c", code], env=ENVIRONMENT, stdout=subprocess.PIPE, text=True, check=True)
+    assert done.stdout == "the parent ends\n"
+
+
+def test_template_ends_with_the_process_that_started_it() -> None:
+    code = """
+import os, sys
+from asyncsearch.agent.runner_template import Template
+from asyncsearch.runner.template import main_in_fork
+
+template = Template.fork(main_in_fork)
+print(template._process.pid, flush=True)
+os.kill(os.getpid(), 9)
+"""
+    done = subprocess.run([sys.executable, "-c", code], env=ENVIRONMENT, stdout=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == -signal.SIGKILL
+    with contextlib.suppress(ProcessLookupError):  # it has ended already
+        end = os.pidfd_open(int(done.stdout))
+        poll = select.poll()
+        poll.register(end, select.POLLIN)
+        assert poll.poll(60_000), "it goes on alone"
+        os.close(end)

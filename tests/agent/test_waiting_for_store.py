@@ -42,9 +42,9 @@ class AwayStore(LocalStore):
         return super().commit(checkpoint, staged)
 
     @contextlib.contextmanager
-    def fetch(self, checkpoint: CheckpointRef, *, verify: bool = False) -> Iterator[Path]:
+    def fetch(self, checkpoint: CheckpointRef) -> Iterator[Path]:
         self._fail("fetch")
-        with super().fetch(checkpoint, verify=verify) as folder:
+        with super().fetch(checkpoint) as folder:
             yield folder
 
 

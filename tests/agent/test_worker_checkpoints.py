@@ -36,10 +36,10 @@ class FarStore(LocalStore):
     released = threading.Event()
 
     @contextlib.contextmanager
-    def fetch(self, checkpoint: CheckpointRef, *, verify: bool = False) -> Iterator[Path]:
+    def fetch(self, checkpoint: CheckpointRef) -> Iterator[Path]:
         self.asked.set()
         assert self.gate.wait(60)
-        with super().fetch(checkpoint, verify=verify) as folder:
+        with super().fetch(checkpoint) as folder:
             yield folder
         self.released.set()
 

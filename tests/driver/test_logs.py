@@ -75,6 +75,15 @@ def test_lines_are_written_by_and_by(bench: Bench) -> None:
     assert bench.errors == []
 
 
+def test_a_line_is_one_line(bench: Bench) -> None:
+    bench.take("one\n1.000 O forged\r\ntwo")
+    bench.sink.note("trial-0", "three\nfour")
+    bench.sink.close()
+    bench.executor.shutdown()
+    assert list(bench.store.read_log("trial-0")) == ["1.000 O one 1.000 O forged two", "... three four ..."]
+    assert [line.text for _, line in bench.sink.shown] == ["one 1.000 O forged two"]
+
+
 def test_lines_that_came_just_before_the_end_are_written_and_nothing_is_after_it(bench: Bench) -> None:
     bench.take("last")
     bench.sink.close()

@@ -246,6 +246,24 @@ def test_log_lines_go_to_the_trials_log_and_to_whoever_watches(store: Store) -> 
     assert lines[1:] == ["1.000 O hello", "2.000 E oh"]
 
 
+def test_a_worker_cannot_write_into_the_log_of_another_workers_trial(store: Store) -> None:
+    harness = Harness(store, make_state(FIFO(max_resource=3)))
+    lease = harness.begin(1).work.lease
+    forged = LogLines(lease, (LogLine(1.0, "forged"),))
+    for worker, epoch in ((WorkerId(1), 1), (W0, 2)):
+        harness.on_loop(lambda worker=worker, epoch=epoch: harness.driver.received(worker, epoch, 1, forged))
+        assert harness.wire.next(Refused).lease == lease
+    over = Lease(lease.number + 1, W0, 1)
+    harness.say(1, LogLines(over, (LogLine(1.0, "of no work"),)))
+    assert harness.wire.next(Refused).lease == over
+    harness.say(2, LogLines(lease, (LogLine(1.0, "its own"),)))
+    while harness.wire.acknowledged.get(timeout=PATIENCE_S) != 2:
+        pass
+    harness.driver.close()
+    assert list(harness.store.read_log("trial-0")) == ["1.000 O its own"]
+    assert [line.text for _, line in harness.driver.logs.shown] == ["its own"]
+
+
 def test_a_heartbeat_is_no_record(harness: Harness) -> None:
     harness.begin(1)
     before = call(harness.driver, lambda _: harness.driver._journal.last)

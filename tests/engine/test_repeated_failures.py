@@ -112,3 +112,24 @@ def test_a_restored_state_has_counted_as_far() -> None:
     assert found is not None
     assert found.repeated == player.state.repeated
     assert sum(found.repeated.counts.values()) == 2
+
+
+@pytest.mark.parametrize(("trials", "words"), [(1, "the only trial failed"), (2, "all 2 trials failed")])
+def test_a_run_with_nothing_but_failures_raises_however_few_they_are(trials: int, words: str) -> None:
+    player = Player(make_state(FIFO(max_resource=3), RandomSearch(), SPACE))
+    player.begin(trials, 1)
+    for number in range(trials):
+        fail(player, open_leases(player)[0], line=number)
+    (end,) = only(player.last, EndRun)
+    assert (end.reason, end.error_kind, end.is_complete) == (words, "TrialsFailedError", True)
+
+
+def test_a_failure_among_trained_trials_does_not_end_the_run_in_an_error() -> None:
+    player = Player(make_state(FIFO(max_resource=1), RandomSearch(), SPACE))
+    player.begin(2, 1)
+    fail(player, open_leases(player)[0])
+    lease = open_leases(player)[0]
+    player.tell(Reported(lease, 1, {"loss": 1.0}))
+    player.tell(TrainingEnded(lease, Outcome.REACHED, 1))
+    (end,) = only(player.last, EndRun)
+    assert (end.error_kind, end.is_complete) == ("", True)

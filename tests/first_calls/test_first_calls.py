@@ -158,7 +158,8 @@ def test_a_method_that_loops_over_epochs_may_be_paused() -> None:
 
 def test_a_study_whose_trials_all_failed_says_so_and_how_to_see_why() -> None:
     made = study(lambda trial: 1 / 0, backend="inline", space={"lr": choice(0.1, 0.2)}, searcher="grid")
-    made.run(display="none")
+    with pytest.raises(TrialsFailedError, match="all 2 trials failed"):
+        made.run(display="none")
     with pytest.raises(NoTrialsError, match=r"All 2 trials.*ZeroDivisionError.*print\(study.explain\(1\)\)"):
         _ = made.best_trial
 
@@ -184,6 +185,30 @@ def test_what_only_a_trial_can_notice_is_answered_by_the_line_too() -> None:
     with pytest.raises(TrialsFailedError, match=r"(?s)test_first_calls.py.*randint\(1, 4\)") as caught:
         study(lambda trial: trial.suggest_int("x", 1, 4)).run(20, parallelism=2, display="none")
     assert "trainable.py" not in str(caught.value)
+
+
+@pytest.mark.parametrize("num_trials", [1, 2])
+def test_a_run_of_few_trials_that_all_fail_raises_and_holds_the_traceback(num_trials: int) -> None:
+    with pytest.raises(TrialsFailedError, match=r"(?s)failed\. Correct it.*in <lambda>.*ZeroDivisionError") as caught:
+        study(lambda trial: 1 / 0).run(num_trials, parallelism=1, display="none")
+    assert str(caught.value).count("ZeroDivisionError") == 1
+
+
+def test_a_run_with_one_trial_that_is_trained_does_not_raise() -> None:
+    def fails_mostly(trial: Any) -> None:
+        if trial.params["x"] != 3:
+            raise ValueError(trial.params["x"])
+        trial.report(loss=1.0)
+
+    made = study(fails_mostly, backend="inline", space={"x": choice(1, 2, 3)}, searcher="grid")
+    assert made.run(display="none").best_params == {"x": 3}
+
+
+def test_running_again_what_failed_altogether_raises_again(folder: Path) -> None:
+    made = study(lambda trial: 1 / 0, backend="inline", store=folder / "s")
+    for _ in range(2):
+        with pytest.raises(TrialsFailedError, match="the only trial failed"):
+            made.run(1, display="none")
 
 
 def test_a_script_whose_trials_all_raise_the_same_fails_and_shows_the_traceback_once(folder: Path) -> None:

@@ -6,9 +6,9 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sys
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -130,27 +130,17 @@ def test_an_evaluation_of_a_released_store_is_known_and_not_trained_again(golden
     assert not golden.log.exists(), "something was trained"
 
 
-def test_a_snapshot_of_a_released_store_stands_for_the_journal_before_it(golden: Golden) -> None:
+def test_a_snapshot_without_a_checksum_is_left_out_since_its_damage_could_not_be_seen(golden: Golden) -> None:
     golden.require_package()
-    taken = max((int(path.stem) for path in (golden.store / "snapshots").glob("*.json")), default=0)
-    if not taken:
+    snapshots = list((golden.store / "snapshots").glob("*.json"))
+    if not snapshots:
         pytest.skip("no run of it came to an end, and a snapshot is saved at the end of a run")
-    for segment in (golden.store / "journal").glob("*.jsonl"):
-        header, *records = segment.read_bytes().splitlines(keepends=True)
-        segment.write_bytes(
-            header + b"".join(emptied(record) if number(record) <= taken else record for record in records)
-        )
+    for snapshot in snapshots:
+        damaged = re.sub(rb'"resource":(\d+)', rb'"resource":1\1', snapshot.read_bytes())
+        assert damaged != snapshot.read_bytes()
+        snapshot.write_bytes(damaged)
+    assert summary(Study.open(golden.store)) == golden.expected["opened"]
     golden.require_resumed(golden.script().run(golden.total, parallelism=1, display="none"))
-
-
-def number(record: bytes) -> int:
-    return int(json.loads(record)["n"])
-
-
-def emptied(record: bytes) -> bytes:
-    """Return a record of the same number and with a right checksum, which cannot be decoded."""
-    rest = b'"n":%d,"t":0}' % number(record)
-    return b'{"crc":"%08x",%b\n' % (zlib.crc32(rest), rest)
 
 
 @pytest.mark.parametrize("golden", [folder for folder in FOLDERS if folder.name == "shared"], indirect=True)

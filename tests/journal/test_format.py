@@ -10,7 +10,8 @@ from asyncsearch.actions import MoveTrial
 from asyncsearch.errors import JournalDamagedError
 from asyncsearch.events import DriverStarted, Reported
 from asyncsearch.ids import Lease, TrialId, WorkerId
-from asyncsearch.journal.format import FORMAT, Header, SegmentReader, encode_header, encode_record
+from asyncsearch.journal.format import FORMAT, Header, SegmentReader, beginning_of, encode_header, encode_record
+from asyncsearch.journal.head import Head, decode_head, encode_head, head_of
 from asyncsearch.trial import TrialState
 
 REPORT = Reported(Lease(4, WorkerId(1), 2), 3, {"loss": "NaN", "accuracy": 0.1, "top": "Infinity"})
@@ -35,13 +36,97 @@ def test_a_line_is_json_that_a_person_can_read_and_spells_out_what_is_not_finite
     assert line["actions"][0]["to"] == "STOPPED"
 
 
-@pytest.mark.parametrize("kept", range(1, 30, 7))
-def test_a_last_line_that_was_cut_off_is_dropped_and_said(kept: int) -> None:
+@pytest.mark.parametrize("lost", range(2, 30, 7))
+def test_a_last_line_that_was_cut_off_is_dropped_and_said(lost: int) -> None:
     lines = segment(3)
     reader = SegmentReader()
-    records = list(reader.read("000001.jsonl", [*lines[:-1], lines[-1][:-kept]]))
+    records = list(reader.read("000001.jsonl", [*lines[:-1], lines[-1][:-lost]]))
     assert [record.n for record in records] == [1, 2]
     assert "000001.jsonl" in reader.dropped[0]
+
+
+@pytest.mark.parametrize("end", [b"", b"\0", b"\x8a"])
+def test_a_last_line_without_its_newline_is_kept_since_its_checksum_shows_that_it_is_whole(end: bytes) -> None:
+    lines = segment(3)
+    reader = SegmentReader()
+    records = list(reader.read("000001.jsonl", [*lines[:-1], lines[-1][:-1] + end]))
+    assert [record.n for record in records] == [1, 2, 3]
+    assert "was kept" in reader.dropped[0]
+
+
+def head(lines: list[bytes], name: str = "000001.jsonl") -> Head:
+    found = decode_head(encode_head(head_of(b"".join(lines), name)))
+    assert found is not None
+    return found
+
+
+def test_the_head_is_the_last_of_the_lines_and_is_written_in_one_width() -> None:
+    heads = [head(segment(count)) for count in (1, 3, 12)]
+    assert [found.n for found in heads] == [1, 3, 12]
+    assert len({len(encode_head(found)) for found in heads}) == 1
+
+
+@pytest.mark.parametrize("position", [0, 3, 9, 17, 25, 40])
+def test_a_damaged_head_says_nothing(position: int) -> None:
+    data = bytearray(encode_head(head(segment(3))))
+    data[position] ^= 2
+    assert decode_head(bytes(data)) is None
+
+
+@pytest.mark.parametrize("left", [0, 1, 2, 3])
+def test_records_that_are_missing_at_the_end_are_refused(left: int) -> None:
+    reader = SegmentReader(head=head(segment(3)))
+    list(reader.read("000001.jsonl", segment(3)[:left]))
+    with pytest.raises(JournalDamagedError, match=r"record 3 was durable.*remove head\.json"):
+        reader.finish()
+
+
+@pytest.mark.parametrize("lost", [2, 10, 50])
+def test_a_record_that_was_durable_is_not_dropped_as_cut_off_by_a_crash(lost: int) -> None:
+    lines = segment(3)
+    reader = SegmentReader(head=head(lines))
+    with pytest.raises(JournalDamagedError, match="A crash cannot cause this"):
+        list(reader.read("000001.jsonl", [*lines[:-1], lines[-1][:-lost]]))
+
+
+def test_a_record_after_the_head_may_be_cut_off() -> None:
+    lines = segment(4)
+    reader = SegmentReader(head=head(lines[:-1]))
+    assert [record.n for record in reader.read("000001.jsonl", [*lines[:-1], lines[-1][:-9]])] == [1, 2, 3]
+    reader.finish()
+
+
+def test_a_segment_of_another_journal_is_refused() -> None:
+    other = [segment(0)[0], *(encode_record(n, 2.0 * n, REPORT, ACTIONS) for n in (1, 2, 3))]
+    with pytest.raises(JournalDamagedError, match="replaced"):
+        list(SegmentReader(head=head(segment(3))).read("000001.jsonl", other))
+
+
+def test_records_that_their_driver_could_not_acknowledge_give_way_to_the_next_segment() -> None:
+    first = segment(4)
+    second = [encode_header(Header(FORMAT, "test", 3, cuts=True)), *segment(3, first=3)[1:]]
+    until = beginning_of(second[0])
+    assert until == 3
+    reader = SegmentReader(head=head(second, "000002.jsonl"))
+    records = [*reader.read("000001.jsonl", first, until), *reader.read("000002.jsonl", second)]
+    reader.finish()
+    assert [record.n for record in records] == [1, 2, 3, 4, 5]
+    assert "never acknowledged" in reader.dropped[0]
+
+
+def test_a_segment_of_an_earlier_version_does_not_cut_the_one_before_it() -> None:
+    assert beginning_of(segment(1, first=3)[0]) is None
+    assert beginning_of(b"") is None
+    assert beginning_of(encode_record(1, 0.0, REPORT, ())) is None
+
+
+def test_a_copy_of_an_earlier_segment_does_not_take_the_place_of_several() -> None:
+    copy = [encode_header(Header(FORMAT, "test", 1, cuts=True)), *segment(2)[1:]]
+    reader = SegmentReader()
+    list(reader.read("000001.jsonl", copy))
+    list(reader.read("000002.jsonl", segment(2, first=3), beginning_of(copy[0])))
+    with pytest.raises(JournalDamagedError, match="begins with record 1"):
+        list(reader.read("000003.jsonl", copy))
 
 
 def test_the_next_segment_goes_on_after_a_dropped_line() -> None:

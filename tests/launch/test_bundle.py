@@ -228,7 +228,20 @@ def test_module_with_a_lock_goes_by_name_and_says_so(tmp_path: Path, import_own:
     assert pickle.loads(packed.data) is own.train
     [warning] = packed.warnings
     assert "the global variable 'guard'" in warning
+    assert "each worker must be able to import own." in warning
     assert "sc.addPyFile" in warning
+    assert packed.by_name == ("own",)
+
+
+@pytest.mark.parametrize(("file", "by_name"), [("own/_core.so", True), ("own/core.py", False)])
+def test_a_package_with_compiled_code_that_pip_put_into_a_folder_of_the_path_counts_as_installed(
+    file: str, by_name: bool, import_own: ImportOwn
+) -> None:
+    record = f"own/__init__.py,sha256=x,1\n{file},sha256=x,1\n"
+    own = import_own("own", {"own/__init__.py": "def train(trial): return 3", "own-1.dist-info/RECORD": record})
+    packed = pack(own.train)
+    assert (b"co_code" in packed.data or len(packed.data) > 200) is not by_name
+    assert packed.warnings == ()
 
 
 def test_captured_data_is_measured_and_named(monkeypatch: pytest.MonkeyPatch) -> None:

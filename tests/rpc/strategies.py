@@ -8,6 +8,7 @@ from asyncsearch.actions import Assign, CutWork, DismissWorker, SaveAt, StopTrai
 from asyncsearch.events import CheckpointCommitted, CheckpointFailed, Outcome, Reported, TrainingEnded
 from asyncsearch.ids import CheckpointRef, Lease
 from asyncsearch.nonfinite import spell
+from asyncsearch.rpc.fields import LATEST_S
 from asyncsearch.rpc.messages import Heartbeat, Hello, LogLine, LogLines, Refused
 from asyncsearch.work import Lane, Stage, Work
 
@@ -16,6 +17,8 @@ EPOCHS = st.integers(1, 2**31 - 1)
 WORKERS = st.integers(0, 2**31 - 1)
 LANES = st.integers(0, 2**16 - 1)
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
+LINES = TEXTS.map(lambda text: text.replace("\n", " ").replace("\r", " "))
+WORDS = TEXTS.filter(str.isprintable)
 LEASES = st.builds(Lease, number=COUNTS, worker=WORKERS, epoch=EPOCHS)
 NODES = st.text("0123456789abcdef", min_size=32, max_size=32)
 CHECKPOINTS = st.builds(CheckpointRef, node=NODES, resource=COUNTS)
@@ -39,9 +42,7 @@ STAGES = st.builds(
     save_every=st.none() | COUNTS,
 )
 WORK_LANES = st.builds(Lane, stages=st.lists(STAGES, min_size=1, max_size=2).map(tuple), load=st.none() | CHECKPOINTS)
-LOG_LINES = st.builds(
-    LogLine, time_s=st.floats(allow_nan=False, allow_infinity=False), text=TEXTS, is_stderr=st.booleans()
-)
+LOG_LINES = st.builds(LogLine, time_s=st.floats(0, LATEST_S, exclude_max=True), text=LINES, is_stderr=st.booleans())
 
 WORKER_MESSAGES = st.one_of(
     st.builds(
@@ -49,7 +50,7 @@ WORKER_MESSAGES = st.one_of(
         worker=WORKERS,
         epoch=EPOCHS,
         agent=st.text("abcdef0123456789", min_size=1),
-        host=TEXTS,
+        host=WORDS,
         pid=st.integers(0, 2**32 - 1),
         protocol=st.integers(0, 2**32 - 1),
     ),
@@ -62,7 +63,7 @@ WORKER_MESSAGES = st.one_of(
         resource=COUNTS,
         checkpoint_resource=st.none() | COUNTS,
         error=TEXTS,
-        error_kind=TEXTS,
+        error_kind=WORDS,
         lane=LANES,
     ),
     st.builds(CheckpointCommitted, lease=LEASES, checkpoint=CHECKPOINTS, size_bytes=COUNTS, lane=LANES),

@@ -12,7 +12,7 @@ import grpc
 import msgspec
 import pytest
 
-from asyncsearch.actions import CutWork, DismissWorker, SaveAt, StopTraining
+from asyncsearch.actions import Assign, CutWork, DismissWorker, SaveAt, StopTraining
 from asyncsearch.errors import (
     ClusterError,
     DisconnectedError,
@@ -22,10 +22,11 @@ from asyncsearch.errors import (
     UnauthenticatedError,
 )
 from asyncsearch.events import Reported
-from asyncsearch.ids import NodeKey, WorkerId
+from asyncsearch.ids import NodeKey, TrialId, WorkerId
 from asyncsearch.rpc.channel import Keepalive
 from asyncsearch.rpc.messages import DriverMessage, LogLine, LogLines
 from asyncsearch.rpc.server import SearchServer
+from asyncsearch.work import Lane, Stage, Work
 from tests.rpc.tools import AGENT, LEASE, PATIENCE_S, Agent, Driver, Proxy, RawStream, hello, hello_bytes, report
 
 ATTACHED = ("attached", 3, 1, AGENT)
@@ -305,7 +306,7 @@ def test_opening_with_the_secrets_of_another_driver_is_final(driver: Driver) -> 
     endpoint = other.identity.endpoint(driver.endpoint.address)
     with pytest.raises(DisconnectedError, match="could not be reached"):
         Agent(endpoint, hello(), reconnect_s=0.2).connection.open()
-    forged = type(endpoint)(endpoint.address, driver.endpoint.certificate_pem, endpoint.token)
+    forged = msgspec.structs.replace(driver.endpoint, token=endpoint.token)
     with pytest.raises(UnauthenticatedError, match="The token is wrong"):
         Agent(forged, hello()).connection.open()
     other.stop()
@@ -319,11 +320,12 @@ def test_opening_a_stale_launch_is_final(driver: Driver, attach: Callable[..., A
 
 def test_a_message_over_the_limit_is_refused_where_it_is_made(driver: Driver, attach: Callable[..., Agent]) -> None:
     agent = attach()
-    large = LogLines(LEASE, (LogLine(1.0, "x" * 5_000_000),))
-    with pytest.raises(MessageTooLargeError, match="LogLines: 50000"):
+    large = LogLines(LEASE, (LogLine(1.0, "x" * 5_000),) * 1_000)
+    with pytest.raises(MessageTooLargeError, match="LogLines: 50"):
         agent.connection.send(large)
-    with pytest.raises(MessageTooLargeError, match="StopTraining"):
-        driver.send(StopTraining(LEASE, "x" * 5_000_000))
+    stage = Stage(NodeKey("0" * 32), {"text": "x" * 5_000_000}, (TrialId(0),), seed=0)
+    with pytest.raises(MessageTooLargeError, match="Assign"):
+        driver.send(Assign(Work(LEASE, (Lane((stage,)),))))
     with pytest.raises(ProtocolError, match="resource: 0"):
         agent.connection.send(Reported(LEASE, 0, {}))
     agent.connection.send(report(1))

@@ -10,16 +10,17 @@ from hypothesis import strategies as st
 
 from asyncsearch.actions import Assign
 from asyncsearch.errors import ProtocolError
-from asyncsearch.events import Reported, TrainingEnded
+from asyncsearch.events import Outcome, Reported, TrainingEnded
 from asyncsearch.ids import Lease, NodeKey, TrialId, WorkerId
 from asyncsearch.rpc.convert import decode_driver, decode_worker, encode_driver, encode_worker, frame
+from asyncsearch.rpc.fields import LATEST_S, LINE_CHARS, TEXT_CHARS
 from asyncsearch.rpc.messages import DriverMessage, Heartbeat, Hello, LogLine, LogLines, Welcome, WorkerMessage
 from asyncsearch.rpc.pb import search_pb2 as pb
 from asyncsearch.work import Lane, Stage, Work
 from tests.rpc.strategies import DRIVER_MESSAGES, WORKER_MESSAGES
 from tests.rpc.tools import LEASE
 
-NUMBERS = st.integers(1, 2**63)
+NUMBERS = st.integers(1, 2**53 - 1)
 NODE = NodeKey("0123456789abcdef" * 2)
 
 
@@ -73,6 +74,20 @@ def test_text_that_has_no_encoding_arrives_escaped() -> None:
     assert received.lines[0].text == "caf\\udce9"
 
 
+def test_what_a_worker_cannot_help_is_made_to_fit() -> None:
+    line = LogLine(1e18, "one\ntwo", is_stderr=True)
+    received = decode_worker(frame(1, 0, encode_worker(LogLines(LEASE, (line, LogLine(-1.0, "x" * 20_000)))))).message
+    assert isinstance(received, LogLines)
+    assert received.lines[0].text == "one two"
+    assert received.lines[0].time_s < LATEST_S
+    assert received.lines[1] == LogLine(0.0, "x" * LINE_CHARS)
+    ended = TrainingEnded(LEASE, Outcome.FAILED, 1, error="x" * TEXT_CHARS + "last", error_kind="\x1b[31m")
+    heard = decode_worker(frame(1, 0, encode_worker(ended))).message
+    assert isinstance(heard, TrainingEnded)
+    assert heard.error.endswith("xlast")
+    assert heard.error_kind == "\\x1b[31m"
+
+
 def proto_lease(**changes: int) -> pb.Lease:
     return pb.Lease(**{"number": 7, "worker": 3, "epoch": 1, **changes})
 
@@ -83,6 +98,10 @@ def proto_stage(**changes: Any) -> pb.Stage:
 
 def assign(*stages: pb.Stage) -> pb.Assign:
     return pb.Assign(lease=proto_lease(), lanes=[pb.Lane(stages=stages)])
+
+
+def log_line(**fields: Any) -> pb.WorkerMessage:
+    return pb.WorkerMessage(number=1, log_lines=pb.LogLines(lease=proto_lease(), lines=[pb.LogLine(**fields)]))
 
 
 CHECKPOINT = pb.Checkpoint(node=NODE, resource=1)
@@ -120,9 +139,37 @@ MALFORMED_FROM_WORKERS = {
         number=1,
         checkpoint_committed=pb.CheckpointCommitted(lease=proto_lease(), checkpoint=CHECKPOINT, size_bytes=2**53),
     ),
-    "lines.time_s: nan": pb.WorkerMessage(
-        number=1, log_lines=pb.LogLines(lease=proto_lease(), lines=[pb.LogLine(time_s=math.nan)])
+    "lines.time_s: nan": log_line(time_s=math.nan),
+    "lines.time_s: inf": log_line(time_s=math.inf),
+    "lines.time_s: 1e+18": log_line(time_s=1e18),
+    "lines.time_s: -1.0": log_line(time_s=-1.0),
+    "lines.text: is more than one line": log_line(text="one\n1795244400.250 O two"),
+    "lines.text: is more than one": log_line(text="one\rtwo"),
+    "lines.text: 10001 characters": log_line(text="x" * 10_001),
+    "lines: 10001 are more": pb.WorkerMessage(
+        number=1, log_lines=pb.LogLines(lease=proto_lease(), lines=[pb.LogLine()] * 10_001)
     ),
+    "left_out": pb.WorkerMessage(number=1, log_lines=pb.LogLines(lease=proto_lease(), left_out=2**53)),
+    "number, ack: 9007199254740992": pb.WorkerMessage(
+        number=2**53, reported=pb.Reported(lease=proto_lease(), resource=1)
+    ),
+    "number, ack: 1, 9007199254740992": pb.WorkerMessage(
+        number=1, ack=2**53, reported=pb.Reported(lease=proto_lease(), resource=1)
+    ),
+    "checkpoint_resource": pb.WorkerMessage(
+        number=1,
+        training_ended=pb.TrainingEnded(lease=proto_lease(), outcome=1, checkpoint_resource=2**53),  # type: ignore[arg-type]
+    ),
+    "error: 262145 characters": pb.WorkerMessage(
+        number=1,
+        training_ended=pb.TrainingEnded(lease=proto_lease(), outcome=1, error="x" * (2**18 + 1)),  # type: ignore[arg-type]
+    ),
+    "error_kind: '\\x1b": pb.WorkerMessage(
+        number=1,
+        training_ended=pb.TrainingEnded(lease=proto_lease(), outcome=1, error_kind="\x1b[31m"),  # type: ignore[arg-type]
+    ),
+    "agent: 'a\\nb'": pb.WorkerMessage(hello=pb.Hello(epoch=1, agent="a\nb")),
+    "host: 'x": pb.WorkerMessage(hello=pb.Hello(epoch=1, agent="a", host="x" * 1_001)),
     "agent: is empty": pb.WorkerMessage(hello=pb.Hello(epoch=1)),
     "epoch: 0": pb.WorkerMessage(hello=pb.Hello(agent="a")),
 }
@@ -174,7 +221,9 @@ def stage(params: dict[str, Any]) -> Assign:
 UNWRITABLE: dict[str, WorkerMessage | DriverMessage] = {
     "lane: -1": Reported(LEASE, 1, {}, lane=-1),
     "lease.worker: -3": Reported(Lease(1, WorkerId(-3), 1), 1, {}),
-    "metrics: is empty": Reported(LEASE, 1, {"": 1.0}),
+    "metrics: the name '' is empty": Reported(LEASE, 1, {"": 1.0}),
+    "metrics: the name 'xxxx": Reported(LEASE, 1, {"x" * 1_001: 1.0}),
+    "metrics: 10001 are more than 10000": Reported(LEASE, 1, {str(number): 1.0 for number in range(10_001)}),
     "reported cannot be written": Reported(LEASE, 1, {"loss": None}),  # type: ignore[dict-item]
     "training_ended cannot be written": TrainingEnded(LEASE, "REACHED", 1),  # type: ignore[arg-type]
     "lanes.stages.params_json: {'a': nan}": stage({"a": math.nan}),

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator
 import grpc
 import pytest
 
-from asyncsearch.rpc.auth import TARGET_NAME
+from asyncsearch.ids import WorkerId
+from asyncsearch.rpc.auth import TARGET_NAME, bound, tls_credentials
 from asyncsearch.rpc.channel import MAX_MESSAGE_BYTES, METHOD, SERVICE
 from asyncsearch.rpc.convert import encode_worker, frame
 from asyncsearch.rpc.messages import PROTOCOL, Hello
@@ -89,7 +90,7 @@ def test_a_broken_rule_closes_that_stream_with_its_status(
     assert driver.identity.token not in caplog.text
 
 
-def test_a_refusal_is_logged_once_however_often_it_is_tried(
+def test_a_peer_gets_one_line_a_minute_however_often_it_tries(
     driver: Driver, healthy: Agent, stream: RawStream, caplog: pytest.LogCaptureFixture
 ) -> None:
     for _ in range(3):
@@ -142,7 +143,7 @@ def test_a_failing_handler_closes_the_stream_and_is_logged(
 def test_a_wrong_or_missing_token_is_refused(
     token: str | None, driver: Driver, healthy: Agent, caplog: pytest.LogCaptureFixture
 ) -> None:
-    credentials = grpc.ssl_channel_credentials(driver.endpoint.certificate_pem)
+    credentials = tls_credentials(driver.endpoint)
     if token is not None:
         credentials = grpc.composite_channel_credentials(credentials, grpc.access_token_call_credentials(token))
     stream = RawStream(driver.endpoint, credentials)
@@ -153,6 +154,17 @@ def test_a_wrong_or_missing_token_is_refused(
     stream.close()
     assert len(warnings(caplog)) == 1
     assert driver.identity.token not in caplog.text
+
+
+def test_a_worker_cannot_attach_in_the_place_of_another(driver: Driver, healthy: Agent) -> None:
+    stream = RawStream(bound(driver.endpoint, WorkerId(3), 1))
+    for other in (hello_bytes(worker=4), hello_bytes(worker=HEALTHY, agent="agent-a"), hello_bytes(epoch=2)):
+        code, details = stream.say(other)
+        assert (code, "is of worker-3, epoch 1, and not" in details) == (grpc.StatusCode.UNAUTHENTICATED, True)
+    assert {told[1] for told in driver.handler.told.all} == {HEALTHY}
+    stream.say(hello_bytes(), b"\xff")
+    assert ("attached", 3, 1, "agent-a") in driver.handler.told.all
+    stream.close()
 
 
 def test_an_unknown_method_is_refused(driver: Driver, healthy: Agent, stream: RawStream) -> None:

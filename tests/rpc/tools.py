@@ -97,8 +97,8 @@ class Recorder:
 class Driver:
     """A server in a loop's thread, as the driver has it."""
 
-    def __init__(self, **options: Any) -> None:
-        self.identity: Identity = make_identity()
+    def __init__(self, identity: Identity | None = None, **options: Any) -> None:
+        self.identity = identity or make_identity()
         self.handler = Recorder()
         self.loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self.loop.run_forever, name="driver-loop")
@@ -206,6 +206,16 @@ class RawStream:
         self._channel = grpc.secure_channel(
             endpoint.address, credentials or channel_credentials(endpoint), options=options
         )
+
+    def begin(self) -> Any:
+        """Open a stream that says nothing until it is cancelled."""
+        attach = self._channel.stream_stream(
+            f"/{SERVICE}/{METHOD}", request_serializer=None, response_deserializer=None
+        )
+        silence = threading.Event()
+        call: Any = attach(iter(lambda: silence.wait(PATIENCE_S), None))
+        call.add_callback(silence.set)
+        return call
 
     def say(self, *messages: bytes, method: str = METHOD, then: Iterable[bytes] = ()) -> tuple[grpc.StatusCode, str]:
         """Send messages, and return with which status and words the driver closes the stream."""

@@ -106,8 +106,8 @@ def test_a_search_too_small_for_its_rungs_is_warned_of() -> None:
     """asha.md 1.13: reaching max_resource needs n ≥ η^(rungs-1)."""
     (warning,) = ASHA(max_resource=81).warnings(20)
     assert warning == (
-        "No trial is expected to reach max_resource=81: 20 trials are fewer than 3^4 = 81, and each rung passes one of "
-        "3. Use finish_best=True or num_trials >= 81 or max_resource <= 26."
+        "Only trials that are promoted early reach max_resource=81: 20 trials are fewer than 3^4 = 81, and each rung "
+        "passes one of 3. Use finish_best=True or num_trials >= 81 or max_resource <= 26."
     )
     assert ASHA(max_resource=81).warnings(81) == []
     assert ASHA(max_resource=81).warnings(None) == []

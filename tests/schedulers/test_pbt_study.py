@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from asyncsearch import FIFO, PBT, GridSearch, Study, choice, loguniform, randint, uniform
-from asyncsearch.errors import CannotPauseError, ResourceError, SpaceError, UsageError
+from asyncsearch.errors import CannotPauseError, ResourceError, SpaceError, TrialsFailedError, UsageError
 from asyncsearch.sequences import multistep
 from asyncsearch.trainable import Trainer, TrialContext
 from asyncsearch.trial import TrialState
@@ -159,7 +159,9 @@ def test_the_schedule_of_a_trial_that_failed_is_trained_to_where_it_was_to_go(tm
             net["x"] *= 1 - trial.params["lr"] / epoch
             trial.report(loss=net["x"])
 
-    found = study(tmp_path, breaks, share=share, max_failures=0).run(num_trials=8, display="none")
+    found = study(tmp_path, breaks, share=share, max_failures=0)
+    with pytest.raises(TrialsFailedError, match="all 8 trials failed"):
+        found.run(num_trials=8, display="none")
     failed = next(trial for trial in found.trials if isinstance(trial.params["lr"], dict))
     assert failed.state.value == "FAILED"
     broken.unlink()

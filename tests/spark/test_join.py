@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -55,6 +56,35 @@ except Exception as error:
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
     assert "UnsupportedSparkError" in done.stdout, done.stderr
     assert "It needs Java 17 or newer (JAVA_HOME); where there is none, pass backend='processes'." in done.stdout
+
+
+def test_what_is_started_is_said_before_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    from pyspark import SparkContext
+
+    monkeypatch.setattr(SparkContext, "_active_spark_context", None)
+    monkeypatch.setattr(SparkContext, "_gateway", None)
+    monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+    words = "there is no Spark session yet: starting {}one for this run, which takes some seconds ..."
+    assert SparkLauncher().preparation() == words.format("Java and ")
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "4711")
+    assert SparkLauncher().preparation() == words.format("")
+
+
+@pytest.mark.spark
+def test_a_study_on_spark_without_a_session_says_what_it_starts(tmp_path: Path) -> None:
+    code = """
+from asyncsearch import Study, uniform
+def train(trial):
+    trial.report(loss=trial.params["x"])
+study = Study(train, space={"x": uniform(0.0, 1.0)}, metric="loss", mode="min", backend="spark", store="s")
+study.run(num_trials=1, parallelism=1, display="plain")
+"""
+    environment = os.environ | {"SPARK_LOCAL_IP": "127.0.0.1"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert "there is no Spark session yet: starting Java and one for this run" in done.stderr
+    assert "note: There was no Spark session, so that one with master local[*] was started" in done.stdout, done.stderr
 
 
 @pytest.mark.spark

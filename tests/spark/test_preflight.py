@@ -18,7 +18,7 @@ from asyncsearch.launch.spark.addresses import addresses
 from asyncsearch.launch.spark.launcher import SparkLauncher
 from asyncsearch.launch.spark.preflight import examine, warnings
 from asyncsearch.launch.spark.probe import PACKAGES, as_packages_error, probe
-from asyncsearch.launch.spark.session import Spark, new_tag
+from asyncsearch.launch.spark.session import Made, Spark, new_tag
 from asyncsearch.launch.spark.task import TaskMode
 
 ELASTIC = {"spark.dynamicAllocation.enabled": "true"}
@@ -28,10 +28,8 @@ class FakeContext:
     def __init__(self, master: str, settings: dict[str, str]) -> None:
         self.master = master
         self.startTime = 0
-        self._settings = settings
-
-    def getConf(self) -> dict[str, str]:
-        return self._settings
+        self.pythonExec = "/usr/bin/python3-of-the-cluster"
+        self._conf = settings
 
 
 class FakeSpark(Spark):
@@ -166,6 +164,15 @@ def test_settings_that_harm_are_said(settings: dict[str, str], mode: TaskMode, w
     assert words in " ".join(warnings(FakeSpark(settings), mode))
 
 
+def test_a_session_that_was_made_for_the_run_is_said_with_its_master_and_how_to_make_one() -> None:
+    spark = FakeSpark(master="local[*]")
+    assert warnings(spark, TaskMode.INDEPENDENT) == []
+    spark._made = Made(None)
+    (note,) = warnings(spark, TaskMode.INDEPENDENT)
+    assert "master local[*]" in note
+    assert 'SparkSession.builder.master("local[4]").getOrCreate()' in note
+
+
 def test_usual_settings_have_no_warnings() -> None:
     settings = {
         "spark.python.worker.idleTimeoutSeconds": "0",
@@ -280,6 +287,14 @@ def test_local_executors_are_asked_once_and_those_of_a_cluster_by_each_run() -> 
         spark.asked = 0
         check(spark, 2)
     assert (local.asked, cluster.asked) == (0, 4)
+
+
+@pytest.mark.parametrize(("master", "asked"), [("local[4]", 0), ("yarn", 4)])
+def test_tasks_that_run_this_python_on_this_machine_are_not_asked(master: str, asked: int) -> None:
+    spark = FakeSpark(master=master)
+    spark.context.pythonExec = sys.executable
+    check(spark)
+    assert spark.asked == asked
 
 
 def test_local_executors_that_lacked_something_are_asked_again() -> None:

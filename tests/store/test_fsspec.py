@@ -26,6 +26,7 @@ from asyncsearch.store import open_store
 from asyncsearch.store.base_store import FileInfo
 from asyncsearch.store.fsspec_store import FsspecStore
 from asyncsearch.store.lease_lock import LockRecord, machine
+from asyncsearch.store.manifest import Content
 from asyncsearch.store.remote import Remote
 from asyncsearch.testing.store_checkpoints import REF, load, save
 from asyncsearch.testing.stores import StoreTests
@@ -222,6 +223,34 @@ def test_damaged_file_is_named(store: FsspecStore, data: bytes, words: str) -> N
     store._remote.remove(name)
     with pytest.raises(StoreError, match="file 'model' has vanished"), store.fetch(REF):
         pass
+
+
+@pytest.mark.parametrize("copies_itself", [False, True])
+def test_a_changed_byte_of_a_large_file_is_found_whoever_copies_it(
+    store: FsspecStore, monkeypatch: pytest.MonkeyPatch, copies_itself: bool
+) -> None:
+    monkeypatch.setattr(Remote, "_has_own_copy", copies_itself)
+    model = b"m" * (3 << 20)
+    save(store, model=model)
+    assert load(store) == {"model": model}
+    (name,) = [name for name in files_of(store) if name.endswith("files/model")]
+    store._remote.put(name, model[:-1] + b"x")
+    with pytest.raises(StoreError, match="content of file 'model' has changed"), store.fetch(REF):
+        pass
+
+
+def test_a_transfer_that_damaged_a_file_is_repeated(store: FsspecStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    save(store, model=b"model")
+    download, transfers = store._remote.download, []
+
+    def damage_once(name: str, local: Path) -> Content | None:
+        transfers.append(name)
+        found = download(name, local)
+        return Content(5, "0" * 32) if len(transfers) == 1 else found
+
+    monkeypatch.setattr(store._remote, "download", damage_once)
+    assert load(store) == {"model": b"model"}
+    assert len(transfers) == 2
 
 
 def test_a_listing_that_saw_neither_the_old_version_nor_the_new_one_is_taken_again(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import itertools
+import json
 import os
 import pickle
 import shutil
@@ -305,6 +306,54 @@ def test_lock_before_prepare_says_so(tmp_path: Path) -> None:
         pass
 
 
+def test_a_lock_that_can_no_longer_be_written_hides_no_error_of_the_store(
+    store: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*args: Any) -> None:
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+    def drive() -> None:
+        with store.lock():
+            monkeypatch.setattr(os, "ftruncate", fail)
+            raise StoreError("what went wrong")
+
+    with pytest.raises(StoreError, match="what went wrong"):
+        drive()
+    monkeypatch.undo()
+    with store.lock():
+        pass
+
+
+def fetch(store: LocalStore) -> None:
+    with store.fetch(REF):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("folder", "look"),
+    [
+        ("journal", lambda store: store.read_segment("000001.jsonl")),
+        ("logs", lambda store: store.read_log("trial-1")),
+        ("checkpoints", fetch),
+    ],
+)
+def test_what_may_not_be_looked_at_is_an_error_of_the_store(
+    store: LocalStore, monkeypatch: pytest.MonkeyPatch, folder: str, look: Callable[[LocalStore], object]
+) -> None:
+    def refuse(call: Callable[..., Any]) -> Callable[..., Any]:
+        def refused(path: Any, *args: Any, **kwargs: Any) -> Any:
+            if f"/{folder}" in str(path):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+            return call(path, *args, **kwargs)
+
+        return refused
+
+    for name in ("lstat", "stat", "open", "listdir", "scandir"):
+        monkeypatch.setattr(os, name, refuse(getattr(os, name)))
+    with pytest.raises(StoreError, match="Permission denied"):
+        look(store)
+
+
 def test_mount_without_locks_is_refused(store: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:
     import fcntl
 
@@ -428,8 +477,22 @@ def damage(folder: Path, how: str) -> None:
             (folder / "manifest.json").unlink()
         case "torn manifest":
             os.truncate(folder / "manifest.json", 20)
-        case _:
+        case "strange manifest":
             (folder / "manifest.json").write_text('{"files": [], "folders": ["../../../x"]}')
+        case "less":
+            manifest = json.loads((folder / "manifest.json").read_bytes())
+            (folder / "manifest.json").write_text(json.dumps(manifest | {"files": []}, separators=(",", ":")))
+        case "newer manifest":
+            (folder / "manifest.json").write_text('{"files": [], "folders": [], "format": 2}')
+        case "no folder":
+            (folder / "files" / "empty").rmdir()
+        case "link":
+            (folder / "moved").write_bytes(model.read_bytes())
+            model.unlink()
+            model.symlink_to(folder / "moved")
+        case _:
+            model.unlink()
+            os.mkfifo(model)
 
 
 @pytest.mark.parametrize(
@@ -442,10 +505,19 @@ def damage(folder: Path, how: str) -> None:
         ("no manifest", "manifest.json has become unreadable"),
         ("torn manifest", "manifest.json has become unreadable"),
         ("strange manifest", "leads out of the checkpoint"),
+        ("less", "its checksum differs"),
+        ("newer manifest", "it has format 2, of a newer version"),
+        ("no folder", "folder 'empty' is missing"),
+        ("link", "file 'model' cannot be read"),
+        ("pipe", "file 'model' cannot be read .it is no plain file"),
     ],
 )
 def test_damage_is_named(store: LocalStore, how: str, words: str) -> None:
-    save(store, model=b"model", other=b"other")
+    staged = store.stage(REF)
+    (staged / "empty").mkdir()
+    (staged / "model").write_bytes(b"model")
+    (staged / "other").write_bytes(b"other")
+    store.commit(REF, staged)
     damage(checkpoint_folder(store), how)
     with pytest.raises(StoreError, match=words) as refused, store.fetch(REF):
         pass
@@ -455,14 +527,31 @@ def test_damage_is_named(store: LocalStore, how: str, words: str) -> None:
     assert store.checkpoints() == []
 
 
-def test_content_of_large_files_is_compared_only_when_asked(store: LocalStore) -> None:
-    save(store, model=b"m" * (2 << 20))
+def test_a_changed_byte_of_a_large_file_is_found(store: LocalStore) -> None:
+    save(store, model=b"m" * (3 << 20))
     with open(checkpoint_folder(store) / "files" / "model", "r+b") as file:
+        file.seek(2 << 20)
         file.write(b"x")
-    with store.fetch(REF):
+    with pytest.raises(StoreError, match="content of file 'model'"), store.fetch(REF):
         pass
-    with pytest.raises(StoreError, match="content of file 'model'"), store.fetch(REF, verify=True):
+
+
+def test_a_checkpoint_in_the_place_of_another_is_found(store: LocalStore) -> None:
+    other = CheckpointRef(NODE, 27)
+    save(store, model=b"81")
+    save(store, other, model=b"27")
+    checkpoint_folder(store).rename(checkpoint_folder(store, "away"))
+    checkpoint_folder(store, "27").rename(checkpoint_folder(store))
+    with pytest.raises(StoreError, match=f"the checkpoint {other} was put in its place"), store.fetch(REF):
         pass
+
+
+def test_a_manifest_without_checksum_of_an_earlier_version_can_be_read(store: LocalStore) -> None:
+    save(store, model=b"model")
+    path = checkpoint_folder(store) / "manifest.json"
+    now = json.loads(path.read_bytes())
+    path.write_text(json.dumps({name: now[name] for name in ("files", "folders", "format")}))
+    assert load(store) == {"model": b"model"}
 
 
 def test_file_name_that_is_not_text_is_refused(store: LocalStore) -> None:
@@ -509,15 +598,15 @@ def test_full_disk_is_refused_by_prepare(store: LocalStore, monkeypatch: pytest.
 
 
 @pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="needs a second disk")
-def test_store_on_two_disks_is_refused(tmp_path: Path) -> None:
+def test_store_on_two_disks_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if tmp_path.stat().st_dev == Path("/dev/shm").stat().st_dev:
         pytest.skip("needs a second disk")
     other = Path("/dev/shm") / f"asyncsearch-{os.getpid()}"
     other.mkdir()
     try:
-        (tmp_path / "store").mkdir()
-        (tmp_path / "store" / "checkpoints").symlink_to(other)
+        store = LocalStore(tmp_path / "store")
+        monkeypatch.setattr(store, "_tmp", other)  # as where another disk is mounted there
         with pytest.raises(StoreError, match="on one disk"):
-            LocalStore(tmp_path / "store").prepare()
+            store.prepare()
     finally:
         shutil.rmtree(other)

@@ -56,7 +56,7 @@ class IsItsOwnChild(LocalStore):
 
 class ShowsWhatIsReplaced(LocalStore):
     @contextlib.contextmanager
-    def fetch(self, checkpoint: CheckpointRef, *, verify: bool = False) -> Iterator[Path]:
+    def fetch(self, checkpoint: CheckpointRef) -> Iterator[Path]:
         with super().fetch(checkpoint) as folder:
             yield folder.parent
 

@@ -127,7 +127,7 @@ def test_a_study_that_was_created_before_schedulers_were_written_down_is_explain
     made = study(tmp_path / "s", SHA(max_resource=9)).run(9, display="none")
     file = tmp_path / "s" / "study.json"
     described = json.loads(file.read_text())
-    del described["scheduler_options"]
+    del described["scheduler_options"], described["sealed"]
     file.write_text(json.dumps(described))
     paused = next(trial for trial in made.trials if trial.state is TrialState.PAUSED)
     assert f"It waits at {paused.resource}, where it has rank" in Study.open(tmp_path / "s").explain(paused)

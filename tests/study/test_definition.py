@@ -33,6 +33,7 @@ def rewrite(store: Path, bundle: bytes) -> None:
     (store / "bundle.bin").write_bytes(bundle)
     file = json.loads((store / "study.json").read_text())
     file["bundle_sha256"] = hashlib.sha256(bundle).hexdigest()
+    del file["sealed"]
     (store / "study.json").write_text(json.dumps(file))
 
 

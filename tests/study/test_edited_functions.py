@@ -202,4 +202,4 @@ def test_a_study_of_an_earlier_version_says_that_an_edit_cannot_be_told(
     assert EDITED not in caplog.text
 
 
-NEW_FIELDS = ("parts", "python", "functions")
+NEW_FIELDS = ("parts", "python", "functions", "sealed")

@@ -37,6 +37,7 @@ from asyncsearch.errors import (
     StoreError,
     StudyExistsError,
     StudyNotFoundError,
+    TrialsFailedError,
     UsageError,
 )
 from asyncsearch.journal.opening import StudyFile
@@ -228,6 +229,9 @@ def test_a_journal_cut_off_in_a_record_is_recovered_and_said(
         snapshot.unlink()
     segment = next((tmp_path / "s" / "journal").iterdir())
     segment.write_bytes(segment.read_bytes()[:-20])
+    with pytest.raises(JournalDamagedError, match="remove head"):
+        run(Study.resume(tmp_path / "s"))
+    (tmp_path / "s" / "head.json").unlink()
     Study.resume(tmp_path / "s").run(2, display="plain")
     assert "cut off by a crash" in capsys.readouterr().out
 
@@ -251,13 +255,17 @@ def reports_what_cannot_be_written(trial: Any) -> None:
 
 @pytest.mark.parametrize("backend", ["inline", "processes"])
 def test_a_metric_whose_name_cannot_be_written_fails_its_trial_and_not_the_search(tmp_path: Path, backend: str) -> None:
-    made = run(study(tmp_path / "s", reports_what_cannot_be_written, backend=backend))
+    made = study(tmp_path / "s", reports_what_cannot_be_written, backend=backend)
+    with pytest.raises(TrialsFailedError, match="all 2 trials failed"):
+        run(made)
     assert [trial.state for trial in made.trials] == [TrialState.FAILED] * 2
     assert "'x\\ud800' is not valid Unicode" in made.trials[0].reason
 
 
 def test_the_best_of_nothing_says_what_went_wrong(tmp_path: Path) -> None:
-    made = run(study(tmp_path / "s", raises))
+    made = study(tmp_path / "s", raises)
+    with pytest.raises(TrialsFailedError, match="no such layer"):
+        run(made)
     assert [trial.state for trial in made.trials] == [TrialState.FAILED] * 2
     with pytest.raises(NoTrialsError, match="no such layer"):
         _ = made.best_trial
@@ -343,7 +351,7 @@ def test_a_study_that_runs_can_be_looked_at_again_and_again(tmp_path: Path) -> N
 def test_what_was_seen_is_shown_where_the_store_cannot_be_looked_at(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = run(study(tmp_path / "s", backend="inline"))
+    made = run(study(tmp_path / "s", backend="inline", scheduler=FIFO(max_resource=2)))
 
     def unreachable(store: Store) -> int:
         raise StoreError("Cannot list.")
@@ -417,7 +425,9 @@ def test_a_preview_like_a_study_that_measured_nothing_says_so(tmp_path: Path) ->
     def broken(trial: Any) -> None:
         raise RuntimeError("no")
 
-    earlier = study(tmp_path / "earlier", broken, backend="inline").run(1, display="none")
+    earlier = study(tmp_path / "earlier", broken, backend="inline")
+    with pytest.raises(TrialsFailedError):
+        earlier.run(1, display="none")
     with pytest.raises(
         UsageError, match="has reported enough to measure what a unit takes: name another study, or say"
     ):
@@ -520,5 +530,5 @@ def test_a_plan_is_pickled_while_no_other_study_has_its_modules_sent_by_value(
         return bytes(dumps(value))
 
     monkeypatch.setattr(cloudpickle, "dumps", watched)
-    run(study(tmp_path, backend="inline"))
+    run(study(tmp_path, backend="inline", scheduler=FIFO(max_resource=2)))
     assert alone == [True]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -10,10 +12,10 @@ from asyncsearch.errors import InternalError, UnsupportedSparkError, UsageError
 from asyncsearch.ids import WorkerId
 from asyncsearch.launch.base_launcher import AgentFunction, ConfigFor, Launcher, OnWorkerEnded, Preflight, run_agent
 from asyncsearch.launch.spark.preflight import examine
-from asyncsearch.launch.spark.session import Spark, join, new_tag, present
+from asyncsearch.launch.spark.session import Spark, is_java_there, join, new_tag, present
 from asyncsearch.launch.spark.slots import slots_now
 from asyncsearch.launch.spark.supervisor import Supervisor
-from asyncsearch.launch.spark.task import TaskMode
+from asyncsearch.launch.spark.task import TaskMode, warm_up
 
 
 class SparkLauncher(Launcher):
@@ -55,6 +57,15 @@ class SparkLauncher(Launcher):
         spark = present(self._session)
         return None if spark is None else slots_now(spark)
 
+    def preparation(self) -> str:
+        spark = present(self._session)
+        if spark is None:
+            java = "" if is_java_there() else "Java and "
+            return f"there is no Spark session yet: starting {java}one for this run, which takes some seconds ..."
+        if slots_now(spark) is None:
+            return "waiting for the executors of Spark ..."
+        return "checking the executors of Spark ..."
+
     def check(self, parallelism: int | None) -> Preflight:
         if self._spark is None:
             self._spark = join(self._session)
@@ -64,6 +75,21 @@ class SparkLauncher(Launcher):
         except BaseException:
             self._leave()
             raise
+
+    def warm_up(self, workers: int) -> None:
+        spark = self._spark
+        if spark is None or not spark.is_local or spark.is_warm:
+            return
+        spark.warmed_up()
+        run = functools.partial(
+            spark.run, warm_up, workers, tags=(), description="asyncsearch: imports of the workers", is_barrier=False
+        )
+
+        def import_there() -> None:
+            with contextlib.suppress(Exception):  # the jobs of the workers will say it
+                run()
+
+        spark.thread(import_there, "asyncsearch-warm-up").start()
 
     def start(self, config_for: ConfigFor, ended: OnWorkerEnded) -> None:
         if self._spark is None:

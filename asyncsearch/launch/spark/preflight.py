@@ -41,7 +41,7 @@ def examine(spark: Spark, parallelism: int | None, mode: TaskMode, start_timeout
         workers = tasks = slots.elastic(spark, parallelism)
     else:
         workers, tasks = slots.fixed(spark, parallelism)
-    if not spark.is_examined:
+    if not (spark.is_examined or spark.runs_this_python):
         _ask_executors(spark, tasks, start_timeout_s)
         spark.examined()
     host, bind = addresses(spark.conf, spark.is_local)
@@ -59,6 +59,12 @@ def examine(spark: Spark, parallelism: int | None, mode: TaskMode, start_timeout
 def warnings(spark: Spark, mode: TaskMode) -> list[str]:
     """Return warnings about the settings of the application."""
     found = []
+    if spark.is_made_here:
+        found.append(
+            f"There was no Spark session, so that one with master {spark.context.master} was started for this run; it "
+            "ends with it. To choose its master, or to keep it for the next run, write before: "
+            'SparkSession.builder.master("local[4]").getOrCreate().'
+        )
     if spark.has_dynamic_allocation:
         found.append(
             "Dynamic allocation is on, so workers are plain Spark tasks: Spark may remove their executors, and their "

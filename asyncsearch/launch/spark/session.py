@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 
 from asyncsearch.errors import UnsupportedSparkError
 from asyncsearch.launch.spark.failure_reasons import full_text
+from asyncsearch.launch.spark.this_python import has_this_environment
 
 T = TypeVar("T")
 
@@ -54,7 +55,8 @@ class Spark:
 
     def conf(self, key: str, default: str = "") -> str:
         """Return a setting of the application."""
-        return str(self.context.getConf().get(key, default))
+        # Not getConf(): it copies each setting by a call of the JVM, some 40 ms in all.
+        return str(self.context._conf.get(key, default))
 
     def is_on(self, key: str) -> bool:
         """Return whether a setting is ``true``."""
@@ -66,6 +68,11 @@ class Spark:
         return str(self.context.master).startswith("local")
 
     @property
+    def is_made_here(self) -> bool:
+        """Whether the session was made for a run, and is stopped after it."""
+        return self._made is not None
+
+    @property
     def is_examined(self) -> bool:
         """Whether the executors had what workers need, and are still the same: a local session has one."""
         return self.is_local and self.context in _EXAMINED
@@ -73,6 +80,20 @@ class Spark:
     def examined(self) -> None:
         """Note that workers can run here."""
         _EXAMINED.add(self.context)
+
+    @property
+    def is_warm(self) -> bool:
+        """Whether the Python processes of its tasks have imported, or import now, what workers need."""
+        return self.context in _WARM
+
+    def warmed_up(self) -> None:
+        """Note that they do."""
+        _WARM.add(self.context)
+
+    @property
+    def runs_this_python(self) -> bool:
+        """Whether its tasks run on this machine, in the environment in which asyncsearch runs here."""
+        return self.is_local and has_this_environment(str(self.context.pythonExec))
 
     @property
     def has_dynamic_allocation(self) -> bool:
@@ -176,6 +197,8 @@ _MADE: dict[Any, Made] = {}
 _MAKING = threading.RLock()
 _EXAMINED: weakref.WeakSet[Any] = weakref.WeakSet()
 """Contexts whose executors had what workers need."""
+_WARM: weakref.WeakSet[Any] = weakref.WeakSet()
+"""Contexts whose Python processes were told to import it."""
 
 
 def present(session: Any = None) -> Spark | None:
@@ -186,6 +209,12 @@ def present(session: Any = None) -> Spark | None:
     if context is None or context._jsc is None or context._jsc.sc().isStopped():
         return None
     return Spark(context)
+
+
+def is_java_there() -> bool:
+    """Return whether Spark's Java process runs already: that of an earlier session, or of ``spark-submit``."""
+    context = getattr(sys.modules.get("pyspark"), "SparkContext", None)
+    return "PYSPARK_GATEWAY_PORT" in os.environ or getattr(context, "_gateway", None) is not None
 
 
 def join(session: Any = None) -> Spark:

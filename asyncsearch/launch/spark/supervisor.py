@@ -15,6 +15,7 @@ from collections.abc import Callable
 from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.ids import WorkerId, worker_name
 from asyncsearch.launch.base_launcher import TOO_LATE, AgentFunction, OnWorkerEnded
+from asyncsearch.launch.scarcity import patiently
 from asyncsearch.launch.spark.failure_reasons import reason_of
 from asyncsearch.launch.spark.session import WAIT_LOGGED_AFTER_S, Spark
 from asyncsearch.launch.spark.task import TaskMode, task
@@ -42,6 +43,7 @@ class _Job:
         """When to check it again; None: never."""
         self.reason: str | None = None
         """Reason of its cancellation; None: not cancelled."""
+        self.is_cancelled = threading.Event()
 
 
 class Supervisor:
@@ -154,6 +156,7 @@ class Supervisor:
 
     def _cancel(self, job: _Job, reason: str) -> None:
         job.reason = job.reason or reason
+        job.is_cancelled.set()
         job.due = time.monotonic() + _CANCEL_AGAIN_S
         self._spark.cancel(job.tag)
 
@@ -171,16 +174,20 @@ class Supervisor:
 
     def _run(self, job: _Job, config: WorkerConfig) -> None:
         try:
-            reason = self._spark.run(
-                task(self._agent, config, self._mode),
-                1,
-                tags=(self._tag, job.tag),
-                description=f"asyncsearch: {self._study} {job.name}",
-                is_barrier=self._mode is TaskMode.INDEPENDENT,
-            )[0]
+            reason = patiently(lambda: self._submit(job, config), job.is_cancelled.wait, job.name)
         except Exception as error:
             reason = job.reason or reason_of(error)
         self._notify(job, reason)
+
+    def _submit(self, job: _Job, config: WorkerConfig) -> str:
+        """Run the job to its end, and return what its agent returned."""
+        return self._spark.run(
+            task(self._agent, config, self._mode),
+            1,
+            tags=(self._tag, job.tag),
+            description=f"asyncsearch: {self._study} {job.name}",
+            is_barrier=self._mode is TaskMode.INDEPENDENT,
+        )[0]
 
     def _notify(self, job: _Job, reason: str) -> None:
         try:

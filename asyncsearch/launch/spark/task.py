@@ -13,7 +13,9 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from asyncsearch.agent.config import WorkerConfig
+from asyncsearch.agent.runner_template import fork_template
 from asyncsearch.launch.base_launcher import AgentFunction
+from asyncsearch.runner.template import main_in_fork
 
 
 class TaskMode(enum.Enum):
@@ -35,6 +37,16 @@ def task(agent: AgentFunction, config: WorkerConfig, mode: TaskMode) -> SparkTas
     return functools.partial(_run, agent, config, mode.value)
 
 
+def warm_up(rows: Iterable[int]) -> list[str]:
+    """Import in this process what a worker needs, while the driver still makes its configuration."""
+    del rows
+    fork_template(main_in_fork)
+    import asyncsearch.agent.agent
+    import asyncsearch.rpc.client  # noqa: F401
+
+    return []
+
+
 def _run(agent: AgentFunction, config: WorkerConfig, mode: str, rows: Iterable[int]) -> list[str]:
     """Run the agent and return the reason for its end.
 
@@ -50,6 +62,7 @@ def _run(agent: AgentFunction, config: WorkerConfig, mode: str, rows: Iterable[i
     gpus = context.resources().get("gpu")
     if gpus is not None and config.gpus is None:
         config = msgspec.structs.replace(config, gpus=tuple(gpus.addresses))
+    fork_template(main_in_fork)
     config = msgspec.structs.replace(config, keeps_template=True)
     try:
         return [agent(config)]

@@ -22,6 +22,7 @@ from asyncsearch.report.live.html import html
 from asyncsearch.report.live.log_printer import LinePrinter
 from asyncsearch.report.live.status import StudyStatus
 from asyncsearch.report.live.table import short_line, table
+from asyncsearch.report.plain_text import printable
 from asyncsearch.rpc.messages import LogLine
 
 _log = logging.getLogger(__name__)
@@ -45,12 +46,12 @@ class Display(abc.ABC):
 
     def begin(self, sentence: str) -> None:
         """Show what begins."""
-        say(sentence)
+        say(printable(sentence))
 
     def warn(self, sentences: Sequence[str]) -> None:
         """Show notes to the user."""
         for sentence in sentences:
-            say(f"note: {sentence}")
+            say(f"note: {printable(sentence)}")
 
     @abc.abstractmethod
     def update(self, status: StudyStatus) -> None:

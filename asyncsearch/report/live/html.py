@@ -5,11 +5,10 @@ Rule: all text goes through ``escape``: names, parameters and errors are the use
 
 from __future__ import annotations
 
-from html import escape
-
 from asyncsearch.report.formatting import cut
 from asyncsearch.report.live.status import StudyStatus, TrialRow
 from asyncsearch.report.live.table import cells, continue_command, facts, headings, title
+from asyncsearch.sequences.markup import escape
 from asyncsearch.trial import TrialState
 
 # Colours are those of the page made fainter, or middle tones that are visible on white and on black.

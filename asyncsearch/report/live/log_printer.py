@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Sequence
 
 from asyncsearch.report.formatting import command, many
+from asyncsearch.report.plain_text import printable, time_of_day
 from asyncsearch.rpc.messages import LogLine
 
 LINES_PER_S = 100
 _BURST = 500
 _LONGEST_LINE = 500
 _LEAST_WIDTH = len("trial-99")
-_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 
 
 class LinePrinter:
@@ -53,16 +52,13 @@ def line_text(trial: str, line: LogLine, width: int = 0) -> str:
 
     A name is filled up to ``width`` characters, so that the texts of all trials begin in one column.
     """
-    clock = time.strftime("%H:%M:%S", time.localtime(line.time_s))
-    return f"{trial:<{width}}  {clock}  {_clean(line.text)}"
+    return f"{trial:<{width}}  {time_of_day(line.time_s)}  {_clean(line.text)}"
 
 
 def _clean(text: str) -> str:
     if len(text) > _LONGEST_LINE:
         text = f"{text[:_LONGEST_LINE]}... ({len(text):,} characters)"
-    if text.isprintable():
-        return text
-    return "".join(char if char.isprintable() or char == "\t" else "?" for char in _ESCAPES.sub("", text))
+    return printable(text, keep="\t")
 
 
 def _where(store: str) -> str:

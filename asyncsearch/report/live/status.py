@@ -81,7 +81,15 @@ class StudyStatus(msgspec.Struct, frozen=True, kw_only=True):
     stopping: str = ""
     """Why the run is being stopped; empty while it is not."""
     elapsed_s: float | None = None
-    """Seconds since the run began; None between runs."""
+    """Seconds that the run in progress, or the one that has just ended, has taken; None: there was none to follow."""
+    is_idle: bool = False
+    """Whether the run that has just ended had nothing to do."""
+    ended_s: float | None = None
+    """When the last run ended that had something to do, seconds since 1970; None: unknown, or none has."""
+    total_s: float | None = None
+    """Seconds that all runs have taken together; None: unknown."""
+    runs: int = 0
+    """How many these are."""
     store: str = ""
     beyond_quota: str = ""
     """Why checkpoints take more than ``quota_bytes``; empty while they do not."""
@@ -127,11 +135,12 @@ class StudyStatus(msgspec.Struct, frozen=True, kw_only=True):
         return f"{count}: {parts}" if parts else count
 
 
-_ORDER = ("running", "waiting", "to be continued", "paused", "stopped early", "trained to the end", "failed")
+STATE_WORDS = ("running", "waiting", "to be continued", "paused", "stopped early", "trained to the end", "failed")
+"""The words for states, in the order in which a line counts them."""
 
 
 def _place_of(amount: tuple[str, int]) -> int:
-    return _ORDER.index(amount[0])
+    return STATE_WORDS.index(amount[0])
 
 
 def status_of(
@@ -148,7 +157,7 @@ def status_of(
     """Return the status of a study, which holds no part of its state. Called in the thread that owns the state.
 
     Args:
-        elapsed_s: seconds since the run began, or that it took.
+        elapsed_s: seconds since the run began, or that it took; None: as the records of a run in progress say.
         store: as shown to people.
         scheduler: in one line.
         place: where its workers are, in words.
@@ -186,6 +195,8 @@ def status_of(
     is_unfinished = state.run is None and is_begun
     if state.run is not None:
         num_trials = state.run.num_trials
+    times = state.times
+    is_idle = state.run is None and elapsed_s is not None and not is_unfinished and times.done_before == state.begun
     return StudyStatus(
         name=state.config.study,
         metric=state.config.metric,
@@ -206,7 +217,11 @@ def status_of(
         failures=failures,
         last_failure=f"{last_failed.name}: {last_failed.reason}" if last_failed is not None else "",
         stopping=state.stopping,
-        elapsed_s=elapsed_s,
+        elapsed_s=None if is_idle else times.elapsed_s if elapsed_s is None else elapsed_s,
+        is_idle=is_idle,
+        ended_s=times.ended_s,
+        total_s=times.total_s if times.runs else None,
+        runs=times.runs,
         store=store,
         beyond_quota=_beyond_quota(state),
     )

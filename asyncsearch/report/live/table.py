@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Callable, Sequence
 
-from asyncsearch.report.formatting import UNIT, command, cut, duration, many, number, share
+from asyncsearch.report.formatting import UNIT, command, cut, duration, many, moment, number, share
 from asyncsearch.report.live.status import StudyStatus, TrialRow
 from asyncsearch.sequences.flat_params import params
 from asyncsearch.trial import TrialState
@@ -28,15 +28,26 @@ def table(status: StudyStatus) -> str:
 
 
 def title(status: StudyStatus) -> str:
-    """Return the name of the study and, if no run is in progress, how the last one ended."""
+    """Return the name of the study and, if no run is in progress, how and when the last one ended."""
     name = cut(status.name, WIDTH - 40)
     if status.workers_wanted or not status.trials:
         return name
-    time = "" if status.elapsed_s is None else duration(status.elapsed_s)
+    if status.elapsed_s is None:
+        return f"{name}: {_ended_earlier(status)}"
+    time = duration(status.elapsed_s)
     workers = f" on {many(status.workers_had, 'worker')}{_place(status)}" if status.workers_had else ""
+    how = "not finished, ended after" if status.is_unfinished else "finished in"
+    return f"{name}: {how} {time}{workers}"
+
+
+def _ended_earlier(status: StudyStatus) -> str:
+    """Return "finished on 2026-11-22 at 14:07, after 0:01:12", as far as the journal has it."""
+    when = f" on {moment(status.ended_s)}" if status.ended_s is not None else ""
+    runs = f" in {status.runs} runs" if status.runs > 1 else ""
+    time = f", after {duration(status.total_s)}{runs}" if status.total_s is not None else ""
     if status.is_unfinished:
-        return f"{name}: not finished{f', ended after {time}' if time else ''}{workers}"
-    return f"{name}: finished{f' in {time}' if time else ''}{workers}"
+        return f"not finished, ended{when}{time}" if when else "not finished"
+    return f"finished{when}{time}{'; nothing was left to train' if status.is_idle else ''}"
 
 
 def short_line(status: StudyStatus) -> str:
@@ -131,12 +142,7 @@ def cells(row: TrialRow, words: Callable[[TrialState], str]) -> tuple[str, ...]:
     return row.name, words(row.state), at, number(row.value), what
 
 
-def grid(
-    metric: str,
-    trials: Sequence[TrialRow],
-    best: str = "",
-    words: Callable[[TrialState], str] = lambda state: state.value.lower(),
-) -> list[str]:
+def grid(metric: str, trials: Sequence[TrialRow], best: str, words: Callable[[TrialState], str]) -> list[str]:
     """Return a line for each trial below a line of headings; the trial named ``best`` is marked.
 
     ``words`` gives the text for a state.

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from asyncsearch.errors import UsageError
+from asyncsearch.sequences.markup import plain
 
 INK, FAINT, GRID = "#24292f", "#6e7781", "#e4e7eb"
 BLUE, ORANGE = "#2f7fd1", "#d9480f"
@@ -84,6 +85,7 @@ class Plot:
 
 def titled(chart: Any, title: str) -> Plot:
     """Return a chart in the common style as a plot with a title above it."""
+    title = plain(title)
     heading = {"text": title, "anchor": "start", "fontSize": 15, "fontWeight": 600, "offset": 14, "limit": _TITLE_LIMIT}
     axis = {
         "gridColor": GRID,

@@ -23,6 +23,7 @@ from asyncsearch.report.plots.curves import (
     value_range,
     whole_ticks,
 )
+from asyncsearch.sequences.markup import plain
 from asyncsearch.store.base_store import Store
 from asyncsearch.trial import Trial
 
@@ -116,7 +117,7 @@ def _points(study: PlottedStudy) -> list[PlottedPoint]:
 def _y(alt: Any, values: list[float], metric: str) -> Any:
     """Return the axis of the metric; values beyond it are drawn at its end."""
     scale = alt.Scale(domain=value_range(values), clamp=True, zero=False, nice=False)
-    return alt.Y("value:Q", title=metric, scale=scale, axis=alt.Axis(tickCount=6))
+    return alt.Y("value:Q", title=plain(metric), scale=scale, axis=alt.Axis(tickCount=6))
 
 
 def _curves(alt: Any, study: PlottedStudy, points: list[PlottedPoint]) -> Any:

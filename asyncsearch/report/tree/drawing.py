@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from html import escape
 
 from asyncsearch.ids import NodeKey, trial_name
 from asyncsearch.report.formatting import number
@@ -12,6 +11,7 @@ from asyncsearch.report.tree.layout import Layout, has_lane
 from asyncsearch.report.tree.sentences import branched_text, ends_text, outcome_text, reader_names, savings, values
 from asyncsearch.report.tree.svg import CARD, FAINT, GRID, INK, Axis, Drawing, dot, line, text
 from asyncsearch.report.tree.view import Interval, Kind, TreeNode, TreeView, TrialPath
+from asyncsearch.sequences.markup import escape
 from asyncsearch.sequences.text_width import shortened, text_width
 from asyncsearch.trial import TrialState
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from html import escape
 from pathlib import Path
 
 from asyncsearch.errors import UsageError
+from asyncsearch.sequences.markup import escape
 
 INK, FAINT, GRID, CARD = "#24292f", "#6e7781", "#e4e7eb", "#ffffff"
 _FONT = "font-family='system-ui,-apple-system,Segoe UI,sans-serif'"

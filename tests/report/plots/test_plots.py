@@ -115,6 +115,12 @@ def test_names_are_escaped(tmp_path: Path) -> None:
     assert title in words(titled(chart, title))
 
 
+def test_a_plot_is_whole_whatever_characters_names_have(tmp_path: Path) -> None:
+    title = "digits\x1b[2J\0\x0b\ud800\ufffe"
+    chart = load_altair("a test").Chart(load_altair("a test").Data(values=[{}])).mark_point()
+    assert r"digits\x1b[2J\x00\x0b\ud800\ufffe" in words(titled(chart, title))
+
+
 @pytest.mark.parametrize("missing", ["altair", "vl_convert"])
 @pytest.mark.parametrize("plot", [plot_history, plot_rungs])
 def test_without_the_extra_it_is_named(plot: Any, missing: str, study: Study, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -254,6 +254,19 @@ def test_a_picture_names_trials_values_and_the_best_one_and_escapes_them() -> No
     assert "<b>large" not in picture._repr_html_()
 
 
+HOSTILE = "\x1b[2J\0\x0b\x7f\x85\ufffe"
+"""Characters of which XML forbids most, and which no one sees."""
+
+
+def test_a_picture_is_whole_whatever_characters_names_and_values_have() -> None:
+    space = Space({f"kind{HOSTILE}": choice(f"small{HOSTILE}", "large")})
+    _, records = searched(space, FIFO(max_resource=9))
+    picture = tree(records, name=f"digits{HOSTILE}", metric="loss", mode="min")
+    assert any(r"digits\x1b[2J\x00\x0b\x7f\x85\ufffe" in line for line in words(picture))
+    assert tips(picture)
+    assert not set(HOSTILE.replace("[2J", "")) & set(picture.svg)
+
+
 def test_a_trial_that_failed_is_marked_and_what_it_wanted_is_not_waited_for() -> None:
     _, records = searched(SPACE, FIFO(max_resource=9), workers=1, faults=Faults(failures={TrialId(0): 7}))
     stages = read_tree(records, "loss")

@@ -63,7 +63,7 @@ def test_training_everything_to_the_end_saves_nothing() -> None:
 def test_preview_passes_the_schedulers_warnings_on() -> None:
     plan = preview(ASHA(max_resource=27), 20)
     assert plan.warnings
-    assert "note: No trial is expected to reach max_resource=27" in str(plan)
+    assert "note: Only trials that are promoted early reach max_resource=27" in str(plan)
 
 
 @pytest.mark.parametrize("size", [1, 3, 64])

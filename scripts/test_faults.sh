@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# Runs all tests of faults, of which scripts/test.sh runs a quarter: damages, kills, interrupts, stores that go away. Without
+# arguments it writes what it prints to docs/evidence_faults.log; arguments are passed to pytest: -n 0 -k 'kills and seed4]'.
+# Cases that need chattr or mount skip and say so where this user may not use them.
+#
+#   bash scripts/test_faults.sh
+set -euo pipefail
+
+here=$(CDPATH='' cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
+. "$here/setup.sh" as-is
+cd "$ROOT"
+
+log=/dev/null
+[ $# -gt 0 ] || log=docs/evidence_faults.log
+export ASYNCSEARCH_FAULTS=all
+
+run() {
+    printf '%s, commit %s\n' "$(date -u '+%Y-%m-%d %H:%M UTC')" "$(git rev-parse --short HEAD 2>/dev/null || echo unknown)"
+    printf '%s, %s cores, %s, user %s\n' "$(uname -sr)" "$(getconf _NPROCESSORS_ONLN)" "$("$PYTHON" --version)" "$(id -un)"
+    # A worker for each core: a search waits as much as it computes, and its moments are counted, not timed.
+    "$PYTHON" -m pytest tests/faults -q -n "$(getconf _NPROCESSORS_ONLN)" --dist loadgroup --durations=5 "$@"
+}
+
+run "$@" 2>&1 | tee "$log"

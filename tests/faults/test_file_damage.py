@@ -1,0 +1,87 @@
+"""Random damages of the files beside a journal: each is recovered or refused in words, and none changes a study."""
+
+from __future__ import annotations
+
+import random
+import sys
+from pathlib import Path
+
+import pytest
+
+from asyncsearch import Study
+from asyncsearch.errors import StoreError, StudyExistsError
+from tests.faults.damages import BYTES, Read, copy_of, damage_file, make, read, require_same_or_refused, seeds
+
+DAMAGES = 25
+"""Of each kind of file."""
+READ_ONLY = ("study.json", "head.json")
+"""Files that are read without the study's code."""
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("whole")
+    earlier = make(place / "earlier").run(3, display="none")
+    for total in (4, 6):
+        make(place / "s", resume=True, warm_start=[earlier]).run(total, display="none")
+    return place / "s"
+
+
+@pytest.fixture(scope="module")
+def expected(whole: Path) -> Read:
+    return read(whole)
+
+
+@pytest.fixture
+def root(whole: Path, tmp_path: Path) -> Path:
+    return copy_of(whole, tmp_path / "s")
+
+
+def resumed(root: Path) -> Read:
+    """Read a store by the code in its bundle."""
+    study = Study.resume(root)
+    assert len(study._warm.trials) == 3
+    assert study.space.names == {"x"}
+    return read(root)
+
+
+@pytest.mark.parametrize("seed", seeds(DAMAGES), ids="seed{}".format)
+@pytest.mark.parametrize("name", [*READ_ONLY, "snapshot", "bundle.bin", "warm_start.json"])
+def test_a_damaged_file_changes_nothing_or_is_refused(name: str, seed: int, root: Path, expected: Read) -> None:
+    path = max((root / "snapshots").iterdir()) if name == "snapshot" else root / name
+    before = path.read_bytes()
+    sys.stdout.write(f"seed {seed}: {damage_file(path, random.Random(seed), BYTES)}\n")
+    refused = require_same_or_refused(root, expected, read if name in READ_ONLY else resumed)
+    assert not refused or name not in ("snapshot", "head.json"), "all that it says is in the journal"
+    if path.read_bytes() != before and name == "bundle.bin":
+        assert refused, "a bundle that was changed is not unpickled"
+
+
+def test_a_study_whose_description_is_missing_goes_on_by_its_script_and_is_not_taken_for_a_new_one(
+    root: Path, expected: Read, caplog: pytest.LogCaptureFixture
+) -> None:
+    (root / "study.json").unlink()
+    with pytest.raises(StudyExistsError, match=r"study\.json is missing.*resume=True"):
+        make(root).run(7, display="none")
+    make(root, resume=True).run(7, display="none")
+    assert "was missing and is written as this script describes the study" in caplog.text
+    assert read(root).records[: len(expected.records)] == expected.records
+
+
+def test_a_damaged_description_names_the_file_and_what_to_do(root: Path) -> None:
+    path = root / "study.json"
+    path.write_bytes(path.read_bytes().replace(b'"seed": 0', b'"seed": 1'))
+    with pytest.raises(StoreError, match=r"s/study\.json is not as it was written.*backup.*resume=True.*'sealed'"):
+        Study.open(root)
+    path.write_bytes(b"\xff" + path.read_bytes())
+    with pytest.raises(StoreError, match=r"s/study\.json cannot be read.*backup.*resume=True"):
+        Study.open(root)
+
+
+def test_a_description_edited_by_hand_is_taken_once_its_seal_is_removed(root: Path) -> None:
+    path = root / "study.json"
+    lines = path.read_text().replace('"version": ""', '"version": "v2"').splitlines()
+    path.write_text(
+        "\n".join(line for line in lines if '"sealed"' not in line and '"crc"' not in line).replace(",\n}", "\n}")
+    )
+    assert Study.open(root).config.version == "v2"

@@ -1,0 +1,152 @@
+"""The store made unwritable, filled, removed or replaced in the middle of a run, at seeded moments.
+
+What may pass is waited for, and what cannot is raised at once; no trial is charged, and nothing acknowledged is lost. A
+failing case is repeated by its name: ``pytest tests/faults/test_store_away.py -k 'journal_removed and seed4]'``.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.faults.breakages import MENDINGS, nothing, small_disk, why_not
+from tests.faults.moments import draw
+from tests.faults.tools import Search, counts, require_kept, require_whole, seeds
+
+pytestmark = pytest.mark.slow
+
+WHILE_IT_RUNS = ("acknowledge", "process", "received", "send")
+LATEST = 0.7
+"""The share of a search's calls within which its store breaks: there is something left to write."""
+AT_THE_END = "stop:1:before"
+"""The moment at which the search is over, and its driver is about to close the journal."""
+BRIEF_S = 2.0
+"""How long a store is waited for that is not mended."""
+PASSING = ("immutable", "immutable_checkpoints", "full", "limited")
+KEPT = ("lock_removed", "lock_replaced", "store_moved", "store_covered")
+"""Losses after which the store is whole as soon as it is back in its place."""
+RESCUED = (
+    "segment_removed",
+    "segment_replaced",
+    "journal_removed",
+    "journal_replaced",
+    "store_removed",
+    "store_replaced",
+)
+
+
+@pytest.fixture
+def search(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Search]:
+    """A search whose store, in the end, can be removed again."""
+    name = request.getfixturevalue("name")
+    if reason := why_not(name):
+        pytest.skip(reason)
+    found = Search(tmp_path)
+    with ExitStack() as ends:
+        if name == "full":
+            ends.enter_context(small_disk(tmp_path))
+        if name.startswith("immutable"):
+            ends.callback(MENDINGS[name], tmp_path)
+        yield found
+
+
+def moment_of(name: str, seed: int) -> str:
+    running = {call: count for call, count in counts().items() if call in WHILE_IT_RUNS}
+    moment = draw(random.Random(f"{name} {seed}"), running, LATEST)
+    sys.stdout.write(f"seed {seed}: {name} at {moment}\n")
+    return str(moment)
+
+
+def require_refused(code: int, output: str, *words: str) -> None:
+    """The run has raised, and its last line says what to do."""
+    assert code == 1, output
+    kind = next((line for line in reversed(output.splitlines()) if line.startswith("asyncsearch.errors.")), "")
+    assert kind.split(":")[0].rpartition(".")[2] in words, output
+
+
+def require_uncharged(search: Search) -> None:
+    study = require_whole(search)
+    assert all(trial.failures == trial.losses == 0 for trial in study.trials), "what the store did is no trial's fault"
+
+
+@pytest.mark.parametrize("seed", seeds(4), ids="seed{}".format)
+@pytest.mark.parametrize("name", PASSING)
+def test_a_store_that_stays_unwritable_ends_the_run_and_the_same_trials_go_on_after_the_mending(
+    search: Search, name: str, seed: int
+) -> None:
+    code, output = search.run(breaks={moment_of(name, seed): name}, store_timeout=BRIEF_S)
+    MENDINGS[name](search.folder)
+    require_refused(code, output, "StoreError")
+    require_kept(search)
+    search.finish()
+    require_uncharged(search)
+
+
+@pytest.mark.parametrize("seed", seeds(4), ids="seed{}".format)
+@pytest.mark.parametrize("name", PASSING)
+def test_a_store_that_is_mended_while_the_run_waits_costs_nothing(search: Search, name: str, seed: int) -> None:
+    patience = random.Random(seed).randint(1, 4)
+    search.finish(breaks={moment_of(name, seed): name}, mends={f"refused:{patience}:after": name})
+    require_uncharged(search)
+
+
+@pytest.mark.parametrize("seed", seeds(4), ids="seed{}".format)
+@pytest.mark.parametrize("name", KEPT)
+def test_a_lock_or_folder_that_is_away_ends_the_run_at_once_and_it_goes_on_once_it_is_back(
+    search: Search, name: str, seed: int
+) -> None:
+    code, output = search.run(breaks={moment_of(name, seed): name})
+    MENDINGS.get(name, nothing)(search.folder)
+    require_refused(code, output, "StoreLostError", "StoreLockedError")
+    assert "Study.resume(" in output
+    require_kept(search)
+    search.finish()
+    require_uncharged(search)
+
+
+@pytest.mark.parametrize("seed", seeds(4), ids="seed{}".format)
+@pytest.mark.parametrize("name", RESCUED)
+def test_a_journal_that_was_removed_or_replaced_is_gone_on_with_from_the_rescue_file(
+    search: Search, name: str, seed: int
+) -> None:
+    require_rescued(search, name, moment_of(name, seed))
+
+
+@pytest.mark.parametrize("name", ["journal_removed", "store_removed"])
+def test_a_journal_that_was_removed_when_the_search_was_over_is_gone_on_with_from_the_rescue_file(
+    search: Search, name: str
+) -> None:
+    require_rescued(search, name, AT_THE_END)
+
+
+def require_rescued(search: Search, name: str, moment: str) -> None:
+    """The run raises and names a file with all of the journal, from which the search goes on."""
+    code, output = search.run(breaks={moment: name})
+    require_refused(code, output, "StoreLostError")
+    (rescue,) = search.folder.glob("study.rescued*")
+    assert f"Study.resume({str(rescue)!r})" in output, output
+    if name.endswith("_replaced"):
+        search.move_away()
+    search.finish(store=str(rescue))
+    require_kept(search)
+    study = require_whole(search, is_trained_once=name != "store_removed" and name != "store_replaced")
+    assert all(trial.failures == 0 for trial in study.trials)
+
+
+@pytest.mark.parametrize("name", ["second_driver"])
+@pytest.mark.parametrize("seed", seeds(4), ids="seed{}".format)
+def test_a_driver_whose_lock_was_removed_writes_nothing_more_once_another_has_come(
+    search: Search, name: str, seed: int
+) -> None:
+    code, output = search.run(breaks={moment_of(name, seed): name})
+    second = (search.folder / "second").read_text()
+    assert second.startswith("0\n"), second
+    require_refused(code, output, "StoreLostError", "StoreLockedError")
+    require_kept(search)
+    search.finish()
+    require_uncharged(search)

@@ -1,0 +1,225 @@
+"""A store that is removed or replaced in the middle of a run: the run raises, and the rescue file holds everything."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from asyncsearch import FIFO, GridSearch, Study, choice
+from asyncsearch.errors import JournalDamagedError, StoreError, StoreLockedError, StoreLostError
+from asyncsearch.journal.opening import read_records
+from asyncsearch.store import LocalStore
+
+TRIALS = 9
+
+
+class Attack:
+    """Does something to the store once, in the middle of a certain trial."""
+
+    def __init__(self, attack: Callable[[Path], None], root: Path, trial: int = 4) -> None:
+        self.attack, self.root, self.trial = attack, root, trial
+        self.done = root.parent.with_name(f"{root.name}-attacked")
+
+    @property
+    def records(self) -> int:
+        """Records that were durable before the attack."""
+        return int(self.done.read_text())
+
+    def __call__(self, trial: Any) -> None:
+        for epoch in trial.epochs(save=lambda path: path.write_text("x"), load=lambda path: None):
+            if trial.name == f"trial-{self.trial}" and epoch == 2 and not self.done.exists():
+                self.done.write_text(str(len(list(read_records(LocalStore(self.root))))))
+                self.attack(self.root)
+            trial.report(loss=trial.params["x"] / epoch)
+
+
+def study(train: Any, store: Path, **options: Any) -> Study:
+    space = {"x": choice(*range(1, TRIALS + 1))}
+    settings: dict[str, Any] = {"metric": "loss", "mode": "min", "searcher": GridSearch(), "backend": "inline"}
+    settings["scheduler"] = FIFO(max_resource=3)
+    return Study(train, space=space, store=store, **(settings | options))
+
+
+def train(trial: Any) -> None:
+    for epoch in trial.epochs(save=lambda path: path.write_text("x"), load=lambda path: None):
+        trial.report(loss=trial.params["x"] / epoch)
+
+
+def remove_all(root: Path) -> None:
+    gone = root.rename(root.with_name("gone"))
+    shutil.rmtree(gone)
+
+
+def remove_with_its_parent(root: Path) -> None:
+    gone = root.parent.rename(root.parent.with_name("gone"))  # at once: the driver may write in it meanwhile
+    shutil.rmtree(gone)
+
+
+def remove_journal(root: Path) -> None:
+    shutil.rmtree(root / "journal")
+
+
+def remove_segments(root: Path) -> None:
+    for path in (root / "journal").iterdir():
+        path.unlink()
+
+
+def replace_segments(root: Path) -> None:
+    for path in (root / "journal").iterdir():
+        data = path.read_bytes()
+        path.unlink()
+        path.write_bytes(data)
+
+
+def move(root: Path) -> None:
+    root.rename(root.with_name("moved"))
+
+
+def replace_by_a_link(root: Path) -> None:
+    move(root)
+    root.mkdir()
+    (root / "journal").mkdir()
+    for path in (root.with_name("moved") / "journal").iterdir():
+        (root / "journal" / path.name).symlink_to(path)
+
+
+LOSSES = [
+    remove_all,
+    remove_with_its_parent,
+    remove_journal,
+    remove_segments,
+    replace_segments,
+    move,
+    replace_by_a_link,
+]
+
+
+def rescued(folder: Path) -> Path:
+    (file,) = folder.rglob("*.rescued-*.zip")
+    return file
+
+
+@pytest.mark.parametrize("attack", LOSSES)
+def test_a_store_that_is_lost_ends_the_run_and_its_rescue_file_goes_on(
+    attack: Callable[[Path], None], tmp_path: Path
+) -> None:
+    root = tmp_path / "deep" / "store"
+    study(train, root).run(2, display="none")  # an earlier run, whose segment no driver writes any more
+    attacked = Attack(attack, root)
+    with pytest.raises(StoreLostError, match=r"removed, moved or replaced.*Study\.resume\('.*rescued-.*\.zip'\)"):
+        study(attacked, root, resume=True).run(TRIALS, display="none")
+    file = rescued(tmp_path)
+    with zipfile.ZipFile(file) as archive:
+        assert {"study.json", "bundle.bin", "journal/000001.jsonl", "journal/000002.jsonl"} <= set(archive.namelist())
+    if attack is replace_by_a_link:
+        shutil.rmtree(root)
+    resumed = Study.resume(file)
+    assert len(list(read_records(resumed.store))) >= attacked.records > 0
+    assert resumed.store.url == str(root)
+    resumed.run(TRIALS, display="none")
+    assert len(Study.open(root).trials) == TRIALS
+
+
+def test_a_loss_in_the_last_moment_is_found_when_the_journal_is_closed(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path / "store")
+    store.prepare()
+    segment = store.open_segment()
+    segment.append(b"one\n")
+    shutil.rmtree(store.url)
+    with pytest.raises(StoreLostError, match="rescued"):
+        segment.close()
+    with zipfile.ZipFile(rescued(tmp_path)) as archive:
+        assert archive.read("journal/000001.jsonl") == b"one\n"
+    segment.close()
+
+
+def test_a_script_goes_on_from_the_rescue_file_and_does_not_begin_anew_where_one_lies(tmp_path: Path) -> None:
+    root = tmp_path / "deep" / "store"
+    with pytest.raises(StoreLostError):
+        study(Attack(remove_all, root), root).run(TRIALS, display="none")
+    file = rescued(tmp_path)
+    shutil.rmtree(root, ignore_errors=True)
+    with pytest.raises(StoreError, match=r"Study\.resume\('.*\.zip'\)"):
+        study(train, root, resume=True).run(TRIALS, display="none")
+    with pytest.raises(StoreError, match=r"rescue file.*Study\.resume"):
+        Study.open(file)
+    assert len(study(train, file, name="store", resume=True).run(TRIALS, display="none").trials) == TRIALS
+
+
+def test_a_rescue_file_does_not_overwrite_another_study(tmp_path: Path) -> None:
+    root = tmp_path / "deep" / "store"
+    with pytest.raises(StoreLostError):
+        study(Attack(remove_all, root), root).run(TRIALS, display="none")
+    file = rescued(tmp_path)
+    aside = file.rename(tmp_path / "aside.zip")
+    shutil.rmtree(root, ignore_errors=True)
+    study(train, root, seed=5).run(TRIALS, display="none")
+    aside.rename(file)
+    with pytest.raises(StoreError, match=r"python -m zipfile -e .*store-rescued"):
+        Study.resume(file)
+    with zipfile.ZipFile(file) as archive:
+        archive.extractall(tmp_path / "own")
+    assert len(Study.resume(tmp_path / "own").run(TRIALS, display="none").trials) == TRIALS
+
+
+def test_a_damaged_rescue_file_is_refused_in_words(tmp_path: Path) -> None:
+    root = tmp_path / "deep" / "store"
+    with pytest.raises(StoreLostError):
+        study(Attack(remove_all, root), root).run(TRIALS, display="none")
+    file = rescued(tmp_path)
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    file.write_bytes(data)
+    with pytest.raises(StoreError, match=r"rescue file .* is damaged"):
+        Study.resume(file)
+
+
+def test_a_loss_without_any_place_for_a_rescue_file_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = LocalStore(tmp_path / "store")
+    segment = store.open_segment()
+    shutil.rmtree(store.url)
+
+    def refuse(*args: Any, **options: Any) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("asyncsearch.store.rescue.Rescue._write", refuse)
+    with pytest.raises(StoreLostError, match="could not be written anywhere else"):
+        segment.append(b"one\n")
+
+
+def replace_lock(root: Path) -> None:
+    (root / "lock").unlink()
+    (root / "lock").write_bytes(b"")
+
+
+def remove_lock(root: Path) -> None:
+    (root / "lock").unlink()
+
+
+@pytest.mark.parametrize("attack", [remove_lock, replace_lock])
+def test_a_lock_that_is_lost_ends_the_run_and_the_study_goes_on(attack: Callable[[Path], None], tmp_path: Path) -> None:
+    root = tmp_path / "deep" / "store"
+    attacked = Attack(attack, root)
+    study(train, root).run(2, display="none")
+    with pytest.raises(StoreLockedError, match=r"lock' was removed, moved or replaced.*Study\.resume"):
+        study(attacked, root, resume=True).run(TRIALS, display="none")
+    assert not list(root.parent.glob("*.rescued-*")), "the journal is where it was"
+    resumed = Study.resume(root)
+    assert len(list(read_records(resumed.store))) >= attacked.records
+    assert len(resumed.run(TRIALS, display="none").trials) == TRIALS
+    assert os.listdir(root / "tmp") == []
+
+
+def test_a_driver_without_a_lock_writes_as_before(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path / "store")
+    segment = store.open_segment()
+    segment.append(b"one\n")
+    segment.close()
+    assert list(store.read_segment(segment.name)) == [b"one\n"]
+    assert issubclass(JournalDamagedError, StoreError)

@@ -1,0 +1,150 @@
+"""What the tests of this folder have in common: seeds, the script's runs, and what must hold after each of them."""
+
+from __future__ import annotations
+
+import functools
+import os
+import subprocess
+import sys
+import tempfile
+import uuid
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+import psutil
+
+from asyncsearch import Study
+from asyncsearch.events import CheckpointCommitted, CheckpointFailed, Reported
+from asyncsearch.journal.opening import read_records
+from asyncsearch.store import LocalStore
+from asyncsearch.trial import TrialState
+from tests.faults.search import CONFIGURATIONS, UNITS
+from tests.system.tools import PATIENCE_S
+
+REPOSITORY = Path(__file__).parents[2]
+_MARK = "ASYNCSEARCH_TEST_RUN"
+_PROMISED = msgspec.json.Decoder(Reported | CheckpointCommitted | CheckpointFailed)
+
+
+def seeds(count: int) -> Sequence[int]:
+    """Return ``count`` seeds with ASYNCSEARCH_FAULTS=all, else every fourth of them."""
+    return range(0, count, 1 if os.environ.get("ASYNCSEARCH_FAULTS") == "all" else 4)
+
+
+class Search:
+    """A study in a folder, whose script is run until it has found the best configuration."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.study = folder, folder / "study"
+        self.tmp = folder / "tmp"
+        self.tmp.mkdir(parents=True)
+        self._mark = uuid.uuid4().hex
+
+    def run(self, **order: object) -> tuple[int, str]:
+        """Run the script; return its exit code and output once it and all of its processes have ended."""
+        environment = os.environ | {_MARK: self._mark, "TMPDIR": str(self.tmp), "PYTHONFAULTHANDLER": "1"}
+        command = script({"folder": str(self.folder), **order})
+        with tempfile.TemporaryFile() as output:  # not a pipe, which a process that is left would keep open
+            driver = subprocess.Popen(command, cwd=REPOSITORY, env=environment, stdout=output, stderr=subprocess.STDOUT)
+            try:
+                driver.wait(PATIENCE_S)
+                left = self.processes()
+                _, alive = psutil.wait_procs(left, timeout=PATIENCE_S)
+                assert not alive, f"left over: {[(process.pid, process.cmdline()) for process in alive]}"
+            finally:
+                for process in self.processes():
+                    process.kill()
+                driver.wait()
+            output.seek(0)
+            return driver.returncode, output.read().decode(errors="replace")
+
+    def processes(self) -> list[psutil.Process]:
+        """Return the living processes of this search, by the environment that they have inherited."""
+        return [process for process in psutil.process_iter() if _has(process, _MARK, self._mark)]
+
+    def lines(self, name: str) -> list[bytes]:
+        """Return the whole lines of a file that the script has left."""
+        path = self.folder / name
+        return (
+            [line for line in path.read_bytes().splitlines(keepends=True) if line.endswith(b"\n")]
+            if path.exists()
+            else []
+        )
+
+    def files_left(self) -> list[str]:
+        """Return the files that its processes have left in temporary folders, here and in the store."""
+        return [str(path) for folder in (self.tmp, self.study / "tmp") for path in folder.rglob("*") if path.is_file()]
+
+    def move_away(self) -> None:
+        """Move what lies in the place of the store elsewhere."""
+        self.study.rename(self.folder / "impostor")
+
+    def finish(self, **order: object) -> str:
+        """Run it to its end."""
+        code, output = self.run(**order)
+        assert code == 0, output
+        assert "best: 1\n" in output
+        return output
+
+
+def script(order: Mapping[str, object]) -> list[str]:
+    """Return the command of a search; see ``tests.faults.search``."""
+    return [sys.executable, "-m", "tests.faults.search", msgspec.json.encode(order).decode()]
+
+
+def _has(process: psutil.Process, name: str, value: str) -> bool:
+    try:
+        return process.environ().get(name) == value and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False
+
+
+def require_kept(search: Search) -> None:
+    """Everything that was acknowledged is in the store, which any process may read and lock."""
+    store = LocalStore(search.study)
+    if not (search.study / "study.json").exists():
+        assert not search.lines("acknowledged")
+        return
+    journal = {line for name in store.journal_segments() for line in store.read_segment(name)}
+    assert not [line for line in search.lines("witness") if line not in journal], "a durable record is gone"
+    events = {_known(record.event) for record in read_records(store)}
+    promised = [_PROMISED.decode(line) for line in search.lines("acknowledged") if _is_promise(line)]
+    assert not [event for event in promised if _known(event) not in events], "an acknowledged message is gone"
+    assert not store.is_locked()
+    with store.lock():
+        pass
+
+
+def _is_promise(line: bytes) -> bool:
+    return any(f'"{tag}"'.encode() in line[:60] for tag in ("reported", "checkpoint_committed", "checkpoint_failed"))
+
+
+def _known(event: object) -> bytes:
+    return msgspec.json.encode(event)
+
+
+def require_whole(search: Search, *, is_trained_once: bool = True) -> Study:
+    """The same trials as of an undisturbed search, none failed, none trained twice, and nothing left lying about."""
+    require_kept(search)
+    study = Study.open(search.study)
+    assert [trial.params["x"] for trial in study.trials] == list(range(1, CONFIGURATIONS + 1))
+    assert {trial.state for trial in study.trials} <= {TrialState.PAUSED, TrialState.COMPLETED}
+    assert study.best_trial.params == {"x": 1}
+    assert study.best_trial.resource == UNITS
+    commits = [r.event.checkpoint for r in read_records(study.store) if isinstance(r.event, CheckpointCommitted)]
+    assert not is_trained_once or len(commits) == len(set(commits)), "what was committed is not trained again"
+    for trial in study.trials:
+        assert [resource for resource, _ in study.history(trial)] == list(range(1, trial.resource + 1))
+    assert not search.files_left()
+    assert os.listdir(search.study / "tmp") == []
+    return study
+
+
+@functools.cache
+def counts() -> dict[str, int]:
+    """Return how often an undisturbed search makes each call."""
+    with tempfile.TemporaryDirectory() as folder:
+        search = Search(Path(folder))
+        search.finish()
+        return msgspec.json.decode((search.folder / "counts").read_bytes(), type=dict[str, int])

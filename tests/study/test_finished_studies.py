@@ -1,0 +1,106 @@
+"""What people read of a study whose run is over: in a later cell, in a shell, and when it is run again."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from asyncsearch import ASHA, FIFO, Study, uniform
+from asyncsearch.report.formatting import duration, moment
+from asyncsearch.report.live.html import html
+from asyncsearch.report.live.status import StudyStatus, status_of
+from asyncsearch.report.live.table import title
+from asyncsearch.sequences import exponential, multistep
+from asyncsearch.study.results import open_results
+from tests.report.tools import full_counts, make_status, records_of, simulated, store_of
+
+
+def train(trial: Any) -> None:
+    for epoch in trial.epochs(save=lambda path: path.write_text("x"), load=lambda path: None):
+        trial.report(loss=trial.params["x"] / epoch)
+
+
+def train_by_schedule(trial: Any) -> None:
+    for _ in trial.epochs(save=lambda path: path.write_text("x"), load=lambda path: None):
+        trial.report(loss=trial.params["lr"])
+
+
+def study(folder: Path, **options: Any) -> Study:
+    space = {"x": uniform(0.0, 1.0)}
+    return Study(train, space=space, metric="loss", mode="min", scheduler=ASHA(max_resource=3), store=folder, **options)
+
+
+def test_a_study_that_is_read_later_says_when_it_ended_and_how_long_it_took(tmp_path: Path) -> None:
+    recorded = simulated()
+    ended_s = records_of(recorded)[-1].t
+    results = open_results(store_of(recorded, tmp_path / "s"))
+    first = results.summary().splitlines()[0]
+    total_s = recorded.state.times.total_s
+    assert first.endswith(f": finished on {moment(ended_s)}, after {duration(total_s or 0.0)}")
+    assert first.partition(":")[2].strip() in results._repr_html_()
+
+
+def test_a_cell_that_shows_a_study_after_its_run_says_when_it_ended(tmp_path: Path) -> None:
+    made = study(tmp_path / "s", backend="inline").run(3, display="none")
+    assert ": finished on 20" in made.summary()
+    assert ", after 0:00:0" in made.summary()
+
+
+def test_running_a_finished_study_again_says_when_it_was_finished_and_that_nothing_was_left(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = study(tmp_path / "s", backend="inline").run(3, display="none")
+    before = made.summary()
+    capsys.readouterr()
+    made.run(3, display="plain")
+    said = capsys.readouterr().out
+    assert f"{before.splitlines()[0]}; nothing was left to train" in said
+    assert made.summary() == before
+
+
+def test_a_study_of_several_runs_says_the_time_of_all_of_them(tmp_path: Path) -> None:
+    made = study(tmp_path / "s", backend="inline").run(1, display="none")
+    made.run(3, display="none")
+    assert " in 2 runs" in title(status_of(made._read_state()))
+
+
+@pytest.mark.parametrize(
+    ("times", "words"),
+    [
+        ({}, "finished"),
+        ({"ended_s": 0.0}, f"finished on {moment(0.0)}"),
+        ({"ended_s": 0.0, "total_s": 72.0, "runs": 1}, f"finished on {moment(0.0)}, after 0:01:12"),
+        ({"ended_s": 0.0, "total_s": 72.0, "runs": 3}, f"finished on {moment(0.0)}, after 0:01:12 in 3 runs"),
+        (
+            {"ended_s": 0.0, "total_s": 72.0, "runs": 1, "is_unfinished": True},
+            f"not finished, ended on {moment(0.0)}, after 0:01:12",
+        ),
+    ],
+)
+def test_no_time_is_said_that_is_not_known(times: dict[str, Any], words: str) -> None:
+    status: StudyStatus = make_status(counts=full_counts(completed=3), **times)
+    assert title(status) == f"digits: {words}"
+    assert f"digits: {words}" in html(status)
+
+
+def test_the_best_params_print_schedules_as_they_are_written_and_are_json_all_the_same(tmp_path: Path) -> None:
+    space = {"lr": multistep(0.1, [2]), "net": {"width": 3, "rate": exponential(0.1, gamma=0.9)}}
+    made = Study(
+        train_by_schedule,
+        space=space,
+        metric="loss",
+        mode="min",
+        scheduler=FIFO(max_resource=1),
+        store=tmp_path / "s",
+        backend="inline",
+    ).run(1, display="none")
+    words = "{'lr': multistep(0.1, milestones=[2]), 'net': {'width': 3, 'rate': exponential(0.1, gamma=0.9)}}"
+    for params in (made.best_params, made.best_trial.params, pickle.loads(pickle.dumps(made.best_params))):
+        assert (repr(params), str(params)) == (words, words)
+        assert params == made.trials[0].params
+        assert json.loads(json.dumps(params)) == params
+    assert made.eval(made.best_params, 1)["loss"] == 0.1
