@@ -41,13 +41,13 @@ from asyncsearch.actions import (
 )
 from asyncsearch.driver.deletions import CheckpointDeletions
 from asyncsearch.driver.logs import LogSink
-from asyncsearch.driver.store_waits import JOURNAL, StoreWaits, may_pass
+from asyncsearch.driver.store_waits import FOLDER, JOURNAL, StoreWaits, Worker
 from asyncsearch.driver.transport import Transport
 from asyncsearch.engine import snapshot
 from asyncsearch.engine.handling import handle
 from asyncsearch.engine.liveness import Deadlines, Liveness
 from asyncsearch.engine.state import StudyState
-from asyncsearch.errors import ProtocolError, StaleLeaseError, StoreError
+from asyncsearch.errors import ProtocolError, StaleLeaseError, StoreError, may_pass
 from asyncsearch.events import (
     AnyEvent,
     Outcome,
@@ -67,8 +67,6 @@ from asyncsearch.store.base_store import Store
 from asyncsearch.work import Stage
 
 _log = logging.getLogger(__name__)
-Worker = tuple[WorkerId, int]
-"""One launch of a worker: its number and epoch."""
 
 _COMMIT_DELAY_S = 0.01
 """How long records without a decision wait for others to be synced with: only their acknowledgement waits, and a sync,
@@ -165,7 +163,15 @@ class Driver:
         self.logs = LogSink(store, self.loop, self._files)
         self._sharing: SharingSession | None = None
         if shared is not None:
-            self._sharing = SharingSession(shared, state, self.loop, post=self._take, send=self._send, fail=self._fail)
+            self._sharing = SharingSession(
+                shared,
+                state,
+                self.loop,
+                post=self._take,
+                send=self._send,
+                fail=self._fail,
+                waits=lambda error: self._note_outage(FOLDER, error),
+            )
         self._deletions = CheckpointDeletions(state, store, self.loop, self._send)
         self._admission = self._sharing or self._deletions
         """What deletes checkpoints, and sends work to workers as soon as its checkpoints are safe."""
@@ -271,7 +277,14 @@ class Driver:
         except BaseException as error:
             self._fail(error)
 
+    @property
+    def _has_waited_in_vain(self) -> bool:
+        """Whether the run has ended because its store could not be used, which its end says better than each error."""
+        return self.outcome is not None and self.outcome.error_kind == "StoreError"
+
     def _fail(self, error: BaseException) -> None:
+        if self._has_waited_in_vain and may_pass(error):
+            return
         _log.error(
             "The driver of the study stops: it must not act on a decision that it cannot make durable.",
             exc_info=None if isinstance(error, StoreError) else error,  # ``run`` raises it
@@ -350,8 +363,11 @@ class Driver:
                 if reason:
                     raise waits.final_error(reason, error) from error
                 waits.changed.clear()
-                with contextlib.suppress(asyncio.TimeoutError):
-                    await asyncio.wait_for(waits.changed.wait(), waits.next_try_s())
+                timer = self.loop.call_later(waits.next_try_s(), waits.changed.set)
+                try:
+                    await waits.changed.wait()
+                finally:
+                    timer.cancel()
         if waits.is_waiting(JOURNAL):
             self._note_outage(JOURNAL, "")
 
@@ -532,7 +548,7 @@ class Driver:
             if self._timer is not None:
                 self._timer.cancel()
             if self._sharing is not None:
-                if self.failure is None:
+                if self.failure is None and not self._store_waits.is_waiting(FOLDER):
                     await self._sharing.close()
                 else:
                     self._sharing.abandon()

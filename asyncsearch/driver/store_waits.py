@@ -7,20 +7,18 @@ import logging
 from collections import deque
 
 from asyncsearch.engine.outages import Outages
-from asyncsearch.errors import JournalDamagedError, StoreError, StoreLockedError, StoreLostError
+from asyncsearch.errors import StoreError
 from asyncsearch.ids import WorkerId, worker_name
 from asyncsearch.rpc.backoff import Backoff
 
 _log = logging.getLogger(__name__)
 Worker = tuple[WorkerId, int]
+"""One launch of a worker: its number and epoch."""
 JOURNAL: Worker = (WorkerId(-1), 0)
 """Stands for the journal, among the workers that wait for the store."""
-_LOST = (StoreLockedError, StoreLostError, JournalDamagedError)
-
-
-def may_pass(error: BaseException) -> bool:
-    """Return whether it is worth waiting after a failure of the store: nothing is lost, nobody else has taken it."""
-    return isinstance(error, StoreError | OSError) and not isinstance(error, _LOST)
+FOLDER: Worker = (WorkerId(-2), 0)
+"""Stands for the folder that studies share."""
+_NAMES = {JOURNAL: "The journal", FOLDER: "The driver"}
 
 
 class StoreWaits:
@@ -40,10 +38,10 @@ class StoreWaits:
         """Note that a worker, or the journal, waits for the store."""
         if not self._outages.began(key, error, now):
             return
-        who = "The journal" if key == JOURNAL else worker_name(key[0])
-        going_on = "reports wait in the workers" if key == JOURNAL else "training goes on as far as it can"
+        who = _NAMES.get(key) or worker_name(key[0])
+        meanwhile = "reports wait in the workers" if key == JOURNAL else "training goes on as far as it can"
         self._say(
-            f"{who} cannot use the store: {error} Nothing is lost, and {going_on}: it is tried again for "
+            f"{who} cannot use the store: {error} Nothing is lost, and {meanwhile}; it is tried again for "
             f"{self._outages.timeout_s:g} s (checkpoints=Checkpoints(store_timeout=...)), then the run ends."
         )
 
