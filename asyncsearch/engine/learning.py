@@ -248,7 +248,7 @@ def _learn_refusal(state: StudyState, event: WorkRefused) -> None:
 def _forget_checkpoint(state: StudyState, attempt: Attempt) -> None:
     """Forget an unreadable checkpoint, which is not a failure: training restarts from the nearest good checkpoint."""
     for number in attempt.trials:
-        state.trials[number].losses += 1
+        state.damages[number] = state.damages.get(number, 0) + 1
     load = attempt.batch.load
     if load is None:
         return

@@ -84,7 +84,7 @@ class Recorder:
 
     def folder(self, stage: int, resource: int, *, is_needed: bool = False, failed: str = "") -> Path:
         if failed:
-            raise StoreError(f"The checkpoint at {resource} could not be written: {failed}. Free some space there.")
+            raise StoreError(f"The checkpoint at {resource} could not be written: {failed} Free some space there.")
         del stage
         saving = self._folder / f".saving-{resource}"
         try:
