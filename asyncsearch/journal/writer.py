@@ -35,6 +35,8 @@ class Journal:
         """Number of the last durable record."""
         self._name = ""
         """Name of the last segment."""
+        self._ended: Segment | None = None
+        """A segment to which an append failed; a store may still know it, should the folder be removed meanwhile."""
         self._segment: Segment | None = self._begin()
         self._head = store.open_head()
         self._is_head_refused = False
@@ -53,9 +55,10 @@ class Journal:
             StoreError: they may be durable or not, also in part. Call it with the same lines again, and with no others.
         """
         segment = self._segment or self._begin()
-        self._segment = None  # after a failure its end is unknown: the next line could be appended to half a line
+        # After a failure its end is unknown: the next line could be appended to half a line.
+        self._segment, self._ended = None, segment
         segment.append(lines)
-        self._segment = segment
+        self._segment, self._ended = segment, None
         self._durable += lines.count(b"\n")
         data = encode_head(head_of(lines, segment.name))
         self._try_head(lambda: self._head.note(data))
@@ -67,12 +70,16 @@ class Journal:
             StoreLostError: it was removed or replaced since the last append.
         """
         try:
-            if self._segment is not None:
-                self._segment.close()
+            segment = self._segment or self._ended
+            if segment is not None:
+                segment.close()
         finally:
             self._try_head(self._head.close)
 
     def _begin(self) -> Segment:
+        ended, self._ended = self._ended, None
+        if ended is not None:
+            ended.close()
         if self._name and self._name not in self._store.journal_segments():
             raise StoreLostError(
                 f"The journal of the study in {self._store.shown!r} was removed while it was written: {self._name!r} "

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from asyncsearch.errors import StoreError
+from asyncsearch.errors import StoreError, StoreLockedError, StoreLostError
 from asyncsearch.ids import CheckpointRef, NodeKey
 from asyncsearch.store import flock, layout
 from asyncsearch.store.base_store import FileInfo, Store
@@ -52,6 +52,8 @@ class LocalSegment:
         self._path, self._rescue, self._lock = path, rescue, lock
         self._identity = FileIdentity.of(path, descriptor)
         self._descriptor: int | None = descriptor
+        self._is_broken = False
+        """Whether an append failed, so that its end is unknown: it is held open only to be rescued if it is lost."""
 
     @property
     def name(self) -> str:
@@ -59,7 +61,7 @@ class LocalSegment:
 
     def append(self, data: bytes) -> None:
         assert data.endswith(b"\n"), "a segment takes whole lines"
-        if self._descriptor is None:
+        if self._descriptor is None or self._is_broken:
             raise StoreError(f"Journal segment {str(self._path)!r} is closed. Go on in a new one: open_segment().")
         try:
             self._require_in_place()  # before it, too: what is not acknowledged should not be found later
@@ -67,10 +69,13 @@ class LocalSegment:
                 write_all(self._descriptor, data)
                 sync_data(self._descriptor)
             self._require_in_place()
+        except (StoreLostError, StoreLockedError):
+            self._release()
+            raise
         except BaseException:
             # After a failed write or sync the end of the segment is unknown: the next line could be appended to half a
             # line, or be acknowledged after a lost one.
-            self._release()
+            self._is_broken = True
             raise
 
     def close(self) -> None:
