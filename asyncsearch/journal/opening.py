@@ -103,11 +103,11 @@ def read_study_file(store: Store) -> StudyFile | None:
         study = _STUDY.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise JournalDamagedError(f"{place} cannot be read: {error}. {_RESTORE_STUDY_FILE}.") from error
-    is_sealed = is_file_sealed(data)
-    if (is_sealed and not is_file_whole(data)) or (study.sealed and not is_sealed):
+    has_checksum = is_file_sealed(data)
+    if (has_checksum and not is_file_whole(data)) or (study.sealed and not has_checksum):
         raise JournalDamagedError(
             f"{place} is not as it was written: its checksum differs. {_RESTORE_STUDY_FILE}. If you edited it yourself,"
-            " remove its line 'sealed'."
+            ' remove its line "crc" and write "sealed": false.'
         )
     return study
 

@@ -53,6 +53,7 @@ class LocalSegment:
         self._identity = FileIdentity.of(path, descriptor)
         self._descriptor: int | None = descriptor
         self._has_failed = False
+        """Whether an append failed, so that its end is unknown: it is held open only to be rescued if it is lost."""
 
     @property
     def name(self) -> str:

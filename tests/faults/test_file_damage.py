@@ -71,7 +71,9 @@ def test_a_study_whose_description_is_missing_goes_on_by_its_script_and_is_not_t
 def test_a_damaged_description_names_the_file_and_what_to_do(root: Path) -> None:
     path = root / "study.json"
     path.write_bytes(path.read_bytes().replace(b'"seed": 0', b'"seed": 1'))
-    with pytest.raises(StoreError, match=r"s/study\.json is not as it was written.*backup.*resume=True.*'sealed'"):
+    with pytest.raises(
+        StoreError, match=r"s/study\.json is not as it was written.*backup.*resume=True.*\"sealed\": false"
+    ):
         Study.open(root)
     path.write_bytes(b"\xff" + path.read_bytes())
     with pytest.raises(StoreError, match=r"s/study\.json cannot be read.*backup.*resume=True"):
@@ -80,8 +82,6 @@ def test_a_damaged_description_names_the_file_and_what_to_do(root: Path) -> None
 
 def test_a_description_edited_by_hand_is_taken_once_its_seal_is_removed(root: Path) -> None:
     path = root / "study.json"
-    lines = path.read_text().replace('"version": ""', '"version": "v2"').splitlines()
-    path.write_text(
-        "\n".join(line for line in lines if '"sealed"' not in line and '"crc"' not in line).replace(",\n}", "\n}")
-    )
+    text = path.read_text().replace('"version": ""', '"version": "v2"').replace('"sealed": true', '"sealed": false')
+    path.write_text("".join(line for line in text.splitlines(keepends=True) if '"crc"' not in line))
     assert Study.open(root).config.version == "v2"

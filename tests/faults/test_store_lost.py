@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import zipfile
@@ -13,7 +14,9 @@ import pytest
 
 from asyncsearch import FIFO, GridSearch, Study, choice
 from asyncsearch.errors import JournalDamagedError, StoreError, StoreLockedError, StoreLostError
+from asyncsearch.events import DriverStarted
 from asyncsearch.journal.opening import read_records
+from asyncsearch.journal.writer import Journal
 from asyncsearch.store import LocalStore
 
 TRIALS = 9
@@ -214,6 +217,54 @@ def test_a_lock_that_is_lost_ends_the_run_and_the_study_goes_on(attack: Callable
     assert len(list(read_records(resumed.store))) >= attacked.records
     assert len(resumed.run(TRIALS, display="none").trials) == TRIALS
     assert os.listdir(root / "tmp") == []
+
+
+def test_a_store_that_is_lost_while_it_cannot_be_written_is_rescued_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = LocalStore(tmp_path / "store")
+    store.prepare()
+    journal = Journal(store, "s", 0)
+    journal.append(journal.encode(DriverStarted("1"), (), 1.0))
+    line = journal.encode(DriverStarted("2"), (), 2.0)
+
+    def refuse(*args: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("asyncsearch.store.local.sync_data", refuse)
+        with pytest.raises(StoreError, match="No space left"):
+            journal.append(line)
+    shutil.rmtree(store.url)
+    with pytest.raises(StoreLostError, match="rescued"):
+        journal.append(line)
+    journal.close()
+    with zipfile.ZipFile(rescued(tmp_path)) as archive:
+        header, *records = archive.read("journal/000001.jsonl").splitlines(keepends=True)
+    assert b'"first":1' in header
+    assert b'"n":1,' in records[0]
+
+
+def test_records_that_failed_to_be_written_are_written_once_in_the_next_segment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = LocalStore(tmp_path / "store")
+    store.prepare()
+    journal = Journal(store, "s", 0)
+    journal.append(journal.encode(DriverStarted("1"), (), 1.0))
+    line = journal.encode(DriverStarted("2"), (), 2.0)
+
+    def refuse(*args: Any) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("asyncsearch.store.local.sync_data", refuse)
+        with pytest.raises(StoreError, match="Input/output"):
+            journal.append(line)
+    journal.append(line)
+    journal.close()
+    assert store.journal_segments() == ["000001.jsonl", "000002.jsonl"]
+    assert [record.n for record in read_records(store)] == [1, 2]
 
 
 def test_a_driver_without_a_lock_writes_as_before(tmp_path: Path) -> None:
