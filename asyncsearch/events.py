@@ -104,11 +104,13 @@ class CheckpointCommitted(LeaseEvent, frozen=True, tag="checkpoint_committed"):
 
 
 class CheckpointFailed(LeaseEvent, frozen=True, tag="checkpoint_failed"):
-    """A checkpoint that was saved locally could not be made durable."""
+    """A checkpoint could not be saved, or not be made durable."""
 
     checkpoint: CheckpointRef
     error: str
     lane: int = 0
+    error_kind: str = ""
+    """``store``: the store could not take it, for which no trial is blamed; empty: the trial's own doing."""
 
 
 class TrialTimedOut(LeaseEvent, frozen=True, tag="trial_timed_out"):
@@ -116,9 +118,11 @@ class TrialTimedOut(LeaseEvent, frozen=True, tag="trial_timed_out"):
 
 
 class StopRequested(Event, frozen=True, tag="stop_requested"):
-    """The run should end now: it was interrupted or its time is up. The study can be resumed."""
+    """The run should end now: it was interrupted, its time is up, or its store fails. The study can be resumed."""
 
     reason: str
+    error_kind: str = ""
+    """Name of the error class that ``run`` raises at its end; empty: none."""
 
 
 class Learned(Event, frozen=True, tag="learned"):

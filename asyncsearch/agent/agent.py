@@ -20,7 +20,7 @@ from asyncsearch.agent.driver_stream import Connect, DriverStream
 from asyncsearch.agent.io_selector import READ, DescriptorSelector
 from asyncsearch.agent.mailbox import Mailbox
 from asyncsearch.agent.runner_process import RunnerProcess
-from asyncsearch.agent.transfers import Fetched, Uploaded
+from asyncsearch.agent.transfers import Fetched, Uploaded, Waiting
 from asyncsearch.agent.workbench import Workbench
 from asyncsearch.errors import InternalError
 from asyncsearch.rpc.messages import DriverMessage, Endpoint, Hello, Refused
@@ -35,7 +35,7 @@ class _Closed(msgspec.Struct, frozen=True):
     error: Exception | None
 
 
-_Item = DriverMessage | Uploaded | Fetched | RunnerProcess | _Closed
+_Item = DriverMessage | Uploaded | Fetched | Waiting | RunnerProcess | _Closed
 
 
 def run_agent(config: WorkerConfig, *, connect: Connect | None = None) -> str:
@@ -122,6 +122,8 @@ class Agent:
                 self._bench.checkpoints.uploaded(item)
             case Fetched():
                 self._bench.on_fetched(item)
+            case Waiting():
+                self._bench.checkpoints.waiting(item)
             case RunnerProcess():
                 self._bench.on_exit(item)
             case _Closed(error=error):

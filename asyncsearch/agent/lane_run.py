@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from pathlib import Path
 
 from asyncsearch.agent.config import LogLimits
@@ -53,6 +54,8 @@ class LaneRun:
         """Whether the agent sent its runner SIGTERM."""
         self.is_killed = False
         """Whether the agent sent its runner SIGKILL."""
+        self.gives_up = threading.Event()
+        """Set once it must not wait for its store any longer."""
 
     @property
     def can_start(self) -> bool:

@@ -1,4 +1,8 @@
-"""Commits and fetches of checkpoints, in their own threads, so that training continues meanwhile."""
+"""Commits and fetches of checkpoints, in their own threads, so that training continues meanwhile.
+
+Rule: what a store cannot do now is tried again until it can, or until the run gives up waiting. The driver knows how
+long that may take; what is wrong with a checkpoint itself is told at once.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +11,22 @@ import queue
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
 from asyncsearch.agent.checkpoint_cache import CheckpointCache
 from asyncsearch.agent.lane_run import LaneRun
-from asyncsearch.errors import StoreError
+from asyncsearch.errors import CheckpointError, StoreError
 from asyncsearch.ids import CheckpointRef
+from asyncsearch.rpc.backoff import Backoff
+from asyncsearch.store.base_store import Store
 
 MAX_PENDING = 2
 """Maximum number of concurrent commits; more would fill the local disk faster than the store empties it."""
+
+
+T = TypeVar("T")
 
 
 class Uploaded(msgspec.Struct, frozen=True):
@@ -26,6 +36,17 @@ class Uploaded(msgspec.Struct, frozen=True):
     checkpoint: CheckpointRef
     size_bytes: int = 0
     error: str = ""
+    error_kind: str = ""
+    """As in ``CheckpointFailed``."""
+
+
+class Waiting(msgspec.Struct, frozen=True):
+    """A transfer waits for the store, or no longer does."""
+
+    transfer: str
+    """``commit`` or ``fetch``."""
+    error: str = ""
+    """What the store answered last; empty: it waits no longer."""
 
 
 class Fetched(msgspec.Struct, frozen=True):
@@ -69,23 +90,36 @@ class _Thread:
 class Transfers:
     """Commits saved checkpoints and fetches others, in two threads, each one transfer after the other."""
 
-    def __init__(self, cache: CheckpointCache, post: Callable[[Uploaded | Fetched], None], *, in_threads: bool) -> None:
-        """Prepare; the thread of each transfer passes its result to ``post``."""
-        self._cache = cache
-        self._post = post
-        self._uploads = _Thread("uploads" if in_threads else None)
-        self._fetches = _Thread("fetches" if in_threads else None)
-        self.pending = 0
-        """Number of commits whose end the owner has not subtracted yet."""
+    def __init__(
+        self,
+        store: Store,
+        cache: CheckpointCache,
+        post: Callable[[Uploaded | Fetched | Waiting], None],
+        wait: Callable[[LaneRun, float], None] | None,
+    ) -> None:
+        """Prepare.
+
+        Args:
+            store: the durable home of the checkpoints.
+            cache: commits to it and fetches from it.
+            post: the thread of each transfer passes its result to it.
+            wait: without threads: waits so many seconds, or less if the run gives up; None: transfers have threads.
+        """
+        self._store, self._cache, self._post = store, cache, post
+        self._uploads = _Thread("uploads" if wait is None else None)
+        self._fetches = _Thread("fetches" if wait is None else None)
+        self._wait = wait or (lambda run, delay_s: run.gives_up.wait(delay_s))
+        self.pending: list[LaneRun] = []
+        """The runs of commits whose end the owner has not removed yet."""
 
     @property
     def is_full(self) -> bool:
         """Whether the next checkpoint has to wait."""
-        return self.pending >= MAX_PENDING
+        return len(self.pending) >= MAX_PENDING
 
     def commit(self, run: LaneRun, checkpoint: CheckpointRef, staged: Path) -> None:
         """Commit a staged folder."""
-        self.pending += 1
+        self.pending.append(run)
         self._uploads.submit(lambda: self._commit(run, checkpoint, staged))
 
     def discard(self, staged: Path) -> None:
@@ -106,31 +140,65 @@ class Transfers:
         self._fetches.close()
 
     def _commit(self, run: LaneRun, checkpoint: CheckpointRef, staged: Path) -> None:
-        size_bytes, error = 0, "its lease was refused"
+        size_bytes, error, kind = 0, "its lease was refused", ""
         try:
             if not run.is_refused:
-                size_bytes, error = self._cache.commit(checkpoint, staged), ""
-        except Exception as raised:
+                size_bytes, error = self._until_done(run, "commit", lambda: self._cache.commit(checkpoint, staged)), ""
+        except CheckpointError as raised:
             error = _in_words(raised)
+        except Exception as raised:
+            error, kind = _in_words(raised), "store"
         except KeyboardInterrupt:  # only where the user's own thread commits
-            error = "it was interrupted"
+            error, kind = "it was interrupted", "store"
             raise
         finally:
             if error:
                 self._cache.discard(staged)
-            self._post(Uploaded(run, checkpoint, size_bytes, error))
+            self._post(Uploaded(run, checkpoint, size_bytes, error, kind))
+
+    def _until_done(self, run: LaneRun, transfer: str, do: Callable[[], T]) -> T:
+        """Return the result of a transfer; try again while the store fails and the run waits for it."""
+        delays = Backoff()
+        is_waiting = False
+        try:
+            while True:
+                try:
+                    return do()
+                except CheckpointError:
+                    raise
+                except Exception as error:
+                    if not run.gives_up.is_set():
+                        is_waiting = True
+                        self._post(Waiting(transfer, _in_words(error)))
+                        self._wait(run, delays.next_s())
+                    if run.gives_up.is_set():  # its lease may have gone to another worker meanwhile
+                        raise
+        finally:
+            if is_waiting:
+                self._post(Waiting(transfer))
 
     def _fetch(self, run: LaneRun, checkpoint: CheckpointRef) -> Fetched:
         try:
-            folder = run.fetched.enter_context(self._cache.fetch(checkpoint))
+            folder = self._until_done(run, "fetch", lambda: self._enter(run, checkpoint))
             path = folder / "checkpoint"
             if not path.exists():
-                raise StoreError(f"Checkpoint {checkpoint} holds no file or folder named 'checkpoint'.")
+                raise CheckpointError(f"Checkpoint {checkpoint} holds no file or folder named 'checkpoint'.")
             return Fetched(run, path)
         except Exception as error:
             with contextlib.suppress(Exception):
                 run.fetched.close()
             return Fetched(run, None, _in_words(error))
+
+    def _enter(self, run: LaneRun, checkpoint: CheckpointRef) -> Path:
+        try:
+            return run.fetched.enter_context(self._cache.fetch(checkpoint))
+        except CheckpointError:
+            raise
+        except StoreError as error:
+            # A store of another kind may say only in words that it works and has no such checkpoint.
+            if checkpoint in self._store.checkpoints(checkpoint.node):
+                raise
+            raise CheckpointError(str(error)) from error
 
 
 def _in_words(error: Exception) -> str:

@@ -23,7 +23,7 @@ from asyncsearch.agent.io_selector import READ, WRITE, DescriptorSelector
 from asyncsearch.agent.lane_run import LaneRun
 from asyncsearch.agent.outputs import MAX_BACKLOG, Outputs
 from asyncsearch.agent.runner_process import RunnerProcess
-from asyncsearch.agent.transfers import Fetched, Uploaded
+from asyncsearch.agent.transfers import Fetched, Uploaded, Waiting
 from asyncsearch.agent.worker_checkpoints import WorkerCheckpoints
 from asyncsearch.errors import ProtocolError
 from asyncsearch.events import Outcome
@@ -60,7 +60,7 @@ class Workbench:
         config: WorkerConfig,
         watch: DescriptorSelector,
         stream: DriverStream,
-        post: Callable[[Uploaded | Fetched | RunnerProcess], None],
+        post: Callable[[Uploaded | Fetched | Waiting | RunnerProcess], None],
     ) -> None:
         """Prepare; any thread may call ``post``, which passes its argument to one of the ``on_`` methods."""
         self._config = config
@@ -79,6 +79,7 @@ class Workbench:
     def close(self) -> None:
         """Kill the runner, and end the transfers' threads."""
         self._is_dismissed = True
+        self.checkpoints.wait_no_longer(self._living())
         if self._runner is not None:
             self._part_with(self._runner)
         self.checkpoints.close()
@@ -101,9 +102,11 @@ class Workbench:
         self._go_on()
 
     def stop(self, stop: StopTraining) -> None:
-        """Stop a lane that has not ended."""
+        """Stop a lane, and wait for the store no longer on its behalf, even if it has ended."""
+        key = (stop.lease, stop.lane)
+        self.checkpoints.wait_no_longer(r for r in self.checkpoints.committing if (r.lease, r.number) == key)
         for run in self._living():
-            if (run.lease, run.number) == (stop.lease, stop.lane):
+            if (run.lease, run.number) == key:
                 self._stop(run, stop.reason)
         self._go_on()
 
@@ -119,8 +122,10 @@ class Workbench:
 
     def refuse(self, lease: Lease) -> None:
         """Drop all work under a lease, and send no more events of it."""
-        for run in {*self._known, *self._living()}:
+        for run in {*self._known, *self._living(), *self.checkpoints.committing}:
             run.is_refused |= run.lease == lease
+            if run.is_refused:
+                run.gives_up.set()
         for run in self._living():
             if not run.is_refused:
                 continue
@@ -133,6 +138,7 @@ class Workbench:
     def dismiss(self, reason: str) -> None:
         """Stop all work, and accept no more."""
         self._is_dismissed = True
+        self.checkpoints.wait_no_longer(self.checkpoints.committing)
         for run in self._living():
             self._stop(run, reason)
 
@@ -174,10 +180,12 @@ class Workbench:
         escalate_at = None if self._current is None else self._current.escalate_at
         kill_at = None if self._runner is None else self._runner.kill_at
         choked = time.monotonic() + _CHOKED_S if self._is_choked else None
-        return min(due for due in (self._outputs.due, escalate_at, kill_at, choked, math.inf) if due is not None)
+        all_due = (self._outputs.due, escalate_at, kill_at, choked, self.checkpoints.due, math.inf)
+        return min(due for due in all_due if due is not None)
 
     def tick(self, now: float) -> None:
         """Do all due actions."""
+        self.checkpoints.tick(now)
         run, runner = self._current, self._runner
         if self._outputs.due is not None and now >= self._outputs.due:
             self._outputs.send(now)
@@ -216,6 +224,7 @@ class Workbench:
         if run.stop_reason is not None:
             return
         run.stop_reason = reason
+        run.gives_up.set()
         if not run.is_sent:
             self._finish(run, Outcome.STOPPED)
             return
@@ -253,6 +262,8 @@ class Workbench:
 
     def _finish(self, run: LaneRun, outcome: Outcome, error: str = "", error_kind: str = "") -> None:
         """Send all remaining events of a run, its end last."""
+        if not run.is_sent:
+            run.gives_up.set()  # a fetch is of no use any more
         if run is self._current:
             self._current = None
             self.checkpoints.give_up()

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable
 
 from asyncsearch.agent.checkpoint_cache import CheckpointCache
 from asyncsearch.agent.lane_run import LaneRun
-from asyncsearch.agent.transfers import Fetched, Transfers, Uploaded
+from asyncsearch.agent.transfers import Fetched, Transfers, Uploaded, Waiting
 from asyncsearch.events import CheckpointCommitted, CheckpointFailed
 from asyncsearch.ids import CheckpointRef
+from asyncsearch.rpc.backoff import Backoff
+from asyncsearch.rpc.messages import StoreOutage
 from asyncsearch.runner.protocol import Folder, FolderWanted, Saved, SaveFailed
 from asyncsearch.store.base_store import Store
 
@@ -19,11 +22,11 @@ class WorkerCheckpoints:
     def __init__(
         self,
         store: Store,
-        send: Callable[[CheckpointCommitted | CheckpointFailed], None],
-        post: Callable[[Uploaded | Fetched], None],
+        send: Callable[[CheckpointCommitted | CheckpointFailed | StoreOutage], None],
+        post: Callable[[Uploaded | Fetched | Waiting], None],
         answer: Callable[[Folder], None],
         *,
-        in_threads: bool = True,
+        wait: Callable[[LaneRun, float], None] | None = None,
     ) -> None:
         """Prepare.
 
@@ -32,20 +35,27 @@ class WorkerCheckpoints:
             send: sends an event to the driver.
             post: receives the result of a transfer; called from the transfers' threads.
             answer: sends the runner a folder.
-            in_threads: whether transfers have their own threads; else the caller runs them, and ``post``.
+            wait: without threads, where the caller runs transfers and ``post``: waits so many seconds, or less if the
+                run gives up; None: transfers have their own threads.
         """
         self._store = store
         self._send = send
         self._answer = answer
         self._cache = CheckpointCache(store)
-        self._transfers = Transfers(self._cache, post, in_threads=in_threads)
+        self._transfers = Transfers(store, self._cache, post, wait)
         self._wanted: tuple[LaneRun, FolderWanted] | None = None
-        """A checkpoint that waits for the end of an upload, so that the local disk holds few of them."""
+        """A checkpoint that waits for a place, or for an upload to end, so that the local disk holds few of them."""
+        self._delays = Backoff()
+        """Between two tries to give it a place."""
+        self.due: float | None = None
+        """When to try that again, monotonic seconds; None: it does not wait for a place."""
+        self._waiting: dict[str, str] = {}
+        """What waits for the store -> what the store answered last."""
 
     @property
     def pending(self) -> int:
         """Number of commits that the driver does not know yet."""
-        return self._transfers.pending
+        return len(self._transfers.pending)
 
     def fetch(self, run: LaneRun) -> None:
         """Fetch the run's initial checkpoint."""
@@ -55,14 +65,46 @@ class WorkerCheckpoints:
     def want(self, run: LaneRun, wanted: FolderWanted) -> None:
         """Give the runner a folder for a checkpoint, now or when there is room."""
         self._wanted = (run, wanted)
-        self._give()
+        if not wanted.failed:
+            self._give()
+            return
+        self._discard(run, wanted)
+        self._put_off(wanted.failed)
 
     def give_up(self) -> None:
         """Save no more, because the run must stop or is over."""
         self._wanted = None
+        self._has_place()
+
+    def wait_no_longer(self, runs: Iterable[LaneRun]) -> None:
+        """Let transfers of these runs fail that wait for the store; the others of the runs are not disturbed."""
+        for run in runs:
+            run.gives_up.set()
+
+    @property
+    def committing(self) -> list[LaneRun]:
+        """The runs whose checkpoints are being committed."""
+        return list(self._transfers.pending)
+
+    def waiting(self, waiting: Waiting) -> None:
+        """Tell the driver when this worker begins to wait for the store, and when nothing waits any more."""
+        was_waiting = bool(self._waiting)
+        if waiting.error:
+            self._waiting[waiting.transfer] = waiting.error
+        else:
+            self._waiting.pop(waiting.transfer, None)
+        if was_waiting != bool(self._waiting):
+            self._send(StoreOutage(waiting.error))
+
+    def tick(self, now: float) -> None:
+        """Try again to give the runner a folder, if that is due at ``now``, monotonic seconds."""
+        if self.due is not None and now >= self.due:
+            self.due = None
+            self._give()
 
     def saved(self, run: LaneRun, saved: Saved) -> None:
         """Commit a checkpoint that the runner has written."""
+        self._has_place()
         run.resource = max(run.resource, saved.resource)
         run.saved.append(saved.resource)
         if saved.is_last:
@@ -73,17 +115,16 @@ class WorkerCheckpoints:
     def save_failed(self, run: LaneRun, failed: SaveFailed) -> None:
         """Tell the driver that the runner could not save a checkpoint during the training."""
         run.resource = max(run.resource, failed.resource)
-        staged = run.staged.pop((failed.stage, failed.resource), None)
-        if staged is not None:
-            self._transfers.discard(staged)
-        self._tell_failure(run, run.checkpoint(failed.stage, failed.resource), failed.error)
+        self._has_place()
+        self._discard(run, failed)
+        self._tell_failure(run, run.checkpoint(failed.stage, failed.resource), failed.error, failed.error_kind)
 
     def uploaded(self, uploaded: Uploaded) -> None:
         """Tell the driver of a commit, and use the free room."""
-        self._transfers.pending -= 1
         run, checkpoint = uploaded.run, uploaded.checkpoint
+        self._transfers.pending.remove(run)
         if uploaded.error:
-            self._tell_failure(run, checkpoint, uploaded.error)
+            self._tell_failure(run, checkpoint, uploaded.error, uploaded.error_kind)
         elif not run.is_refused:
             self._send(CheckpointCommitted(run.lease, checkpoint, uploaded.size_bytes, run.number))
         self._give()
@@ -98,13 +139,19 @@ class WorkerCheckpoints:
 
     def close(self) -> None:
         """End the threads after their submitted transfers."""
+        self.wait_no_longer(self.committing)
         self._transfers.close()
         self._cache.close()
 
-    def _tell_failure(self, run: LaneRun, checkpoint: CheckpointRef, error: str) -> None:
+    def _discard(self, run: LaneRun, of: FolderWanted | SaveFailed) -> None:
+        staged = run.staged.pop((of.stage, of.resource), None)
+        if staged is not None:
+            self._transfers.discard(staged)
+
+    def _tell_failure(self, run: LaneRun, checkpoint: CheckpointRef, error: str, kind: str) -> None:
         if run.is_refused:
             return
-        failed = CheckpointFailed(run.lease, checkpoint, error, run.number)
+        failed = CheckpointFailed(run.lease, checkpoint, error, run.number, kind)
         if checkpoint.resource == run.last_save and not run.is_over:
             run.held_back.append(failed)
             return
@@ -115,11 +162,30 @@ class WorkerCheckpoints:
     def _give(self) -> None:
         if self._wanted is None or self._transfers.is_full:
             return
-        (run, wanted), self._wanted = self._wanted, None
+        run, wanted = self._wanted
         try:
             staged = self._store.stage(run.checkpoint(wanted.stage, wanted.resource))
         except Exception as error:
-            self._answer(Folder("", f"There is no place for a checkpoint on this worker: {error}"))
+            words = f"There is no place for a checkpoint on this worker: {error}"
+            if wanted.is_needed:
+                self._put_off(words)
+                return
+            answer = Folder("", words)
         else:
             run.staged[wanted.stage, wanted.resource] = staged
-            self._answer(Folder(str(staged)))
+            answer = Folder(str(staged))
+        self._wanted = None
+        if not wanted.failed:
+            self._has_place()
+        self._answer(answer)
+
+    def _put_off(self, error: str) -> None:
+        """Try later to give a place to the checkpoint that is wanted."""
+        self.due = time.monotonic() + self._delays.next_s()
+        self.waiting(Waiting("save", error))
+
+    def _has_place(self) -> None:
+        """Note that no checkpoint waits for a place any more."""
+        self.due = None
+        self._delays.reset()
+        self.waiting(Waiting("save"))

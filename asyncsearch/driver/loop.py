@@ -14,6 +14,7 @@ import contextlib
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import assert_never
@@ -40,12 +41,13 @@ from asyncsearch.actions import (
 )
 from asyncsearch.driver.deletions import CheckpointDeletions
 from asyncsearch.driver.logs import LogSink
+from asyncsearch.driver.store_waits import JOURNAL, StoreWaits, may_pass
 from asyncsearch.driver.transport import Transport
 from asyncsearch.engine import snapshot
 from asyncsearch.engine.handling import handle
 from asyncsearch.engine.liveness import Deadlines, Liveness
 from asyncsearch.engine.state import StudyState
-from asyncsearch.errors import ProtocolError, StaleLeaseError
+from asyncsearch.errors import ProtocolError, StaleLeaseError, StoreError
 from asyncsearch.events import (
     AnyEvent,
     Outcome,
@@ -58,7 +60,7 @@ from asyncsearch.events import (
 from asyncsearch.ids import Lease, WorkerId, trial_name, worker_name
 from asyncsearch.journal.opening import save_snapshot
 from asyncsearch.journal.writer import Journal
-from asyncsearch.rpc.messages import Heartbeat, Hello, LogLines, Refused, WorkerMessage
+from asyncsearch.rpc.messages import Heartbeat, Hello, LogLines, Refused, StoreOutage, WorkerMessage
 from asyncsearch.shared.membership import FolderMembership
 from asyncsearch.shared.session import SharingSession, WorkerAction
 from asyncsearch.store.base_store import Store
@@ -71,6 +73,9 @@ Worker = tuple[WorkerId, int]
 _COMMIT_DELAY_S = 0.01
 """How long records without a decision wait for others to be synced with: only their acknowledgement waits, and a sync,
 with its two changes of threads, costs as much as handling several reports."""
+
+_STOP_S = 20.0
+"""How long workers may take to stop after the store was waited for in vain."""
 
 _NAMED = 8
 """Trials that a shared stage's log names."""
@@ -85,6 +90,8 @@ class DriverSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Time after which an attempt fails; None: none."""
     snapshot_every: int = 50_000
     """Records between two snapshots."""
+    store_timeout_s: float = 600.0
+    """Time for which the run waits for a store that it cannot use."""
 
 
 class _Received(msgspec.Struct, frozen=True):
@@ -141,6 +148,7 @@ class Driver:
         self._is_commit_due = False
         self._liveness: Liveness[Worker] = Liveness(self.settings.lease_timeout_s)
         self._deadlines: Deadlines[Lease] = Deadlines()
+        self._store_waits = StoreWaits(self.settings.store_timeout_s)
         # Both use the loop's clock: a system clock that is set, or jumps after a suspension, would make workers lost.
         self._timer: asyncio.TimerHandle | None = None
         self._attached: set[Worker] = set()
@@ -151,6 +159,9 @@ class Driver:
         self._workers = ThreadPoolExecutor(1, "asyncsearch-launch")
         self.loop = asyncio.new_event_loop()
         self._wake = asyncio.Event()
+        self._is_stop_sent = False
+        """Whether the run was asked to end because of its store."""
+        self._is_closing = False
         self.logs = LogSink(store, self.loop, self._files)
         self._sharing: SharingSession | None = None
         if shared is not None:
@@ -169,6 +180,11 @@ class Driver:
     def post(self, event: AnyEvent) -> None:
         """Pass an event to the engine."""
         self.loop.call_soon_threadsafe(self._take, event)
+
+    @property
+    def notices(self) -> deque[str]:
+        """Sentences for the user, to take from the left; any thread may take them."""
+        return self._store_waits.notices
 
     def lost(self, worker: WorkerId, epoch: int, reason: str) -> None:
         """Report that a launch of a worker has ended; ignored if the worker was dismissed."""
@@ -240,6 +256,8 @@ class Driver:
     def _take(self, event: AnyEvent) -> None:
         self._inbox.append(event)
         self._wake.set()
+        if isinstance(event, StopRequested):
+            self._store_waits.changed.set()
 
     async def _pump(self) -> None:
         try:
@@ -259,8 +277,18 @@ class Driver:
         )
         self._pump_task.cancel()
         self.failure = self.failure or error
+        if isinstance(error, StoreError):
+            self._dismiss_all()
         self.ended.set()
         self._changed()
+
+    def _dismiss_all(self) -> None:
+        """Let the workers stop their trials: no decision on the study, whose journal cannot be written."""
+        for slot in self._state.pool.alive():
+            if (slot.worker, slot.epoch) in self._attached:
+                with contextlib.suppress(Exception):
+                    action = DismissWorker(slot.worker, slot.epoch, "the store cannot be used")
+                    self._require_transport().send(slot.worker, slot.epoch, action)
 
     async def _process(self, batch: list[AnyEvent | _Received]) -> None:
         for item in batch:
@@ -292,13 +320,59 @@ class Driver:
             self._commit_timer.cancel()
             self._commit_timer = None
         if lines:
-            await self.loop.run_in_executor(self._disk, self._journal.append, b"".join(lines))
+            await self._append(b"".join(lines))
         for (worker, epoch), number in unacknowledged.items():
             self._require_transport().acknowledge(worker, epoch, number)
         for action in todo:
             self._carry_out(action)
         if self._sharing is not None:
             self._sharing.durable()
+
+    async def _append(self, lines: bytes) -> None:
+        """Make lines durable; while the journal cannot be written, try again, as long as the run waits for its store.
+
+        Raises:
+            StoreError: the run waits no longer, or waiting is of no use.
+        """
+        waits = self._store_waits
+        while True:
+            try:
+                await self.loop.run_in_executor(self._disk, self._journal.append, lines)
+                break
+            except Exception as error:
+                if not may_pass(error) or self._is_closing:
+                    raise
+                self._note_outage(JOURNAL, str(error))
+                reason = waits.vain if waits.answer_in_vain(self.loop.time()) else self._requested_stop()
+                if reason:
+                    raise waits.final_error(reason, error) from error
+                waits.changed.clear()
+                with contextlib.suppress(asyncio.TimeoutError):
+                    await asyncio.wait_for(waits.changed.wait(), waits.next_try_s())
+        if waits.is_waiting(JOURNAL):
+            self._note_outage(JOURNAL, "")
+
+    def _requested_stop(self) -> str:
+        """Return the reason of a stop that was requested while the journal cannot be written; empty: there is none."""
+        return next((event.reason for event in self._inbox if isinstance(event, StopRequested)), "")
+
+    def _note_outage(self, key: Worker, error: str) -> None:
+        """Note that a worker, or the journal, waits for the store; or, without an error, that it waits no longer."""
+        now = self.loop.time()
+        if error:
+            self._store_waits.began(key, error, now)
+        elif self._store_waits.ended(key, now):
+            self._renew_deadlines(key)
+        self._arm()
+        self._changed()
+
+    def _renew_deadlines(self, key: Worker) -> None:
+        """Give the trials that waited for the store their whole time again."""
+        limit = self.settings.trial_timeout_s
+        for attempt in self._state.attempts.values() if limit is not None else ():
+            lease = attempt.lease
+            if attempt.is_training and key in (JOURNAL, (lease.worker, lease.epoch)):
+                self._deadlines.set(lease, self.loop.time() + (limit or 0.0))
 
     def _commit_soon(self) -> None:
         self._commit_timer = None
@@ -313,6 +387,10 @@ class Driver:
         message = item.message
         if isinstance(message, Hello | Heartbeat):
             return None
+        if isinstance(message, StoreOutage):
+            if self._state.pool.is_current(item.worker, item.epoch):
+                self._note_outage((item.worker, item.epoch), message.error)
+            return None
         attempt = self._state.attempt(message.lease)
         if attempt is None or message.lease.worker != item.worker or message.lease.epoch != item.epoch:
             refusal = Refused(message.lease, f"{message.lease} is not current any more")
@@ -326,6 +404,7 @@ class Driver:
     def _forget(self, event: AnyEvent) -> None:
         if isinstance(event, WorkerLost):
             self._liveness.forget((event.worker, event.epoch))
+            self._note_outage((event.worker, event.epoch), "")
             self._require_transport().disconnect(event.worker, event.epoch, event.reason)
             self._workers.submit(self._kill, event.worker, event.epoch)
         elif isinstance(event, TrainingEnded):
@@ -378,6 +457,7 @@ class Driver:
     def _dismiss(self, action: DismissWorker) -> None:
         worker = (action.worker, action.epoch)
         self._liveness.forget(worker)
+        self._note_outage(worker, "")
         if worker in self._attached:
             self._require_transport().send(*worker, action)
         else:
@@ -392,7 +472,12 @@ class Driver:
 
     def _arm(self) -> None:
         """Let the timer fire no later than the earliest deadline; one that fires too early is set again."""
-        due = [when for when in (self._liveness.next_deadline(), self._deadlines.next_deadline()) if when is not None]
+        waits = None if self._is_stop_sent else self._store_waits.next_deadline()
+        due = [
+            when
+            for when in (self._liveness.next_deadline(), self._deadlines.next_deadline(), waits)
+            if when is not None
+        ]
         if not due:
             return
         when = min(due)
@@ -408,7 +493,14 @@ class Driver:
             self._liveness.forget((worker, epoch))
             self._take(WorkerLost(worker, epoch, f"it was silent for {silence_s:.0f} s"))
         for lease in self._deadlines.expired(now):
-            self._take(TrialTimedOut(lease))
+            if self._store_waits.is_waiting((lease.worker, lease.epoch)) or self._store_waits.is_waiting(JOURNAL):
+                self._deadlines.set(lease, now + (self.settings.trial_timeout_s or 0.0))  # no trial's own time
+            else:
+                self._take(TrialTimedOut(lease))
+        if not self._is_stop_sent and (error := self._store_waits.answer_in_vain(now)):
+            self._is_stop_sent = True
+            self._take(StopRequested(f"{self._store_waits.vain}: {error}", "StoreError"))
+            self.loop.call_later(_STOP_S, self._give_up)
         if not self._inbox:
             self._arm()
 
@@ -426,7 +518,10 @@ class Driver:
             _log.warning("Snapshot %d could not be saved; the journal is complete without it: %s", last, error)
 
     async def _shut_down(self) -> None:
+        self._is_closing = True
         self._pump_task.cancel()
+        if self.failure is None and self._store_waits.is_waiting(JOURNAL):
+            self.failure = self._store_waits.final_error("the run was broken off")
         try:
             if self.failure is None:
                 self._is_commit_due = True

@@ -78,6 +78,11 @@ class Attempt(msgspec.Struct):
         return self.end is None and not self.is_closed and not self.is_lost
 
     @property
+    def is_committing(self) -> bool:
+        """Whether its training has ended and a checkpoint of it is still being stored."""
+        return self.end is not None and not self.is_over
+
+    @property
     def is_all_saved(self) -> bool:
         """Whether all of its work is durable, so that only its end is missing."""
         return self.committed is not None and self.committed >= self.stop

@@ -144,7 +144,10 @@ def _respond_to_failed_commit(state: StudyState, event: CheckpointFailed, emit: 
         return
     reason = f"its checkpoint at {event.checkpoint.resource} could not be stored: {event.error}"
     for trial in state.awaiting(attempt, event.checkpoint):
-        fail_or_retry(state, trial, Verdict(TrialState.FAILED, reason, event.error), emit)
+        if event.error_kind:  # the trial is not to blame
+            wait(state, trial, reason, emit)
+        else:
+            fail_or_retry(state, trial, Verdict(TrialState.FAILED, reason, event.error), emit)
     if attempt.is_over:
         requeue(state, attempt, emit)
 

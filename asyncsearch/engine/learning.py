@@ -31,9 +31,6 @@ from asyncsearch.trial import Trial
 
 def learn(state: StudyState, event: AnyEvent, now: float) -> list[Trial]:
     """Apply a fact that is not stale; return the subscribers of a new report, so that they may be judged."""
-    if isinstance(event, DriverStarted):
-        state.times.end(state.times.seen_s, state.begun)  # the driver of a run in progress has died
-    state.times.seen_s = now
     match event:
         case Reported():
             return _learn_report(state, event, now)
@@ -42,6 +39,7 @@ def learn(state: StudyState, event: AnyEvent, now: float) -> list[Trial]:
         case TrainingEnded():
             _learn_end(state, event)
         case DriverStarted():
+            state.times.end(state.times.seen_s, state.begun)  # the driver of a run in progress has died
             state.pool.clear()
             state.run, state.stopping, state.stopping_kind = None, "", ""
             state.unblock_all()
@@ -61,7 +59,7 @@ def learn(state: StudyState, event: AnyEvent, now: float) -> list[Trial]:
             state.pool.slots[event.worker].fruitless += 1
             for attempt in state.attempts_of(event.worker):
                 _lose(state, attempt)
-                for number in attempt.trials:
+                for number in [] if state.stopping else attempt.trials:  # a run that ends waits for no worker
                     state.trials[number].losses += 1
                     if state.trials[number].losses > state.config.max_losses:
                         state.pool.slots[event.worker].fruitless = 0  # the trial is to blame, not the worker
@@ -72,7 +70,8 @@ def learn(state: StudyState, event: AnyEvent, now: float) -> list[Trial]:
             if attempt.is_training:
                 _blame(state, attempt)
         case StopRequested():
-            state.stopping = state.stopping or event.reason
+            if not state.stopping:
+                state.stopping, state.stopping_kind = event.reason, event.error_kind
         case Learned():
             _learn_of_others(state, event)
         case WorkRefused():
@@ -111,6 +110,7 @@ def _learn_report(state: StudyState, event: Reported, now: float) -> list[Trial]
     attempt = state.attempts[event.lease.number]
     if event.resource <= attempt.resource:
         return []
+    state.times.seen_s = now
     if state.plan.is_shared:
         _measure(state, attempt, event.resource, now)
     subscribers = state.subscribers(attempt, event.resource)
@@ -174,7 +174,7 @@ def _learn_commit(state: StudyState, event: CheckpointCommitted) -> None:
 def _learn_failed_commit(state: StudyState, event: CheckpointFailed) -> None:
     attempt = state.attempts[event.lease.number]
     attempt.settled = max(event.checkpoint.resource, attempt.settled or 0)
-    for trial in state.awaiting(attempt, event.checkpoint):
+    for trial in [] if event.error_kind else state.awaiting(attempt, event.checkpoint):
         trial.failures += 1
     _end_if_over(state, attempt)
 

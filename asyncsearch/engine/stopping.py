@@ -32,8 +32,10 @@ def stop_run(state: StudyState, reason: str, kind: str, emit: Emit) -> None:
 
 
 def stop_all(state: StudyState, reason: str, emit: Emit) -> None:
-    """Tell all training attempts to stop."""
+    """Tell all attempts to stop training, and to wait no longer for a store that takes no checkpoint."""
     for attempt in list(state.attempts.values()):
+        if attempt.is_committing and not attempt.is_stop_sent:
+            emit(StopTraining(attempt.lease, reason))
         stop_training(attempt, reason, emit)
 
 

@@ -123,8 +123,8 @@ class SegmentReader:
         for number, body, crc in bodies:
             if self.next_number == until:
                 self.dropped.append(
-                    f"Journal segment {name}: records from number {until} on were never acknowledged, since their"
-                    " driver could not go on with the segment, and were dropped."
+                    f"Journal segment {name}: from record {until} on the next segment counts, since a driver could not"
+                    " finish a write in this one; nothing acknowledged was dropped."
                 )
                 return
             if not body.startswith(b'{"n":%d,' % self.next_number):

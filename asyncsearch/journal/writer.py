@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable, Sequence
 
 from asyncsearch._version import __version__
 from asyncsearch.actions import AnyAction
-from asyncsearch.errors import StoreError
+from asyncsearch.errors import StoreError, StoreLostError
 from asyncsearch.events import AnyEvent
 from asyncsearch.journal.format import FORMAT, Header, encode_header, encode_record
 from asyncsearch.journal.head import encode_head, head_of
@@ -18,7 +19,10 @@ _log = logging.getLogger(__name__)
 
 
 class Journal:
-    """Writes the records of one driver into one new segment. Two threads may call ``encode`` and ``append``."""
+    """Writes the records of one driver into one new segment, and into a further one after each write that failed.
+
+    Two threads may call ``encode`` and ``append``.
+    """
 
     def __init__(self, store: Store, study: str, last: int) -> None:
         """Begin a segment after record number ``last``."""
@@ -26,10 +30,14 @@ class Journal:
         """Number of the last record encoded."""
         self.last_crc = ""
         """Its checksum; empty while none was encoded here."""
-        self._segment: Segment = store.open_segment()
+        self._store, self._study = store, study
+        self._durable = last
+        """Number of the last durable record."""
+        self._name = ""
+        """Name of the last segment."""
+        self._segment: Segment | None = self._begin()
         self._head = store.open_head()
         self._is_head_refused = False
-        self._segment.append(encode_header(Header(FORMAT, study, last + 1, __version__, cuts=True)))
 
     def encode(self, event: AnyEvent, actions: Sequence[AnyAction], now: float) -> bytes:
         """Return the next record's line."""
@@ -39,9 +47,17 @@ class Journal:
         return line
 
     def append(self, lines: bytes) -> None:
-        """Write lines, and return when they are durable: one sync for all of them."""
-        self._segment.append(lines)
-        data = encode_head(head_of(lines, self._segment.name))
+        """Write lines, and return when they are durable: one sync for all of them.
+
+        Raises:
+            StoreError: they may be durable or not, also in part. Call it with the same lines again, and with no others.
+        """
+        segment = self._segment or self._begin()
+        self._segment = None  # after a failure its end is unknown: the next line could be appended to half a line
+        segment.append(lines)
+        self._segment = segment
+        self._durable += lines.count(b"\n")
+        data = encode_head(head_of(lines, segment.name))
         self._try_head(lambda: self._head.note(data))
 
     def close(self) -> None:
@@ -51,9 +67,26 @@ class Journal:
             StoreLostError: it was removed or replaced since the last append.
         """
         try:
-            self._segment.close()
+            if self._segment is not None:
+                self._segment.close()
         finally:
             self._try_head(self._head.close)
+
+    def _begin(self) -> Segment:
+        if self._name and self._name not in self._store.journal_segments():
+            raise StoreLostError(
+                f"The journal of the study in {self._store.shown!r} was removed while it was written: {self._name!r} "
+                "is gone. Restore the folder 'journal' from a backup, or start a new study."
+            )
+        segment = self._store.open_segment()
+        try:
+            segment.append(encode_header(Header(FORMAT, self._study, self._durable + 1, __version__, cuts=True)))
+        except BaseException:
+            with contextlib.suppress(Exception):  # else each try leaves an empty segment
+                self._store.remove_tree(f"journal/{segment.name}")
+            raise
+        self._name = segment.name
+        return segment
 
     def _try_head(self, action: Callable[[], None]) -> None:
         try:

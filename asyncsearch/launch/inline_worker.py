@@ -6,6 +6,7 @@ import bdb
 import os
 import socket
 import threading
+import time
 import uuid
 from collections import deque
 from collections.abc import Callable
@@ -15,7 +16,7 @@ from typing import Any
 from asyncsearch.actions import Assign, CutWork, DismissWorker, SaveAt, StopTraining
 from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.agent.lane_run import LaneRun
-from asyncsearch.agent.transfers import Fetched, Uploaded
+from asyncsearch.agent.transfers import Fetched, Uploaded, Waiting
 from asyncsearch.agent.worker_checkpoints import WorkerCheckpoints
 from asyncsearch.events import Outcome, Reported
 from asyncsearch.ids import Lease
@@ -31,6 +32,9 @@ from asyncsearch.runner.sigterm import SigtermGuard
 from asyncsearch.runner.training import run_training
 from asyncsearch.trainable import TrainFunction, TrialContext, TrialStopped, as_function
 
+_LOOK_S = 0.1
+"""Time between two looks for messages while the store is waited for."""
+
 
 class InlineWorker:
     """One launch of a worker. All methods are called in the main thread; heartbeats have their own thread."""
@@ -44,10 +48,11 @@ class InlineWorker:
         self._shown_failures = shown_failures or ShownFailures()
         self._number = 0
         self.checkpoints = WorkerCheckpoints(
-            config.store, self.send, self._on_transfer, self._on_folder, in_threads=False
+            config.store, self.send, self._on_transfer, self._on_folder, wait=self._wait
         )
-        self.folder = Folder("")
-        """The newest folder from ``checkpoints``."""
+        self._folders: list[Folder] = []
+        """The folder from ``checkpoints`` that was wanted last; empty: it waits for a place."""
+        self._look_up: Callable[[], None] = lambda: None
         self._fetch_error = ""
         self._waiting: deque[LaneRun] = deque()
         self._current: LaneRun | None = None
@@ -109,6 +114,7 @@ class InlineWorker:
         if self.end is not None or not self._waiting:
             return False
         run = self._current = self._waiting.popleft()
+        self._look_up = look_up
         try:
             ended = self._train(run, look_up)
         except BaseException:  # interrupted in our own code
@@ -124,19 +130,50 @@ class InlineWorker:
         runs = [*self._waiting] if self._current is None else [self._current, *self._waiting]
         return [run for run in runs if lease in (None, run.lease) and lane in (None, run.number)]
 
-    def _on_transfer(self, done: Uploaded | Fetched) -> None:
+    def _on_transfer(self, done: Uploaded | Fetched | Waiting) -> None:
         if isinstance(done, Uploaded):
             self.checkpoints.uploaded(done)
+        elif isinstance(done, Waiting):
+            self.checkpoints.waiting(done)
         else:
             done.run.load, self._fetch_error = done.path, done.error
 
     def _on_folder(self, folder: Folder) -> None:
-        self.folder = folder
+        self._folders.append(folder)
+
+    def give_folder(self, run: LaneRun, wanted: FolderWanted) -> Path:
+        """Return the path for a new checkpoint, as soon as there is a place for it.
+
+        Raises:
+            StoreError: there is none, and the checkpoint is not needed.
+            TrialStopped: the training was stopped meanwhile.
+        """
+        self._folders.clear()
+        self.checkpoints.want(run, wanted)
+        while not self._folders and not run.gives_up.is_set():
+            due = self.checkpoints.due
+            self._wait(run, 0.0 if due is None else due - time.monotonic())
+            self.checkpoints.tick(time.monotonic())
+        if not self._folders:
+            self.checkpoints.give_up()
+            raise TrialStopped(run.stop_reason or "it waits for its store no longer")
+        return self._folders.pop().checkpoint
+
+    def _wait(self, run: LaneRun, delay_s: float) -> None:
+        """Wait for a store that fails, and pass on what the driver says meanwhile."""
+        until = time.monotonic() + delay_s
+        self._look_up()
+        # No event: its own lock may stay held where Ctrl-C interrupts a wait for it.
+        while not run.gives_up.is_set() and (rest := until - time.monotonic()) > 0:
+            time.sleep(min(rest, _LOOK_S))
+            self._look_up()
 
     def _train(self, run: LaneRun, look_up: Callable[[], None]) -> Ended:
         if isinstance(self._trainable, Ended):
             return self._trainable
         self.checkpoints.fetch(run)
+        if run.stop_reason is not None:
+            return Ended(Outcome.STOPPED, run.resource)
         if not run.can_start:
             return Ended(Outcome.FAILED, run.resource, self._fetch_error, "checkpoint")
         train = Train(run.lane.stages, None if run.load is None else str(run.load))
@@ -207,9 +244,8 @@ class _DirectLink:
         amendments, self._run.amendments = self._run.amendments, []
         return amendments
 
-    def folder(self, stage: int, resource: int) -> Path:
-        self._worker.checkpoints.want(self._run, FolderWanted(stage, resource))
-        return self._worker.folder.checkpoint
+    def folder(self, stage: int, resource: int, *, is_needed: bool = False, failed: str = "") -> Path:
+        return self._worker.give_folder(self._run, FolderWanted(stage, resource, is_needed, failed))
 
     def saved(self, stage: int, resource: int, *, is_last: bool) -> None:
         self._worker.checkpoints.saved(self._run, Saved(stage, resource, is_last))
@@ -221,6 +257,7 @@ class _DirectLink:
 def _stop(runs: list[LaneRun], reason: str, *, is_refused: bool = False) -> None:
     for run in runs:
         run.stop_reason = run.stop_reason or reason
+        run.gives_up.set()
         run.is_refused |= is_refused
 
 

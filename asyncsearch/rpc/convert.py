@@ -34,7 +34,17 @@ from asyncsearch.rpc.fields import (
     messages,
     tuples,
 )
-from asyncsearch.rpc.messages import DriverMessage, Heartbeat, Hello, LogLine, LogLines, Refused, Welcome, WorkerMessage
+from asyncsearch.rpc.messages import (
+    DriverMessage,
+    Heartbeat,
+    Hello,
+    LogLine,
+    LogLines,
+    Refused,
+    StoreOutage,
+    Welcome,
+    WorkerMessage,
+)
 from asyncsearch.rpc.pb import search_pb2 as pb
 from asyncsearch.work import Lane, Stage, Work
 
@@ -101,8 +111,15 @@ _FROM_WORKER = {
         size_bytes=counts(),
     ),
     "checkpoint_failed": Codec(
-        CheckpointFailed, pb.CheckpointFailed, lease=_LEASE, lane=_LANE, checkpoint=messages(_CHECKPOINT), error=TEXT
+        CheckpointFailed,
+        pb.CheckpointFailed,
+        lease=_LEASE,
+        lane=_LANE,
+        checkpoint=messages(_CHECKPOINT),
+        error=TEXT,
+        error_kind=TEXT,
     ),
+    "store_outage": Codec(StoreOutage, pb.StoreOutage, error=TEXT),
     "log_lines": Codec(
         LogLines,
         pb.LogLines,

@@ -56,6 +56,13 @@ class LogLines(msgspec.Struct, frozen=True):
     lane: int = 0
 
 
+class StoreOutage(msgspec.Struct, frozen=True):
+    """The worker waits for a store that it cannot use, and tries again."""
+
+    error: str = ""
+    """What the store answered last; empty: it can be used again."""
+
+
 class Refused(msgspec.Struct, frozen=True):
     """Answer to a message with a lease that is not current: drop all work under it."""
 
@@ -63,7 +70,9 @@ class Refused(msgspec.Struct, frozen=True):
     reason: str
 
 
-WorkerMessage = Hello | Heartbeat | Reported | TrainingEnded | CheckpointCommitted | CheckpointFailed | LogLines
+WorkerMessage = (
+    Hello | Heartbeat | Reported | TrainingEnded | CheckpointCommitted | CheckpointFailed | LogLines | StoreOutage
+)
 DriverMessage = Assign | StopTraining | SaveAt | CutWork | DismissWorker | Refused
 
 

@@ -12,13 +12,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from asyncsearch.errors import CannotPauseError, UsageError
+from asyncsearch.errors import CannotPauseError, StoreError, UsageError
 from asyncsearch.ids import trial_name
+from asyncsearch.runner import misfits
 from asyncsearch.runner.current_values import CurrentValues, changed
 from asyncsearch.runner.hooks import HOW_TO_PAUSE, check_hooks
 from asyncsearch.runner.link import Link
 from asyncsearch.runner.metrics import as_metrics
 from asyncsearch.runner.once_cache import once
+from asyncsearch.runner.refusing_disk import refusal_of
 from asyncsearch.runner.timeline import LaneTimeline
 from asyncsearch.trainable import (
     Evaluate,
@@ -128,7 +130,11 @@ class SearchContext(TrialContext):
     def once(self, function: Callable[..., T], *args: Any) -> T:
         return once(function, *args)
 
-    def report(self, metrics: Mapping[str, Any] | None = None, /, *, resource: int | None = None, **named: Any) -> None:
+    def report(
+        self, metrics: Mapping[str, Any] | None = None, /, *more: Any, resource: int | None = None, **named: Any
+    ) -> None:
+        if more:
+            raise ReportError(misfits.of_report((metrics, *more)))
         self._raise_if_interrupted()
         values = as_metrics(metrics, named)
         at = self._default_resource() if resource is None else _as_resource(resource)
@@ -155,13 +161,17 @@ class SearchContext(TrialContext):
 
     def epochs(
         self,
-        *,
+        *given: Any,
         state: Mapping[str, Any] | None = None,
         save: SaveFunction | None = None,
         load: LoadFunction | None = None,
         update: Update | None = None,
         evaluate: Evaluate | None = None,
+        **unknown: Any,
     ) -> Iterator[int]:
+        if given or unknown:
+            raise UsageError(misfits.of_epochs(given, unknown))
+        misfits.require_functions(save=save, load=load, update=update, evaluate=evaluate)
         if self.uses_epochs:
             raise UsageError(
                 f"{self.name} called epochs() twice; one loop must do the training from its start to its end."
@@ -269,7 +279,7 @@ class SearchContext(TrialContext):
         index = timeline.index_at(done)
         timeline.saved(done)
         try:
-            self._write(save, self._link.folder(index, done))
+            self._write(save, index)
         except Exception as error:
             if timeline.is_save_needed(done):
                 raise
@@ -280,8 +290,25 @@ class SearchContext(TrialContext):
         self._link.saved(index, done, is_last=timeline.is_over(done))
         return reason
 
-    def _write(self, save: SaveFunction, path: Path) -> None:
-        save(path)
+    def _write(self, save: SaveFunction, index: int) -> None:
+        """Save, and again where the disk could not take it: the training waits if it needs the checkpoint."""
+        failed = ""
+        while True:
+            is_needed = self._timeline.is_save_needed(self._done)
+            path = self._link.folder(index, self._done, is_needed=is_needed, failed=failed)
+            try:
+                save(path)
+            except Exception as error:
+                failed = refusal_of(path.parent, error)
+                if not failed:
+                    raise
+                if not is_needed:
+                    raise StoreError(f"There is no place for a checkpoint on this worker: {failed}") from error
+            else:
+                self._require_written(path)
+                return
+
+    def _require_written(self, path: Path) -> None:
         if not path.exists() or (path.is_dir() and not any(path.iterdir())):
             raise UsageError(
                 f"save wrote nothing for {self.name} at resource {self._done}: it must write a file at the given path "

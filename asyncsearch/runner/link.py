@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from asyncsearch.actions import CutWork, SaveAt, StopTraining
+from asyncsearch.errors import StoreError
 from asyncsearch.runner.failures import exception_text
 from asyncsearch.runner.protocol import (
     Amendment,
@@ -37,11 +38,17 @@ class Link(Protocol):
     def amendments(self) -> Sequence[Amendment]:
         """Return the amendments that ``stop_reason`` or ``folder`` has read, each once."""
 
-    def folder(self, stage: int, resource: int) -> Path:
+    def folder(self, stage: int, resource: int, *, is_needed: bool = False, failed: str = "") -> Path:
         """Return the path for a new checkpoint, where nothing exists yet.
 
+        Args:
+            stage: index into the stages of the training.
+            resource: units of training done.
+            is_needed: whether to wait until there is a place.
+            failed: why the disk of the place before this one could not take the checkpoint; empty: there was none.
+
         Raises:
-            StoreError: there is no place for the checkpoint.
+            StoreError: there is no place for the checkpoint, and it is not needed.
         """
 
     def saved(self, stage: int, resource: int, *, is_last: bool) -> None:
@@ -53,9 +60,10 @@ class Link(Protocol):
 
 def shown_failure(stage: int, resource: int, error: Exception) -> SaveFailed:
     """Print that a checkpoint could not be saved, and return the message for the agent."""
-    text = exception_text(error)
+    is_store = isinstance(error, StoreError)
+    text = str(error) if is_store else exception_text(error)
     sys.stderr.write(f"asyncsearch: there is no checkpoint at {resource}, and training goes on.\n{text}\n")
-    return SaveFailed(stage, resource, text)
+    return SaveFailed(stage, resource, text, "store" if is_store else "")
 
 
 class AgentLink:
@@ -85,8 +93,8 @@ class AgentLink:
         amendments, self._amendments = self._amendments, []
         return amendments
 
-    def folder(self, stage: int, resource: int) -> Path:
-        self._send(FolderWanted(stage, resource))
+    def folder(self, stage: int, resource: int, *, is_needed: bool = False, failed: str = "") -> Path:
+        self._send(FolderWanted(stage, resource, is_needed, failed))
         return self._await_folder().checkpoint
 
     def saved(self, stage: int, resource: int, *, is_last: bool) -> None:

@@ -97,6 +97,10 @@ class FolderWanted(_Message, frozen=True, tag="folder_wanted"):
     stage: int
     """Index into the stages of the training."""
     resource: int
+    is_needed: bool = False
+    """Whether the training cannot go on without the checkpoint, so that the answer waits until there is a folder."""
+    failed: str = ""
+    """Why the disk of the folder before this one could not take the checkpoint; empty: there was none."""
 
 
 class Saved(_Message, frozen=True, tag="saved"):
@@ -115,6 +119,8 @@ class SaveFailed(_Message, frozen=True, tag="save_failed"):
     resource: int
     error: str
     """Error with the traceback of the user's ``save``."""
+    error_kind: str = ""
+    """``store``: there was no place for it; empty: the trial's own doing."""
 
 
 class Ended(_Message, frozen=True, tag="ended"):

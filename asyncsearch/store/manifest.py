@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from asyncsearch.errors import StoreError
+from asyncsearch.errors import CheckpointError
 from asyncsearch.ids import CheckpointRef
 from asyncsearch.store.no_follow import open_file
 
@@ -104,7 +104,7 @@ def survey(
         sync_folder: makes the names in one folder durable.
 
     Raises:
-        StoreError: something in the folder is neither a file nor a folder.
+        CheckpointError: something in the folder is neither a file nor a folder, or cannot be read.
         OSError: the folder cannot be read.
     """
     files: list[StoredFile] = []
@@ -124,7 +124,7 @@ def survey(
                     if sync_file is not None:
                         sync_file(file.fileno())
             else:
-                raise StoreError(
+                raise CheckpointError(
                     f"{entry.path!r} cannot be part of a checkpoint: it is a link, pipe or device, and what it leads to"
                     " may change or vanish later. Let save() write plain files and folders."
                 )
@@ -181,17 +181,17 @@ def content_of(path: Path) -> Content:
         return Content(status.st_size, _digest(file))
 
 
-def damaged(checkpoint: CheckpointRef, where: object, what: str) -> StoreError:
+def damaged(checkpoint: CheckpointRef, where: object, what: str) -> CheckpointError:
     """Return the error for a checkpoint that differs from its committed state."""
-    return StoreError(
+    return CheckpointError(
         f"Checkpoint {checkpoint} at {str(where)!r} is damaged: {what} since it was committed. Delete that checkpoint"
         " and resume the study: what is missing is trained again."
     )
 
 
-def missing(checkpoint: CheckpointRef, url: str) -> StoreError:
+def missing(checkpoint: CheckpointRef, url: str) -> CheckpointError:
     """Return the error for a checkpoint that does not exist."""
-    return StoreError(
+    return CheckpointError(
         f"There is no checkpoint {checkpoint} in the store {url!r}: it was never committed, or it was deleted. Resume"
         " the study: what is missing is trained again."
     )
@@ -214,7 +214,7 @@ def _text(folder: Path, name: str) -> str:
     try:
         name.encode()
     except UnicodeEncodeError as error:
-        raise StoreError(
+        raise CheckpointError(
             f"A file name in {str(folder)!r} is not UTF-8: {os.fsencode(name)!r}. Let save() write names that are text."
         ) from error
     return name

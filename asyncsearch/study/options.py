@@ -8,6 +8,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+import msgspec
+
 from asyncsearch.arguments import CheckedCalls, Replacement, count_of, positive, seconds_of, yes_or_no
 from asyncsearch.driver.loop import DriverSettings
 from asyncsearch.errors import UsageError
@@ -115,7 +117,7 @@ class WorkerOptions(metaclass=CheckedCalls):
 
 @dataclass(frozen=True, kw_only=True)
 class Checkpoints(metaclass=CheckedCalls):
-    """Which checkpoints are kept.
+    """Which checkpoints are kept, and how long a store is waited for. Times are seconds or a ``timedelta``.
 
     Raises:
         UsageError: a value breaks its rule.
@@ -123,6 +125,8 @@ class Checkpoints(metaclass=CheckedCalls):
 
     keep_checkpoints: int = 1
     """Of how many of the best finished trials; those of unfinished trials are always kept."""
+    store_timeout: float | timedelta = 600.0
+    """Time for which a run waits while its store cannot be used, for checkpoints or for its journal, before it ends."""
 
     @classmethod
     def _instead(cls, known: Collection[str]) -> dict[str, Replacement]:
@@ -133,3 +137,8 @@ class Checkpoints(metaclass=CheckedCalls):
 
     def __post_init__(self) -> None:
         count_of("keep_checkpoints", self.keep_checkpoints)
+        seconds_of("store_timeout", self.store_timeout)
+
+    def with_timeout(self, settings: DriverSettings) -> DriverSettings:
+        """Return settings of the driver with the time for which it waits for its store."""
+        return msgspec.structs.replace(settings, store_timeout_s=seconds_of("store_timeout", self.store_timeout))

@@ -23,7 +23,7 @@ from asyncsearch.driver.interrupts import GRACE_S, Interrupts, interruption, int
 from asyncsearch.driver.loop import Driver
 from asyncsearch.driver.wakeup import Wakeup
 from asyncsearch.engine.state import StudyState
-from asyncsearch.errors import InternalError
+from asyncsearch.errors import InternalError, StoreError
 from asyncsearch.events import DriverStarted, RunRequested, StopRequested
 from asyncsearch.ids import WorkerId
 from asyncsearch.journal.writer import Journal
@@ -219,7 +219,8 @@ class _Run:
             ends.callback(self.news.close)
             ends.callback(self.driver.close)
             ends.callback(self._stop_server)
-            self._search.launcher.stop(_STOP_GRACE_S if self.driver.failure is None else 0.0)
+            is_orderly = isinstance(self.driver.failure, StoreError | None)
+            self._search.launcher.stop(_STOP_GRACE_S if is_orderly else 0.0)
 
     def _stop_server(self) -> None:
         if self._server is not None:
@@ -281,6 +282,8 @@ def _show_lines(run: _Run, display: Display) -> None:
         lines.append(run.driver.logs.shown.popleft())
     if lines:
         display.log_lines(lines)
+    while run.driver.notices:
+        display.warn([run.driver.notices.popleft()])
 
 
 def _elsewhere(function: Callable[[], T]) -> T:

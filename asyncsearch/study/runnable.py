@@ -299,6 +299,11 @@ def _losses(state: StudyState) -> int:
 
 def _with_traceback(store: Store, end: EndRun, launcher: Launcher) -> str:
     """Return the reason of a run's end, with the traceback of the last trial if it is that trials failed."""
+    if end.error_kind == "StoreError":
+        return (
+            f"The run has ended: {end.reason} Its reports and checkpoints so far are kept, and no trial has failed for "
+            f"it: mend the store, then continue by Study.resume({store.shown!r})."
+        )
     if end.error_kind != "TrialsFailedError":
         return printable(end.reason)
     detail = last_failure(read_records(store)).strip()

@@ -31,7 +31,7 @@ class Recorder:
     def stop_reason(self) -> str | None:
         return self.reason
 
-    def folder(self, stage: int, resource: int) -> Path:
+    def folder(self, stage: int, resource: int, *, is_needed: bool = False, failed: str = "") -> Path:
         return self._folder / f"{stage}-{resource}"
 
     def amendments(self) -> list[Amendment]:

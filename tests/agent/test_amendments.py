@@ -12,7 +12,7 @@ import pytest
 
 from asyncsearch.actions import CutWork, SaveAt, StopTraining
 from asyncsearch.agent.runner_process import RunnerProcess
-from asyncsearch.errors import StoreError
+from asyncsearch.errors import CheckpointError
 from asyncsearch.events import CheckpointCommitted, CheckpointFailed, Outcome, Reported, TrainingEnded
 from asyncsearch.ids import CheckpointRef, NodeKey
 from asyncsearch.rpc.messages import LogLines
@@ -52,7 +52,7 @@ class LetterStore(LocalStore):
     def commit(self, checkpoint: CheckpointRef, staged: Path) -> int:
         assert self.gate.wait(60)
         if checkpoint.resource in self.bad:
-            raise StoreError("the disk is full")
+            raise CheckpointError("the disk is full")
         return super().commit(checkpoint, staged)
 
 

@@ -7,8 +7,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-from asyncsearch.errors import StoreError
-from asyncsearch.events import CheckpointCommitted, CheckpointFailed, Outcome, Reported, TrainingEnded
+from asyncsearch.events import CheckpointCommitted, Outcome, Reported, TrainingEnded
 from asyncsearch.ids import CheckpointRef, NodeKey
 from asyncsearch.rpc.messages import Refused
 from asyncsearch.store.local import LocalStore
@@ -43,20 +42,6 @@ class FarStore(LocalStore):
         with super().fetch(checkpoint) as folder:
             yield folder
         self.released.set()
-
-
-class BrokenStore(LocalStore):
-    """Commits nothing."""
-
-    def commit(self, checkpoint: CheckpointRef, staged: Path) -> int:
-        raise StoreError("the disk is full")
-
-
-class FullStore(LocalStore):
-    """Has no room for a checkpoint."""
-
-    def stage(self, checkpoint: CheckpointRef) -> Path:
-        raise StoreError("the disk is full")
 
 
 def metrics(driver: FakeDriver, number: int) -> list[dict[str, float | str]]:
@@ -158,23 +143,6 @@ def test_a_dismissed_agent_ends_after_its_uploads(tmp_path: Path) -> None:
         driver.end(0)
         threading.Timer(0.2, store.gate.set).start()
     assert [m.checkpoint.resource for m in driver.of(CheckpointCommitted)] == [1]
-
-
-def test_a_failed_commit_is_told(tmp_path: Path) -> None:
-    with agent(trials.remembers, tmp_path, store=BrokenStore(tmp_path)) as driver:
-        driver.train(0, stop=1, max_resource=2, save=True)
-        assert driver.end(0).checkpoint_resource == 1
-        failed = driver.first(CheckpointFailed)
-    assert failed == CheckpointFailed(lease(0), CheckpointRef(NODE, 1), "the disk is full")
-    assert list((tmp_path / "tmp").rglob("checkpoint")) == []
-
-
-def test_a_store_without_room_fails_the_trial(tmp_path: Path) -> None:
-    with agent(trials.remembers, tmp_path, store=FullStore(tmp_path)) as driver:
-        driver.train(0, stop=1, max_resource=2, save=True)
-        end = driver.end(0)
-    assert (end.outcome, end.error_kind) == (Outcome.FAILED, "StoreError")
-    assert "the disk is full" in end.error
 
 
 def test_a_trial_is_stopped_while_its_checkpoint_is_on_its_way(tmp_path: Path) -> None:

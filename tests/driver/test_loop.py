@@ -180,7 +180,7 @@ def test_messages_that_wait_together_share_one_sync(harness: Harness) -> None:
 
 
 def test_a_journal_that_cannot_be_written_stops_the_run_and_acknowledges_nothing(store: Store) -> None:
-    harness = Harness(store, make_state(FIFO(max_resource=3)))
+    harness = Harness(store, make_state(FIFO(max_resource=3)), store_timeout_s=0.0)
     lease = harness.begin(1).work.lease
 
     def fail(lines: bytes) -> None:

@@ -8,7 +8,7 @@ import cloudpickle
 
 from asyncsearch.actions import Assign, CutWork, SaveAt
 from asyncsearch.agent.config import WorkerConfig
-from asyncsearch.errors import StoreError
+from asyncsearch.errors import CheckpointError
 from asyncsearch.events import CheckpointCommitted, CheckpointFailed, Outcome, Reported, TrainingEnded
 from asyncsearch.ids import CheckpointRef, Lease, NodeKey, TrialId, WorkerId
 from asyncsearch.launch.inline_worker import InlineWorker
@@ -29,7 +29,7 @@ class HalfStore(LocalStore):
 
     def commit(self, checkpoint: CheckpointRef, staged: Path) -> int:
         if checkpoint.resource in self.bad:
-            raise StoreError("the disk is full")
+            raise CheckpointError("the disk is full")
         return super().commit(checkpoint, staged)
 
 

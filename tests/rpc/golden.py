@@ -14,7 +14,7 @@ from asyncsearch.actions import Assign, CutWork, DismissWorker, SaveAt, StopTrai
 from asyncsearch.events import CheckpointCommitted, CheckpointFailed, Outcome, Reported, TrainingEnded
 from asyncsearch.ids import CheckpointRef, Lease, NodeKey, TrialId, WorkerId
 from asyncsearch.rpc.convert import decode_driver, decode_worker, encode_driver, encode_worker, frame
-from asyncsearch.rpc.messages import Heartbeat, Hello, LogLine, LogLines, Refused, Welcome
+from asyncsearch.rpc.messages import Heartbeat, Hello, LogLine, LogLines, Refused, StoreOutage, Welcome
 from asyncsearch.rpc.pb import search_pb2 as pb
 from asyncsearch.work import Lane, Stage, Work
 
@@ -53,6 +53,12 @@ EXAMPLES: dict[str, tuple[int, int, Any]] = {
     "worker_training_stopped": (304, 5, TrainingEnded(_LEASE, Outcome.STOPPED, 0)),
     "worker_checkpoint_committed": (305, 5, CheckpointCommitted(_LEASE, _CHECKPOINT, size_bytes=123_456_789, lane=1)),
     "worker_checkpoint_failed": (306, 5, CheckpointFailed(_LEASE, _CHECKPOINT, error="disk full")),
+    "worker_checkpoint_refused": (
+        308,
+        5,
+        CheckpointFailed(_LEASE, _CHECKPOINT, error="disk full", lane=1, error_kind="store"),
+    ),
+    "worker_store_outage": (309, 5, StoreOutage("disk full")),
     "worker_log_lines": (
         307,
         5,

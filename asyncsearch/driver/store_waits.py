@@ -1,0 +1,88 @@
+"""What the driver knows of a store that cannot be used, and the sentences in which it says so."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+
+from asyncsearch.engine.outages import Outages
+from asyncsearch.errors import JournalDamagedError, StoreError, StoreLockedError, StoreLostError
+from asyncsearch.ids import WorkerId, worker_name
+from asyncsearch.rpc.backoff import Backoff
+
+_log = logging.getLogger(__name__)
+Worker = tuple[WorkerId, int]
+JOURNAL: Worker = (WorkerId(-1), 0)
+"""Stands for the journal, among the workers that wait for the store."""
+_LOST = (StoreLockedError, StoreLostError, JournalDamagedError)
+
+
+def may_pass(error: BaseException) -> bool:
+    """Return whether it is worth waiting after a failure of the store: nothing is lost, nobody else has taken it."""
+    return isinstance(error, StoreError | OSError) and not isinstance(error, _LOST)
+
+
+class StoreWaits:
+    """Who waits for the store, and what the user is told of it. Called in the driver's thread."""
+
+    def __init__(self, timeout_s: float) -> None:
+        self.notices: deque[str] = deque(maxlen=100)
+        """Sentences for the display, which takes them from the left."""
+        self.changed = asyncio.Event()
+        """Set when the journal need not be waited for any longer."""
+        self._outages: Outages[Worker] = Outages(timeout_s)
+        self._delays = Backoff()
+
+    def began(self, key: Worker, error: str, now: float) -> None:
+        """Note that a worker, or the journal, waits for the store."""
+        if not self._outages.began(key, error, now):
+            return
+        who = "The journal" if key == JOURNAL else worker_name(key[0])
+        going_on = "reports wait in the workers" if key == JOURNAL else "training goes on as far as it can"
+        self._say(
+            f"{who} cannot use the store: {error} Nothing is lost, and {going_on}: it is tried again for "
+            f"{self._outages.timeout_s:g} s (checkpoints=Checkpoints(store_timeout=...)), then the run ends."
+        )
+
+    def ended(self, key: Worker, now: float) -> bool:
+        """Note that a worker, or the journal, waits no longer; return whether it did wait."""
+        was_waiting = self._outages.is_waiting(key)
+        seconds = self._outages.ended(key, now)
+        if key == JOURNAL:
+            self._delays.reset()
+        if seconds is not None:
+            self._say(f"The store can be used again, after {seconds:.0f} s.")
+        return was_waiting
+
+    def is_waiting(self, key: Worker) -> bool:
+        """Return whether a worker, or the journal, waits."""
+        return self._outages.is_waiting(key)
+
+    def next_deadline(self) -> float | None:
+        """Return the time at which waiting ends, or None."""
+        return self._outages.next_deadline()
+
+    def next_try_s(self) -> float:
+        """Return the delay before the journal is written again."""
+        return self._delays.next_s()
+
+    def answer_in_vain(self, now: float) -> str:
+        """Return what the store answered, if the run has waited long enough for it; empty: it has not."""
+        return self._outages.expired(now)
+
+    @property
+    def vain(self) -> str:
+        """How long the run waited."""
+        return f"the store could not be used for {self._outages.timeout_s:g} s"
+
+    def final_error(self, reason: str, error: object = "") -> StoreError:
+        """Return the error of a run whose journal cannot be written; the reason says why it waits no longer."""
+        return StoreError(
+            f"The journal cannot be written, and {reason}{f': {error}' if error else '.'} All that was acknowledged "
+            "is in the store, and what was not is trained again: mend the store, then continue by Study.resume(...)."
+        )
+
+    def _say(self, sentence: str) -> None:
+        _log.info("%s", sentence)
+        self.notices.append(sentence)

@@ -1,0 +1,61 @@
+"""Tells a disk that takes no checkpoint from a ``save`` that fails."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from pathlib import Path
+
+_OF_THE_DISK = frozenset(
+    {
+        errno.ENOSPC,
+        errno.EDQUOT,
+        errno.EFBIG,
+        errno.EROFS,
+        errno.EIO,
+        errno.ESTALE,
+        errno.ENODEV,
+        errno.ENOTCONN,
+        errno.EHOSTDOWN,
+        errno.ETIMEDOUT,
+    }
+)
+_PROBE = ".asyncsearch-probe"
+_PROBE_BYTES = 65_536
+
+
+def refusal_of(folder: Path, error: BaseException) -> str:
+    """Return why the disk of a folder took no checkpoint; empty: it takes what is written, so ``save`` is to blame.
+
+    Frameworks turn the system's error into one of their own, such as torch into a RuntimeError: so the disk is tried.
+    """
+    seen: set[int] = set()
+    one: BaseException | None = error
+    while one is not None and id(one) not in seen:
+        seen.add(id(one))
+        if isinstance(one, OSError) and one.errno in _OF_THE_DISK and _is_inside(folder, one.filename):
+            return f"{one.strerror} ({folder})"
+        one = one.__cause__ or one.__context__
+    return _probe(folder)
+
+
+def _is_inside(folder: Path, name: object) -> bool:
+    """Return whether an error concerns a folder; an error while writing names no file."""
+    return not isinstance(name, str) or Path(os.path.abspath(name)).is_relative_to(folder)
+
+
+def _probe(folder: Path) -> str:
+    path = folder / _PROBE
+    try:
+        try:
+            with open(path, "wb") as file:
+                file.write(bytes(_PROBE_BYTES))
+                file.flush()
+                os.fsync(file.fileno())
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                path.unlink()
+    except OSError as error:
+        return f"{error.strerror} ({folder})"
+    return ""
