@@ -23,8 +23,12 @@ LEASE = Lease(0, WorkerId(0), 1)
 STOP = StopTraining(LEASE, "the store could not be used")
 
 
+def save(path: Path) -> None:
+    path.write_text("all")
+
+
 def train(trial: TrialContext) -> None:
-    for unit in trial.epochs(save=lambda path: path.write_text("all"), load=lambda path: None):
+    for unit in trial.epochs(save=save, load=lambda path: None):
         trial.report(value=unit)
 
 
