@@ -87,7 +87,7 @@ def test_a_wrong_first_call_is_answered_by_the_line_to_write(call: str, words: s
     with pytest.raises((AsyncSearchError, AttributeError)) as caught:
         eval(call, NAMES)
     assert words in str(caught.value)
-    assert threading.active_count() == threads, "nothing was started"
+    assert threading.active_count() <= threads, "nothing was started"
     assert list(folder.iterdir()) == [], "nothing was written"
 
 

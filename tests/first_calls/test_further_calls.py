@@ -37,7 +37,7 @@ def test_a_wrong_call_is_answered_by_the_line_to_write(call: str, words: str, fo
     with pytest.raises((AsyncSearchError, AttributeError)) as caught:
         eval(call, {**NAMES, "NET": NET, "TRIAL": TRIAL, "trial": trial, "os": os})
     assert words in str(caught.value)
-    assert threading.active_count() == threads, "nothing was started"
+    assert threading.active_count() <= threads, "nothing was started"
     assert list(folder.iterdir()) == [], "nothing was written"
 
 
