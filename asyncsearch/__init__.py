@@ -94,6 +94,18 @@ _FOREIGN_NAMES = {
     "report": "trial.report(...) in the trainable",
     "load_study": "Study.open(store)",
     "quantized": "quniform(0.0, 1.0, 0.1)",
+    "SparkTrials": "Study(..., backend='spark')",
+    "BayesianOptimization": "Study(..., searcher='gp')",
+    "Asha": "ASHA(max_resource=81)",
+    "SuccessiveHalvingPruner": "ASHA(max_resource=81, variant='stopping')",
+    "HyperbandPruner": "Hyperband(max_resource=81)",
+    "MedianPruner": "MedianStopping()",
+    "Categorical": "choice('a', 'b')",
+    "Real": "uniform(0.0, 1.0)",
+    "Float": "uniform(0.0, 1.0)",
+    "Integer": "randint(1, 4)",
+    "hp": "from asyncsearch import choice, loguniform, randint, uniform",
+    "tune": "from asyncsearch import ASHA, Study, choice, loguniform, uniform",
 }
 """What other libraries offer -> what to write."""
 

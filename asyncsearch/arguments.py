@@ -7,7 +7,7 @@ import difflib
 import functools
 import inspect
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import timedelta
 from typing import Any, ParamSpec, SupportsFloat, SupportsIndex, TypeVar
 
@@ -169,7 +169,11 @@ def answering(
 
 
 class CheckedCalls(abc.ABCMeta):
-    """Metaclass of what users describe in one call: one that does not fit is answered; unpickling makes no call."""
+    """Metaclass of what users describe in one call: one that does not fit is answered; unpickling makes no call.
+
+    A class may have ``_instead(known)``, which returns what to write instead of arguments that it does not take, and
+    ``_unnamed``, which says what to write instead of arguments without a name.
+    """
 
     def __call__(cls: type[T], *args: Any, **kwargs: Any) -> T:
         """Make an object.
@@ -179,9 +183,11 @@ class CheckedCalls(abc.ABCMeta):
         """
         signature = inspect.signature(cls.__init__)
         example = f"{cls.__name__}({_needed(signature, kwargs)})"
-        instead = cls._instead(signature.parameters) if hasattr(cls, "_instead") else None
-        if args and hasattr(cls, "_unnamed"):
-            answer = cls._unnamed.format(value=shown(args[0]))
+        instead_of: Callable[[Collection[str]], Mapping[str, Replacement]] | None = getattr(cls, "_instead", None)
+        instead = None if instead_of is None else instead_of(signature.parameters)
+        unnamed: str = getattr(cls, "_unnamed", "")
+        if args and unnamed:
+            answer = unnamed.format(value=shown(args[0]))
             raise UsageError(f"{cls.__name__}({', '.join(map(shown, args))}): {answer}.")
         require_fit(signature, cls.__name__, (None, *args), kwargs, example=example, instead=instead)
         return super().__call__(*args, **kwargs)  # type: ignore[misc, no-any-return]

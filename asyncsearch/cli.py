@@ -6,14 +6,10 @@ Rule: a command imports what it needs itself, so that reading a study does not w
 from __future__ import annotations
 
 import argparse
-import contextlib
-import importlib.util
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
-from types import ModuleType
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from asyncsearch._version import __version__
@@ -25,8 +21,6 @@ from asyncsearch.trial import Trial, TrialState
 if TYPE_CHECKING:
     from asyncsearch.shared.cleaning import Item
     from asyncsearch.study.results import Results
-    from asyncsearch.study.script_runs import ScriptRun
-    from asyncsearch.study.study import Study
 
 EXAMPLES = """\
 examples:
@@ -57,7 +51,12 @@ exit codes:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
-    options = _parser().parse_args(arguments)
+    try:
+        options = _parser().parse_args(arguments)
+    except SystemExit as ended:
+        if ended.code == 2:
+            _answer(sys.argv[1:] if arguments is None else arguments)
+        raise
     command: Callable[[argparse.Namespace], int | None] = options.command
     code = None
     try:
@@ -74,6 +73,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("asyncsearch: interrupted", file=sys.stderr)
         return 130
     return code or 0
+
+
+def _answer(arguments: Sequence[str]) -> None:
+    """Print the command to write instead of one that was refused, if it is known."""
+    from asyncsearch.report.shell_answers import answer_to
+
+    answer = answer_to(arguments)
+    if answer:
+        print(f"write: {answer}", file=sys.stderr)
 
 
 def _complain(error: Exception, code: int) -> int:
@@ -271,7 +279,9 @@ def _resume(options: argparse.Namespace) -> None:
 
 
 def _preview(options: argparse.Namespace) -> None:
-    study, run = _study_of_script(options.script)
+    from asyncsearch.study.scripts import study_of_script
+
+    study, run = study_of_script(options.script)
     total = run.num_trials if options.num_trials is None else options.num_trials
     if total is None and study._begin_searcher().length() is None:
         raise UsageError(
@@ -312,8 +322,9 @@ def _clean(options: argparse.Namespace) -> None:
 def _check(options: argparse.Namespace) -> int:
     from asyncsearch.checking import check
     from asyncsearch.randomness import generator
+    from asyncsearch.study.scripts import trainable_of
 
-    trainable, study = _trainable_of(options.trainer)
+    trainable, study = trainable_of(options.trainer)
     params = {} if study is None else study.space.sample(generator(study.config.seed, "check", 0))
     result = check(
         trainable,
@@ -336,83 +347,3 @@ def _params_of(text: str | None) -> dict[str, Any]:
     if not isinstance(params, dict):
         raise UsageError(f"--params {text} is not a JSON object: write --params '{{\"lr\": 0.1}}'.")
     return params
-
-
-def _trainable_of(place: str) -> tuple[Any, Study | None]:
-    """Return the trainable that ``place`` names, and the study defined in the same module."""
-    where, _, name = place.rpartition(":") if ":" in place else (place, "", "")
-    if not name:
-        if not where.endswith(".py"):
-            raise UsageError(f"{place!r} names no trainable: write script.py:Class, package.module:Class or script.py.")
-        study, _ = _study_of_script(where)
-        return study.trainable, study
-    if where.endswith(".py") or Path(where).exists() or os.sep in where:
-        module, _ = _module_of_script(where)
-    else:
-        sys.path.insert(0, os.getcwd())
-        with _words_of_import(where):
-            module = importlib.import_module(where)
-    if not hasattr(module, name):
-        raise UsageError(f"{where!r} has no {name}. Name a class derived from Trainer, or a function of a trial.")
-    return getattr(module, name), _study_in(module, where)
-
-
-def _study_of_script(script: str) -> tuple[Study, ScriptRun]:
-    """Run a script's top level, as an import does, up to its search, and return the study that it defines."""
-    module, run = _module_of_script(script)
-    study: Study | None = run.study or _study_in(module, script)
-    if study is None:
-        raise UsageError(
-            f"{script!r} makes no study: write `study = Study(...)` there, or a function make_study() that returns "
-            f"one, or name the trainable: asyncsearch check {script}:train --params '{{\"lr\": 0.1}}'."
-        )
-    return study, run
-
-
-def _module_of_script(script: str) -> tuple[ModuleType, ScriptRun]:
-    from asyncsearch.checking.processes import SCRIPT_PREFIX
-    from asyncsearch.report.live.progress import announced
-    from asyncsearch.study.script_runs import read_only
-
-    path = Path(script)
-    if not path.is_file():
-        raise UsageError(f"{script!r} is not a file. Name a Python script.")
-    spec = importlib.util.spec_from_file_location(f"{SCRIPT_PREFIX}{path.stem}", path)
-    if spec is None or spec.loader is None:
-        raise UsageError(f"{script!r} is not a Python script: its name must end in .py.")
-    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
-    sys.path.insert(0, str(path.resolve().parent))
-    sys.argv = [script]
-    words = f"running the top level of {script} up to its search ..."
-    with _words_of_import(script), announced(words), read_only() as run:
-        spec.loader.exec_module(module)
-    return module, run
-
-
-def _study_in(module: ModuleType, where: str) -> Study | None:
-    """Return the variable ``study``, else what ``make_study()`` returns, else the only study there is."""
-    from asyncsearch.study.study import Study
-
-    study = getattr(module, "study", None)
-    if not isinstance(study, Study) and callable(getattr(module, "make_study", None)):
-        with _words_of_import(where):
-            study = module.make_study()
-    if isinstance(study, Study):
-        return study
-    studies = {name: value for name, value in vars(module).items() if isinstance(value, Study)}
-    if len(studies) > 1:
-        raise UsageError(f"{where!r} makes {' and '.join(studies)}: call the one to look at `study`.")
-    return next(iter(studies.values()), None)
-
-
-@contextlib.contextmanager
-def _words_of_import(where: str) -> Iterator[None]:
-    try:
-        yield
-    except AsyncSearchError:
-        raise
-    except (Exception, SystemExit) as error:
-        words = f"{type(error).__name__}: {error}"
-        raise UsageError(
-            f"{where!r} cannot be imported: {words}. Put the code that starts a run under if __name__ == '__main__'."
-        ) from error

@@ -120,6 +120,12 @@ class JournalDamagedError(StoreError):
     """The journal is damaged elsewhere than at its end."""
 
 
+def may_pass(error: BaseException) -> bool:
+    """Return whether it is worth waiting after a failure of the store: nothing is lost, nobody else has taken it."""
+    lasting = (StoreLockedError, StoreLostError, CheckpointError, JournalDamagedError)
+    return isinstance(error, StoreError | OSError) and not isinstance(error, lasting)
+
+
 class ProtocolError(AsyncSearchError):
     """A message broke the contract in ``rpc/``."""
 

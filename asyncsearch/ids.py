@@ -73,5 +73,8 @@ def parse_trial(text: str) -> TrialId:
     """
     match = re.fullmatch(r"(?:trial-)?(\d+)", text.strip())
     if match is None:
-        raise UsageError(f"{text!r} is not a trial: write it as 'trial-7' or '7'.")
+        raise UsageError(
+            f"{text!r} is not a trial: write it as 'trial-7' or '7'. The best one is study.best_trial; in a shell, see "
+            "which one has the * in asyncsearch show."
+        )
     return TrialId(int(match.group(1)))

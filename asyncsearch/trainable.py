@@ -50,7 +50,16 @@ _ANSWERS = {
     **dict.fromkeys(("number", "trial_id", "id"), "write trial.name."),
     **dict.fromkeys(("max_epochs", "num_epochs", "budget"), "write trial.max_resource."),
     "should_prune": "leave it out, trial.report(...) ends a trial that is not worth finishing.",
-    "checkpoint": "write `for epoch in trial.epochs(save=..., load=...):`.",
+    **dict.fromkeys(
+        ("checkpoint", "save_checkpoint", "get_checkpoint", "load_checkpoint", "save", "load", "restore"),
+        'write `for epoch in trial.epochs(state={"net": net, "opt": opt}):`, which saves and restores.',
+    ),
+    **dict.fromkeys(
+        ("epoch", "step", "iteration", "range", "training_iteration"), "write `for epoch in trial.epochs():`."
+    ),
+    **dict.fromkeys(("prune", "stop"), "leave it out, trial.report(...) ends a trial that is not worth finishing."),
+    **dict.fromkeys(("print", "info", "logger", "write"), "write print(...), whose output is in the trial's log."),
+    **dict.fromkeys(("value", "values", "metrics", "result"), "write trial.report(loss=...) to say it."),
 }
 """Attribute that trials of other libraries have -> what to write."""
 _DOMAINS = {"int": "randint(1, 4)", "categorical": "choice('a', 'b')", "loguniform": "loguniform(1e-4, 1e-1)"}
@@ -80,6 +89,9 @@ class TrialContext(abc.ABC):
 
         def __getattr__(self, name: str) -> NoReturn:
             answer = answer_to(name)
+            # The parameters are no attributes, and an object half made has none yet.
+            if not answer and not name.startswith("_") and name != "params" and name in self.params:
+                answer = f"write trial.params[{name!r}]."
             raise AttributeError(f"A trial has no {name!r}" + (f": {answer}" if answer else "."), name=name, obj=self)
 
         def __getitem__(self, name: str) -> NoReturn:

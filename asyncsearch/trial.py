@@ -70,6 +70,16 @@ _WORDS = {
     TrialState.STOPPED: "stopped early",
     TrialState.FAILED: "failed",
 }
+_FOREIGN_NAMES = {
+    **dict.fromkeys(("metrics", "metric", "score", "loss", "accuracy", "result", "last_result", "values"), "value"),
+    **dict.fromkeys(("config", "hyperparameters", "hparams"), "params"),
+    **dict.fromkeys(("number", "trial_id"), "id"),
+    **dict.fromkeys(("epoch", "epochs", "step", "last_step", "training_iteration"), "resource"),
+    **dict.fromkeys(("status",), "state"),
+    **dict.fromkeys(("datetime_start",), "started_s"),
+    **dict.fromkeys(("datetime_complete",), "ended_s"),
+}
+"""What other libraries call the attributes of a trial -> what they are called here."""
 _ENCODER = msgspec.msgpack.Encoder()
 _DECODER = msgspec.msgpack.Decoder(Params)
 
@@ -139,6 +149,12 @@ class Trial(msgspec.Struct, gc=False):
 
     is_begun: bool = False
     """Whether it had a worker or was promoted: such trials come before new ones."""
+
+    if not TYPE_CHECKING:  # a type checker knows what there is
+
+        def __getattr__(self, name: str) -> Any:
+            answer = f": write trial.{_FOREIGN_NAMES[name]}." if name in _FOREIGN_NAMES else "."
+            raise AttributeError(f"A trial has no {name!r}{answer}", name=name, obj=self)
 
     def __str__(self) -> str:
         """Return "trial-7: 0.98 after 27 units, trained to the end; width=128 lr=0.001"."""

@@ -36,6 +36,8 @@ from asyncsearch.rpc.convert import decode_driver, encode_worker, frame
 from asyncsearch.rpc.messages import DriverMessage, Endpoint, Hello, LogLine, LogLines
 from asyncsearch.rpc.quiet_grpc import aio, grpc
 
+_AHEAD = 500
+"""Messages that the hostile worker sends before it reads the answers."""
 EPOCHS = 5
 """Units of each trial."""
 
@@ -129,13 +131,13 @@ class _HostileStream:
         self._channel = aio.secure_channel(
             endpoint.address, channel_credentials(endpoint), options=client_options(Keepalive(), 8 * MAX_MESSAGE_BYTES)
         )
-        self._number = self._received = 0
+        self._number = self._received = self._answers = 0
         self.counts: Counter[str] = Counter()
         self.sent_bytes = 0
 
     async def run(self, messages: int, over: threading.Event) -> None:
         while self.counts.total() < messages and not over.is_set():
-            with contextlib.suppress(aio.AioRpcError, asyncio.InvalidStateError):
+            with contextlib.suppress(aio.AioRpcError, asyncio.InvalidStateError, TimeoutError):
                 await self._stream(messages, over)
         await self._channel.close()
 
@@ -144,21 +146,35 @@ class _HostileStream:
             f"/{SERVICE}/{METHOD}", request_serializer=None, response_deserializer=None
         )()
         await call.write(frame(0, self._received, encode_worker(self._hello)))
-        self._note(await call.read())
+        if not self._note(await call.read()):
+            status = await call.code()
+            self.counts[f"attaching: {status.name}"] += 1
+            await asyncio.sleep(0.1)
+            return
         reader = asyncio.create_task(self._read(call))
         try:
             while self.counts.total() < messages and not over.is_set() and not reader.done():
+                await self._keep_up()
                 if not await self._say(call):
-                    await asyncio.wait_for(reader, 30.0)
+                    await asyncio.wait_for(reader, 10.0)
         finally:
             reader.cancel()
             call.cancel()
+
+    async def _keep_up(self) -> None:
+        """Wait for the answers: a worker that leaves 10,000 of them unacknowledged is locked out for good."""
+        for _ in range(100):
+            if self._number - self._answers < _AHEAD:
+                return
+            await asyncio.sleep(0.01)
+        self._answers = self._number  # some were repetitions, which get no answer
 
     async def _say(self, call: Any) -> bool:
         """Say one thing, and return whether the driver should keep the stream."""
         kind = self._draw.random()
         if kind < 0.00005:
-            await self._write(call, self._says.oversize(), "oversize")
+            # The driver ends the stream in the middle of it, which a write that waits for room does not notice.
+            await asyncio.wait_for(self._write(call, self._says.oversize(), "oversize"), 2.0)
             return False
         if kind < 0.01:
             await self._write(call, self._says.malformed(self._number + 1, self._received), "malformed")
@@ -185,9 +201,14 @@ class _HostileStream:
             while isinstance(data := await call.read(), bytes):
                 self._note(data)
 
-    def _note(self, data: Any) -> None:
-        if isinstance(data, bytes):
-            self._received = max(self._received, decode_driver(data).number)
+    def _note(self, data: Any) -> bool:
+        if not isinstance(data, bytes):
+            return False
+        number = decode_driver(data).number
+        if number > self._received:
+            self._received = number
+            self._answers += 1
+        return True
 
 
 async def _rivals(endpoint: Endpoint, given: argparse.Namespace, over: threading.Event) -> Counter[str]:

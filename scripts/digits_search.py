@@ -92,7 +92,6 @@ def start_spark():
 
     builder = SparkSession.builder.appName("digits-search")
     if not is_submitted:
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else tasks run in the first python3 of PATH
         builder = builder.master("local[*]").config("spark.ui.showConsoleProgress", "false")
         builder = builder.config("spark.ui.enabled", "false")  # its port may be in use
     return builder.getOrCreate()

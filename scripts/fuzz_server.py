@@ -161,8 +161,8 @@ def attack(folder: Path, given: argparse.Namespace, log: CountingHandler) -> dic
     seconds = time.monotonic() - began_s
     others = {role: peers.pop(role).end() for role in ("hostile", "strangers", "idle")}
     driver.post(StopRequested("the attack is over"))
+    driver.give_up_after(2.0)
     honest = peers["honest"].end()
-    driver.give_up_after(1.0)
     driver.ended.wait()
     asyncio.run_coroutine_threadsafe(server.stop(), driver.loop).result()
     driver.close()

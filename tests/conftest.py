@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 WHOLE_MACHINE = ("spark", "notebook")
 NOT_FAST = frozenset(
@@ -13,7 +13,9 @@ NOT_FAST = frozenset(
 )
 """Folders whose tests start processes, train networks or work on disks; the others are pure or simulated."""
 
-settings.register_profile("fast", max_examples=20)
+# How long an example takes says how busy the machine is.
+settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("fast", settings.get_profile("suite"), max_examples=20)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -25,8 +27,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if config.getoption("--fast"):
-        settings.load_profile("fast")
+    settings.load_profile("fast" if config.getoption("--fast") else "suite")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

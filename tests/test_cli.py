@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from asyncsearch import cli
+from asyncsearch import cli, uniform
+from asyncsearch.errors import TrialsFailedError
 from asyncsearch.report.live.status import STATE_WORDS
 from asyncsearch.study.study import Study
 from asyncsearch.trial import TrialState
@@ -253,3 +254,19 @@ def test_a_reader_that_has_seen_enough_is_no_error(store: str) -> None:
     with open(write_end, "wb") as closed:
         done = subprocess.run(command, stdout=closed, stderr=subprocess.PIPE, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_resuming_a_study_whose_every_trial_fails_has_exit_code_1_and_shows_the_traceback_as_it_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fails(trial: object) -> None:
+        raise KeyError("missing")
+
+    folder = str(tmp_path / "s")
+    study = Study(fails, space={"x": uniform(0, 1)}, metric="loss", mode="min", store=folder, backend="inline")
+    with pytest.raises(TrialsFailedError):
+        study.run(1, display="none")
+    assert cli.main(["resume", folder, "--num-trials", "2"]) == 1
+    printed = capsys.readouterr()
+    assert "asyncsearch: all 2 trials failed. Correct it and run again; the traceback is above: KeyError" in printed.err
+    assert "every trial failed" in printed.out

@@ -52,7 +52,7 @@ class WorkerConfig(msgspec.Struct, frozen=True, kw_only=True):
     fresh_process: bool = False
     """Whether each training gets a new process."""
     keeps_template: bool = False
-    """Whether the worker's process serves other agents later, and keeps what forks runners for them."""
+    """Whether the worker's process keeps a template that forks its runners, and ends what these leave behind."""
     log: LogLimits = LogLimits()
 
     def __repr__(self) -> str:

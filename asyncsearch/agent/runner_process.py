@@ -17,11 +17,10 @@ from typing import IO
 from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.agent.devices import runner_environment
 from asyncsearch.agent.log_lines import LineReader
-from asyncsearch.agent.prepared_runner import PreparedRunner, take
 from asyncsearch.agent.runner_template import ForkedRunner, fork_runner
 from asyncsearch.runner.protocol import Load, agent_end
 
-_Process = subprocess.Popen[bytes] | PreparedRunner | ForkedRunner
+_Process = subprocess.Popen[bytes] | ForkedRunner
 
 _READ_BYTES = 65_536
 _MEMORY_S = 0.5
@@ -77,8 +76,7 @@ class RunnerProcess:
         environment = runner_environment(os.environ, sys.path, config.cpu_threads, config.gpus)
         self._process, ours, self._lifeline = _start(environment, keeps_template=config.keeps_template)
         self.channel = agent_end(ours)
-        was_forked = isinstance(self._process, PreparedRunner | ForkedRunner)
-        added = environment if was_forked else {}
+        added = environment if isinstance(self._process, ForkedRunner) else {}
         self.channel.post(Load(config.bundle, config.metric, marker, config.untrusted, added))
         out, err = self._process.stdout, self._process.stderr
         assert out is not None
@@ -151,7 +149,7 @@ def await_end(process: _Process) -> None:
 
 
 def _start(environment: dict[str, str], *, keeps_template: bool) -> tuple[_Process, socket.socket, int]:
-    forked = take() or (fork_runner(environment) if keeps_template else None)
+    forked = fork_runner(environment) if keeps_template else None
     if forked is not None:
         return forked, forked.channel, forked.lifeline
     ours, theirs = socket.socketpair()

@@ -1,6 +1,7 @@
-"""The agent's side of ``runner.template``, in processes that serve one agent after the other, as those of Spark do.
+"""The agent's side of ``runner.template``, in processes that are there for agents only.
 
-The first agent starts the template, which stays until its process ends: a later runner needs no new interpreter.
+A template stays until its process ends, however many agents that serves one after the other, as those of Spark do: no
+runner needs a new interpreter, and what runners leave behind is ended.
 """
 
 from __future__ import annotations
@@ -13,9 +14,8 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
-from typing import NoReturn
+from typing import IO, NoReturn
 
-from asyncsearch.agent.forked_process import ForkedProcess
 from asyncsearch.runner.session_fork import fork_in_session
 
 _STARTED: list[Template] = []
@@ -23,11 +23,18 @@ _STARTED: list[Template] = []
 _CAN_FORK = sys.platform == "linux" and hasattr(os, "pidfd_open")
 
 
-class ForkedRunner(ForkedProcess):
-    """The agent's handle of a runner that a template forked."""
+class ForkedRunner:
+    """The agent's handle of a runner that a template forked, with what it holds of it; like ``subprocess.Popen``."""
 
     def __init__(self, template: Template, pid: int, channel: socket.socket, lifeline: int, out: int, err: int) -> None:
-        super().__init__(pid, channel, lifeline, out, err)
+        self.pid = pid
+        self.channel = channel
+        """The agent's end."""
+        self.lifeline = lifeline
+        """The write end of the pipe whose end is the runner's end."""
+        self.stdout: IO[bytes] = open(out, "rb", buffering=0)  # noqa: SIM115 - RunnerProcess closes it
+        self.stderr: IO[bytes] = open(err, "rb", buffering=0)  # noqa: SIM115
+        self.returncode: int | None = None
         self._template = template
         self._end = os.pidfd_open(pid)  # at once: it is not reaped yet, so no other process has its id
 
@@ -104,7 +111,7 @@ class Template:
         return int(answer) if answer else None
 
     def close(self) -> None:
-        """End the process; its runners go on, and nobody learns how they end."""
+        """End the process, its runners and all that these have started."""
         self._control.close()
         self._process.wait()
 
@@ -138,6 +145,12 @@ def fork_template(serve: Callable[[int], NoReturn]) -> None:
         return
     with contextlib.suppress(OSError):  # the template will be started as a program, or say why it cannot be
         _STARTED.append(Template.fork(serve))
+
+
+def close_template() -> None:
+    """End this process's template, if there is one."""
+    if _STARTED:
+        _STARTED.pop().close()
 
 
 def fork_runner(environment: Mapping[str, str]) -> ForkedRunner | None:

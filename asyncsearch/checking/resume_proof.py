@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from asyncsearch.arguments import answering
 from asyncsearch.checking import explanation, random_generators
 from asyncsearch.checking.processes import in_child
 from asyncsearch.checking.result import CheckResult, Finding
@@ -23,6 +24,7 @@ from asyncsearch.runner.metrics import as_metrics
 from asyncsearch.sequences.base_sequence import Sequence
 from asyncsearch.sequences.custom_sequences import functions_in, register
 from asyncsearch.sequences.decoding import replaced
+from asyncsearch.space.domains import Domain
 from asyncsearch.store.scratch import temporary_folder
 from asyncsearch.trainable import Trainable, Trainer, as_function
 
@@ -32,6 +34,9 @@ _TRAINED = ("weights|", "buffers|", "optimizer|", "scaler|")
 """Kinds of content that are equal in two runs of a deterministic training."""
 
 
+@answering(
+    "check", "check(train, {'lr': 0.1}, units=4)", instead={"epochs": "units={value}", "max_resource": "units={value}"}
+)
 def check(
     trainable: Trainable,
     params: Mapping[str, Any] | None = None,
@@ -61,8 +66,11 @@ def check(
         UsageError: units and cut do not fit together, or the trainable itself fails.
         CannotPauseError: the trainable has no save and load.
     """
+    _require_values(trainable, params)
     as_function(trainable)
     at = units // 2 if cut is None else cut
+    if units < 2:
+        raise UsageError(f"units={units}: a training in two parts has at least 2 units, write units=2 or more.")
     if not 1 <= at < units:
         raise UsageError(f"cut={at} must lie between 1 and units - 1 = {units - 1}: one unit at least on both sides.")
     before = random_generators.capture()
@@ -77,6 +85,17 @@ def check(
             raise error.with_traceback(None) from None  # it is about the trainable: our frames would hide its own
         finally:
             random_generators.restore(before)
+
+
+def _require_values(trainable: object, params: object) -> None:
+    """Refuse a study, and parameters that are no values, before anything is trained."""
+    if hasattr(trainable, "trainable") and hasattr(trainable, "space"):
+        raise UsageError("check takes the trainable of a study: write check(study.trainable, {'lr': 0.1}).")
+    if params is not None and not isinstance(params, Mapping):
+        raise UsageError(f"params={params!r} is no mapping of names to values: write check(train, {{'lr': 0.1}}).")
+    for key, value in (params or {}).items():
+        if isinstance(value, Domain):
+            raise UsageError(f"{key}={value!r} is a domain: a check trains with values, write e.g. {{{key!r}: 0.1}}.")
 
 
 Ask = Callable[[str], Any]

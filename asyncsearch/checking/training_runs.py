@@ -83,7 +83,7 @@ class _WatchedTrial(SearchContext):
         super().__init__(stages, link, load, "trial-0")
         self._watching = watching
 
-    def epochs(self, **hooks: Any) -> Iterator[int]:
+    def epochs(self, *given: Any, **hooks: Any) -> Iterator[int]:
         hooks["save"], hooks["load"] = self.saving(hooks.pop("state", None), hooks.get("save"), hooks.get("load"))
         save: Any = hooks.get("save")
         load: Any = hooks.get("load")
@@ -98,7 +98,7 @@ class _WatchedTrial(SearchContext):
             hooks["load"] = load_and_look
         if save is not None:
             hooks["save"] = lambda path: self._watching.saving(root, lambda: save(path))
-        return self._watched(super().epochs(**hooks), root, hooks.get("evaluate"))
+        return self._watched(super().epochs(*given, **hooks), root, hooks.get("evaluate"))
 
     def _watched(self, units: Iterator[int], root: Any, evaluate: Evaluate | None) -> Iterator[int]:
         for unit in units:

@@ -41,13 +41,13 @@ from asyncsearch.actions import (
 )
 from asyncsearch.driver.deletions import CheckpointDeletions
 from asyncsearch.driver.logs import LogSink
-from asyncsearch.driver.store_waits import JOURNAL, StoreWaits, may_pass
+from asyncsearch.driver.store_waits import FOLDER, JOURNAL, StoreWaits, Worker
 from asyncsearch.driver.transport import Transport
 from asyncsearch.engine import snapshot
 from asyncsearch.engine.handling import handle
 from asyncsearch.engine.liveness import Deadlines, Liveness
 from asyncsearch.engine.state import StudyState
-from asyncsearch.errors import ProtocolError, StaleLeaseError, StoreError
+from asyncsearch.errors import ProtocolError, StaleLeaseError, StoreError, may_pass
 from asyncsearch.events import (
     AnyEvent,
     Outcome,
@@ -67,8 +67,6 @@ from asyncsearch.store.base_store import Store
 from asyncsearch.work import Stage
 
 _log = logging.getLogger(__name__)
-Worker = tuple[WorkerId, int]
-"""One launch of a worker: its number and epoch."""
 
 _COMMIT_DELAY_S = 0.01
 """How long records without a decision wait for others to be synced with: only their acknowledgement waits, and a sync,
@@ -148,7 +146,7 @@ class Driver:
         self._is_commit_due = False
         self._liveness: Liveness[Worker] = Liveness(self.settings.lease_timeout_s)
         self._deadlines: Deadlines[Lease] = Deadlines()
-        self._store_waits = StoreWaits(self.settings.store_timeout_s)
+        self._store_waits = StoreWaits(store.shown, self.settings.store_timeout_s)
         # Both use the loop's clock: a system clock that is set, or jumps after a suspension, would make workers lost.
         self._timer: asyncio.TimerHandle | None = None
         self._attached: set[Worker] = set()
@@ -165,7 +163,15 @@ class Driver:
         self.logs = LogSink(store, self.loop, self._files)
         self._sharing: SharingSession | None = None
         if shared is not None:
-            self._sharing = SharingSession(shared, state, self.loop, post=self._take, send=self._send, fail=self._fail)
+            self._sharing = SharingSession(
+                shared,
+                state,
+                self.loop,
+                post=self._take,
+                send=self._send,
+                fail=self._fail,
+                waits=lambda error: self._note_outage(FOLDER, error),
+            )
         self._deletions = CheckpointDeletions(state, store, self.loop, self._send)
         self._admission = self._sharing or self._deletions
         """What deletes checkpoints, and sends work to workers as soon as its checkpoints are safe."""
@@ -271,9 +277,17 @@ class Driver:
         except BaseException as error:
             self._fail(error)
 
+    @property
+    def _has_waited_in_vain(self) -> bool:
+        """Whether the run has ended because its store could not be used, which its end says better than each error."""
+        return self.outcome is not None and self.outcome.error_kind == "StoreError"
+
     def _fail(self, error: BaseException) -> None:
+        if self._has_waited_in_vain and may_pass(error):
+            return
         _log.error(
-            "The driver of the study stops: it must not act on a decision that it cannot make durable.", exc_info=error
+            "The driver of the study stops: it must not act on a decision that it cannot make durable.",
+            exc_info=None if isinstance(error, StoreError) else error,  # ``run`` raises it
         )
         self._pump_task.cancel()
         self.failure = self.failure or error
@@ -284,11 +298,9 @@ class Driver:
 
     def _dismiss_all(self) -> None:
         """Let the workers stop their trials: no decision on the study, whose journal cannot be written."""
-        for slot in self._state.pool.alive():
-            if (slot.worker, slot.epoch) in self._attached:
-                with contextlib.suppress(Exception):
-                    action = DismissWorker(slot.worker, slot.epoch, "the store cannot be used")
-                    self._require_transport().send(slot.worker, slot.epoch, action)
+        for worker, epoch in self._attached:  # the pool may be ahead: what it decided last is not durable
+            with contextlib.suppress(Exception):
+                self._require_transport().send(worker, epoch, DismissWorker(worker, epoch, "the store cannot be used"))
 
     async def _process(self, batch: list[AnyEvent | _Received]) -> None:
         for item in batch:
@@ -334,7 +346,7 @@ class Driver:
         Raises:
             StoreError: the run waits no longer, or waiting is of no use.
         """
-        waits = self._store_waits
+        waits, began = self._store_waits, self.loop.time()
         while True:
             try:
                 await self.loop.run_in_executor(self._disk, self._journal.append, lines)
@@ -343,12 +355,19 @@ class Driver:
                 if not may_pass(error) or self._is_closing:
                     raise
                 self._note_outage(JOURNAL, str(error))
-                reason = waits.vain if waits.answer_in_vain(self.loop.time()) else self._requested_stop()
+                reason = self._requested_stop()
+                if waits.answer_in_vain(self.loop.time()):
+                    reason = waits.vain
+                elif self._is_stop_sent or (self._state.stopping and self.loop.time() > began + _STOP_S):
+                    reason = self._state.stopping
                 if reason:
                     raise waits.final_error(reason, error) from error
                 waits.changed.clear()
-                with contextlib.suppress(asyncio.TimeoutError):
-                    await asyncio.wait_for(waits.changed.wait(), waits.next_try_s())
+                timer = self.loop.call_later(waits.next_try_s(), waits.changed.set)
+                try:
+                    await waits.changed.wait()
+                finally:
+                    timer.cancel()
         if waits.is_waiting(JOURNAL):
             self._note_outage(JOURNAL, "")
 
@@ -529,7 +548,7 @@ class Driver:
             if self._timer is not None:
                 self._timer.cancel()
             if self._sharing is not None:
-                if self.failure is None:
+                if self.failure is None and not self._store_waits.is_waiting(FOLDER):
                     await self._sharing.close()
                 else:
                     self._sharing.abandon()

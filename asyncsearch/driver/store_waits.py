@@ -7,26 +7,26 @@ import logging
 from collections import deque
 
 from asyncsearch.engine.outages import Outages
-from asyncsearch.errors import JournalDamagedError, StoreError, StoreLockedError, StoreLostError
+from asyncsearch.errors import StoreError
 from asyncsearch.ids import WorkerId, worker_name
 from asyncsearch.rpc.backoff import Backoff
 
 _log = logging.getLogger(__name__)
 Worker = tuple[WorkerId, int]
+"""One launch of a worker: its number and epoch."""
 JOURNAL: Worker = (WorkerId(-1), 0)
 """Stands for the journal, among the workers that wait for the store."""
-_LOST = (StoreLockedError, StoreLostError, JournalDamagedError)
-
-
-def may_pass(error: BaseException) -> bool:
-    """Return whether it is worth waiting after a failure of the store: nothing is lost, nobody else has taken it."""
-    return isinstance(error, StoreError | OSError) and not isinstance(error, _LOST)
+FOLDER: Worker = (WorkerId(-2), 0)
+"""Stands for the folder that studies share."""
+_NAMES = {JOURNAL: "The journal", FOLDER: "The driver"}
 
 
 class StoreWaits:
     """Who waits for the store, and what the user is told of it. Called in the driver's thread."""
 
-    def __init__(self, timeout_s: float) -> None:
+    def __init__(self, store: str, timeout_s: float) -> None:
+        """Begin with a store that can be used; ``store`` is its name for people."""
+        self._store = store
         self.notices: deque[str] = deque(maxlen=100)
         """Sentences for the display, which takes them from the left."""
         self.changed = asyncio.Event()
@@ -38,10 +38,10 @@ class StoreWaits:
         """Note that a worker, or the journal, waits for the store."""
         if not self._outages.began(key, error, now):
             return
-        who = "The journal" if key == JOURNAL else worker_name(key[0])
-        going_on = "reports wait in the workers" if key == JOURNAL else "training goes on as far as it can"
+        who = _NAMES.get(key) or worker_name(key[0])
+        meanwhile = "reports wait in the workers" if key == JOURNAL else "training goes on as far as it can"
         self._say(
-            f"{who} cannot use the store: {error} Nothing is lost, and {going_on}: it is tried again for "
+            f"{who} cannot use the store: {error} Nothing is lost, and {meanwhile}; it is tried again for "
             f"{self._outages.timeout_s:g} s (checkpoints=Checkpoints(store_timeout=...)), then the run ends."
         )
 
@@ -52,7 +52,7 @@ class StoreWaits:
         if key == JOURNAL:
             self._delays.reset()
         if seconds is not None:
-            self._say(f"The store can be used again, after {seconds:.0f} s.")
+            self._say(f"Nothing waits for the store any more, after {seconds:.0f} s.")
         return was_waiting
 
     def is_waiting(self, key: Worker) -> bool:
@@ -80,7 +80,8 @@ class StoreWaits:
         """Return the error of a run whose journal cannot be written; the reason says why it waits no longer."""
         return StoreError(
             f"The journal cannot be written, and {reason}{f': {error}' if error else '.'} All that was acknowledged "
-            "is in the store, and what was not is trained again: mend the store, then continue by Study.resume(...)."
+            "is in the store, and what was not is trained again: mend the store, then continue by "
+            f"Study.resume({self._store!r})."
         )
 
     def _say(self, sentence: str) -> None:

@@ -167,8 +167,7 @@ def _respond_to_end(state: StudyState, attempt: Attempt, end: TrainingEnded, emi
 def _respond_to_failure(state: StudyState, attempt: Attempt, end: TrainingEnded, emit: Emit) -> None:
     verdict = verdict_on_failure(end)
     if end.error_kind == "checkpoint":
-        for number in list(attempt.trials):
-            requeue_lost(state, state.trials[number], verdict.reason, emit)
+        _respond_to_damage(state, attempt, verdict.reason, emit)
     elif verdict.stops_run:
         for trial in state.dependents(attempt, attempt.next_unit):
             emit(MoveTrial(trial.id, TrialState.FAILED, verdict.reason, verdict.detail))
@@ -178,6 +177,16 @@ def _respond_to_failure(state: StudyState, attempt: Attempt, end: TrainingEnded,
             fail_or_retry(state, trial, verdict, emit)
         requeue_unsaved(state, attempt, end, verdict.reason, emit)
         _end_hopeless_run(state, end, emit)
+
+
+def _respond_to_damage(state: StudyState, attempt: Attempt, reason: str, emit: Emit) -> None:
+    """Let the trials of a damaged checkpoint wait; a store that damages one after the other ends the run."""
+    damages = {number: state.damages.get(number, 0) for number in attempt.trials}
+    for number in list(damages):
+        wait(state, state.trials[number], reason, emit)
+    worst = max(damages.values(), default=0)
+    if worst > state.config.max_losses and state.run is not None and not state.stopping:
+        stop_run(state, f"{worst} checkpoints of one trial were damaged; the last one: {reason}", "StoreError", emit)
 
 
 def _end_hopeless_run(state: StudyState, end: TrainingEnded, emit: Emit) -> None:

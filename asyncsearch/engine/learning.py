@@ -31,9 +31,6 @@ from asyncsearch.trial import Trial
 
 def learn(state: StudyState, event: AnyEvent, now: float) -> list[Trial]:
     """Apply a fact that is not stale; return the subscribers of a new report, so that they may be judged."""
-    if isinstance(event, DriverStarted):
-        state.times.end(state.times.seen_s, state.begun)  # the driver of a run in progress has died
-    state.times.seen_s = now
     match event:
         case Reported():
             return _learn_report(state, event, now)
@@ -42,6 +39,7 @@ def learn(state: StudyState, event: AnyEvent, now: float) -> list[Trial]:
         case TrainingEnded():
             _learn_end(state, event)
         case DriverStarted():
+            state.times.end(state.times.seen_s, state.begun)  # the driver of a run in progress has died
             state.pool.clear()
             state.run, state.stopping, state.stopping_kind = None, "", ""
             state.unblock_all()
@@ -112,6 +110,7 @@ def _learn_report(state: StudyState, event: Reported, now: float) -> list[Trial]
     attempt = state.attempts[event.lease.number]
     if event.resource <= attempt.resource:
         return []
+    state.times.seen_s = now
     if state.plan.is_shared:
         _measure(state, attempt, event.resource, now)
     subscribers = state.subscribers(attempt, event.resource)
@@ -249,7 +248,7 @@ def _learn_refusal(state: StudyState, event: WorkRefused) -> None:
 def _forget_checkpoint(state: StudyState, attempt: Attempt) -> None:
     """Forget an unreadable checkpoint, which is not a failure: training restarts from the nearest good checkpoint."""
     for number in attempt.trials:
-        state.trials[number].losses += 1
+        state.damages[number] = state.damages.get(number, 0) + 1
     load = attempt.batch.load
     if load is None:
         return

@@ -11,7 +11,7 @@ class RunTimes(msgspec.Struct):
     began_s: float | None = None
     """When the run in progress began; None: none is in progress."""
     seen_s: float = 0.0
-    """The last record: a run whose driver died has lasted until then."""
+    """The last report or decision: a run whose driver died has lasted until then."""
     done_before: int = 0
     """Amount of work that had been begun before the run in progress."""
     ended_s: float | None = None
@@ -23,7 +23,7 @@ class RunTimes(msgspec.Struct):
 
     def begin(self, now: float, done: int) -> None:
         """Begin a run; ``done`` is the amount of work begun so far: a number that only grows."""
-        self.began_s, self.done_before = now, done
+        self.began_s, self.seen_s, self.done_before = now, now, done
 
     def end(self, now: float, done: int) -> None:
         """End the run in progress, if there is one."""
@@ -37,5 +37,5 @@ class RunTimes(msgspec.Struct):
 
     @property
     def elapsed_s(self) -> float | None:
-        """Duration of the run in progress up to its last record; None: no run is in progress."""
+        """Duration of the run in progress up to its last report or decision; None: no run is in progress."""
         return None if self.began_s is None else self.seen_s - self.began_s

@@ -51,6 +51,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     """Bytes of each durable checkpoint; None: there was no quota."""
     imported: list[CheckpointRef] = []
     repeated: RepeatedFailures = msgspec.field(default_factory=RepeatedFailures)
+    damages: dict[TrialId, int] = {}
     times: RunTimes = msgspec.field(default_factory=lambda: RunTimes(total_s=None))
 
 
@@ -91,6 +92,7 @@ def encode(state: StudyState, record: int) -> bytes:
             sizes=None if state.config.quota_bytes is None else state.usage.snapshot(),
             imported=list(state.imported),
             repeated=state.repeated,
+            damages=state.damages,
             times=state.times,
         ),
         enc_hook=to_json,
@@ -117,7 +119,7 @@ def restore(state: StudyState, snapshot: Snapshot) -> None:
     state.pool.restore(snapshot.slots)
     state.run = snapshot.run
     state.stopping, state.stopping_kind = snapshot.stopping
-    state.repeated = snapshot.repeated
+    state.repeated, state.damages = snapshot.repeated, snapshot.damages
     state.times = snapshot.times
     state.next_lease = snapshot.next_lease
     state.proposals = snapshot.proposals

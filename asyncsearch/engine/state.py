@@ -78,6 +78,8 @@ class StudyState:
         self.repeated = RepeatedFailures()
         """Failures of the run in progress."""
         self.times = RunTimes()
+        self.damages: dict[TrialId, int] = {}
+        """How many checkpoints each trial found damaged when it loaded them; trials without any are left out."""
         self.next_lease = 0
         self.proposals = 0
         """How many proposals of the searcher became trials."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import chain, islice, zip_longest
+from itertools import chain, islice
 from typing import Any, NamedTuple
 
 import msgspec
@@ -197,13 +197,17 @@ def read_records(store: Store, skip: int = 0, reader: SegmentReader | None = Non
         JournalDamagedError: the journal is damaged, other than by an unfinished line at the end of a segment.
     """
     reader = reader or begin_reading(store, skip)
-    names = store.journal_segments()
-    lines = _lines(store, names[0]) if names else iter(())
-    for name, following in zip_longest(names, names[1:]):
-        next_lines = iter(()) if following is None else _lines(store, following)
-        begun = next(next_lines, None)  # read on from here when its turn comes
-        yield from reader.read(name, lines, None if begun is None else beginning_of(begun))
-        lines = next_lines if begun is None else chain([begun], next_lines)
+    due: list[tuple[str, Iterator[bytes]]] = []
+    for name in store.journal_segments():
+        lines = _lines(store, name)
+        begun = next(lines, b"")  # read on from here when its turn comes
+        if unseal(begun) is not None:  # else its driver could not begin it, and the one after it says where it goes on
+            for former, former_lines in due:
+                yield from reader.read(former, former_lines, beginning_of(begun))
+            due.clear()
+        due.append((name, chain([begun], lines) if begun else lines))
+    for name, lines in due:
+        yield from reader.read(name, lines)
     reader.finish()
 
 

@@ -33,13 +33,12 @@ class Journal:
         self._store, self._study = store, study
         self._durable = last
         """Number of the last durable record."""
-        self._name = ""
-        """Name of the last segment."""
-        self._ended: Segment | None = None
-        """A segment to which an append failed; a store may still know it, should the folder be removed meanwhile."""
-        self._segment: Segment | None = self._begin()
+        self._segment: Segment = store.open_segment()
+        self._has_failed = False
+        """Whether a write into the segment failed, so that its end is unknown."""
         self._head = store.open_head()
         self._is_head_refused = False
+        self._segment.append(self._header())
 
     def encode(self, event: AnyEvent, actions: Sequence[AnyAction], now: float) -> bytes:
         """Return the next record's line."""
@@ -54,13 +53,15 @@ class Journal:
         Raises:
             StoreError: they may be durable or not, also in part. Call it with the same lines again, and with no others.
         """
-        segment = self._segment or self._begin()
-        # After a failure its end is unknown: the next line could be appended to half a line.
-        self._segment, self._ended = None, segment
-        segment.append(lines)
-        self._segment, self._ended = segment, None
+        if self._has_failed:
+            self._begin_anew()
+        try:
+            self._segment.append(lines)
+        except BaseException:
+            self._has_failed = True
+            raise
         self._durable += lines.count(b"\n")
-        data = encode_head(head_of(lines, segment.name))
+        data = encode_head(head_of(lines, self._segment.name))
         self._try_head(lambda: self._head.note(data))
 
     def close(self) -> None:
@@ -70,30 +71,35 @@ class Journal:
             StoreLostError: it was removed or replaced since the last append.
         """
         try:
-            segment = self._segment or self._ended
-            if segment is not None:
-                segment.close()
+            self._segment.close()
         finally:
             self._try_head(self._head.close)
 
-    def _begin(self) -> Segment:
-        ended, self._ended = self._ended, None
-        if ended is not None:
-            ended.close()
-        if self._name and self._name not in self._store.journal_segments():
-            raise StoreLostError(
-                f"The journal of the study in {self._store.shown!r} was removed while it was written: {self._name!r} "
-                "is gone. Restore the folder 'journal' from a backup, or start a new study."
-            )
+    def _header(self) -> bytes:
+        return encode_header(Header(FORMAT, self._study, self._durable + 1, __version__, cuts=True))
+
+    def _begin_anew(self) -> None:
+        """Go on in a new segment, since the next line could be appended to half a line.
+
+        Raises:
+            StoreLostError: the former segment was removed meanwhile.
+        """
         segment = self._store.open_segment()
         try:
-            segment.append(encode_header(Header(FORMAT, self._study, self._durable + 1, __version__, cuts=True)))
+            segment.append(self._header())
+            self._segment.close()  # not before there is another one: it can still be rescued
+            if self._segment.name not in self._store.journal_segments():
+                raise StoreLostError(
+                    f"The journal of the study in {self._store.shown!r} was removed while it was written: "
+                    f"{self._segment.name!r} is gone. Restore the folder 'journal' from a backup, or start a new study."
+                )
         except BaseException:
+            with contextlib.suppress(Exception):  # before it is removed: it would be taken for lost, and rescued
+                segment.close()
             with contextlib.suppress(Exception):  # else each try leaves an empty segment
                 self._store.remove_tree(f"journal/{segment.name}")
             raise
-        self._name = segment.name
-        return segment
+        self._segment, self._has_failed = segment, False
 
     def _try_head(self, action: Callable[[], None]) -> None:
         try:

@@ -14,8 +14,10 @@ import struct
 import sys
 import threading
 
-from asyncsearch.agent.prepared_runner import discard, prepare
-from asyncsearch.runner.forked import serve
+import msgspec
+
+from asyncsearch.agent.runner_template import close_template, fork_template
+from asyncsearch.runner.template import main_in_fork
 
 LENGTH = struct.Struct("!Q")
 """Format of the length before the pickle."""
@@ -26,15 +28,14 @@ def main() -> None:
     _die_with_launcher()
     driver, answer = _take_over(0), os.dup(1)
     os.dup2(2, 1)  # keeps other prints out of the result
-    if prepare(serve):
-        return
+    fork_template(main_in_fork)
     _import_agent()
     (length,) = LENGTH.unpack(_read(driver, LENGTH.size))
     # The bytes come from the launcher, through a pipe that only this process inherited.
     agent, config = pickle.loads(_read(driver, length))  # noqa: S301
     threading.Thread(target=_watch, args=(driver,), name="asyncsearch-driver-watch", daemon=True).start()
-    status = agent(config)
-    discard()
+    status = agent(msgspec.structs.replace(config, keeps_template=True))
+    close_template()
     os.write(answer, status.encode("utf-8", "backslashreplace"))
     for stream in (sys.stdout, sys.stderr):
         stream.flush()

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from asyncsearch.errors import CannotPauseError, StoreError, UsageError
 from asyncsearch.ids import trial_name
+from asyncsearch.runner import misfits
 from asyncsearch.runner.current_values import CurrentValues, changed
 from asyncsearch.runner.hooks import HOW_TO_PAUSE, check_hooks
 from asyncsearch.runner.link import Link
@@ -129,7 +130,11 @@ class SearchContext(TrialContext):
     def once(self, function: Callable[..., T], *args: Any) -> T:
         return once(function, *args)
 
-    def report(self, metrics: Mapping[str, Any] | None = None, /, *, resource: int | None = None, **named: Any) -> None:
+    def report(
+        self, metrics: Mapping[str, Any] | None = None, /, *more: Any, resource: int | None = None, **named: Any
+    ) -> None:
+        if more:
+            raise ReportError(misfits.of_report((metrics, *more)))
         self._raise_if_interrupted()
         values = as_metrics(metrics, named)
         at = self._default_resource() if resource is None else _as_resource(resource)
@@ -156,13 +161,17 @@ class SearchContext(TrialContext):
 
     def epochs(
         self,
-        *,
+        *given: Any,
         state: Mapping[str, Any] | None = None,
         save: SaveFunction | None = None,
         load: LoadFunction | None = None,
         update: Update | None = None,
         evaluate: Evaluate | None = None,
+        **unknown: Any,
     ) -> Iterator[int]:
+        if given or unknown:
+            raise UsageError(misfits.of_epochs(given, unknown))
+        misfits.require_functions(save=save, load=load, update=update, evaluate=evaluate)
         if self.uses_epochs:
             raise UsageError(
                 f"{self.name} called epochs() twice; one loop must do the training from its start to its end."

@@ -19,8 +19,13 @@ def once(function: Callable[..., T], *args: Any) -> T:
     cached.
 
     Raises:
-        UsageError: an argument or a captured value cannot be hashed.
+        UsageError: it is not a function, or an argument or a captured value cannot be hashed.
     """
+    if not callable(function):
+        raise UsageError(
+            f"once() is given {type(function).__name__}, the result of a call: pass the function itself, write "
+            "trial.once(load_data) or trial.once(load_data, argument)."
+        )
     try:
         key = (_identity(function), args)
         hash(key)

@@ -35,7 +35,7 @@ def refusal_of(folder: Path, error: BaseException) -> str:
     while one is not None and id(one) not in seen:
         seen.add(id(one))
         if isinstance(one, OSError) and one.errno in _OF_THE_DISK and _is_inside(folder, one.filename):
-            return f"{one.strerror} ({folder})"
+            return f"Cannot write in {str(folder)!r}: {one.strerror}."
         one = one.__cause__ or one.__context__
     return _probe(folder)
 
@@ -57,5 +57,5 @@ def _probe(folder: Path) -> str:
             with contextlib.suppress(FileNotFoundError):
                 path.unlink()
     except OSError as error:
-        return f"{error.strerror} ({folder})"
+        return f"Cannot write in {str(folder)!r}: {error.strerror}."
     return ""

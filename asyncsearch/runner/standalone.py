@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
+from asyncsearch.arguments import answering
 from asyncsearch.errors import StoreError, UsageError
 from asyncsearch.ids import NodeKey
 from asyncsearch.runner.context import SearchContext
@@ -22,6 +24,9 @@ class StandaloneTrial(SearchContext):
 
     may_be_done = True
 
+    @answering(
+        "StandaloneTrial", "StandaloneTrial({'lr': 0.1}, max_resource=3)", instead={"epochs": "max_resource={value}"}
+    )
     def __init__(
         self,
         params: Params,
@@ -31,6 +36,11 @@ class StandaloneTrial(SearchContext):
         name: str = "trial-0",
         folder: str | os.PathLike[str] | None = None,
     ) -> None:
+        if not isinstance(params, Mapping):
+            raise UsageError(f"StandaloneTrial({params!r}) needs its parameters: write StandaloneTrial({{'lr': 0.1}}).")
+        for key, value in params.items():
+            if hasattr(value, "conditions"):  # a domain, whose module a runner does not have
+                raise UsageError(f"{key}={value!r} is a domain: a trial has values, write e.g. {{{key!r}: 0.1}}.")
         if max_resource is not None and max_resource < 1:
             raise UsageError(f"max_resource={max_resource} is too small: it counts units of training, from 1.")
         link = Recorder(None if folder is None else Path(folder))
@@ -74,7 +84,7 @@ class Recorder:
 
     def folder(self, stage: int, resource: int, *, is_needed: bool = False, failed: str = "") -> Path:
         if failed:
-            raise StoreError(f"The checkpoint at {resource} could not be written: {failed}. Free some space there.")
+            raise StoreError(f"The checkpoint at {resource} could not be written: {failed} Free some space there.")
         del stage
         saving = self._folder / f".saving-{resource}"
         try:

@@ -4,6 +4,9 @@ A message with four descriptors (channel, lifeline, output, errors) asks for a r
 one with a process id asks for the exit status of that runner, which is not reaped before. It has one thread, imports
 what a runner imports, and ends with the process that holds the other end of the socket.
 
+What a runner has started ends with it, even in a session of its own: this process adopts the orphans, and kills them
+when no runner is left, and at its own end.
+
 A process with one thread, and without gRPC, may call ``main_in_fork`` in a child that it forks instead.
 """
 
@@ -11,12 +14,16 @@ from __future__ import annotations
 
 import atexit
 import os
+import select
+import signal
 import socket
 import sys
 import threading
 import traceback
+from collections.abc import Container
 from typing import NoReturn
 
+from asyncsearch.runner.descendants import adopt_orphans, kill_children, reap_ended
 from asyncsearch.runner.forked import serve
 from asyncsearch.runner.session_fork import fork_in_session
 
@@ -24,24 +31,59 @@ from asyncsearch.runner.session_fork import fork_in_session
 def main(descriptor: int) -> None:
     """Serve until the other end is closed."""
     os.set_inheritable(descriptor, False)
-    control = socket.socket(fileno=descriptor)
-    mine = os.getpid()
-    while True:
-        data, descriptors, _, _ = socket.recv_fds(control, 64, 4)
-        if not data:
-            return
+    control, (woken, wake) = socket.socket(fileno=descriptor), os.pipe()
+    mine, runners = os.getpid(), set[int]()
+    adopt_orphans()
+    _watch_children(wake)
+    while data := _next_request(control, woken, runners):
+        request, descriptors = data
         if len(descriptors) < 4:
-            answer = os.waitpid(int(data), 0)[1]
+            answer = os.waitpid(int(request), 0)[1]
+            runners.discard(int(request))
+            if not runners:
+                kill_children()
         else:
             answer = fork_in_session()
             if answer == 0:
+                _forget_children()
                 channel, lifeline, out, err = descriptors
                 control.detach()
                 serve(channel, lifeline, mine, out, err)
                 return
+            runners.add(answer)
             for one in descriptors:
                 os.close(one)
         control.send(str(answer).encode())
+    kill_children()
+
+
+def _next_request(control: socket.socket, woken: int, runners: Container[int]) -> tuple[bytes, list[int]] | None:
+    """Return the next request with its descriptors, None at the end; reap meanwhile what runners have orphaned."""
+    poll = select.poll()
+    for one in (control.fileno(), woken):
+        poll.register(one, select.POLLIN)
+    while True:
+        ready = [one for one, _ in poll.poll()]
+        if woken in ready:
+            os.read(woken, 65_536)
+            reap_ended(runners)
+        if control.fileno() in ready:
+            try:
+                data, descriptors, _, _ = socket.recv_fds(control, 64, 4)
+            except ConnectionError:
+                return None
+            return (data, descriptors) if data else None
+
+
+def _watch_children(wake: int) -> None:
+    os.set_blocking(wake, False)
+    signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda _signal, _frame: None)  # so that ``wake`` is written to
+
+
+def _forget_children() -> None:
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 
 
 def main_in_fork(descriptor: int) -> NoReturn:

@@ -42,7 +42,13 @@ def run_training(
         return Ended(Outcome.RETURNED, context.resource)
     if interrupts.is_received and isinstance(error, TrialStopped):
         return Ended(Outcome.FAILED, context.resource, "Its process got SIGTERM from outside the search.", "signal")
-    return Ended(Outcome.FAILED, context.resource, exception_text(error), kind_of(error))
+    return Ended(Outcome.FAILED, context.resource, _text_of(error, context), kind_of(error))
+
+
+def _text_of(error: BaseException, context: SearchContext) -> str:
+    from asyncsearch.runner.hints import hinted
+
+    return hinted(exception_text(error), error, context.params)
 
 
 def _report_returned(context: SearchContext, returned: Any, metric: str) -> None:

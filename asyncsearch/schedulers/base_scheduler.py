@@ -26,6 +26,7 @@ from asyncsearch.trial import Params
 
 _FOREIGN_NAMES: Mapping[str, str] = {
     **dict.fromkeys(("max_t", "max_epochs", "max_iter", "max_resources", "max_steps"), "max_resource"),
+    **dict.fromkeys(("epochs", "num_epochs", "budget", "max_budget", "R"), "max_resource"),
     **dict.fromkeys(("grace_period", "min_t", "min_epochs", "min_resources", "n_warmup_steps"), "min_resource"),
     **dict.fromkeys(("eta", "factor", "halving_factor"), "reduction_factor"),
     "n_startup_trials": "min_trials",

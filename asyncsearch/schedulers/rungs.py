@@ -62,7 +62,8 @@ def check_whole(name: str, value: object, low: int) -> None:
     # True is an int to Python; as a resource it is a slip.
     if isinstance(value, bool) or not isinstance(value, int):
         is_number = isinstance(value, SupportsFloat) and value is not True and math.isfinite(value)
-        near = round(float(value)) if is_number else 3  # type: ignore[arg-type]
+        written = int(value) if isinstance(value, str) and value.isdecimal() else 3
+        near = round(float(value)) if is_number else written  # type: ignore[arg-type]
         raise ResourceError(
             f"{name}={value!r} is not an integer: resources and trials are counted in whole units. "
             f"Write an integer, e.g. {name}={max(low, near)}."

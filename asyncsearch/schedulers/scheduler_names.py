@@ -19,6 +19,8 @@ _CALLS = {
     "none": "FIFO()",
 }
 """Part of a name, in small letters -> the call."""
+_SEARCHERS = ("tpe", "cmaes", "sobol", "nsgaii", "random", "grid", "optuna", "bayes", "gp")
+"""Parts of names of searchers, which are another argument."""
 
 
 def require_scheduler(given: object) -> Scheduler:
@@ -36,5 +38,8 @@ def require_scheduler(given: object) -> Scheduler:
     call = next((call for part, call in _CALLS.items() if part in lower), None)
     if call is not None:
         raise UsageError(f"scheduler={shown} is not a scheduler: write scheduler={call}.")
+    if any(part in lower for part in _SEARCHERS):
+        own = repr(given) if isinstance(given, str) else f"{name}(...)"
+        raise UsageError(f"scheduler={shown} proposes configurations: write searcher={own}.")
     calls = ", ".join(dict.fromkeys(_CALLS.values()))
     raise UsageError(f"scheduler={shown} is not a scheduler: write scheduler= with one of {calls}.")

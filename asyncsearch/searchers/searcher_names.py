@@ -23,6 +23,14 @@ _FOREIGN_NAMES = {
     "qmc": "sobol",
 }
 """Parts of names that others use -> the nearest of ours."""
+_SCHEDULERS = {
+    "asha": "ASHA(max_resource=81)",
+    "hyperband": "Hyperband(max_resource=81)",
+    "halving": "ASHA(max_resource=81)",
+    "pbt": "PBT(max_resource=100, perturbation_interval=5)",
+    "median": "MedianStopping()",
+}
+"""Parts of names of schedulers, which are another argument -> the call."""
 
 
 def searcher_of(given: object) -> Searcher:
@@ -42,6 +50,7 @@ def searcher_of(given: object) -> Searcher:
     if isinstance(given, type):
         call = f"{given.__name__}()"
         raise UsageError(f"searcher={given.__name__} is a class, not a searcher: write searcher={call}.")
+    _refuse_scheduler(type(given).__name__, repr(given))
     raise UsageError(f"searcher={given!r} is not a Searcher: write one of {_shown()}, or RandomSearch().")
 
 
@@ -51,11 +60,19 @@ def _by_name(name: str) -> Searcher:
     if name in SAMPLER_NAMES:
         return OptunaSearch(name)
     lower = name.lower().replace("-", "").replace("_", "").replace(" ", "")
+    _refuse_scheduler(lower, repr(name))
     near = [known for known in _NAMES if known in lower] + [
         ours for part, ours in _FOREIGN_NAMES.items() if part in lower
     ]
     hint = f"write searcher={near[0]!r}. The names are {_shown()}" if near else f"write one of {_shown()}"
     raise UsageError(f"searcher={name!r} is not the name of a searcher: {hint}.")
+
+
+def _refuse_scheduler(name: str, shown: str) -> None:
+    call = next((call for part, call in _SCHEDULERS.items() if part in name.lower()), None)
+    if call is not None and "bohb" not in name.lower():
+        own = shown if shown.endswith(")") else call
+        raise UsageError(f"searcher={shown} decides how far trials train: write scheduler={own}.")
 
 
 def _shown() -> str:

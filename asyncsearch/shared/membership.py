@@ -72,13 +72,12 @@ class FolderMembership:
             self._forbidden |= {(lease, node) for lease in self._users.pop(node, ())}
 
     def release(self, lease: int, nodes: set[NodeKey]) -> None:
-        free = []
         for node in nodes:
-            users = self._users.get(node, set())
-            users.discard(lease)
-            if not users and self._users.pop(node, None) is not None:
-                free.append(node)
+            self._users.get(node, set()).discard(lease)
+        free = [node for node in nodes if node in self._users and not self._users[node]]
         self._folder.release(free)
+        for node in free:  # not before: a release that fails is repeated
+            del self._users[node]
 
     def _read(self, nodes: Iterable[NodeKey]) -> list[tuple[NodeKey, NodeFacts]]:
         """Read ordered nodes, the last first: facts of a node are published after those of its parent."""

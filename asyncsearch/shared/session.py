@@ -13,12 +13,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 
 from asyncsearch.actions import Assign, CutWork, SaveAt, StopTraining
 from asyncsearch.engine.attempts import Attempt
 from asyncsearch.engine.state import StudyState
+from asyncsearch.errors import may_pass
 from asyncsearch.events import (
     AnyEvent,
     CheckpointCommitted,
@@ -31,6 +33,7 @@ from asyncsearch.events import (
     WorkRefused,
 )
 from asyncsearch.ids import CheckpointRef, NodeKey
+from asyncsearch.rpc.backoff import Backoff
 from asyncsearch.shared.folder import NodeFacts
 from asyncsearch.shared.membership import FolderAnswer, FolderMembership
 from asyncsearch.shared.publications import Publication, UnpublishedReports
@@ -58,6 +61,7 @@ class SharingSession:
         post: Callable[[AnyEvent], None],
         send: Callable[[WorkerAction], None],
         fail: Callable[[BaseException], None],
+        waits: Callable[[str], None],
     ) -> None:
         """Begin the session; nothing is written yet.
 
@@ -68,9 +72,12 @@ class SharingSession:
             post: sends an event to the engine.
             send: sends an action to a worker.
             fail: called with the error if the folder can no longer be used.
+            waits: called with the error when the folder is waited for, and with an empty one when it no longer is.
         """
         self._folder, self._state, self._loop = folder, state, loop
-        self._post, self._send, self._fail = post, send, fail
+        self._post, self._send, self._fail, self._waits = post, send, fail, waits
+        self._gives_up = threading.Event()
+        """Set at the end: then the folder is not waited for."""
         self._thread = ThreadPoolExecutor(1, "asyncsearch-shared")
         self._waiting: dict[int, list[WorkerAction]] = {}
         """Actions for leases that no worker has received yet."""
@@ -156,6 +163,7 @@ class SharingSession:
 
     async def close(self) -> None:
         """Publish the remaining reports, write the hold, and release every claim."""
+        self._gives_up.set()
         self._cancel_timers()
         due = self._due
         references = frozenset(self._state.references)
@@ -173,6 +181,7 @@ class SharingSession:
 
     def abandon(self) -> None:
         """End after a failure; claims that cannot be released expire."""
+        self._gives_up.set()
         self._cancel_timers()
         self._thread.shutdown(wait=True, cancel_futures=True)
         with contextlib.suppress(Exception):
@@ -269,7 +278,7 @@ class SharingSession:
 
         def work() -> None:
             try:
-                result = function(*args)
+                result = self._until_done(lambda: function(*args))
             except BaseException as error:
                 self._loop.call_soon_threadsafe(self._fail, error)
             else:
@@ -277,6 +286,23 @@ class SharingSession:
                     self._loop.call_soon_threadsafe(then, result)
 
         self._thread.submit(work)
+
+    def _until_done(self, access: Callable[[], object]) -> object:
+        """Return the result of an access to the folder, each of which may be repeated; wait while the folder fails."""
+        delays, is_waiting = Backoff(), False
+        while True:
+            try:
+                result = access()
+            except Exception as error:
+                if self._gives_up.is_set() or not may_pass(error):
+                    raise
+                is_waiting = True
+                self._loop.call_soon_threadsafe(self._waits, str(error))
+                self._gives_up.wait(delays.next_s())
+                continue
+            if is_waiting:
+                self._loop.call_soon_threadsafe(self._waits, "")
+            return result
 
 
 def _untrained(attempt: Attempt) -> set[NodeKey]:

@@ -75,6 +75,7 @@ class Domain(Undecided):
     def arguments(self) -> dict[str, Any]:
         """Return the arguments that make it, as JSON values."""
 
+    @answering("when", "uniform(0, 0.99).when(optimizer='sgd')")
     def when(self, **conditions: Any) -> Self:
         """Return a copy that exists only where the named parameters have the given values.
 
@@ -242,11 +243,19 @@ class Constant(Domain):
         return functions_in(self.given)
 
 
+@answering(
+    "choice",
+    "choice('a', 'b')",
+    instead={
+        **dict.fromkeys(("p", "weights", "probabilities"), "choice('a', 'b'): its values are equally likely"),
+        **dict.fromkeys(("values", "options", "choices", "categories"), "choice(*{value})"),
+    },
+)
 def choice(*values: Any) -> Choice:
     """Return a domain of the given JSON values, each equally likely.
 
     The values are arguments, or one list or tuple: ``choice("relu", "gelu")``, ``choice([16, 32, 64])``. Lists and
-    dictionaries may be values; tuples among the values come out as lists.
+    dictionaries may be values; tuples among the values come out as lists, since JSON has no tuples.
 
     Raises:
         SpaceError: no values, one of them twice (1 and 1.0 are the same), or what is not a JSON value: name such an

@@ -14,6 +14,7 @@ from asyncsearch.errors import SpaceError
 from asyncsearch.sequences import Sequence as ValueSequence
 from asyncsearch.sequences import from_json, is_sequence
 from asyncsearch.space.domains import Constant, Domain
+from asyncsearch.space.foreign_forms import meant_by_mapping, meant_by_text
 from asyncsearch.space.parameter_values import a_type, copy_plain, integer, is_numpy_array, number, plain, show
 from asyncsearch.trial import Params
 
@@ -76,6 +77,10 @@ def _leaves(prefix: str, parameters: Mapping[Any, Any]) -> Iterable[tuple[str, D
         if isinstance(value, Mapping) and not is_sequence(value):
             if not value:
                 raise SpaceError(f"{path}: {{}} is an empty group: drop it, or write constant({{}}).")
+            if meant := meant_by_mapping(value):
+                raise SpaceError(
+                    f"{path}: {show(value)} is no domain: write {meant}; if it is a constant, constant(...)."
+                )
             yield from _leaves(f"{path}.", value)
         else:
             domain = _domain(path, value)
@@ -113,6 +118,11 @@ def _domain(path: str, value: Any) -> Domain | ValueSequence:
         raise SpaceError(f"{path}: {show(value)} is not a domain: did you mean {_meant(value)}?")
     if hasattr(value, "parameters") and hasattr(value, "sample"):
         raise SpaceError(f"{path}: a Space inside a space: write its plain mapping there instead.")
+    if isinstance(value, str) and (meant := meant_by_text(value)):
+        raise SpaceError(
+            f"{path}: {show(value)} is text, not a domain: write {meant} without quotes; for this very text, "
+            f"constant({show(value)})."
+        )
     try:
         return Constant(plain(value))
     except SpaceError as error:

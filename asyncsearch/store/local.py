@@ -52,8 +52,7 @@ class LocalSegment:
         self._path, self._rescue, self._lock = path, rescue, lock
         self._identity = FileIdentity.of(path, descriptor)
         self._descriptor: int | None = descriptor
-        self._is_broken = False
-        """Whether an append failed, so that its end is unknown: it is held open only to be rescued if it is lost."""
+        self._has_failed = False
 
     @property
     def name(self) -> str:
@@ -61,7 +60,7 @@ class LocalSegment:
 
     def append(self, data: bytes) -> None:
         assert data.endswith(b"\n"), "a segment takes whole lines"
-        if self._descriptor is None or self._is_broken:
+        if self._descriptor is None or self._has_failed:
             raise StoreError(f"Journal segment {str(self._path)!r} is closed. Go on in a new one: open_segment().")
         try:
             self._require_in_place()  # before it, too: what is not acknowledged should not be found later
@@ -74,8 +73,8 @@ class LocalSegment:
             raise
         except BaseException:
             # After a failed write or sync the end of the segment is unknown: the next line could be appended to half a
-            # line, or be acknowledged after a lost one.
-            self._is_broken = True
+            # line, or be acknowledged after a lost one. It stays open, so that it can be rescued if it is removed.
+            self._has_failed = True
             raise
 
     def close(self) -> None:

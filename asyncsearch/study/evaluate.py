@@ -48,9 +48,9 @@ class KnownPath:
     """What is known of the way of one configuration up to a resource."""
 
     def __init__(self, params: Params, path: PlanPath, resource: int) -> None:
-        self._params = params
+        self.params = params
         self._path = path
-        self._resource = resource
+        self.resource = resource
         self._reports: dict[int, Metrics] = {}
         self._reached = 0
         self._passed: dict[PlanPath, dict[int, Metrics]] = {}
@@ -72,7 +72,7 @@ class KnownPath:
                 saved.setdefault(ref.node, set()).add(ref.resource)
             for action in record.actions:
                 # Where trials do not share, each has nodes of its own.
-                if isinstance(action, CreateTrial | Branch) and action.params == self._params:
+                if isinstance(action, CreateTrial | Branch) and action.params == self.params:
                     paths.add(action.path or (PathStep(0, action.node),))
                 elif isinstance(action, DeleteCheckpoint):
                     saved.get(action.checkpoint.node, set()).discard(action.checkpoint.resource)
@@ -127,14 +127,14 @@ class KnownPath:
         Raises:
             MetricNotReportedError: training came so far, and nothing was reported on the way.
         """
-        if self._reached < self._resource:
+        if self._reached < self.resource:
             return None
-        is_saved = any(ref.resource == self._resource for ref in self._saved)
-        if evaluated and is_saved and evaluated not in self._reports.get(self._resource, ()):
+        is_saved = any(ref.resource == self.resource for ref in self._saved)
+        if evaluated and is_saved and evaluated not in self._reports.get(self.resource, ()):
             return None
         if not self._reports:
             raise MetricNotReportedError(
-                f"This configuration was trained to {self._resource} and nothing was reported up to there. Ask for a "
+                f"This configuration was trained to {self.resource} and nothing was reported up to there. Ask for a "
                 "higher resource, or report more often, trial.report(...)."
             )
         last = max(self._reports)
@@ -143,14 +143,14 @@ class KnownPath:
     def _add(self, path: PlanPath, node: NodeKey, facts: NodeFacts) -> None:
         start, end = _span(path, node)
         inside = {at: metrics for at, metrics in facts.reports if start < at <= end}
-        self._reports |= {at: metrics for at, metrics in inside.items() if metrics and at <= self._resource}
+        self._reports |= {at: metrics for at, metrics in inside.items() if metrics and at <= self.resource}
         checkpoints = [at for at in facts.checkpoints if start < at <= end]
         self._reached = max([self._reached, *inside, *checkpoints])
-        if facts.ended is not None and start < facts.ended <= min(end, self._resource):
-            self._reached = self._resource
+        if facts.ended is not None and start < facts.ended <= min(end, self.resource):
+            self._reached = self.resource
         passed = self._passed.setdefault(path, {})
-        passed |= {at: metrics for at, metrics in inside.items() if at <= self._resource}
-        self._saved |= {CheckpointRef(node, at): path for at in checkpoints if at <= self._resource}
+        passed |= {at: metrics for at, metrics in inside.items() if at <= self.resource}
+        self._saved |= {CheckpointRef(node, at): path for at in checkpoints if at <= self.resource}
 
 
 def was_found(params: Params, records: Iterable[Record]) -> bool:

@@ -62,6 +62,15 @@ IN_STUDY: Mapping[str, Replacement] = {
     **dict.fromkeys(("study_name", "experiment_name"), "name={value}"),
     **dict.fromkeys(("load_if_exists", "restore", "overwrite"), "resume=True to go on with the study in the store"),
     "random_state": "seed={value}",
+    **dict.fromkeys(("early_stopping", "early_stop"), "scheduler=ASHA(max_resource=81)"),
+    **dict.fromkeys(("algorithm", "method", "strategy"), "searcher={value}, or scheduler=ASHA(max_resource=81)"),
+    **dict.fromkeys(("verbose", "show_progress_bar", "progress"), "study.run(display='auto') or study.run(logs=True)"),
+    **dict.fromkeys(
+        ("gpus", "num_gpus", "gpus_per_trial", "resources_per_trial"),
+        "spark.conf 'spark.task.resource.gpu.amount': SparkSession.builder.config('spark.task.resource.gpu.amount', 1)",
+    ),
+    **dict.fromkeys(("checkpoint", "save_checkpoints"), "checkpoints=Checkpoints(keep_checkpoints=3)"),
+    "callbacks": "trial.report(...) in the trainable; results are read from the study meanwhile, Study.open(store)",
 }
 """Argument of ``Study`` that it does not have -> what to write."""
 
@@ -76,10 +85,18 @@ IN_RUN: Mapping[str, Replacement] = {
     "callbacks": "trial.report(...) in the trainable; results are read from the study meanwhile, Study.open(store)",
     "func": "the trainable into Study(train, ...)",
     "objective": "the trainable into Study(train, ...)",
-    "resume": "Study(..., resume={value})",
-    "backend": "Study(..., backend={value})",
+    **{
+        name: f"Study(..., {name}={{value}})"
+        for name in ("space", "metric", "mode", "scheduler", "searcher", "store", "seed", "resume", "backend", "name")
+    },
+    "n": "num_trials={value}",
 }
 """Argument of ``Study.run`` that it does not have -> what to write."""
+
+IN_RESUME: Mapping[str, Replacement] = {
+    name: f"Study.resume(store).run({name}={{value}})" for name in ("num_trials", "parallelism", "timeout", "logs")
+} | {name: f"Study.resume(store).run({ours}={{value}})" for name, ours in _RUN.items()}
+"""Argument of ``Study.resume`` that it does not have -> what to write."""
 
 OF_STUDY: Mapping[str, str] = {
     **dict.fromkeys(("optimize", "fit", "start", "search", "tune", "minimize", "maximize"), "study.run(num_trials=64)"),
@@ -95,6 +112,16 @@ OF_STUDY: Mapping[str, str] = {
     "ask": "Study(train, ...) and study.run(): the search calls the trainable",
     "tell": "Study(train, ...) and study.run(): the search calls the trainable",
     "plot": "plot_history(study) or plot_rungs(study)",
+    **dict.fromkeys(("execute", "launch", "main"), "study.run(num_trials=64)"),
+    **dict.fromkeys(
+        ("best_model", "best_estimator_", "best_checkpoint", "get_best_model"),
+        "`with study.checkpoint() as path: load_state(path, {'net': net})`",
+    ),
+    **dict.fromkeys(("save", "dump"), "Study(..., store='studies/digits'): every report is saved there as it arrives"),
+    **dict.fromkeys(
+        ("enqueue_trial", "add_trial", "points_to_evaluate"),
+        "Study(..., space=Space({...}, initial=[{'lr': 0.1}])): these are tried first",
+    ),
 }
 """Attribute that ``Study`` does not have -> what to write."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -21,12 +21,17 @@ from asyncsearch.report.plots.incumbents import Incumbent, incumbents, incumbent
 from asyncsearch.sequences.flat_params import ReadableParams
 from asyncsearch.store import open_store
 from asyncsearch.store.base_store import Store
+from asyncsearch.study.fetched_path import FetchedPath
 from asyncsearch.trial import Metrics, Trial
 
 if TYPE_CHECKING:
     import pandas
 
     from asyncsearch.report.tree.tree import Tree
+
+
+_SHOWN = 3
+"""Studies named in a message."""
 
 
 class ReadState(NamedTuple):
@@ -89,9 +94,7 @@ class Results:
         best = self._read_state().best()
         if best is None:
             raise self._nothing_reported()
-        found = copy.copy(best)
-        found.params = ReadableParams(best.params)
-        return found
+        return copy.copy(best)
 
     @property
     def incumbent(self) -> Incumbent:
@@ -116,7 +119,7 @@ class Results:
     @property
     def best_params(self) -> dict[str, Any]:
         """The configuration of the best trial; schedules in it print as they are written."""
-        return self.best_trial.params
+        return ReadableParams(self.best_trial.params)
 
     @property
     def best_value(self) -> float:
@@ -172,13 +175,16 @@ class Results:
             yield f"... units {start:,} to {end} were trained with {trial_name(other)}: see its log ..."
         yield from self.store.read_log(trial_name(number))
 
-    @contextmanager
-    def checkpoint(self, trial: int | str | Trial | None = None) -> Iterator[Path]:
+    def checkpoint(self, trial: int | str | Trial | None = None) -> AbstractContextManager[Path]:
         """Give the path that the trainable's ``save`` wrote, of a trial or of the best one, inside a ``with``.
 
         Raises:
             NoTrialsError: the trial has no checkpoint; ``keep_checkpoints`` says how many are kept.
         """
+        return FetchedPath(self._fetched(trial))
+
+    @contextmanager
+    def _fetched(self, trial: int | str | Trial | None) -> Iterator[Path]:
         number = self.best_trial.id if trial is None else self._trial_id(trial)
         chosen = self._read_state().trials[number]
         if chosen.checkpoint is None:
@@ -255,8 +261,17 @@ class Results:
 
     def _not_found(self) -> StudyNotFoundError:
         return StudyNotFoundError(
-            f"{self.store.shown} holds no study: there is no study.json in it. Is the path right?"
+            f"{self.store.shown} holds no study: there is no study.json in it. {self._studies_below()}"
         )
+
+    def _studies_below(self) -> str:
+        """Say which studies there are in the folder that was named instead of one of them."""
+        root = self.store.shown.rstrip("/")
+        names = sorted(file.parent.name for file in Path(root).glob("*/study.json"))  # none where it is a URL
+        if not names:
+            return "Is the path right?"
+        held = "a study" if len(names) == 1 else f"{len(names)} studies"
+        return f"There is {held} below: write {' or '.join(f'{root}/{name}' for name in names[:_SHOWN])}."
 
     def _trial_id(self, trial: int | str | Trial) -> TrialId:
         number = trial.id if isinstance(trial, Trial) else parse_trial(str(trial))

@@ -244,7 +244,7 @@ def _train_here(run: _Run, launcher: Launcher, display: Display, interrupts: Int
 
     def tick() -> None:
         nonlocal shown_s
-        if time.monotonic() - shown_s >= _REFRESH_S:
+        if run.driver.notices or time.monotonic() - shown_s >= _REFRESH_S:
             shown_s = time.monotonic()
             _show(run, display)
 

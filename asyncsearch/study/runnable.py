@@ -300,7 +300,7 @@ def _losses(state: StudyState) -> int:
 def _with_traceback(store: Store, end: EndRun, launcher: Launcher) -> str:
     """Return the reason of a run's end, with the traceback of the last trial if it is that trials failed."""
     if end.error_kind == "StoreError":
-        return (
+        return printable(
             f"The run has ended: {end.reason} Its reports and checkpoints so far are kept, and no trial has failed for "
             f"it: mend the store, then continue by Study.resume({store.shown!r})."
         )

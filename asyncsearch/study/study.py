@@ -7,24 +7,18 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-import msgspec
-
 from asyncsearch.arguments import answering, positive, seconds_of, text_of, yes_or_no
 from asyncsearch.engine.config import search_config
 from asyncsearch.engine.method_checks import require_proposal, require_target
-from asyncsearch.errors import AsyncSearchError, SpaceError, StudyNotFoundError, TrialsFailedError, UsageError
+from asyncsearch.errors import AsyncSearchError, SpaceError, StudyNotFoundError, UsageError
 from asyncsearch.ids import TrialId
 from asyncsearch.journal.opening import read_records, read_study_file, replay
-from asyncsearch.launch import choose
 from asyncsearch.launch.base_launcher import Launcher
 from asyncsearch.launch.bundle import pack
 from asyncsearch.plan.keys import canonical, digest, path
-from asyncsearch.report.formatting import many
 from asyncsearch.report.live.display import Display, open_display
-from asyncsearch.report.live.progress import announced
 from asyncsearch.report.plain_text import printable
-from asyncsearch.report.what_if.expected import cost_of, expected
-from asyncsearch.report.what_if.preview import Preview, notes_of, preview, warnings_of, workers_note
+from asyncsearch.report.what_if.preview import Preview
 from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.schedulers.fifo import FIFO
 from asyncsearch.schedulers.scheduler_names import require_scheduler
@@ -41,16 +35,18 @@ from asyncsearch.store.base_store import Store
 from asyncsearch.store.restoring import resumable
 from asyncsearch.study.default_store import DefaultFolder
 from asyncsearch.study.definition import StudyDefinition, parts_of, read_plan, source_hash
-from asyncsearch.study.evaluate import Evaluation, KnownPath, SingleProposal, TrainUpTo, was_found, was_proposed
-from asyncsearch.study.first_calls import IN_RUN, IN_STUDY, OF_STUDY, STUDY, missing_mode, require_groups
+from asyncsearch.study.evaluate import Evaluation, KnownPath, was_found, was_proposed
+from asyncsearch.study.first_calls import IN_RESUME, IN_RUN, IN_STUDY, OF_STUDY, STUDY, missing_mode, require_groups
 from asyncsearch.study.kept_functions import read_earlier
 from asyncsearch.study.options import Checkpoints, Sharing, WorkerOptions
+from asyncsearch.study.preview_run import preview_run
 from asyncsearch.study.requirements import can_evaluate, require_pausable, require_sequences
 from asyncsearch.study.results import ReadState, Results
 from asyncsearch.study.runnable import RunnableStudy, require_bounded
 from asyncsearch.study.script_runs import note_run
+from asyncsearch.study.single_search import train_single
 from asyncsearch.study.trainable_checks import require_trainable
-from asyncsearch.study.warm_start import WarmStart, begin_searcher, kept, warm_start_of
+from asyncsearch.study.warm_start import begin_searcher, kept, warm_start_of
 from asyncsearch.trainable import Pickled, Trainable, WithFunctions
 from asyncsearch.trial import Params
 
@@ -176,6 +172,7 @@ class Study(Results):
         self._bundle: bytes | None = None
 
     @classmethod
+    @answering("Study.resume", "Study.resume('studies/digits')", instead=IN_RESUME)
     def resume(cls, store: str | Path, *, backend: str | Launcher | None = None) -> Study:
         """Return the study of a store, ready to ``run``, with the trainable that it was created with.
 
@@ -240,6 +237,7 @@ class Study(Results):
         note_run(self, num_trials, parallelism)
         return run_shown(self, num_trials, parallelism, timeout_s, open_display(display, logs=logs))
 
+    @answering("preview", "study.preview(num_trials=64)", instead=IN_RUN)
     def preview(
         self,
         num_trials: int | None = None,
@@ -268,30 +266,8 @@ class Study(Results):
             StudyNotFoundError: there is no study at ``like``.
         """
         self._require_described("preview")
-        proposals = self._begin_searcher().length()
-        require_bounded(self.searcher, num_trials, proposals, "preview")
-        asked = positive("num_trials", proposals if num_trials is None else num_trials)
-        known = choose(self._backend).workers_now() if parallelism is None else positive("parallelism", parallelism)
-        workers = known or 1
-        total = asked if proposals is None else min(asked, proposals)
-        warnings = warnings_of(self.scheduler, None if num_trials is None else asked, proposals)
-        cost = cost_of(self.store, seconds_per_unit, like)
-        is_special = self.space.has_sequences or getattr(self.scheduler, "branches", False)
-        own: dict[str, Any] = {"space": self.space, "searcher": None if proposals is None else self.searcher}
-        on = f"{many(total, 'trial')} on {many(workers, 'worker')}"
-        with announced(f"simulating a search of {on} ..."):
-            simulated = expected(self.scheduler, total, workers, cost, config=self.config, **own if is_special else {})
         already = 0 if read_study_file(self.store) is None else len(self._read_state().trials)
-        warnings += notes_of(asked, total, already, self.scheduler.begin(self.space, self.config.seed))
-        return preview(
-            self.scheduler,
-            total,
-            parallelism=workers,
-            cost=cost,
-            expected=simulated,
-            warnings=warnings,
-            assumption=workers_note(known) if parallelism is None else "",
-        )
+        return preview_run(self._runnable(), num_trials, parallelism, seconds_per_unit, like, already)
 
     def eval(self, params: Mapping[str, Any], resource: int) -> Evaluation:
         """Return the metrics of a configuration as last reported at or before a resource, with that report's resource.
@@ -327,21 +303,11 @@ class Study(Results):
             self._require_described("run")
             display = open_display("none")
             mine = self._runnable(display)
-            single = _single(mine, given, resource, end, home)
-            if self.shared is None:
-                home.prepare()
-                with home.lock():
-                    state, last = single.open(display)
-                    if not state.trials:
-                        known_path.begin(home, state, last, self.store)
-            try:
-                ended = single.run(1, 1, None, display).state
-            except TrialsFailedError as error:
-                raise TrialsFailedError(f"It could not be trained to {resource}: {error}") from None
+            trial = train_single(mine, known_path, end, home, display)
             mine.keep_quota(display)
             known = self._known(known_path, home)
             if known is None:
-                raise AsyncSearchError(f"It could not be trained to {resource}: {printable(ended.trials[0].reason)}")
+                raise AsyncSearchError(f"It could not be trained to {resource}: {printable(trial.reason)}")
         return known
 
     def _plain(self, params: Mapping[str, Any]) -> Params:
@@ -455,20 +421,6 @@ class Study(Results):
         display.warn(earlier.notes)
         register_versions(earlier.versions)
         return pack(WithFunctions(Pickled(bundle), {}, earlier.versions)).data if earlier.versions else bundle
-
-
-def _single(study: RunnableStudy, params: Params, resource: int, end: int | None, home: Store) -> RunnableStudy:
-    """Return the search of one configuration, with a store of its own inside that of the study."""
-    config = study.definition.config
-    definition = msgspec.structs.replace(
-        study.definition,
-        searcher=SingleProposal(params),
-        scheduler=TrainUpTo(resource, end or resource),
-        # share=True: its nodes depend on its values alone. In a shared folder the study itself keeps the quota.
-        config=msgspec.structs.replace(config, share=True) if study.definition.shared is None else config,
-        quota_bytes=None,
-    )
-    return msgspec.structs.replace(study, store=home, definition=definition, warm=WarmStart(), resume=True, claim=None)
 
 
 def run_shown(

@@ -170,7 +170,7 @@ class World:
                 self.attached.discard(worker)
             case EndRun():
                 self.end_of_run = action
-                assert action.error_kind in ("", "WorkersLostError", "TrialsFailedError"), action
+                assert action.error_kind in ("", "WorkersLostError", "TrialsFailedError", "StoreError"), action
                 assert not self.state.attempts
                 assert not self.state.pool.alive()
             case _:
@@ -285,7 +285,8 @@ class World:
         else:
             if training.saved == checkpoint.resource and not self.is_fickle:
                 training.saved = None
-            self.send(CheckpointFailed(training.lease, checkpoint, "disk full"))
+            kind = self.chance.choice(["", "store"])
+            self.send(CheckpointFailed(training.lease, checkpoint, "disk full", error_kind=kind))
 
     def finish(self, training: Training, outcome: Outcome, error_kind: str = "") -> None:
         training.is_ended = True

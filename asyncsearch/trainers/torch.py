@@ -16,6 +16,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, default_colla
 from asyncsearch.errors import UsageError
 from asyncsearch.trainers.base_trainer import EVALUATION_BATCH, FrameworkTrainer
 from asyncsearch.trainers.sample_order import Indices
+from asyncsearch.trainers.torch_files import load_without_code
 from asyncsearch.trial import Params
 
 
@@ -115,7 +116,7 @@ class TorchTrainer(FrameworkTrainer):
             torch.save(state, file)
 
     def load(self, path: Path) -> None:
-        state = torch.load(path, map_location=self._device, weights_only=True)
+        state = load_without_code(path, self._device)
         self._restore_counters(json.loads(state["counters"]))
         self.net.load_state_dict(state["model"])
         buffers = dict(self.net.named_buffers())

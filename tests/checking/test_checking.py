@@ -445,6 +445,8 @@ if __name__ == "__main__":
 def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     import sys
 
+    import asyncsearch.study.study  # noqa: F401 - before the copy, in which half of a module may be imported
+
     monkeypatch.setattr(sys, "argv", list(sys.argv))
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setattr(sys, "modules", sys.modules.copy())

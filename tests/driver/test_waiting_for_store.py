@@ -121,7 +121,7 @@ def test_the_user_is_told_once_when_the_journal_waits_and_once_when_it_does_not(
     began, ended = call(harness.driver, lambda _: list(harness.driver.notices))
     assert "The journal cannot use the store: no space left" in began
     assert "store_timeout" in began
-    assert "can be used again" in ended
+    assert "Nothing waits for the store any more" in ended
     harness.driver.close()
 
 

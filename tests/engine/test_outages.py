@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from asyncsearch.actions import EndRun, StopTraining
+from asyncsearch.actions import Assign, EndRun, StopTraining
 from asyncsearch.engine.outages import Outages
 from asyncsearch.events import CheckpointFailed, Outcome, StopRequested, TrainingEnded, WorkerLost
 from asyncsearch.ids import CheckpointRef, WorkerId
@@ -64,6 +64,23 @@ def test_a_trial_whose_checkpoint_the_store_refused_goes_on_in_the_same_run(asha
     asha.tell(CheckpointFailed(lease, CheckpointRef(trial.node, 1), "disk full", error_kind="store"))
     assert (trial.state, trial.failures) == (TrialState.RUNNING, 0)
     assert lease_of(asha.last) != lease
+
+
+def test_a_store_that_damages_one_checkpoint_after_the_other_ends_the_run_and_blames_no_trial() -> None:
+    player = Player(make_state(ASHA(max_resource=9), max_losses=1))
+    player.begin(3, 1)
+    actions = player.last
+    for loss in (0.3, 0.2, 0.1):
+        actions = player.reach(lease_of(actions), 1, loss)
+    promoted = next(trial for trial in player.state.trials if trial.target == 3)
+    lease = only(actions, Assign)[-1].work.lease
+    player.tell(TrainingEnded(lease, Outcome.FAILED, 1, None, "damaged", "checkpoint"))
+    assert (promoted.state, promoted.losses, promoted.failures) == (TrialState.RUNNING, 0, 0)
+    player.tell(TrainingEnded(lease_of(player.last), Outcome.FAILED, 0, None, "damaged", "checkpoint"))
+    end = only(player.last, EndRun)[0]
+    assert end.error_kind == "StoreError"
+    assert "2 checkpoints of one trial were damaged; the last one: damaged" in end.reason
+    assert (promoted.state, promoted.losses, promoted.failures) == (TrialState.WAITING, 0, 0)
 
 
 def test_a_worker_that_is_given_up_because_the_run_ends_blames_no_trial(asha: Player) -> None:

@@ -6,7 +6,7 @@ from asyncsearch.engine import snapshot
 from asyncsearch.engine.handling import handle
 from asyncsearch.engine.run_times import RunTimes
 from asyncsearch.engine.state import StudyState
-from asyncsearch.events import DriverStarted, RunRequested
+from asyncsearch.events import AnyEvent, DriverStarted, RunRequested
 from asyncsearch.schedulers import FIFO
 from asyncsearch.searchers.random import RandomSearch
 from asyncsearch.testing.recording import restored
@@ -47,7 +47,7 @@ def test_a_run_that_has_nothing_to_do_changes_no_time() -> None:
 
 def test_runs_add_up_and_a_run_whose_driver_died_has_lasted_until_its_last_record() -> None:
     state = new_state()
-    began = [DriverStarted("1"), RunRequested(4, 1)]
+    began: list[AnyEvent] = [DriverStarted("1"), RunRequested(4, 1)]
     for number, event in enumerate(began):
         handle(state, event, 100.0 + number)
     assert state.times.elapsed_s == 0.0

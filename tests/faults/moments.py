@@ -21,7 +21,8 @@ from asyncsearch.launch.processes import ProcessLauncher
 from asyncsearch.report.live.display import Plain
 from asyncsearch.rpc.server import SearchServer
 
-SYSTEM_CALLS = ("open", "write", "fsync", "fdatasync", "ftruncate", "mkdir", "rename", "replace", "unlink", "rmdir")
+WRITES = ("write", "pwrite")
+SYSTEM_CALLS = ("open", *WRITES, "fsync", "fdatasync", "ftruncate", "mkdir", "rename", "replace", "unlink", "rmdir")
 OUR_CALLS: tuple[tuple[type[Any], str], ...] = (
     (Driver, "received"),
     (Driver, "_process"),
@@ -61,7 +62,7 @@ END = Moment("end", 1, "before")
 def draw(chance: random.Random, counts: Mapping[str, int], share: float = 1.0) -> Moment:
     """Draw a moment of the first ``share`` of a search that makes so many calls; each kind of call is as likely."""
     call = chance.choice(sorted(counts))
-    when = chance.choice(WHEN if call == "write" else ("before", "after"))
+    when = chance.choice(WHEN if call in WRITES else ("before", "after"))
     return Moment(call, 1 + int(chance.random() * share * counts[call]), when)
 
 
@@ -101,11 +102,11 @@ class Calls:
                 return call(*args, **kwargs)
             number = self._count(name)
             self._reach(Moment(name, number, "before"))
-            if name == "write" and Moment(name, number, "within") in self._moments:
-                descriptor, data = args
-                call(descriptor, bytes(data)[: len(data) * 2 // 3])
+            if name in WRITES and Moment(name, number, "within") in self._moments:
+                descriptor, data, *offset = args
+                done = call(descriptor, bytes(data)[: len(data) * 2 // 3], *offset)
                 self._reach(Moment(name, number, "within"))
-                return call(descriptor, bytes(data)[len(data) * 2 // 3 :])
+                return done + call(descriptor, bytes(data)[done:], *(start + done for start in offset))
             try:
                 result = call(*args, **kwargs)
             except OSError as error:

@@ -9,11 +9,17 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
+import psutil
 
 _open, _write, _close = os.open, os.write, os.close
 
 PLACES = {"unit": 15, "reported": 15, "save": 9, "saving": 9, "saved": 9, "load": 3}
 """Each place, and how often at least a search comes by."""
+
+
+def agent_pid() -> int:
+    """Return the process of the agent, called by its trial, whose process a template of the agent's has forked."""
+    return psutil.Process(os.getppid()).ppid()
 
 
 class Victim(msgspec.Struct, frozen=True):
@@ -38,7 +44,7 @@ class Places:
         who = self._victims.get((place, number))
         if who is not None:
             self._next("deaths")
-            os.kill(os.getpid() if who == "runner" else os.getppid(), signal.SIGKILL)
+            os.kill(os.getpid() if who == "runner" else agent_pid(), signal.SIGKILL)
             if who == "agent":
                 signal.pause()  # it dies with its agent
 

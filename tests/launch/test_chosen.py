@@ -21,6 +21,7 @@ class FakeSpark:
 
     is_active = False
     has_dynamic_allocation = False
+    is_local = False
 
     def __init__(self) -> None:
         self.is_owned = not FakeSpark.is_active

@@ -44,6 +44,7 @@ def test_saved_notebook_has_five_cells_of_code_and_shows_the_tree() -> None:
     notebook = nbformat.read(NOTEBOOK, as_version=4)
     assert len([cell for cell in notebook.cells if cell.cell_type == "code"]) == 5
     assert any(SAVING in html and "<svg" in html for html in shown(notebook, "text/html"))
+    assert any("36 configurations tried: 36 trained to the end" in html for html in shown(notebook, "text/html"))
     assert not any(output.output_type == "error" for cell in notebook.cells for output in cell.get("outputs", []))
 
 

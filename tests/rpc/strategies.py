@@ -9,7 +9,7 @@ from asyncsearch.events import CheckpointCommitted, CheckpointFailed, Outcome, R
 from asyncsearch.ids import CheckpointRef, Lease
 from asyncsearch.nonfinite import spell
 from asyncsearch.rpc.fields import LATEST_S
-from asyncsearch.rpc.messages import Heartbeat, Hello, LogLine, LogLines, Refused
+from asyncsearch.rpc.messages import Heartbeat, Hello, LogLine, LogLines, Refused, StoreOutage
 from asyncsearch.work import Lane, Stage, Work
 
 COUNTS = st.integers(0, 2**53 - 1)
@@ -67,7 +67,10 @@ WORKER_MESSAGES = st.one_of(
         lane=LANES,
     ),
     st.builds(CheckpointCommitted, lease=LEASES, checkpoint=CHECKPOINTS, size_bytes=COUNTS, lane=LANES),
-    st.builds(CheckpointFailed, lease=LEASES, checkpoint=CHECKPOINTS, error=TEXTS, lane=LANES),
+    st.builds(
+        CheckpointFailed, lease=LEASES, checkpoint=CHECKPOINTS, error=TEXTS, lane=LANES, error_kind=WORDS | st.just("")
+    ),
+    st.builds(StoreOutage, error=TEXTS),
     st.builds(LogLines, lease=LEASES, lines=st.lists(LOG_LINES, max_size=3).map(tuple), left_out=COUNTS, lane=LANES),
 )
 DRIVER_MESSAGES = st.one_of(

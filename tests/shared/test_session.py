@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from asyncsearch.actions import Assign, StopTraining
-from asyncsearch.errors import StoreError
+from asyncsearch.errors import StoreError, StoreLostError
 from asyncsearch.events import CheckpointCommitted, Learned, NodeFreed, Outcome, Reported, TrainingEnded, WorkRefused
 from asyncsearch.ids import CheckpointRef, NodeKey
 from asyncsearch.journal.opening import read_records
@@ -74,14 +74,14 @@ class Watched(SharedFolder):
 
 
 class Folder:
-    def __init__(self, path: Path, **options: Any) -> None:
+    def __init__(self, path: Path, store_timeout_s: float = 600.0, **options: Any) -> None:
         self.store = open_store(path / "study")
         self.store.prepare()
         self.plan = Watched(LocalStore(path / "plan"), **options)
         self.plan.prepare()
         state = make_state(FIFO(max_resource=3), **SHARED)
         shared = FolderMembership(self.plan, self.store.url)
-        self.harness = Harness(self.store, state, shared=shared)
+        self.harness = Harness(self.store, state, shared=shared, store_timeout_s=store_timeout_s)
         self.other = SharedFolder(LocalStore(path / "plan"))
 
 
@@ -143,11 +143,46 @@ def wait_for_lease(folder: Folder) -> None:
     raise AssertionError("no work was assigned")
 
 
-def test_a_folder_that_cannot_be_used_stops_the_run(folder: Folder) -> None:
-    folder.plan.broken = StoreError("no such host")
+def test_a_folder_that_is_lost_stops_the_run_at_once(folder: Folder) -> None:
+    folder.plan.broken = StoreLostError("it was removed")
     folder.harness.attach(1)
     assert folder.harness.driver.ended.wait(PATIENCE_S)
     assert folder.harness.driver.failure is folder.plan.broken
+
+
+def test_a_folder_that_cannot_be_used_is_waited_for(folder: Folder) -> None:
+    folder.plan.broken = StoreError("no such host")
+    folder.harness.attach(1)
+    driver = folder.harness.driver
+    wait_until(lambda: call(driver, lambda _: bool(driver.notices)))
+    folder.plan.broken = None
+    assert folder.harness.wire.next(Assign).work.lease.number == 0
+    wait_until(lambda: call(driver, lambda _: len(driver.notices) == 2))
+    assert "The driver cannot use the store: no such host" in driver.notices[0]
+    assert driver.failure is None
+
+
+def test_a_folder_that_was_waited_for_in_vain_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("asyncsearch.driver.loop._STOP_S", 0.0)
+    folder = Folder(tmp_path, store_timeout_s=0.05)
+    folder.plan.broken = StoreError("no such host")
+    folder.harness.attach(1)
+    driver = folder.harness.driver
+    assert driver.ended.wait(PATIENCE_S)
+    assert driver.outcome is not None
+    assert driver.outcome.error_kind == "StoreError"
+    assert "no such host" in driver.outcome.reason
+    driver.close()
+    assert driver.failure is None, "the end of the run says it"
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    ticks = threading.Event()
+    for _ in range(int(PATIENCE_S / 0.01)):
+        if condition():
+            return
+        ticks.wait(0.01)
+    raise AssertionError("it never came")
 
 
 def test_what_was_lost_to_another_driver_is_not_published(tmp_path: Path) -> None:

@@ -87,6 +87,14 @@ def test_no_time_is_said_that_is_not_known(times: dict[str, Any], words: str) ->
     assert f"digits: {words}" in html(status)
 
 
+def test_a_search_of_failures_alone_is_not_called_finished() -> None:
+    failed = make_status(counts=full_counts(failed=2), elapsed_s=72.0, workers_had=2)
+    assert title(failed) == "digits: every trial failed, ended after 0:01:12 on 2 workers"
+    later = make_status(counts=full_counts(failed=2), ended_s=0.0, total_s=72.0, runs=1)
+    assert title(later) == f"digits: every trial failed, ended on {moment(0.0)}, after 0:01:12"
+    assert title(make_status(counts=full_counts(failed=2, stopped=1), elapsed_s=1.0)) == "digits: finished in 0:00:01"
+
+
 def test_the_best_params_print_schedules_as_they_are_written_and_are_json_all_the_same(tmp_path: Path) -> None:
     space = {"lr": multistep(0.1, [2]), "net": {"width": 3, "rate": exponential(0.1, gamma=0.9)}}
     made = Study(
@@ -99,7 +107,7 @@ def test_the_best_params_print_schedules_as_they_are_written_and_are_json_all_th
         backend="inline",
     ).run(1, display="none")
     words = "{'lr': multistep(0.1, milestones=[2]), 'net': {'width': 3, 'rate': exponential(0.1, gamma=0.9)}}"
-    for params in (made.best_params, made.best_trial.params, pickle.loads(pickle.dumps(made.best_params))):
+    for params in (made.best_params, pickle.loads(pickle.dumps(made.best_params))):
         assert (repr(params), str(params)) == (words, words)
         assert params == made.trials[0].params
         assert json.loads(json.dumps(params)) == params

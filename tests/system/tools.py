@@ -34,6 +34,11 @@ class Checkpointed:
         self.units = pickle.loads(path.read_bytes())
 
 
+def agent_pid() -> int:
+    """Return the process of the agent, called by its trial, whose process a template of the agent's has forked."""
+    return psutil.Process(os.getppid()).ppid()
+
+
 class Gate:
     """A place in a trial where it waits for the test. Picklable: it is two paths."""
 
@@ -47,7 +52,7 @@ class Gate:
 
     def wait(self) -> None:
         """Called by the trial: say which processes it and its agent are, and wait."""
-        self.said.write_text(f"{os.getpid()} {os.getppid()}")
+        self.said.write_text(f"{os.getpid()} {agent_pid()}")
         self.answered.read_text()
 
     def pids(self) -> tuple[int, int]:

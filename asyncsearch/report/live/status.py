@@ -100,6 +100,11 @@ class StudyStatus(msgspec.Struct, frozen=True, kw_only=True):
         return sum(self.counts.values())
 
     @property
+    def is_failed(self) -> bool:
+        """Whether no run is in progress, and every trial has failed."""
+        return not self.workers_wanted and set(self.counts) == {TrialState.FAILED}
+
+    @property
     def is_finished(self) -> bool:
         """Whether no run is in progress, and nothing that was requested is left to do."""
         return not self.workers_wanted and not self.is_unfinished
@@ -157,7 +162,7 @@ def status_of(
     """Return the status of a study, which holds no part of its state. Called in the thread that owns the state.
 
     Args:
-        elapsed_s: seconds since the run began, or that it took; None: as the records of a run in progress say.
+        elapsed_s: seconds since the run began, or that it took; None: as the journal of a run in progress says.
         store: as shown to people.
         scheduler: in one line.
         place: where its workers are, in words.

@@ -37,6 +37,7 @@ def title(status: StudyStatus) -> str:
     time = duration(status.elapsed_s)
     workers = f" on {many(status.workers_had, 'worker')}{_place(status)}" if status.workers_had else ""
     how = "not finished, ended after" if status.is_unfinished else "finished in"
+    how = "every trial failed, ended after" if status.is_failed else how
     return f"{name}: {how} {time}{workers}"
 
 
@@ -45,8 +46,9 @@ def _ended_earlier(status: StudyStatus) -> str:
     when = f" on {moment(status.ended_s)}" if status.ended_s is not None else ""
     runs = f" in {status.runs} runs" if status.runs > 1 else ""
     time = f", after {duration(status.total_s)}{runs}" if status.total_s is not None else ""
-    if status.is_unfinished:
-        return f"not finished, ended{when}{time}" if when else "not finished"
+    if status.is_unfinished or status.is_failed:
+        how = "every trial failed" if status.is_failed else "not finished"
+        return f"{how}, ended{when}{time}" if when else how
     return f"finished{when}{time}{'; nothing was left to train' if status.is_idle else ''}"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from typing import Any, Protocol
 
 from asyncsearch.engine.config import EngineConfig
@@ -103,7 +104,8 @@ def _dots(study: PlottedStudy, points: list[PlottedPoint], shown: list[int]) -> 
 
 def _points(study: PlottedStudy) -> list[PlottedPoint]:
     if isinstance(study, type) or not hasattr(study, "store"):
-        raise UsageError(f"{study!r} is not a study: write e.g. plot_history(Study.open('studies/digits')).")
+        place = repr(study) if isinstance(study, str) else "'studies/digits'"
+        raise UsageError(f"{reprlib.repr(study)} is not a study: write e.g. plot_history(Study.open({place})).")
     points = []
     for report in reports(read_records(study.store)):
         value = finite(report.metrics.get(study.config.metric))

@@ -110,7 +110,8 @@ def what_if(
             configurations during the search.
     """
     if isinstance(study, type) or not hasattr(study, "store") or not hasattr(study, "config"):
-        raise UsageError(f"what_if({study!r}): this is not a study: write what_if(Study.resume('studies/digits')).")
+        place = repr(study) if isinstance(study, str) else "'studies/digits'"
+        raise UsageError(f"what_if({study!r}): this is not a study: write what_if(Study.resume({place})).")
     decided = scheduler or getattr(study, "scheduler", None)
     if decided is None:
         raise UsageError(

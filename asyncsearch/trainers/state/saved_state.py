@@ -71,6 +71,9 @@ def load_state(path: Path, state: Mapping[str, Any]) -> None:
         UsageError: a name was not saved, or an object is not like the saved one.
         StoreError: there is no such checkpoint, or it is damaged.
     """
+    if isinstance(path, Mapping) and not isinstance(state, Mapping):
+        raise UsageError("load_state takes the path first: write load_state(path, {'net': net}).")
+    _checked(state, "load_state(path, {'net': net})")
     found, decoder = read_state(Path(path))
     missing = _checked(state).keys() - found["members"].keys()
     if missing:
@@ -83,12 +86,16 @@ def _restore_all(decoder: Decoder, state: Mapping[str, Any], members: Mapping[st
         restore(decoder, value, members[name], f"state[{name!r}]")
 
 
-def _checked(state: Any) -> Mapping[str, Any]:
+def _checked(state: Any, line: str = 'trial.epochs(state={"net": net, "opt": opt})') -> Mapping[str, Any]:
     if not isinstance(state, Mapping) or not all(isinstance(name, str) for name in state):
-        raise UsageError(
-            f"state= is a {type(state).__qualname__}, and must give each object a name: "
-            'trial.epochs(state={"net": net, "opt": opt}).'
-        )
+        raise UsageError(f"state= is a {type(state).__qualname__}, and must give each object a name: {line}.")
+    for name, value in state.items():
+        # What an optimizer's state_dict() returns is a copy, which training does not change.
+        if isinstance(value, Mapping) and set(value) == {"state", "param_groups"}:
+            raise UsageError(
+                f"state[{name!r}] is what {name}.state_dict() returned: write the object itself, "
+                f"state={{{name!r}: {name}}}."
+            )
     return state
 
 

@@ -10,6 +10,7 @@ import torch
 
 from asyncsearch.errors import UsageError
 from asyncsearch.trainers.state.state_kinds import StateKind
+from asyncsearch.trainers.torch_files import load_without_code
 
 
 def find_torch(value: Any) -> StateKind | None:
@@ -29,7 +30,7 @@ def write_tensors(path: Path, tensors: list[Any]) -> None:
 
 def read_tensors(path: Path) -> list[Any]:
     """Return the tensors of a file, on the CPU: the device that they were saved on may be missing here."""
-    tensors: list[Any] = torch.load(path, map_location="cpu", weights_only=True)
+    tensors: list[Any] = load_without_code(path, "cpu")
     return tensors
 
 

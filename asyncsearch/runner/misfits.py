@@ -1,0 +1,55 @@
+"""Answers to calls of a trial's methods that do not fit them: the line to write. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from asyncsearch.errors import UsageError
+
+_EPOCHS = frozenset({"n", "num", "epochs", "num_epochs", "n_epochs", "max_epochs", "max_resource", "start", "stop"})
+_HOOKS = {
+    "save": "save=lambda path: torch.save(net.state_dict(), path)",
+    "load": "load=lambda path: net.load_state_dict(torch.load(path))",
+    "update": "update=lambda changed: ...",
+    "evaluate": "evaluate=lambda: {'loss': ...}",
+}
+
+
+def of_report(given: Sequence[Any]) -> str:
+    """Return the answer to ``report`` with several arguments without a name."""
+    name, value = given[0], given[1]
+    if isinstance(name, str):
+        line = f"trial.report({name}={value!r})" if name.isidentifier() else f"trial.report({{{name!r}: {value!r}}})"
+    else:
+        line = "trial.report(loss=...), epochs are counted"
+    return f"report() takes named numbers: write {line}."
+
+
+def of_epochs(given: Sequence[Any], unknown: Mapping[str, Any]) -> str:
+    """Return the answer to ``epochs`` with arguments that it does not take."""
+    numbers = [value for value in (*given, *unknown.values()) if isinstance(value, int)]
+    if numbers and (given or _EPOCHS & set(unknown)):
+        return (
+            f"epochs() does not take their number, which is the scheduler's: write "
+            f"Study(..., scheduler=ASHA(max_resource={max(numbers)})) and `for epoch in trial.epochs():`."
+        )
+    if len(given) == 1 and isinstance(given[0], Mapping):
+        return f"epochs() takes its arguments by name: write trial.epochs(state={_named(given[0])})."
+    names = dict.fromkeys(unknown) or ("net", "opt")[: max(1, len(given))]
+    return f"epochs() takes what it saves as one mapping: write trial.epochs(state={_named(names)})."
+
+
+def _named(names: Any) -> str:
+    return "{" + ", ".join(f'"{name}": {name}' for name in names) + "}"
+
+
+def require_functions(**hooks: Any) -> None:
+    """Refuse a path, or the result of a call, where a function is taken.
+
+    Raises:
+        UsageError: one is neither None nor a function.
+    """
+    for name, value in hooks.items():
+        if value is not None and not callable(value):
+            raise UsageError(f"epochs({name}=...) is given a {type(value).__name__}: write {_HOOKS[name]}.")

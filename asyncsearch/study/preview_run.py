@@ -1,0 +1,51 @@
+"""What a run of a study would train and take, before it runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from asyncsearch.arguments import positive
+from asyncsearch.launch import choose
+from asyncsearch.report.formatting import many
+from asyncsearch.report.live.progress import announced
+from asyncsearch.report.what_if.expected import cost_of, expected
+from asyncsearch.report.what_if.preview import Preview, notes_of, preview, warnings_of, workers_note
+from asyncsearch.study.results import Results
+from asyncsearch.study.runnable import RunnableStudy, require_bounded
+from asyncsearch.study.warm_start import begin_searcher
+
+
+def preview_run(
+    study: RunnableStudy,
+    num_trials: int | None,
+    parallelism: int | None,
+    seconds_per_unit: float | None,
+    like: str | Path | Results | None,
+    already: int,
+) -> Preview:
+    """Simulate the search of a study that has ``already`` so many trials; the rest is as in ``Study.preview``."""
+    what = study.definition
+    scheduler, config = what.scheduler, what.config
+    proposals = begin_searcher(what.searcher, what.space, config, study.warm).length()
+    require_bounded(what.searcher, num_trials, proposals, "preview")
+    asked = positive("num_trials", proposals if num_trials is None else num_trials)
+    known = choose(study.backend).workers_now() if parallelism is None else positive("parallelism", parallelism)
+    workers = known or 1
+    total = asked if proposals is None else min(asked, proposals)
+    warnings = warnings_of(scheduler, None if num_trials is None else asked, proposals)
+    cost = cost_of(study.store, seconds_per_unit, like)
+    is_special = what.space.has_sequences or getattr(scheduler, "branches", False)
+    own: dict[str, Any] = {"space": what.space, "searcher": None if proposals is None else what.searcher}
+    with announced(f"simulating a search of {many(total, 'trial')} on {many(workers, 'worker')} ..."):
+        simulated = expected(scheduler, total, workers, cost, config=config, **own if is_special else {})
+    warnings += notes_of(asked, total, already, scheduler.begin(what.space, config.seed))
+    return preview(
+        scheduler,
+        total,
+        parallelism=workers,
+        cost=cost,
+        expected=simulated,
+        warnings=warnings,
+        assumption=workers_note(known) if parallelism is None else "",
+    )

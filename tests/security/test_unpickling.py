@@ -1,0 +1,91 @@
+"""Nothing that comes from the network is unpickled: what listens or attaches there has no means to."""
+
+from __future__ import annotations
+
+import ast
+import pickle
+from pathlib import Path
+
+import pytest
+
+from asyncsearch.errors import ProtocolError
+from asyncsearch.rpc.convert import decode_driver, decode_worker
+
+ROOT = Path(__file__).parents[2] / "asyncsearch"
+PICKLING = {"pickle", "_pickle", "cloudpickle", "dill", "marshal", "shelve", "joblib", "multiprocessing"}
+CALLS = {"eval", "exec", "compile", "__import__"}
+
+UNPICKLERS = {
+    "checking/__main__.py": "files that the process above it has just written",
+    "checking/processes.py": "answers of a process that it has started",
+    "launch/child_process.py": "the pipe that the launcher alone holds",
+    "launch/inline_worker.py": "a bundle of this process",
+    "old_pickles.py": "definitions of earlier versions, read by the process that runs their study",
+    "runner/runner.py": "the bundle, over the agent's socket pair",
+    "study/definition.py": "the study's own folder, when its owner resumes it",
+    "study/kept_functions.py": "the study's own folder, when its owner resumes it",
+    "testing/base_suite.py": "what it has just pickled",
+    "testing/store_checkpoints.py": "what it has just pickled",
+    "trainable.py": "an error that the runner makes and this process reads",
+    "trainers/state/sklearn_state.py": "a checkpoint of this study, after its checksum",
+}
+"""Every module that can unpickle, and where its bytes come from; none of them is the network."""
+
+
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+def imports_of(path: Path) -> set[str]:
+    found = set()
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            found.add((node.module or "").partition(".")[0])
+            if (node.module or "").endswith("old_pickles"):
+                found.add("pickle")
+    return found
+
+
+def loads(path: Path) -> bool:
+    names = {node.attr for node in ast.walk(tree(path)) if isinstance(node, ast.Attribute)}
+    names |= {node.id for node in ast.walk(tree(path)) if isinstance(node, ast.Name)}
+    return bool(imports_of(path) & PICKLING) and bool(names & {"loads", "load", "Unpickler"})
+
+
+@pytest.mark.parametrize("floor", ["rpc", "driver", "agent", "journal", "engine", "shared"])
+def test_what_reads_the_network_and_what_it_says_imports_nothing_that_unpickles(floor: str) -> None:
+    for path in (ROOT / floor).rglob("*.py"):
+        assert not imports_of(path) & PICKLING, path
+        called = {
+            node.func.id
+            for node in ast.walk(tree(path))
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+        }
+        assert "pb" in path.parts or not called & CALLS, path
+
+
+def test_every_module_that_unpickles_says_where_its_bytes_come_from() -> None:
+    found = {path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.py") if loads(path)}
+    assert found == set(UNPICKLERS)
+
+
+class Trap:
+    """Unpickling it leaves a trace."""
+
+    def __init__(self, trace: Path) -> None:
+        self._trace = trace
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (Path.touch, (self._trace,))
+
+
+def test_a_pickle_on_the_wire_is_no_message(tmp_path: Path) -> None:
+    trace = tmp_path / "unpickled"
+    for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+        data = pickle.dumps(Trap(trace), protocol)
+        for decode in (decode_worker, decode_driver):
+            with pytest.raises(ProtocolError):
+                decode(data)
+    assert not trace.exists()
