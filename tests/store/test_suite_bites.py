@@ -71,7 +71,7 @@ class ReopensSegments(LocalStore):
 class NotesItsHeadOnce(LocalStore):
     def open_head(self) -> Any:
         head = super().open_head()
-        head.note = lambda data: self.create("head.json", data)  # type: ignore[method-assign,assignment,return-value]
+        head.note = lambda data: self.create("head.json", data)  # type: ignore[method-assign,assignment]
         return head
 
 
