@@ -38,6 +38,8 @@ from asyncsearch.rpc.quiet_grpc import aio, grpc
 
 _AHEAD = 500
 """Messages that the hostile worker sends before it reads the answers."""
+_AGAIN_S = 10.0
+"""After which an idle peer that was shown out comes again."""
 EPOCHS = 5
 """Units of each trial."""
 
@@ -128,9 +130,7 @@ class _HostileStream:
         self._says = HostileWorker(given.seed, worker, given.workers)
         self._draw = random.Random(given.seed)
         self._hello = Hello(WorkerId(worker), 1, agent="hostile")
-        self._channel = aio.secure_channel(
-            endpoint.address, channel_credentials(endpoint), options=client_options(Keepalive(), 8 * MAX_MESSAGE_BYTES)
-        )
+        self._endpoint = endpoint
         self._number = self._received = self._answers = 0
         self.counts: Counter[str] = Counter()
         self.sent_bytes = 0
@@ -138,13 +138,16 @@ class _HostileStream:
     async def run(self, messages: int, over: threading.Event) -> None:
         while self.counts.total() < messages and not over.is_set():
             with contextlib.suppress(aio.AioRpcError, asyncio.InvalidStateError, TimeoutError):
-                await self._stream(messages, over)
-        await self._channel.close()
+                # On one connection, streams that ended before a write did would count until it can open no more.
+                async with aio.secure_channel(
+                    self._endpoint.address,
+                    channel_credentials(self._endpoint),
+                    options=client_options(Keepalive(), 8 * MAX_MESSAGE_BYTES),
+                ) as channel:
+                    await self._stream(channel, messages, over)
 
-    async def _stream(self, messages: int, over: threading.Event) -> None:
-        call = self._channel.stream_stream(
-            f"/{SERVICE}/{METHOD}", request_serializer=None, response_deserializer=None
-        )()
+    async def _stream(self, channel: aio.Channel, messages: int, over: threading.Event) -> None:
+        call = channel.stream_stream(f"/{SERVICE}/{METHOD}", request_serializer=None, response_deserializer=None)()
         await call.write(frame(0, self._received, encode_worker(self._hello)))
         if not self._note(await call.read()):
             status = await call.code()
@@ -279,7 +282,8 @@ def idle(endpoint: Endpoint, given: argparse.Namespace, over: threading.Event) -
     host, _, port = endpoint.address.rpartition(":")
     counts: Counter[str] = Counter()
 
-    async def hold() -> None:
+    async def hold(delay_s: float) -> None:
+        await asyncio.sleep(delay_s)
         while not over.is_set():
             try:
                 reader, writer = await asyncio.open_connection(host, int(port))
@@ -290,14 +294,10 @@ def idle(endpoint: Endpoint, given: argparse.Namespace, over: threading.Event) -
                 with contextlib.suppress(OSError):
                     await reader.read(1)
                 writer.close()
-            await asyncio.sleep(2.0)
+            await asyncio.sleep(_AGAIN_S)
 
     async def run() -> None:
-        tasks = []
-        for _ in range(given.connections):
-            tasks.append(asyncio.create_task(hold()))
-            if len(tasks) % 100 == 0:
-                await asyncio.sleep(0.02)
+        tasks = [asyncio.create_task(hold(number / 2_000)) for number in range(given.connections)]
         await asyncio.to_thread(over.wait)
         for task in tasks:
             task.cancel()

@@ -36,6 +36,7 @@ class StoreWaits:
 
     def began(self, key: Worker, error: str, now: float) -> None:
         """Note that a worker, or the journal, waits for the store."""
+        error = error if error.endswith((".", "!", "?")) else f"{error}."
         if not self._outages.began(key, error, now):
             return
         who = _NAMES.get(key) or worker_name(key[0])
@@ -78,8 +79,11 @@ class StoreWaits:
 
     def final_error(self, reason: str, error: object = "") -> StoreError:
         """Return the error of a run whose journal cannot be written; the reason says why it waits no longer."""
+        words = str(error)
+        if words and not words.endswith("."):
+            words += "."
         return StoreError(
-            f"The journal cannot be written, and {reason}{f': {error}' if error else '.'} All that was acknowledged "
+            f"The journal cannot be written, and {reason}{f': {words}' if words else '.'} All that was acknowledged "
             "is in the store, and what was not is trained again: mend the store, then continue by "
             f"Study.resume({self._store!r})."
         )

@@ -94,7 +94,7 @@ class Journal:
                     f"{self._segment.name!r} is gone. Restore the folder 'journal' from a backup, or start a new study."
                 )
         except BaseException:
-            with contextlib.suppress(Exception):  # before it is removed: it would be taken for lost, and rescued
+            with contextlib.suppress(Exception):  # before it is removed, which would count as a loss
                 segment.close()
             with contextlib.suppress(Exception):  # else each try leaves an empty segment
                 self._store.remove_tree(f"journal/{segment.name}")

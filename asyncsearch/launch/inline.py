@@ -92,7 +92,10 @@ class InlineLauncher(Launcher):
         self._inbox.put(((worker, epoch), lambda inline: inline.take(message)))
 
     def acknowledge(self, worker: WorkerId, epoch: int, number: int) -> None:
-        """Do nothing: no message is lost between two threads, so no sender waits for this."""
+        """Let the worker, which waits when too many of its messages are not durable, count them."""
+        inline = self._worker
+        if inline is not None and inline.key == (worker, epoch):
+            inline.acknowledged = number
 
     def disconnect(self, worker: WorkerId, epoch: int, reason: str) -> None:
         """Accept no more messages from this launch of the worker."""

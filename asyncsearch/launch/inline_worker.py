@@ -16,6 +16,7 @@ from typing import Any
 from asyncsearch.actions import Assign, CutWork, DismissWorker, SaveAt, StopTraining
 from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.agent.lane_run import LaneRun
+from asyncsearch.agent.outputs import MAX_BACKLOG
 from asyncsearch.agent.transfers import Fetched, Uploaded, Waiting
 from asyncsearch.agent.worker_checkpoints import WorkerCheckpoints
 from asyncsearch.events import Outcome, Reported
@@ -47,6 +48,8 @@ class InlineWorker:
         self._post = post
         self._shown_failures = shown_failures or ShownFailures()
         self._number = 0
+        self.acknowledged = 0
+        """Number of the last message that is durable; the driver's thread sets it."""
         self.checkpoints = WorkerCheckpoints(
             config.store, self.send, self._on_transfer, self._on_folder, wait=self._wait
         )
@@ -218,6 +221,11 @@ class InlineWorker:
         self._number += 1
         self._post(*self.key, self._number, message)
 
+    def wait_for_driver(self, run: LaneRun) -> None:
+        """Wait while too many messages are not durable, because the journal cannot be written."""
+        while self._number - self.acknowledged > MAX_BACKLOG and not run.gives_up.is_set():
+            self._wait(run, _LOOK_S)
+
     def _beat(self) -> None:
         """Send heartbeats, even while the trial waits at a breakpoint."""
         while not self._closed.wait(self._config.heartbeat_s):
@@ -235,6 +243,7 @@ class _DirectLink:
         run.resource = max(run.resource, resource)
         if not run.is_refused:
             self._worker.send(Reported(run.lease, resource, spell_all(metrics), run.number))
+            self._worker.wait_for_driver(run)
 
     def stop_reason(self) -> str | None:
         self._look_up()

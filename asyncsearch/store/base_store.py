@@ -108,6 +108,10 @@ class Store(abc.ABC):
             )
         return self.at(f"{protocol}{separator}{parent}/{name}")
 
+    def rescued(self) -> Sequence[str]:
+        """Return the rescue files of a study that was removed from this place while it ran, the newest last."""
+        return ()
+
     @abc.abstractmethod
     def prepare(self) -> None:
         """Make the folders and prove that the store can be written: write, sync, read back and remove a probe.

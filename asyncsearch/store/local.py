@@ -37,7 +37,7 @@ from asyncsearch.store.disk import (
 from asyncsearch.store.head_file import LocalHeadFile
 from asyncsearch.store.manifest import Manifest, check, damaged, missing, survey
 from asyncsearch.store.no_follow import inside, open_file, read_file
-from asyncsearch.store.rescue import Rescue
+from asyncsearch.store.rescue import Rescue, rescue_files
 
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
@@ -53,6 +53,7 @@ class LocalSegment:
         self._identity = FileIdentity.of(path, descriptor)
         self._descriptor: int | None = descriptor
         self._has_failed = False
+        """Whether an append failed, so that its end is unknown: it is held open only to be rescued if it is lost."""
 
     @property
     def name(self) -> str:
@@ -126,6 +127,9 @@ class LocalStore(Store):
 
     def at(self, url: str) -> Store:
         return LocalStore(url)
+
+    def rescued(self) -> Sequence[str]:
+        return [str(path) for path in rescue_files(self._root)]
 
     def prepare(self) -> None:
         choose = f"Choose a folder that can be made and written, e.g. Study(..., store='studies/{self._root.name}')"

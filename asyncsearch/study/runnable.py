@@ -6,7 +6,6 @@ import hashlib
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
-from pathlib import Path
 
 import msgspec
 
@@ -45,9 +44,7 @@ from asyncsearch.shared.membership import FolderMembership
 from asyncsearch.shared.names import compare_names
 from asyncsearch.shared.options import default_names
 from asyncsearch.shared.quota import keep_within
-from asyncsearch.store import LocalStore
 from asyncsearch.store.base_store import Store
-from asyncsearch.store.rescue import rescue_files
 from asyncsearch.study import kept_functions
 from asyncsearch.study.definition import StudyDefinition, pickled, require_same
 from asyncsearch.study.results import ReadState
@@ -283,9 +280,9 @@ class RunnableStudy(msgspec.Struct, kw_only=True):
 
 def _require_nothing_rescued(store: Store) -> None:
     """Refuse to begin a new study where an earlier one was removed and lies beside it, to be gone on with."""
-    rescued = rescue_files(Path(store.url)) if isinstance(store, LocalStore) else []
+    rescued = store.rescued()
     if rescued:
-        file = str(rescued[-1])
+        file = rescued[-1]
         raise StoreError(
             f"The study that was in {store.shown} was removed while it ran, and is kept in {file!r}. Go on with it:"
             f" Study.resume({file!r}), or Study(..., store={file!r}, resume=True); or move that file away to begin a"

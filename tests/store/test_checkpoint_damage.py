@@ -1,0 +1,118 @@
+"""Damage of a checkpoint on a disk is named, whatever it is."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from asyncsearch.errors import StoreError
+from asyncsearch.ids import CheckpointRef
+from asyncsearch.store import LocalStore
+from asyncsearch.testing.store_checkpoints import NODE, REF, load, save
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> LocalStore:
+    store = LocalStore(tmp_path / "store")
+    store.prepare()
+    return store
+
+
+def checkpoint_folder(store: LocalStore, name: str = "81") -> Path:
+    return Path(store.url) / "checkpoints" / NODE / name
+
+
+def damage(folder: Path, how: str) -> None:
+    model = folder / "files" / "model"
+    match how:
+        case "lost":
+            model.unlink()
+        case "short":
+            os.truncate(model, 2)
+        case "changed":
+            model.write_bytes(b"xodel")
+        case "folder":
+            model.unlink()
+            model.mkdir()
+        case "no manifest":
+            (folder / "manifest.json").unlink()
+        case "torn manifest":
+            os.truncate(folder / "manifest.json", 20)
+        case "strange manifest":
+            (folder / "manifest.json").write_text('{"files": [], "folders": ["../../../x"]}')
+        case "less":
+            manifest = json.loads((folder / "manifest.json").read_bytes())
+            (folder / "manifest.json").write_text(json.dumps(manifest | {"files": []}, separators=(",", ":")))
+        case "newer manifest":
+            (folder / "manifest.json").write_text('{"files": [], "folders": [], "format": 2}')
+        case "no folder":
+            (folder / "files" / "empty").rmdir()
+        case "link":
+            (folder / "moved").write_bytes(model.read_bytes())
+            model.unlink()
+            model.symlink_to(folder / "moved")
+        case _:
+            model.unlink()
+            os.mkfifo(model)
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        ("lost", "file 'model' cannot be read .No such file"),
+        ("short", "file 'model' has 2 bytes, and had 5"),
+        ("changed", "content of file 'model' has changed"),
+        ("folder", "file 'model' "),
+        ("no manifest", "manifest.json has become unreadable"),
+        ("torn manifest", "manifest.json has become unreadable"),
+        ("strange manifest", "leads out of the checkpoint"),
+        ("less", "its checksum differs"),
+        ("newer manifest", "it has format 2, of a newer version"),
+        ("no folder", "folder 'empty' is missing"),
+        ("link", "file 'model' cannot be read"),
+        ("pipe", "file 'model' cannot be read .it is no plain file"),
+    ],
+)
+def test_damage_is_named(store: LocalStore, how: str, words: str) -> None:
+    staged = store.stage(REF)
+    (staged / "empty").mkdir()
+    (staged / "model").write_bytes(b"model")
+    (staged / "other").write_bytes(b"other")
+    store.commit(REF, staged)
+    damage(checkpoint_folder(store), how)
+    with pytest.raises(StoreError, match=words) as refused, store.fetch(REF):
+        pass
+    assert f"Checkpoint {REF} at" in str(refused.value)
+    assert "Delete that checkpoint" in str(refused.value)
+    store.delete(REF)
+    assert store.checkpoints() == []
+
+
+def test_a_changed_byte_of_a_large_file_is_found(store: LocalStore) -> None:
+    save(store, model=b"m" * (3 << 20))
+    with open(checkpoint_folder(store) / "files" / "model", "r+b") as file:
+        file.seek(2 << 20)
+        file.write(b"x")
+    with pytest.raises(StoreError, match="content of file 'model'"), store.fetch(REF):
+        pass
+
+
+def test_a_checkpoint_in_the_place_of_another_is_found(store: LocalStore) -> None:
+    other = CheckpointRef(NODE, 27)
+    save(store, model=b"81")
+    save(store, other, model=b"27")
+    checkpoint_folder(store).rename(checkpoint_folder(store, "away"))
+    checkpoint_folder(store, "27").rename(checkpoint_folder(store))
+    with pytest.raises(StoreError, match=f"the checkpoint {other} was put in its place"), store.fetch(REF):
+        pass
+
+
+def test_a_manifest_without_checksum_of_an_earlier_version_can_be_read(store: LocalStore) -> None:
+    save(store, model=b"model")
+    path = checkpoint_folder(store) / "manifest.json"
+    now = json.loads(path.read_bytes())
+    path.write_text(json.dumps({name: now[name] for name in ("files", "folders", "format")}))
+    assert load(store) == {"model": b"model"}
