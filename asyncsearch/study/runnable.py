@@ -189,7 +189,7 @@ class RunnableStudy(msgspec.Struct, kw_only=True):
 
     @contextmanager
     def _swept(self, state: StudyState) -> Iterator[None]:
-        """Remove at the end of a run what workers that were lost in it have left.
+        """Remove at the end of a run what was left by workers that were lost in it, or could not write the store.
 
         After any error but Ctrl-C nothing is removed: by then the store may belong to another driver.
         """
@@ -202,8 +202,8 @@ class RunnableStudy(msgspec.Struct, kw_only=True):
         self._sweep_after(state, losses)
 
     def _sweep_after(self, state: StudyState, losses: int) -> None:
-        if _losses(state) > losses:
-            with suppress(StoreError):  # the search is over, and the next run sweeps again
+        with suppress(StoreError):  # the search is over, and the next run sweeps again
+            if _losses(state) > losses or self.store.list("tmp"):  # a store that could not be written keeps its rest
                 self._sweep(state)
 
     def _sweep(self, state: StudyState) -> None:

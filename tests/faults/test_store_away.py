@@ -71,6 +71,7 @@ def require_refused(code: int, output: str, *words: str) -> None:
     assert code == 1, output
     kind = next((line for line in reversed(output.splitlines()) if line.startswith("asyncsearch.errors.")), "")
     assert kind.split(":")[0].rpartition(".")[2] in words, output
+    assert "Study.resume(" in kind, output
 
 
 def require_uncharged(search: Search) -> None:
@@ -107,7 +108,6 @@ def test_a_lock_or_folder_that_is_away_ends_the_run_at_once_and_it_goes_on_once_
     code, output = search.run(breaks={moment_of(name, seed): name})
     MENDINGS.get(name, nothing)(search.folder)
     require_refused(code, output, "StoreLostError", "StoreLockedError")
-    assert "Study.resume(" in output
     require_kept(search)
     search.finish()
     require_uncharged(search)
