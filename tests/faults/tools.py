@@ -15,16 +15,17 @@ import msgspec
 import psutil
 
 from asyncsearch import Study
-from asyncsearch.events import CheckpointCommitted, CheckpointFailed, Reported
+from asyncsearch.events import CheckpointCommitted, CheckpointFailed, Reported, TrainingEnded
 from asyncsearch.journal.opening import read_records
 from asyncsearch.store import LocalStore
 from asyncsearch.trial import TrialState
 from tests.faults.search import CONFIGURATIONS, UNITS
 from tests.system.tools import PATIENCE_S
 
+_TAGS = ("reported", "training_ended", "checkpoint_committed", "checkpoint_failed")
 REPOSITORY = Path(__file__).parents[2]
 _MARK = "ASYNCSEARCH_TEST_RUN"
-_PROMISED = msgspec.json.Decoder(Reported | CheckpointCommitted | CheckpointFailed)
+_PROMISED = msgspec.json.Decoder(Reported | TrainingEnded | CheckpointCommitted | CheckpointFailed)
 
 
 def seeds(count: int) -> Sequence[int]:
@@ -117,7 +118,7 @@ def require_kept(search: Search) -> None:
 
 
 def _is_promise(line: bytes) -> bool:
-    return any(f'"{tag}"'.encode() in line[:60] for tag in ("reported", "checkpoint_committed", "checkpoint_failed"))
+    return any(f'"{tag}"'.encode() in line[:60] for tag in _TAGS)
 
 
 def _known(event: object) -> bytes:
