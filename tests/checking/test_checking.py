@@ -378,9 +378,16 @@ def test_what_cannot_be_paused_is_an_error() -> None:
         checked(lambda trial: [trial.report(x=1) for _ in trial.epochs()])
 
 
-@pytest.mark.parametrize(("units", "cut"), [(4, 0), (4, 4), (1, None)])
-def test_a_cut_that_leaves_nothing_on_one_side_is_an_error(units: int, cut: int | None) -> None:
-    with pytest.raises(UsageError, match="must lie between 1 and units - 1"):
+@pytest.mark.parametrize(
+    ("units", "cut", "words"),
+    [
+        (4, 0, "must lie between 1 and units - 1"),
+        (4, 4, "must lie between 1 and units - 1"),
+        (1, None, "write units=2 or more"),
+    ],
+)
+def test_a_cut_that_leaves_nothing_on_one_side_is_an_error(units: int, cut: int | None, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
         checked(Net, units=units, cut=cut)
 
 

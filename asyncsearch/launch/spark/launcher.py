@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import functools
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -15,7 +13,7 @@ from asyncsearch.launch.spark.preflight import examine
 from asyncsearch.launch.spark.session import Spark, is_java_there, join, new_tag, present
 from asyncsearch.launch.spark.slots import slots_now
 from asyncsearch.launch.spark.supervisor import Supervisor
-from asyncsearch.launch.spark.task import TaskMode, warm_up
+from asyncsearch.launch.spark.task import TaskMode
 
 
 class SparkLauncher(Launcher):
@@ -75,21 +73,6 @@ class SparkLauncher(Launcher):
         except BaseException:
             self._leave()
             raise
-
-    def warm_up(self, workers: int) -> None:
-        spark = self._spark
-        if spark is None or not spark.is_local or spark.is_warm:
-            return
-        spark.warmed_up()
-        run = functools.partial(
-            spark.run, warm_up, workers, tags=(), description="asyncsearch: imports of the workers", is_barrier=False
-        )
-
-        def import_there() -> None:
-            with contextlib.suppress(Exception):  # the jobs of the workers will say it
-                run()
-
-        spark.thread(import_there, "asyncsearch-warm-up").start()
 
     def start(self, config_for: ConfigFor, ended: OnWorkerEnded) -> None:
         if self._spark is None:

@@ -82,15 +82,6 @@ class Spark:
         _EXAMINED.add(self.context)
 
     @property
-    def is_warm(self) -> bool:
-        """Whether the Python processes of its tasks have imported, or import now, what workers need."""
-        return self.context in _WARM
-
-    def warmed_up(self) -> None:
-        """Note that they do."""
-        _WARM.add(self.context)
-
-    @property
     def runs_this_python(self) -> bool:
         """Whether its tasks run on this machine, in the environment in which asyncsearch runs here."""
         return self.is_local and has_this_environment(str(self.context.pythonExec))
@@ -197,8 +188,6 @@ _MADE: dict[Any, Made] = {}
 _MAKING = threading.RLock()
 _EXAMINED: weakref.WeakSet[Any] = weakref.WeakSet()
 """Contexts whose executors had what workers need."""
-_WARM: weakref.WeakSet[Any] = weakref.WeakSet()
-"""Contexts whose Python processes were told to import it."""
 
 
 def present(session: Any = None) -> Spark | None:

@@ -37,16 +37,6 @@ def task(agent: AgentFunction, config: WorkerConfig, mode: TaskMode) -> SparkTas
     return functools.partial(_run, agent, config, mode.value)
 
 
-def warm_up(rows: Iterable[int]) -> list[str]:
-    """Import in this process what a worker needs, while the driver still makes its configuration."""
-    del rows
-    fork_template(main_in_fork)
-    import asyncsearch.agent.agent
-    import asyncsearch.rpc.client  # noqa: F401
-
-    return []
-
-
 def _run(agent: AgentFunction, config: WorkerConfig, mode: str, rows: Iterable[int]) -> list[str]:
     """Run the agent and return the reason for its end.
 
