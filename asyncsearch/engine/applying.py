@@ -18,7 +18,6 @@ from asyncsearch.trial import Trial, TrialState, horizon_of
 
 def apply(state: StudyState, action: actions.AnyAction, now: float) -> None:
     """Apply a decision, new or recorded."""
-    state.times.seen_s = now
     _BY_KIND[type(action)](state, action, now)
 
 

@@ -52,6 +52,8 @@ def handle(state: StudyState, event: AnyEvent, now: float) -> list[AnyAction]:
         delete_unreachable(state, emit)
     if state.usage.is_over and (actions or isinstance(event, CheckpointCommitted)):
         delete_beyond_quota(state, emit)
+    if actions:
+        state.times.seen_s = now
     return actions
 
 
@@ -62,4 +64,6 @@ def replay(state: StudyState, event: AnyEvent, actions: Sequence[AnyAction], now
     learn(state, event, now)
     for action in actions:
         apply(state, action, now)
+    if actions:
+        state.times.seen_s = now
     state.touched.clear()
