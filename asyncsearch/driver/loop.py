@@ -135,6 +135,8 @@ class Driver:
         self._state, self._store, self._journal = state, store, journal
         self._launch, self._kill, self._changed, self._clock = launch, kill, changed, clock
         self._transport: Transport | None = None
+        self._lost_early: list[WorkerLost] = []
+        """Launches that ended before there was a transport, which must refuse them."""
         self._now = 0.0
         self._inbox: list[AnyEvent | _Received] = []
         self._lines: list[bytes] = []
@@ -180,8 +182,8 @@ class Driver:
         self._pump_task = asyncio.run_coroutine_threadsafe(self._pump(), self.loop)
 
     def connect(self, transport: Transport) -> None:
-        """Set how messages reach the workers; call it before the first event is posted."""
-        self._transport = transport
+        """Set how messages reach the workers; call it before any of them can attach."""
+        self.loop.call_soon_threadsafe(self._connected, transport)
 
     def post(self, event: AnyEvent) -> None:
         """Pass an event to the engine."""
@@ -221,6 +223,11 @@ class Driver:
             self.loop.close()
 
     # The loop's thread, from here on.
+
+    def _connected(self, transport: Transport) -> None:
+        self._transport = transport
+        while self._lost_early:
+            self._disconnect(self._lost_early.pop())
 
     def attached(self, hello: Hello, peer: str) -> None:
         """See ``rpc.server.Handler``."""
@@ -424,10 +431,16 @@ class Driver:
         if isinstance(event, WorkerLost):
             self._liveness.forget((event.worker, event.epoch))
             self._note_outage((event.worker, event.epoch), "")
-            self._require_transport().disconnect(event.worker, event.epoch, event.reason)
+            self._disconnect(event)
             self._workers.submit(self._kill, event.worker, event.epoch)
         elif isinstance(event, TrainingEnded):
             self._deadlines.call_off(event.lease)
+
+    def _disconnect(self, lost: WorkerLost) -> None:
+        if self._transport is None:
+            self._lost_early.append(lost)
+        else:
+            self._transport.disconnect(lost.worker, lost.epoch, lost.reason)
 
     def _carry_out(self, action: AnyAction) -> None:
         match action:
@@ -563,7 +576,7 @@ class Driver:
             self._journal.close()
 
     def _require_transport(self) -> Transport:
-        assert self._transport is not None, "connect() comes before the first event"
+        assert self._transport is not None, "connect() comes before the first worker"
         return self._transport
 
 
