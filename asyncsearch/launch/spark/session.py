@@ -123,7 +123,7 @@ class Spark:
         for tag in tags:
             self.context.addJobTag(tag)
         self.context.setJobDescription(description)
-        rows = self.context.parallelize(range(tasks), tasks)
+        rows = self.context.parallelize([0] * tasks, tasks)  # a range would be a function, pickled and sent besides
         found: list[T] = (rows.barrier() if is_barrier else rows).mapPartitions(task).collect()
         return found
 
