@@ -97,7 +97,7 @@ FAULTS = [
 ]
 
 
-NEVER_TOLD_S = {KillsNobody: 0.5, LaunchesAfterStop: 0.5}
+NEVER_TOLD_S: dict[type[Launcher], float] = {KillsNobody: 0.5, LaunchesAfterStop: 0.5}
 """How long the end of a launch is waited for where it never comes; all else may take what a busy machine needs."""
 
 
