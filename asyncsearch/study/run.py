@@ -31,7 +31,7 @@ from asyncsearch.launch.base_launcher import Launcher, Preflight
 from asyncsearch.launch.scarcity import descriptors
 from asyncsearch.report.live.display import Display
 from asyncsearch.report.live.status import StudyStatus, status_of
-from asyncsearch.rpc.auth import Identity, bound, make_identity
+from asyncsearch.rpc import auth
 from asyncsearch.rpc.connection_limits import connection_limits
 from asyncsearch.rpc.messages import Endpoint
 from asyncsearch.rpc.reservation import Reservation
@@ -164,7 +164,7 @@ class _Run:
             identity, endpoint = self._reserve(search.preflight)
 
         def worker_config(worker: WorkerId, epoch: int) -> WorkerConfig:
-            return search.worker_config(worker, epoch, endpoint and bound(endpoint, worker, epoch))
+            return search.worker_config(worker, epoch, endpoint and auth.bound(endpoint, worker, epoch))
 
         launcher.start(worker_config, self.driver.lost)
         self.driver.post(DriverStarted(__version__))
@@ -181,13 +181,13 @@ class _Run:
             self.driver.ended.wait(_STOP_GRACE_S)  # no worker has attached, so only the journal is waited for
             raise
 
-    def _reserve(self, preflight: Preflight) -> tuple[Identity, Endpoint]:
+    def _reserve(self, preflight: Preflight) -> tuple[auth.Identity, Endpoint]:
         """Return what workers are launched with: the address at which the server is going to listen, and secrets."""
         self._reservation = reservation = Reservation(preflight.bind, preflight.port)
-        identity = make_identity()
+        identity = auth.make_identity()
         return identity, identity.endpoint(f"{preflight.host}:{reservation.port}", reservation.spare_port)
 
-    def _listen(self, identity: Identity, preflight: Preflight) -> None:
+    def _listen(self, identity: auth.Identity, preflight: Preflight) -> None:
         """Start the server, whose import takes about as long as the workers take to start meanwhile."""
         from asyncsearch.rpc.server import SearchServer
 
