@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from asyncsearch.launch.base_launcher import Launcher, Preflight
+from asyncsearch.launch.base_launcher import Launcher
 from asyncsearch.launch.spark.launcher import SparkLauncher
 from asyncsearch.testing import LauncherTests
 from tests.spark.cluster import spark_session
@@ -23,17 +23,3 @@ def session() -> Iterator[None]:
 class TestSparkLauncher(LauncherTests):
     def make(self) -> Launcher:
         return SparkLauncher()
-
-
-class WarmSparkLauncher(SparkLauncher):
-    """Submits its jobs before they are launched, as a study has it do."""
-
-    def check(self, parallelism: int | None) -> Preflight:
-        found = super().check(parallelism)
-        self.warm_up(found.parallelism)
-        return found
-
-
-class TestWarmSparkLauncher(LauncherTests):
-    def make(self) -> Launcher:
-        return WarmSparkLauncher()

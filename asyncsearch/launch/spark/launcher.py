@@ -49,7 +49,6 @@ class SparkLauncher(Launcher):
         self._agent = agent
         self._spark: Spark | None = None
         self._config_for: ConfigFor | None = None
-        self._ended: OnWorkerEnded | None = None
         self._supervisor: Supervisor | None = None
 
     def workers_now(self) -> int | None:
@@ -75,18 +74,20 @@ class SparkLauncher(Launcher):
             self._leave()
             raise
 
-    def warm_up(self, workers: int) -> None:
-        if self._spark is None:
-            raise InternalError("warm_up() comes after check()")
-        # Elsewhere the secrets of a launch travel in Spark's closure alone, which is made when they are known.
-        if self._spark.is_local and self._mode_of(self._spark) is TaskMode.INDEPENDENT:
-            self._supervise(self._spark).warm_up(workers)
-
     def start(self, config_for: ConfigFor, ended: OnWorkerEnded) -> None:
         if self._spark is None:
             raise InternalError("start() comes after check()")
-        self._config_for, self._ended = config_for, ended
-        self._supervise(self._spark)
+        self._config_for = config_for
+        self._supervisor = Supervisor(
+            self._spark,
+            agent=self._agent,
+            mode=self._mode_of(self._spark),
+            study=self._study,
+            tag=new_tag(self._study),
+            start_timeout_s=self._start_timeout_s,
+            ended=ended,
+        )
+        self._supervisor.start()
 
     def launch(self, worker: WorkerId, epoch: int) -> None:
         if self._config_for is None or self._supervisor is None:
@@ -101,25 +102,6 @@ class SparkLauncher(Launcher):
         if self._supervisor is not None:
             self._supervisor.stop(grace_s)
         self._leave()
-
-    def _supervise(self, spark: Spark) -> Supervisor:
-        """Return the supervisor of this run, which is started if need be."""
-        if self._supervisor is None or self._supervisor.is_stopped:
-            self._supervisor = Supervisor(
-                spark,
-                agent=self._agent,
-                mode=self._mode_of(spark),
-                study=self._study,
-                tag=new_tag(self._study),
-                start_timeout_s=self._start_timeout_s,
-                ended=self._on_ended,
-            )
-            self._supervisor.start()
-        return self._supervisor
-
-    def _on_ended(self, worker: WorkerId, epoch: int, reason: str) -> None:
-        if self._ended is not None:  # a launch, of which an end is told, comes after ``start``
-            self._ended(worker, epoch, reason)
 
     def thread(self, target: Callable[[], None], name: str) -> threading.Thread:
         if self._spark is None:
