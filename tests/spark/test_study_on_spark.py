@@ -69,7 +69,7 @@ def test_a_search_on_a_session_that_is_there_leaves_it_there_and_no_job(tmp_path
         assert len(hosts) == 2
 
 
-def test_a_study_that_is_refused_after_its_jobs_were_submitted_leaves_no_job_and_no_wait(tmp_path: Path) -> None:
+def test_a_study_that_is_refused_leaves_no_job(tmp_path: Path) -> None:
     with spark_session("local[2]") as session:
         make_study(quick, tmp_path / "study", backend="spark").run(1, display="none")
         with pytest.raises(StudyExistsError):

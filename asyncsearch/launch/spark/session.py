@@ -123,7 +123,6 @@ class Spark:
         for tag in tags:
             self.context.addJobTag(tag)
         self.context.setJobDescription(description)
-        # A range, whose function reads all input: Spark ends a Python worker that has left some unread.
         rows = self.context.parallelize(range(tasks), tasks)
         found: list[T] = (rows.barrier() if is_barrier else rows).mapPartitions(task).collect()
         return found
