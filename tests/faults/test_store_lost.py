@@ -232,7 +232,7 @@ def test_a_store_that_is_lost_while_it_cannot_be_written_is_rescued_too(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr("asyncsearch.store.local.sync_data", refuse)
+        patch.setattr("asyncsearch.store.local_segment.sync_data", refuse)
         with pytest.raises(StoreError, match="No space left"):
             journal.append(line)
     shutil.rmtree(store.url)
@@ -258,7 +258,7 @@ def test_records_that_failed_to_be_written_are_written_once_in_the_next_segment(
         raise OSError(errno.EIO, "Input/output error")
 
     with monkeypatch.context() as patch:
-        patch.setattr("asyncsearch.store.local.sync_data", refuse)
+        patch.setattr("asyncsearch.store.local_segment.sync_data", refuse)
         with pytest.raises(StoreError, match="Input/output"):
             journal.append(line)
     journal.append(line)
