@@ -289,11 +289,10 @@ class Driver:
                     self._sharing.abandon()
             self.logs.close()
             if self.failure is None:
-                self._journal.close()  # raises if it was removed meanwhile: nothing is written beside it then
                 await self._snapshots.save(self._files)
         finally:
             self._deletions.close()
             self._dispatcher.close()
             self._files.shutdown(wait=True)
             self._commits.close()
-            self._journal.close()
+            self._journal.close()  # the last act on the store: it raises if the journal was removed until now

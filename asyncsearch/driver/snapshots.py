@@ -29,11 +29,18 @@ class Snapshots:
         return self._journal.last >= self._due_at
 
     async def save(self, files: Executor) -> None:
-        """Save a snapshot, by a thread of an executor. All records must be durable; a failure is only noted."""
+        """Save a snapshot, by a thread of an executor. All records must be durable; a failure is only noted.
+
+        In a store without the journal nothing is saved: it would make the folder of a store that was removed anew.
+        """
         last, crc = self._journal.last, self._journal.last_crc
         self._due_at = last + self._every
         data = snapshot.encode(self._state, last)
         try:
-            await asyncio.get_running_loop().run_in_executor(files, save_snapshot, self._store, data, last, crc)
+            await asyncio.get_running_loop().run_in_executor(files, self._save, data, last, crc)
         except Exception as error:
             _log.warning("Snapshot %d could not be saved; the journal is complete without it: %s", last, error)
+
+    def _save(self, data: bytes, last: int, crc: str) -> None:
+        if self._journal.is_in_place():
+            save_snapshot(self._store, data, last, crc)
