@@ -84,7 +84,7 @@ class Journal:
             self._segment.close()
 
     def _header(self) -> bytes:
-        return encode_header(Header(FORMAT, self._study, self._durable + 1, __version__, cuts=True))
+        return encode_header(Header(FORMAT, self._study, self._durable + 1, __version__, cuts=True, head=True))
 
     def _begin_anew(self) -> None:
         """Go on in a new segment, since the next line could be appended to half a line.

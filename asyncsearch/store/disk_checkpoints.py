@@ -20,7 +20,7 @@ from asyncsearch.ids import CheckpointRef, NodeKey
 from asyncsearch.store import layout
 from asyncsearch.store.disk import discard, explained, make_folders, sync_folder, write_new
 from asyncsearch.store.disk_files import names_in
-from asyncsearch.store.manifest import Manifest, check, damaged, missing, survey
+from asyncsearch.store.manifest import Manifest, check, damaged, missing, require_damage, survey
 from asyncsearch.store.no_follow import inside, read_file
 
 
@@ -70,7 +70,8 @@ class DiskCheckpoints:
         """Return the folder with the files of a checkpoint, which were compared with its manifest."""
         with explained(f"find checkpoint {checkpoint}", self._root):
             folder, manifest = self._find(checkpoint)
-        check(manifest, folder / layout.FILES, checkpoint)
+        with explained(f"read checkpoint {checkpoint}", folder):
+            check(manifest, folder / layout.FILES, checkpoint)
         return folder / layout.FILES
 
     def delete(self, checkpoint: CheckpointRef) -> None:
@@ -112,6 +113,8 @@ class DiskCheckpoints:
             try:
                 return folder, Manifest.decode(read_file(folder / layout.MANIFEST))
             except (OSError, ValueError) as error:
+                if isinstance(error, OSError):
+                    require_damage(error)
                 if folder.exists():  # else it has just been replaced or deleted
                     reason = f"its {layout.MANIFEST} has become unreadable ({error})"
                     raise damaged(checkpoint, folder, reason) from error

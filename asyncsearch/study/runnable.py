@@ -182,7 +182,7 @@ class RunnableStudy(msgspec.Struct, kw_only=True):
             self._keep_functions(existing, display)
         state = self.fresh_state()
         found = replay(self.store, state)
-        display.warn(found.notes)
+        display.warn((*found.notes, *found.doubts))
         self._sweep(state)
         self.resume = True
         return state, found.last
