@@ -132,9 +132,9 @@ class Dispatcher:
 
     def dismiss_all(self) -> None:
         """Let the workers stop their trials: no decision on the study, whose journal cannot be written."""
-        for worker, epoch in self._attached:  # the pool may be ahead: what it decided last is not durable
+        for worker in self._attached:  # the pool may be ahead: what it decided last is not durable
             with contextlib.suppress(Exception):
-                self.transport.send(worker, epoch, DismissWorker(worker, epoch, "the store cannot be used"))
+                self.transport.send(*worker, DismissWorker(*worker, "the store cannot be used", is_unheard=True))
 
     def close(self) -> None:
         """Wait for the last launch."""
