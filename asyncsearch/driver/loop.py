@@ -41,13 +41,14 @@ from asyncsearch.actions import (
 )
 from asyncsearch.driver.deletions import CheckpointDeletions
 from asyncsearch.driver.logs import LogSink
+from asyncsearch.driver.losses import loss_in
 from asyncsearch.driver.store_waits import FOLDER, JOURNAL, StoreWaits, Worker
 from asyncsearch.driver.transport import Transport
 from asyncsearch.engine import snapshot
 from asyncsearch.engine.handling import handle
 from asyncsearch.engine.liveness import Deadlines, Liveness
 from asyncsearch.engine.state import StudyState
-from asyncsearch.errors import ProtocolError, StaleLeaseError, StoreError, may_pass
+from asyncsearch.errors import ProtocolError, StaleLeaseError, StoreError, is_bug, may_pass
 from asyncsearch.events import (
     AnyEvent,
     Outcome,
@@ -287,7 +288,7 @@ class Driver:
             return
         _log.error(
             "The driver of the study stops: it must not act on a decision that it cannot make durable.",
-            exc_info=None if isinstance(error, StoreError) else error,  # ``run`` raises it
+            exc_info=error if is_bug(error) else None,  # ``run`` raises it
         )
         self._pump_task.cancel()
         self.failure = self.failure or error
@@ -310,10 +311,12 @@ class Driver:
             self._forget(event)
             if self._sharing is not None:
                 self._sharing.note(event)
-            now = self._time()
+            now, loss = self._time(), loss_in(self._state, event)
             actions = handle(self._state, event, now)
             self._lines.append(self._journal.encode(event, actions, now))
             self._todo.extend(actions)
+            if loss is not None:
+                self._store_waits.say(loss.sentence(self._state))
         is_snapshot_due = self._journal.last >= self._snapshot_at
         if self._todo or not self._lines or self._is_commit_due or is_snapshot_due:
             await self._commit()
@@ -486,7 +489,8 @@ class Driver:
         try:
             self._launch(worker, epoch)
         except Exception as error:
-            _log.warning("%s, epoch %d, could not be launched.", worker_name(worker), epoch, exc_info=True)
+            if is_bug(error):
+                _log.warning("%s, epoch %d, could not be launched.", worker_name(worker), epoch, exc_info=True)
             self.lost(worker, epoch, f"it could not be launched: {error}")
 
     def _arm(self) -> None:
