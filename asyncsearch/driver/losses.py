@@ -95,7 +95,8 @@ def _go_on(trials: list[Trial], trained: dict[TrialId, int], state: StudyState) 
             start = 0 if trial.checkpoint is None else trial.checkpoint.resource
             again = trained[trial.id] - start
             where = f"goes on{later} from its checkpoint at {_units(start)}" if start else f"begins again{later}"
-            cost = f"; {_units(again)} {'is' if again == 1 else 'are'} trained again" if again > 0 else ""
+            what = f"{_units(again)} {'is' if again == 1 else 'are'}" if again > 0 else "the unit in progress is"
+            cost = f"; {what} trained again" if trained[trial.id] > 0 else ""
             yield f"{trial.name} {where}{cost}."
 
 

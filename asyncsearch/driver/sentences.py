@@ -6,24 +6,25 @@ keep their traceback, and so do errors of the user's own code. The others' trace
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import logging
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from asyncsearch.errors import AsyncSearchError, is_bug
 
 _log = logging.getLogger(__name__)
-_PACKAGE = str(Path(__file__).parent.parent)
+_OURS = (str(Path(__file__).parent.parent), contextlib.__file__)
 _RENDER = "_render_traceback_"
 """Method of an exception that IPython calls instead of writing a traceback."""
 _FORMER = "_asyncsearch_former"
 """Attribute of the hook set here: it is set once."""
 
 
-@contextmanager
+@contextlib.contextmanager
 def in_sentences() -> Iterator[None]:
     """Show the errors that leave the block, or the decorated function, as sentences, unless they are bugs."""
     try:
@@ -53,12 +54,12 @@ def show_in_words(error: BaseException) -> None:
 
 
 def words_of(error: BaseException) -> list[str]:
-    """Return the text of an error with its notes, and the line of the user's code that led to it."""
+    """Return the text of an error with its notes, and the line of the user's code from which asyncsearch was called."""
     lines = [f"{type(error).__name__}: {error}", *getattr(error, "__notes__", ())]
     if isinstance(error, KeyboardInterrupt):
         return lines
     import traceback
 
     frames = traceback.extract_tb(error.__traceback__)
-    mine = [frame for frame in frames if not frame.filename.startswith(_PACKAGE) and frame.line]
-    return [*lines, *(f'at "{frame.filename}", line {frame.lineno}: {frame.line}' for frame in mine[-1:])]
+    users = list(itertools.takewhile(lambda frame: not frame.filename.startswith(_OURS), frames))
+    return [*lines, *(f'at "{frame.filename}", line {frame.lineno}: {frame.line}' for frame in users[-1:])]

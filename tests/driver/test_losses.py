@@ -53,8 +53,9 @@ def test_a_lost_worker_names_its_trial_and_the_units_that_are_trained_again() ->
     )
 
 
-def test_nothing_is_trained_again_where_all_was_saved() -> None:
-    assert lost(trained(2, 2)).endswith(". trial-0 goes on from its checkpoint at 2 units.")
+def test_where_all_was_saved_only_the_unit_in_progress_is_trained_again() -> None:
+    end = ". trial-0 goes on from its checkpoint at 2 units; the unit in progress is trained again."
+    assert lost(trained(2, 2)).endswith(end)
 
 
 def test_a_trial_without_a_checkpoint_begins_again() -> None:
