@@ -240,7 +240,7 @@ class Driver:
         now, loss = self._time(), loss_in(self._state, event)
         self._commits.add(event, handle(self._state, event, now), now)
         if loss is not None:
-            self._store_waits.say(loss.sentence(self._state))
+            self._waits.say(loss.sentence(self._state))
 
     async def _commit(self) -> None:
         """Make the records durable, and then acknowledge and carry out what is in them."""
