@@ -82,6 +82,7 @@ class Servers:
                 stderr=log,
                 start_new_session=True,  # the caller's Ctrl-C is not for it
             )
+        started.returncode = 0  # Python would warn of a process that nobody waits for
         born = psutil.Process(started.pid).create_time()
         (self.folder / "pid" / name).write_text(json.dumps({"pid": started.pid, "born": born}))
         return True
