@@ -31,7 +31,7 @@ from asyncsearch.driver.logs import LogSink
 from asyncsearch.driver.store_waits import Worker
 from asyncsearch.driver.timeouts import Timeouts
 from asyncsearch.driver.transport import Transport
-from asyncsearch.errors import ProtocolError
+from asyncsearch.errors import ProtocolError, is_bug
 from asyncsearch.events import AnyEvent, Outcome, TrainingEnded, WorkerLost
 from asyncsearch.ids import Lease, WorkerId, trial_name, worker_name
 from asyncsearch.rpc.messages import Refused
@@ -166,7 +166,8 @@ class Dispatcher:
         try:
             self._launch(worker, epoch)
         except Exception as error:
-            _log.warning("%s, epoch %d, could not be launched.", worker_name(worker), epoch, exc_info=True)
+            if is_bug(error):
+                _log.warning("%s, epoch %d, could not be launched.", worker_name(worker), epoch, exc_info=True)
             self._lost(worker, epoch, f"it could not be launched: {error}")
 
 

@@ -27,6 +27,7 @@ from asyncsearch.driver.dispatcher import Dispatcher
 from asyncsearch.driver.incoming import Incoming, Received
 from asyncsearch.driver.logs import LogSink
 from asyncsearch.driver.loop_thread import LoopThread
+from asyncsearch.driver.losses import loss_in
 from asyncsearch.driver.settings import DriverSettings
 from asyncsearch.driver.snapshots import Snapshots
 from asyncsearch.driver.store_waits import FOLDER, JOURNAL, StoreWaits
@@ -34,7 +35,7 @@ from asyncsearch.driver.timeouts import Timeouts
 from asyncsearch.driver.transport import Transport
 from asyncsearch.engine.handling import handle
 from asyncsearch.engine.state import StudyState
-from asyncsearch.errors import StaleLeaseError, StoreError, may_pass
+from asyncsearch.errors import StaleLeaseError, StoreError, is_bug, may_pass
 from asyncsearch.events import AnyEvent, StopRequested, TrainingEnded, WorkerAttached, WorkerLost
 from asyncsearch.ids import WorkerId, worker_name
 from asyncsearch.journal.writer import Journal
@@ -236,8 +237,10 @@ class Driver:
             self._timeouts.end_attempt(event.lease)
         if self._sharing is not None:
             self._sharing.note(event)
-        now = self._time()
+        now, loss = self._time(), loss_in(self._state, event)
         self._commits.add(event, handle(self._state, event, now), now)
+        if loss is not None:
+            self._waits.say(loss.sentence(self._state))
 
     async def _commit(self) -> None:
         """Make the records durable, and then acknowledge and carry out what is in them."""
@@ -263,7 +266,7 @@ class Driver:
             return
         _log.error(
             "The driver of the study stops: it must not act on a decision that it cannot make durable.",
-            exc_info=None if isinstance(error, StoreError) else error,  # ``run`` raises it
+            exc_info=error if is_bug(error) else None,  # ``run`` raises it
         )
         self._pump_task.cancel()
         self.failure = self.failure or error
