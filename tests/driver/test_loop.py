@@ -217,16 +217,14 @@ def test_what_comes_of_a_lane_that_the_work_does_not_have_is_refused(harness: Ha
     lease = harness.begin(1).work.lease
     node = NodeKey("0" * 32)
     before = call(harness.driver, lambda state: snapshot.encode(state, 0))
-    for number, message in enumerate(
-        (
-            Reported(lease, 1, {"loss": 0.0}, lane),
-            TrainingEnded(lease, Outcome.RETURNED, 3, lane=lane),
-            CheckpointCommitted(lease, CheckpointRef(node, 1), 1, lane),
-            CheckpointFailed(lease, CheckpointRef(node, 1), "no space left", lane),
-            LogLines(lease, (LogLine(1.0, "hello"),), lane=lane),
-        ),
-        1,
-    ):
+    messages: list[WorkerMessage] = [
+        Reported(lease, 1, {"loss": 0.0}, lane),
+        TrainingEnded(lease, Outcome.RETURNED, 3, lane=lane),
+        CheckpointCommitted(lease, CheckpointRef(node, 1), 1, lane),
+        CheckpointFailed(lease, CheckpointRef(node, 1), "no space left", lane),
+        LogLines(lease, (LogLine(1.0, "hello"),), lane=lane),
+    ]
+    for number, message in enumerate(messages, 1):
         harness.say(number, message)
         assert harness.wire.next(Refused).lease == lease
     assert call(harness.driver, lambda state: snapshot.encode(state, 0)) == before
@@ -238,10 +236,8 @@ def test_a_lane_that_has_ended_may_commit_and_log_and_nothing_else(harness: Harn
     lease, node = assign.work.lease, assign.work.lanes[0].stages[0].node
     harness.say(1, Reported(lease, 1, {"loss": 0.5}))
     harness.say(2, TrainingEnded(lease, Outcome.STOPPED, 1, checkpoint_resource=1))
-    for number, message in (
-        (3, Reported(lease, 2, {"loss": 0.0})),
-        (4, TrainingEnded(lease, Outcome.RETURNED, 3)),
-    ):
+    too_late: list[WorkerMessage] = [Reported(lease, 2, {"loss": 0.0}), TrainingEnded(lease, Outcome.RETURNED, 3)]
+    for number, message in enumerate(too_late, 3):
         harness.say(number, message)
         assert harness.wire.next(Refused).lease == lease
     harness.say(5, LogLines(lease, (LogLine(1.0, "saved"),)))
