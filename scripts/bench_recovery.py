@@ -134,8 +134,9 @@ class Search:
             "PYSPARK_PYTHON": sys.executable,
         }
         if self._master:
-            memory = "--driver-memory 512m --executor-memory 512m --conf spark.ui.enabled=false"
-            environment["PYSPARK_SUBMIT_ARGS"] = f"--master {self._master} {memory} pyspark-shell"
+            memory = "--driver-memory 512m --executor-memory 512m"
+            quiet = "--conf spark.ui.enabled=false --conf spark.ui.showConsoleProgress=false"
+            environment["PYSPARK_SUBMIT_ARGS"] = f"--master {self._master} {memory} {quiet} pyspark-shell"
         return subprocess.Popen([sys.executable, __file__, *options], env=environment)
 
     def begun(self) -> list[Begun]:
