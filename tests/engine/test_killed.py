@@ -99,9 +99,9 @@ def test_a_trial_whose_last_checkpoint_is_still_being_stored_loses_nothing() -> 
     player.report(lease, 1)
     player.tell(killed(lease, 1, saved=1))
     assert charged(player.state) == [(0, 0)]
-    assert trial.state is TrialState.RUNNING
+    assert player.states() == [TrialState.RUNNING]
     player.tell(CheckpointCommitted(lease, CheckpointRef(trial.node, 1)))
-    assert trial.state is TrialState.PAUSED
+    assert player.states() == [TrialState.PAUSED]
     assert not [attempt for attempt in player.state.attempts.values() if attempt.lease == lease]
 
 
