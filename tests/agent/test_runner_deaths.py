@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from asyncsearch.agent import out_of_memory
 from asyncsearch.agent.out_of_memory import OomCounters, OomKills, events_file
 from asyncsearch.agent.runner_deaths import cause_of_death
 from asyncsearch.events import KILLED
@@ -81,6 +82,55 @@ V2_MOUNTS = "30 23 0:26 {root} /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgrou
 )
 def test_the_counter_of_a_cgroup_is_found_in_both_versions(cgroups: str, mounts: str, file: str | None) -> None:
     assert events_file(cgroups, mounts) == (None if file is None else Path(file))
+
+
+class Kernel:
+    """Counters, and a clock."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.kills, self.now = 0, 100.0
+        texts = {"/proc/7/cgroup": V2, "/proc/self/mountinfo": V2_MOUNTS.format(root="/")}
+        counted = "/sys/fs/cgroup/kube/pod/one/memory.events"
+        monkeypatch.setattr(
+            out_of_memory,
+            "_text",
+            lambda file: f"oom 9\noom_kill {self.kills}\n" if str(file) == counted else texts.get(str(file), ""),
+        )
+        monkeypatch.setattr(out_of_memory.time, "monotonic", lambda: self.now)
+
+
+@pytest.fixture
+def kernel(monkeypatch: pytest.MonkeyPatch) -> Kernel:
+    return Kernel(monkeypatch)
+
+
+def test_what_was_killed_long_before_is_not_taken_for_this_death(kernel: Kernel) -> None:
+    counters = OomCounters(7)
+    counters.look()
+    kernel.kills = 3
+    for _ in range(2):
+        kernel.now += 1.0
+        counters.look()
+    assert counters.kills() == OomKills(0)
+
+
+def test_a_kill_that_was_counted_at_the_last_look_is_still_taken_for_this_death(kernel: Kernel) -> None:
+    counters = OomCounters(7)
+    counters.look()
+    kernel.now += 1.0
+    kernel.kills = 1
+    counters.look()
+    assert counters.kills() == OomKills(1)
+
+
+def test_a_stale_look_is_compared_with_no_more(kernel: Kernel) -> None:
+    counters = OomCounters(7)
+    counters.look()
+    kernel.now += 60.0
+    kernel.kills = 1
+    counters.look()
+    assert counters.kills() == OomKills(0)
+    assert OomCounters(7).kills() == OomKills(), "nothing was looked at"
 
 
 MEMORY = Path("/sys/fs/cgroup/memory")
