@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -131,27 +129,6 @@ def test_a_stale_look_is_compared_with_no_more(kernel: Kernel) -> None:
     counters.look()
     assert counters.kills() == OomKills(0)
     assert OomCounters(7).kills() == OomKills(), "nothing was looked at"
-
-
-MEMORY = Path("/sys/fs/cgroup/memory")
-
-
-@pytest.fixture
-def cgroup() -> Iterator[Path]:
-    """A cgroup of version 1 with 64 MiB, or of version 2."""
-    for parent, limit in ((MEMORY, "memory.limit_in_bytes"), (Path("/sys/fs/cgroup"), "memory.max")):
-        made = parent / f"asyncsearch-test-{os.getpid()}"
-        try:
-            made.mkdir()
-        except OSError:
-            continue
-        if (made / limit).exists():
-            (made / limit).write_text(str(64 * MIB))
-            yield made
-            made.rmdir()
-            return
-        made.rmdir()
-    pytest.skip("this user may make no cgroup with a limit of memory")
 
 
 HUNGRY = "import sys; sys.stdin.read(1); kept = [bytearray(b'x' * 2**20) for _ in range(256)]"
