@@ -5,6 +5,7 @@ Nothing is unpickled, so ``asyncsearch show`` works on a machine without the stu
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 from asyncsearch.engine.state import StudyState
@@ -17,11 +18,14 @@ from asyncsearch.searchers.base_searcher import SearcherState
 from asyncsearch.store.base_store import Store
 from asyncsearch.trial import Params
 
+_log = logging.getLogger(__name__)
+
 
 def read_state(store: Store, study: StudyFile) -> StudyState:
     """Return the state at the end of a store's journal, for reading only."""
     state = StudyState(config_of(study), _NoSearcher(), _NoScheduler(), study.max_resource)
-    replay(store, state)
+    for doubt in replay(store, state).doubts:
+        _log.warning("%s: %s", store.shown, doubt)
     return state
 
 

@@ -14,7 +14,8 @@ from typing import Any, TypeVar
 import pytest
 
 from asyncsearch.actions import Assign, StopTraining
-from asyncsearch.driver.loop import Driver, DriverSettings
+from asyncsearch.driver.loop import Driver
+from asyncsearch.driver.settings import DriverSettings
 from asyncsearch.engine import snapshot
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import MessageTooLargeError, StaleLeaseError, StoreError
@@ -297,7 +298,7 @@ def test_a_worker_that_cannot_be_launched_is_lost_with_the_reason(store: Store) 
     def fail(worker: WorkerId, epoch: int) -> None:
         raise RuntimeError("no such cluster")
 
-    harness.driver._launch = fail
+    harness.driver._dispatcher._launch = fail
     harness.driver.post(DriverStarted("test"))
     harness.driver.post(RunRequested(1, 1))
     assert harness.driver.ended.wait(PATIENCE_S)
@@ -361,7 +362,7 @@ def test_a_snapshot_that_cannot_be_saved_costs_nothing_but_time(
     def refuse(*_: object) -> None:
         raise StoreError("the disk is full")
 
-    monkeypatch.setattr("asyncsearch.driver.loop.save_snapshot", refuse)
+    monkeypatch.setattr("asyncsearch.driver.snapshots.save_snapshot", refuse)
     harness = Harness(store, make_state(FIFO(max_resource=3)), snapshot_every=1)
     lease = harness.begin(1).work.lease
     harness.say(1, Reported(lease, 1, {"loss": 0.5}))

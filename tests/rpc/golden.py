@@ -77,6 +77,7 @@ EXAMPLES: dict[str, tuple[int, int, Any]] = {
     "driver_save_at": (11, 307, SaveAt(_LEASE, _NODE, 15, lane=1)),
     "driver_cut_work": (12, 307, CutWork(_LEASE, 18, lane=1)),
     "driver_dismiss": (9, 307, DismissWorker(WorkerId(3), 2, reason="the study is complete")),
+    "driver_dismiss_unheard": (13, 307, DismissWorker(WorkerId(3), 2, reason="no space left", is_unheard=True)),
     "driver_refused": (10, 307, Refused(_LEASE, reason="work-42 is held by worker-4")),
 }
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import logging
+import queue
 import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
+
+import pytest
 
 from asyncsearch.ids import WorkerId
 from asyncsearch.launch.base_launcher import TOO_LATE, run_agent
@@ -34,6 +38,45 @@ class FakeSpark:
         self.cancelled.set()
 
 
+class CrowdedSpark(FakeSpark):
+    """Each job runs until it is cancelled or ended; those of the first epoch have slots."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._ends: dict[str, threading.Event] = {}
+        self._cancelled: set[str] = set()
+
+    def run(self, *what: Any, tags: tuple[str, ...], **how: Any) -> list[str]:
+        assert self._end_of(tags[-1]).wait(PATIENCE_S)
+        if tags[-1] in self._cancelled:
+            raise RuntimeError("the job was cancelled")
+        return ["it ended"]
+
+    def is_running(self, tag: str) -> bool:
+        return tag.endswith(".1") and not self._end_of(tag).is_set()
+
+    def cancel(self, tag: str) -> None:
+        self._cancelled.add(tag)
+        self.end(tag)
+
+    def end(self, tag: str) -> None:
+        self._end_of(tag).set()
+
+    def _end_of(self, tag: str) -> threading.Event:
+        return self._ends.setdefault(tag, threading.Event())
+
+
+class Sentences(logging.Handler):
+    """What is logged, to be waited for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.queue: queue.SimpleQueue[str] = queue.SimpleQueue()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.queue.put(record.getMessage())
+
+
 def test_launch_that_comes_while_the_others_are_ended_starts_no_job_and_is_told(tmp_path: Path) -> None:
     spark, ends, config = FakeSpark(), Ends(), config_for(tmp_path)
     supervisor = Supervisor(
@@ -50,3 +93,40 @@ def test_launch_that_comes_while_the_others_are_ended_starts_no_job_and_is_told(
     supervisor.launch((WorkerId(0), 1), config)
     supervisor.stop(0.0)
     assert sorted([ends.next(), ends.next()]) == [(0, 1, "its job was cancelled"), (1, 2, TOO_LATE)]
+
+
+def test_a_replacement_waits_for_its_slot_as_long_as_another_worker_has_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("WAIT_LOGGED_AFTER_S", "REPLACED_AFTER_S"):
+        monkeypatch.setattr(f"asyncsearch.launch.spark.supervisor.{name}", 0.0)
+    spark, ends, config, sentences = CrowdedSpark(), Ends(), config_for(tmp_path), Sentences()
+    supervisor = Supervisor(
+        cast("Spark", spark),
+        agent=run_agent,
+        mode=TaskMode.INDEPENDENT,
+        study="digits",
+        tag="tag",
+        start_timeout_s=0.02,
+        ended=ends,
+    )
+    logger = logging.getLogger("asyncsearch.launch.spark.supervisor")
+    logger.addHandler(sentences)
+    try:
+        supervisor.start()
+        supervisor.launch((WorkerId(0), 1), config)
+        supervisor.launch((WorkerId(1), 1), config)
+        spark.end("tag-worker-1.1")
+        assert ends.next() == (1, 1, "it ended")
+        supervisor.launch((WorkerId(1), 2), config)
+        for _ in range(5):
+            sentence = sentences.queue.get(timeout=PATIENCE_S)
+            assert sentence.startswith("worker-1 epoch 2 waits for a free task slot since ")
+            assert sentence.endswith("It waits on, and the other workers train meanwhile.")
+        assert ends.is_empty
+        spark.end("tag-worker-0.1")
+        assert ends.next() == (0, 1, "it ended")
+        assert ends.reason() == "it found no free task slot within 0 s", "nothing of the run works any more"
+        supervisor.stop(0.0)
+    finally:
+        logger.removeHandler(sentences)

@@ -1,0 +1,59 @@
+"""How long a launch waits for a task slot, and what people read meanwhile. Pure: times are arguments.
+
+A job that waits costs nothing, and under dynamic allocation it is what brings new executors. So a launch waits for as
+long as other workers of its run have slots, or the cluster may bring more; it is given up only where neither is so.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+REPLACED_AFTER_S = 60.0
+"""Time in which a launch that replaces a lost worker should get its slot: the cluster starts another executor first."""
+
+
+class SlotWait(msgspec.Struct, frozen=True):
+    """What is to be done about a launch that has no slot yet."""
+
+    next_s: float
+    """When to look again, seconds after the launch."""
+    sentence: str = ""
+    """For people; empty: there is nothing new to say."""
+    reason: str = ""
+    """Why it is given up; empty: it is not."""
+
+
+def wait_on(
+    name: str,
+    waited_s: float,
+    timeout_s: float,
+    *,
+    is_replacement: bool,
+    is_shown: bool,
+    has_others: bool,
+    is_elastic: bool,
+) -> SlotWait:
+    """Return what to do about a launch without a slot.
+
+    Args:
+        name: of the launch, for people.
+        waited_s: seconds since it began.
+        timeout_s: time after which it is given up where nothing else works; else people are reminded as often.
+        is_replacement: whether the run had this worker before and lost it.
+        is_shown: whether people know already that it waits.
+        has_others: whether other workers of the run have slots.
+        is_elastic: whether the cluster brings executors by itself, and has brought some for this run.
+    """
+    if waited_s >= timeout_s and not (has_others or is_elastic):
+        return SlotWait(waited_s, reason=f"it found no free task slot within {timeout_s:.0f} s")
+    next_s = timeout_s if waited_s < timeout_s else waited_s + timeout_s
+    if is_shown and waited_s < timeout_s:
+        return SlotWait(next_s)
+    since = f" since {waited_s:.0f} s" if is_replacement or is_shown else ""
+    why = "no executor has come for the one that was lost" if is_replacement else "executors are missing"
+    meanwhile = ""
+    if has_others:
+        meanwhile = " It waits on, and the other workers train meanwhile."
+    elif is_elastic:
+        meanwhile = " It waits until the cluster brings an executor."
+    return SlotWait(next_s, f"{name} waits for a free task slot{since}: other jobs hold them, or {why}.{meanwhile}")
