@@ -12,15 +12,15 @@ from asyncsearch.rpc.messages import LogLine, LogLines
 from asyncsearch.store.base_store import Store
 
 _log = logging.getLogger(__name__)
-_FLUSH_S = 0.5
 _MAX_SHOWN = 10_000
 
 
 class LogSink:
-    """Collects lines in the loop thread; writes them to the store in another, grouped by trial, twice a second."""
+    """Collects lines in the loop thread; writes them to the store in another, grouped by trial, as often as it bears."""
 
     def __init__(self, store: Store, loop: asyncio.AbstractEventLoop, executor: Executor) -> None:
         self._store, self._loop, self._executor = store, loop, executor
+        self._interval_s = store.log_interval_s
         self._pending: dict[str, list[str]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._is_closed = False
@@ -52,7 +52,7 @@ class LogSink:
 
     def _schedule(self) -> None:
         if self._timer is None and not self._is_closed:
-            self._timer = self._loop.call_later(_FLUSH_S, self._flush)
+            self._timer = self._loop.call_later(self._interval_s, self._flush)
 
     def _flush(self) -> None:
         self._timer = None

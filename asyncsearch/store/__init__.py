@@ -67,6 +67,10 @@ def open_store(url: str | Path | Store) -> Store:
             )
         if protocol.lower() in _factories:
             return _factories[protocol.lower()](text)
+        if protocol.lower() in ("hdfs", "viewfs"):
+            from asyncsearch.store.hdfs.store import HdfsStore
+
+            return HdfsStore(text)
         if protocol.lower() not in _BUILT_IN:
             return _open_fsspec(text, protocol.lower())
         return _open_local(_path_of(text, rest.removeprefix("//")))
