@@ -16,7 +16,7 @@ _MAX_SHOWN = 10_000
 
 
 class LogSink:
-    """Collects lines in the loop thread; writes them to the store in another, grouped by trial, as often as it bears."""
+    """Collects lines in the loop thread; writes them to the store in another, grouped by trial."""
 
     def __init__(self, store: Store, loop: asyncio.AbstractEventLoop, executor: Executor) -> None:
         self._store, self._loop, self._executor = store, loop, executor

@@ -10,7 +10,7 @@ from typing import Any
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import InternalError
 from asyncsearch.ids import TrialId
-from asyncsearch.journal.opening import StudyFile, config_of, replay
+from asyncsearch.journal.opening import Replayed, StudyFile, config_of, replay
 from asyncsearch.schedulers.base_scheduler import Promotion, SchedulerState
 from asyncsearch.schedulers.scheduler_options import from_options
 from asyncsearch.searchers.base_searcher import SearcherState
@@ -18,11 +18,10 @@ from asyncsearch.store.base_store import Store
 from asyncsearch.trial import Params
 
 
-def read_state(store: Store, study: StudyFile) -> StudyState:
-    """Return the state at the end of a store's journal, for reading only."""
+def read_state(store: Store, study: StudyFile) -> tuple[StudyState, Replayed]:
+    """Return the state that a store's journal leads to as far as it can be read, and how far that is; for reading only."""
     state = StudyState(config_of(study), _NoSearcher(), _NoScheduler(), study.max_resource)
-    replay(store, state)
-    return state
+    return state, replay(store, state)
 
 
 def read_position(store: Store, study: StudyFile, trial: TrialId) -> str:

@@ -1,1 +1,1 @@
-"""Stores on HDFS, through hdfs-native: no Java runtime in the driver or the workers. See asyncsearch.store.hdfs.store."""
+"""Stores on HDFS through hdfs-native, so without a Java runtime in the driver or the workers."""

@@ -13,8 +13,7 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
     (
         "SafeMode",
         "the NameNode is in safe mode, in which nothing can be written",
-        "It leaves it by itself when its DataNodes have reported; else an administrator does: hdfs dfsadmin -safemode"
-        " leave",
+        "It leaves it by itself once its DataNodes have reported, or by: hdfs dfsadmin -safemode leave",
     ),
     ("Standby", "no NameNode of the cluster is active", "Wait for the failover, or ask the cluster's administrators"),
     (
