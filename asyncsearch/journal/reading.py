@@ -19,7 +19,7 @@ from asyncsearch.trial import Params
 
 
 def read_state(store: Store, study: StudyFile) -> tuple[StudyState, Replayed]:
-    """Return the state that a store's journal leads to as far as it can be read, and how far that is; for reading only."""
+    """Return the state that a store's journal leads to as far as it can be read, and how far that is."""
     state = StudyState(config_of(study), _NoSearcher(), _NoScheduler(), study.max_resource)
     return state, replay(store, state)
 

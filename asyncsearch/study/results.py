@@ -13,7 +13,7 @@ from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import NoTrialsError, StoreError, StudyNotFoundError, UsageError
 from asyncsearch.ids import TrialId, parse_trial, trial_name
 from asyncsearch.journal.opening import Replayed, StudyFile, config_of, read_records, read_study_file
-from asyncsearch.journal.reading import read_state, read_position
+from asyncsearch.journal.reading import read_position, read_state
 from asyncsearch.report.explain import explain
 from asyncsearch.report.formatting import time_of
 from asyncsearch.report.live.status import StudyStatus, status_of
