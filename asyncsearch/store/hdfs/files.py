@@ -8,6 +8,7 @@ with what is read.
 from __future__ import annotations
 
 import contextlib
+import logging
 import threading
 import time
 import uuid
@@ -26,6 +27,7 @@ from asyncsearch.store.hdfs.open_file import OpenFile
 from asyncsearch.store.manifest import Content, new_digest
 from asyncsearch.store.passwords import without_password
 
+_log = logging.getLogger(__name__)
 T = TypeVar("T")
 _BLOCK = 1 << 20
 _RECOVERY_S = 120.0
@@ -83,9 +85,10 @@ class HdfsFiles:
             raise
         except Exception as error:  # hdfs-native raises OSError, RuntimeError and others
             meaning, step = words.explain(error)
-            raise StoreError(
-                f"Cannot {doing} {f'{self.shown}/{name}'.rstrip('/')!r}: {meaning}. {next_step(error, step)}."
-            ) from error
+            where = f"{self.shown}/{name}".rstrip("/")
+            _log.debug("Cannot %s %r: %s", doing, where, error)
+            # Not `from error`: Java's stack trace would be shown.
+            raise StoreError(f"Cannot {doing} {where!r}: {meaning}. {next_step(error, step)}.") from None
 
     def is_file(self, name: str) -> bool:
         """Return whether there is a file of this name."""

@@ -54,11 +54,11 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
 
 def explain(error: BaseException) -> tuple[str, str]:
     """Return what an error means, and the next step, each as the part of a sentence; no stack trace is in them."""
-    text = str(error)
+    text = plain(error)  # Java's stack traces contain the names of other errors
     meaning, step = next(((meaning, step) for sign, meaning, step in _KNOWN if sign in text), ("", ""))
     if meaning:
         return meaning, step
-    return plain(error), "Check the address, the rights and the connection, then try again"
+    return text, "Check the address, the rights and the connection, then try again"
 
 
 def plain(error: BaseException) -> str:
