@@ -7,11 +7,13 @@ It leaves in the file ``witness`` each line of the journal that was durable, as 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
 import threading
 import time
+from pathlib import Path
 
 import msgspec
 
@@ -22,6 +24,8 @@ from asyncsearch.trainable import TrialContext
 from tests.system.tools import Checkpointed
 
 CONFIGURATIONS = 9
+AT_THE_GATE = 10
+"""Appends that were done when the gate is written into."""
 UNITS = 9
 
 
@@ -37,6 +41,8 @@ class Order(msgspec.Struct, kw_only=True):
     lease_s: float = 60.0
     unit_s: float = 0.0
     """Seconds that a unit of training takes."""
+    gate: str = ""
+    """A FIFO that is written into once, after some appends."""
 
 
 def watch(order: Order) -> None:
@@ -47,11 +53,17 @@ def watch(order: Order) -> None:
         nonlocal count
         count += 1
         if count in (order.kill_at, order.stop_at):
-            threading.Thread(target=append, args=(self, data), daemon=True).start()
+            threading.Thread(target=tried_append, args=(self, data), daemon=True).start()
             os.kill(os.getpid(), signal.SIGKILL if count == order.kill_at else signal.SIGSTOP)
             data = b""
         append(self, data)
         os.write(witness, data)
+        if order.gate and count == AT_THE_GATE:
+            Path(order.gate).write_text("here")
+
+    def tried_append(self: OpenFile, data: bytes) -> None:
+        with contextlib.suppress(Exception):  # what follows it fails in the same way
+            append(self, data)
 
     OpenFile.append = watched_append  # type: ignore[method-assign]
 
