@@ -69,6 +69,8 @@ def open_store(url: str | Path | Store) -> Store:
             return _factories[protocol.lower()](text)
         if protocol.lower() in ("hdfs", "viewfs"):
             return _open_hdfs(text)
+        if protocol.lower() in ("webhdfs", "swebhdfs"):
+            return _open_webhdfs(text)
         if protocol.lower() not in _BUILT_IN:
             return _open_fsspec(text, protocol.lower())
         return _open_local(_path_of(text, rest.removeprefix("//")))
@@ -121,6 +123,17 @@ def _open_hdfs(url: str) -> Store:
     from asyncsearch.store.hdfs.store import HdfsStore
 
     return HdfsStore(url)
+
+
+def _open_webhdfs(url: str) -> Store:
+    if find_spec("hdfs") is None:
+        raise StoreError(
+            "A package for WebHDFS is missing: hdfs. Install 'asyncsearch[webhdfs]' with pip on the driver and on all"
+            " workers, or choose another store."
+        )
+    from asyncsearch.store.webhdfs.store import WebHdfsStore
+
+    return WebHdfsStore(url)
 
 
 def _open_fsspec(url: str, protocol: str) -> Store:

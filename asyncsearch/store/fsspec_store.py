@@ -1,73 +1,21 @@
 """A store on any file system of fsspec: object stores, SFTP, or memory for tests.
 
-These file systems have no common rename or append. Besides those of asyncsearch.store.far_store, the guarantees are:
-
-* A small file is replaced atomically on object stores, SFTP and disks. On file systems whose rename refuses to
-  replace (SMB, FTP) it is missing for a moment.
-* A journal segment or a log is one file where appending is cheap (tried once), else a folder with one numbered object
-  for each append. An append is as durable as the file system makes a closed file.
-* One process appends to a log at a time.
+These file systems have no common rename or append; see asyncsearch.store.far_store and appending_store for what holds
+on all of them. A small file is replaced atomically on object stores, SFTP and disks. On file systems whose rename
+refuses to replace (SMB, FTP) it is missing for a moment.
 """
 
 from __future__ import annotations
 
-import threading
-import time
-import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from asyncsearch.errors import StoreError
-from asyncsearch.store import layout
+from asyncsearch.store.appending_store import AppendingStore
 from asyncsearch.store.base_store import Store
-from asyncsearch.store.far_store import FarStore, split_lines
-from asyncsearch.store.lease_lock import LeaseLock
 from asyncsearch.store.remote import Remote
 
-_chunk_guard = threading.Lock()
-_last_chunk = 0
 
-
-class FsspecSegment:
-    """A journal segment: one file that grows, or a folder of numbered objects."""
-
-    def __init__(self, remote: Remote, name: str, appends: bool, lock: LeaseLock | None) -> None:
-        self._remote = remote
-        self._name = name
-        self._appends = appends
-        self._lock = lock
-        self._chunk = 0
-        self._closed = False
-
-    @property
-    def name(self) -> str:
-        return self._name
-
-    def append(self, data: bytes) -> None:
-        assert data.endswith(b"\n"), "a segment takes whole lines"
-        if self._closed:
-            raise StoreError(
-                f"Journal segment {self._name} of the store {self._remote.shown!r} is closed. Go on in a new one:"
-                " open_segment()."
-            )
-        try:
-            if self._lock is not None:
-                self._lock.check()
-            if self._appends:
-                self._remote.append(f"journal/{self._name}", data)
-            else:
-                self._chunk += 1
-                self._remote.put(f"journal/{self._name}/{self._chunk:09d}", data)
-        except BaseException:
-            # It is unknown how much was written: the next line could be appended to half a line.
-            self.close()
-            raise
-
-    def close(self) -> None:
-        self._closed = True
-
-
-class FsspecStore(FarStore):
+class FsspecStore(AppendingStore):
     """One study's folder at an fsspec URL. It pickles its URL and options; each process makes its own connections.
 
     Args:
@@ -83,77 +31,6 @@ class FsspecStore(FarStore):
     ) -> None:
         super().__init__(lock_lease_s)
         self._remote = Remote(url, storage_options or {})
-        self._appends: bool | None = None
 
     def at(self, url: str) -> Store:
         return FsspecStore(url, self._remote._options, lock_lease_s=self._lease_s)
-
-    def prepare(self) -> None:
-        super().prepare()
-        self._appends = self._can_append()
-
-    # Journal
-
-    def read_segment(self, name: str) -> Iterator[bytes]:
-        if name not in self.journal_segments():
-            raise StoreError(
-                f"There is no journal segment {layout.check_segment(name)} in the store {self._remote.shown!r}. Take"
-                " its name from journal_segments()."
-            )
-        return self._lines(f"journal/{name}")
-
-    def open_segment(self) -> FsspecSegment:
-        if self._lock is not None:
-            self._lock.check()
-        appends = self._can_append()
-        number = max(layout.segment_numbers(self._remote.list("journal")), default=0) + 1
-        while not self._remote.create(
-            f"journal/{layout.segment_name(number)}" + ("" if appends else "/000000000"), b""
-        ):
-            number += 1
-        return FsspecSegment(self._remote, layout.segment_name(number), appends, self._lock)
-
-    # Logs
-
-    def append_log(self, name: str, lines: Sequence[str]) -> None:
-        path = layout.log_file(name)
-        data = "".join(f"{line}\n" for line in lines).encode(errors="backslashreplace")
-        with self._remote.guard(path):
-            if self._can_append():
-                self._remote.append(path, data)
-            else:
-                self._remote.put(f"{path}/{_next_chunk()}", data)
-
-    def read_log(self, name: str) -> Iterator[str]:
-        path = layout.log_file(name)
-        lines = self._lines(path) if path.removeprefix("logs/") in self._remote.list("logs") else iter(())
-        return (line.decode(errors="replace").removesuffix("\n") for line in lines)
-
-    def _can_append(self) -> bool:
-        if self._appends is None:
-            probe = f"tmp/append-{uuid.uuid4().hex}"
-            try:
-                self._appends = self._remote.can_append
-                if self._appends:
-                    self._remote.append(probe, b"1\n")
-                    self._remote.append(probe, b"2\n")
-                    self._appends = self._remote.read(probe) == b"1\n2\n"
-                    self._remote.remove(probe)
-            except StoreError:
-                self._appends = False  # HDFS can be set up without append
-        return self._appends
-
-    def _lines(self, name: str) -> Iterator[bytes]:
-        chunks = self._remote.list(name)
-        if not chunks:
-            yield from split_lines(self._remote.blocks(name))
-        for chunk in chunks:
-            yield from split_lines([self._remote.read(f"{name}/{chunk}") or b""])
-
-
-def _next_chunk() -> str:
-    """Return a name that sorts after all earlier ones of this process."""
-    global _last_chunk  # noqa: PLW0603
-    with _chunk_guard:
-        _last_chunk = max(time.time_ns(), _last_chunk + 1)
-        return f"{_last_chunk:020d}-{uuid.uuid4().hex[:8]}"

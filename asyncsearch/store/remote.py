@@ -28,7 +28,7 @@ from asyncsearch.store.passwords import without_password, without_password_of
 
 T = TypeVar("T")
 
-_APPENDING = {"file", "local", "hdfs", "viewfs", "webhdfs", "sftp", "ssh"}
+_APPENDING = {"file", "local", "sftp", "ssh"}
 """Protocols whose append costs only the added bytes. Some object stores copy the whole object at each append."""
 
 _SPECIAL = (("%", "%25"), ("?", "%3F"), ("#", "%23"), (";", "%3B"))
@@ -258,11 +258,10 @@ class Remote:
             return action()
 
     def _rename(self, source: str, target: str) -> None:
-        options = {"overwrite": True} if self._fs.protocol in ("hdfs", "viewfs") else {}
         try:
-            self._fs.mv(source, target, **options)
+            self._fs.mv(source, target)
             if not self._fs.exists(source):
-                return  # else it was refused without an error, as by WebHDFS
+                return  # else it was refused without an error
         except Exception:
             if not self._fs.exists(target):
                 raise

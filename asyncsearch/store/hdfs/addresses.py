@@ -96,6 +96,29 @@ def address_of(url: str, settings: Mapping[str, str]) -> Address:
     return Address(f"hdfs://{authority}", kept)
 
 
+def gateways_of(url: str, settings: Mapping[str, str]) -> str:
+    """Return the addresses of the NameNodes for a ``webhdfs://`` or ``swebhdfs://`` URL, separated by ``;``.
+
+    Raises:
+        StoreError: neither the URL nor the settings say where they are.
+    """
+    scheme, authority, _ = parse(url)
+    kind, port = ("https", 9871) if scheme == "swebhdfs" else ("http", 9870)
+    name = authority or parse(settings.get(_DEFAULT, "")).authority
+    nodes = settings.get(f"dfs.ha.namenodes.{name}", "").split(",")
+    found = [settings.get(f"dfs.namenode.{kind}-address.{name}.{node.strip()}", "") for node in nodes if node.strip()]
+    if not found and authority:
+        found = [authority if re.search(r":\d+$", authority) else f"{authority}:{port}"]
+    if not found and (address := settings.get(f"dfs.namenode.{kind}-address")):
+        found = [address]
+    if not all(found) or not found:
+        raise StoreError(
+            f"{url!r} names no NameNode, and no configuration of Hadoop says where one answers over {kind}. Write it"
+            f" into the URL, '{scheme}://namenode:{port}/...'; or set HADOOP_CONF_DIR."
+        )
+    return ";".join(f"{kind}://{address}" for address in found)
+
+
 def hadoop_settings() -> dict[str, str]:
     """Return the settings of Hadoop in this process: of the active Spark session, and of HADOOP_CONF_DIR."""
     files, session = _of_files(), _of_spark()

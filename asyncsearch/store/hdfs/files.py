@@ -12,7 +12,7 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
@@ -22,6 +22,7 @@ from asyncsearch.store.base_store import FileInfo
 from asyncsearch.store.disk import next_step
 from asyncsearch.store.hdfs import words
 from asyncsearch.store.hdfs.addresses import Address, address_of, hadoop_settings, parse
+from asyncsearch.store.hdfs.bounded import Bounded, call
 from asyncsearch.store.hdfs.client import client_of
 from asyncsearch.store.hdfs.open_file import OpenFile
 from asyncsearch.store.manifest import Content, new_digest
@@ -73,8 +74,8 @@ class HdfsFiles:
 
     @property
     def client(self) -> Any:
-        """The client of this process."""
-        return client_of(self.address).inner
+        """The client of this process; each call of it ends within a time."""
+        return Bounded(client_of(self.address).inner)
 
     @contextlib.contextmanager
     def explained(self, doing: str, name: str) -> Iterator[None]:
@@ -110,14 +111,14 @@ class HdfsFiles:
         """Return the content of a file, or None if there is none."""
         with self.explained("read", name):
             try:
-                return bytes(self.client.read(self.path(name)).read(-1))
+                return bytes(Bounded(self.client.read(self.path(name))).read(-1))
             except FileNotFoundError:
                 return None
 
     def blocks(self, name: str) -> Iterator[bytes]:
         """Yield what can be read of a file, in blocks; see ``size`` for what there should be."""
         with self.explained("read", name):
-            file = self.client.read(self.path(name))
+            file = Bounded(self.client.read(self.path(name)))
             while block := file.read(_BLOCK):
                 yield block
 
@@ -188,11 +189,11 @@ class HdfsFiles:
         size_bytes, digest = 0, new_digest()
         with self.explained("download", name):
             try:
-                source = self.client.read(self.path(name))
+                source = Bounded(self.client.read(self.path(name)))
             except FileNotFoundError:
                 return None
             with open(local, "wb") as target:
-                for block in source.read_range_stream(0, source.file_length()):
+                while block := source.read(_BLOCK):
                     digest.update(block)
                     size_bytes += target.write(block)
         return Content(size_bytes, digest.hexdigest())
@@ -219,7 +220,7 @@ class HdfsFiles:
     def remove_if_empty(self, folder: str) -> None:
         """Remove an empty folder."""
         with contextlib.suppress(Exception):  # it is not empty, or gone
-            if not list(self.client.list_status(self.path(folder), False)):
+            if not self._entries(self.path(folder), False):
                 self.client.delete(self.path(folder), False)
 
     def list(self, folder: str) -> list[str]:
@@ -227,7 +228,7 @@ class HdfsFiles:
         path = self.path(folder)
         with self.explained("list", folder):
             try:
-                found = [str(entry.path) for entry in self.client.list_status(path, False)]
+                found = [str(entry.path) for entry in self._entries(path, False)]
             except FileNotFoundError:
                 return []
         return sorted(entry.rpartition("/")[2] for entry in found if entry != path)
@@ -237,7 +238,7 @@ class HdfsFiles:
         path = self.path(folder)
         with self.explained("list", folder):
             try:
-                found = [entry for entry in self.client.list_status(path, True) if not entry.isdir]
+                found = [entry for entry in self._entries(path, True) if not entry.isdir]
             except FileNotFoundError:
                 return {}
         start = f"{path.rstrip('/')}/"
@@ -246,6 +247,10 @@ class HdfsFiles:
             for entry in found
             if entry.path.startswith(start)
         }
+
+    def _entries(self, path: str, is_recursive: bool) -> Sequence[Any]:
+        client = client_of(self.address).inner
+        return call(lambda: list(client.list_status(path, is_recursive)))
 
     def _put(self, name: str, data: bytes) -> None:
         OpenFile(self.client.create(self.path(name), _options())).write_and_close(data)

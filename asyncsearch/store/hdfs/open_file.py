@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import Any, BinaryIO
 
+from asyncsearch.store.hdfs.bounded import Bounded, call
 from asyncsearch.store.hdfs.client import note_closed, note_open
 
 _BLOCK = 1 << 20
@@ -14,13 +15,16 @@ class OpenFile:
     """One writer of hdfs-native. After an error nothing more can be written into the file."""
 
     def __init__(self, writer: Any) -> None:
-        self._writer = writer
+        self._raw, self._writer = writer, Bounded(writer)
         note_open(writer)
 
     def append(self, data: bytes) -> None:
         """Write, and return when every DataNode of the file has it on its disk, and the NameNode knows its length."""
-        self._writer.write(data)
-        self._writer.hsync()
+        call(self._write_and_sync, data)
+
+    def _write_and_sync(self, data: bytes) -> None:
+        self._raw.write(data)
+        self._raw.hsync()
 
     def write_and_close(self, data: bytes) -> None:
         """Write the whole rest of the file."""
@@ -47,7 +51,7 @@ class OpenFile:
         try:
             self._writer.close()
         finally:
-            note_closed(self._writer)
+            note_closed(self._raw)
 
     def give_up(self) -> None:
         """Close what can be closed of it; the content is unknown."""
