@@ -179,7 +179,13 @@ def test_a_forked_child_that_ends_as_an_interpreter_does_does_not_hang(store: Hd
 
 
 def test_a_log_that_was_left_open_is_read_and_written_on(store: HdfsStore) -> None:
-    for number, act in enumerate((lambda: list(store.read_log("x")), lambda: store.append_log("x", ["c"]))):
+    def read() -> None:
+        list(store.read_log("x"))
+
+    def append() -> None:
+        store.append_log("x", ["c"])
+
+    for number, act in enumerate((read, append)):
         store.remove_tree("logs")
         code = (
             "import os, sys\n"

@@ -11,7 +11,7 @@ import logging
 import os
 import threading
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -217,7 +217,7 @@ class WebHdfsFiles:
                         found[inside + name] = FileInfo(int(entry["length"]), entry["modificationTime"] / 1000)
         return found
 
-    def _entries(self, path: str) -> list[tuple[str, Any]]:
+    def _entries(self, path: str) -> Sequence[tuple[str, Any]]:
         status = self.client.status(path or "/", strict=False)
         if status is None or status["type"] == "FILE":
             return []
