@@ -20,6 +20,7 @@ from asyncsearch.engine import snapshot
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import MessageTooLargeError, StaleLeaseError, StoreError
 from asyncsearch.events import (
+    KILLED,
     CheckpointCommitted,
     CheckpointFailed,
     DriverStarted,
@@ -164,6 +165,19 @@ def test_parameters_that_fit_into_no_message_cost_their_trial_only(harness: Harn
     assert harness.driver.failure is None
     ended = [record.event for record in read_records(harness.store) if isinstance(record.event, TrainingEnded)]
     assert ended[-1].error_kind == "MessageTooLargeError"
+
+
+def test_a_killed_process_is_announced_with_its_costs_and_its_trial_is_assigned_again(harness: Harness) -> None:
+    lease = harness.begin(1).work.lease
+    harness.say(1, Reported(lease, 1, {"loss": 0.5}))
+    harness.say(2, TrainingEnded(lease, Outcome.FAILED, 1, None, "its process was killed by SIGKILL", KILLED))
+    again = harness.wire.next(Assign)
+    assert again.work.lanes[0].stages[0].trials == (0,)
+    assert call(harness.driver, lambda state: (state.trials[0].failures, state.trials[0].losses)) == (0, 1)
+    [notice] = harness.driver.notices
+    assert notice.startswith(
+        "trial-0 lost a process on worker-0: its process was killed by SIGKILL. trial-0 begins again"
+    )
 
 
 def test_messages_that_wait_together_share_one_sync(harness: Harness) -> None:
