@@ -36,6 +36,7 @@ examples:
   asyncsearch simulate studies/digits --workers 4,8,16  estimate its duration with other numbers of workers
   asyncsearch check search.py                           check that a paused trial resumes bit by bit
   asyncsearch clean studies/digits --dry-run            list files that are no longer needed, and their sizes
+  asyncsearch doctor hdfs:///studies/digits             look at this machine and a store before a search
 
 STORE is the folder or URL of a study: studies/digits, hdfs:///studies/digits, s3://bucket/digits.
 Reading a study runs none of its code and is possible while it runs; `resume`, `preview`, `simulate` and `check` run
@@ -43,7 +44,7 @@ its code.
 
 exit codes:
   0  success
-  1  the search failed, the store cannot be read, or `check` found a problem
+  1  the search failed, the store cannot be read, or `check` or `doctor` found a problem
   2  the command is invalid
   130  interrupted; everything trained is kept
 """
@@ -154,6 +155,13 @@ def _parser() -> argparse.ArgumentParser:
     cleaner.add_argument("--dry-run", action="store_true", help="print what would be removed, and change nothing")
     cleaner.add_argument("--quota", metavar="SIZE", help="stop once the checkpoints take at most SIZE: 10GB, 500MB")
     cleaner.add_argument("--older-than", metavar="AGE", help="only checkpoints unused for AGE: 30d, 12h")
+
+    doctor = _command(commands, "doctor", _doctor, "look at what a search would run on: machine, Spark, store")
+    doctor.add_argument("store", metavar="STORE", nargs="?", help="where a study is, or would be (default: none)")
+    asked = "ask the executors of a Spark session, too; always done under spark-submit"
+    doctor.add_argument("--spark", action="store_true", help=asked)
+    limit = "time that the executors have to answer (default: 300)"
+    doctor.add_argument("--timeout", type=float, default=300.0, metavar="SECONDS", help=limit)
     return parser
 
 
@@ -337,6 +345,15 @@ def _check(options: argparse.Namespace) -> int:
     )
     print(printable(str(result)))
     return 0 if result else 1
+
+
+def _doctor(options: argparse.Namespace) -> int:
+    from asyncsearch.doctor import examine
+
+    is_submitted = "PYSPARK_GATEWAY_PORT" in os.environ  # spark-submit sets it
+    found = examine(options.store, spark=options.spark or is_submitted, timeout_s=options.timeout)
+    print(printable(str(found)))
+    return 0 if found else 1
 
 
 def _params_of(text: str | None) -> dict[str, Any]:
