@@ -201,7 +201,7 @@ class Supervisor:
 
     def _end_departing(self) -> None:
         for job in [job for job in self._jobs.values() if job.reason is None]:
-            if departures.is_leaving(self._spark.context, job.tag):
+            if self._spark.is_leaving(job.tag):
                 self._cancel(job, departures.LEAVES)
 
     def _cancel(self, job: _Job, reason: str) -> None:
