@@ -16,6 +16,7 @@ from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.ids import WorkerId, worker_name
 from asyncsearch.launch.base_launcher import TOO_LATE, AgentFunction, OnWorkerEnded
 from asyncsearch.launch.scarcity import patiently
+from asyncsearch.launch.spark import departures
 from asyncsearch.launch.spark.failure_reasons import reason_of
 from asyncsearch.launch.spark.session import WAIT_LOGGED_AFTER_S, Spark
 from asyncsearch.launch.spark.slot_waits import REPLACED_AFTER_S, SlotWatch
@@ -81,6 +82,8 @@ class Supervisor:
     def start(self) -> None:
         """Start the thread. Jobs have the scheduler pool and job group of the thread that joined the session."""
         self._spark.thread(self._supervise, "asyncsearch-spark").start()
+        if self._spark.is_on(departures.SETTING):
+            self._spark.thread(self._watch_departures, "asyncsearch-departures").start()
 
     def launch(self, key: LaunchKey, config: WorkerConfig) -> None:
         if self._stopped.is_set():
@@ -97,6 +100,10 @@ class Supervisor:
         self._inbox.put(lambda: self._begin_to_stop(stop_at))
         # Not Thread.join, which an interrupt breaks permanently before Python 3.13.
         self._stopped.wait()
+
+    def _watch_departures(self) -> None:
+        while not self._stopped.wait(departures.LOOK_EVERY_S):
+            self._inbox.put(self._end_departing)
 
     # Methods of the supervisor's thread.
 
@@ -158,6 +165,11 @@ class Supervisor:
             job.due = job.launched_at + wait.next_s
             if wait.sentence:
                 _log.warning("%s", wait.sentence)
+
+    def _end_departing(self) -> None:
+        for job in [job for job in self._jobs.values() if job.reason is None]:
+            if self._spark.is_leaving(job.tag):
+                self._cancel(job, departures.LEAVES)
 
     def _cancel(self, job: _Job, reason: str) -> None:
         job.reason = job.reason or reason
