@@ -132,7 +132,7 @@ def hadoop_settings() -> dict[str, str]:
 def _of_spark() -> dict[str, str]:
     """Ask the Spark session of this process, if there is one; pyspark is not imported for it."""
     pyspark: Any = sys.modules.get("pyspark")
-    context = getattr(getattr(pyspark, "SparkContext", None), "_active_spark_context", None)
+    context: Any = getattr(getattr(pyspark, "SparkContext", None), "_active_spark_context", None)
     try:
         hadoop = context._jsc.hadoopConfiguration()
         found = {_DEFAULT: str(hadoop.get(_DEFAULT) or "")}

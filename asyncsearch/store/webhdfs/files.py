@@ -11,7 +11,7 @@ import logging
 import os
 import threading
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -217,12 +217,13 @@ class WebHdfsFiles:
                         found[inside + name] = FileInfo(int(entry["length"]), entry["modificationTime"] / 1000)
         return found
 
-    def _entries(self, path: str) -> list[tuple[str, Any]]:
+    def _entries(self, path: str) -> Sequence[tuple[str, Any]]:
         status = self.client.status(path or "/", strict=False)
         if status is None or status["type"] == "FILE":
             return []
         try:
-            return list(self.client.list(path or "/", status=True))
+            found: Sequence[tuple[str, Any]] = self.client.list(path or "/", status=True)
+            return found
         except Exception as error:
             if _is(error, "FileNotFoundException"):  # removed meanwhile
                 return []
