@@ -18,6 +18,7 @@ from pathlib import Path
 import msgspec
 
 from asyncsearch import ASHA, Checkpoints, GridSearch, Study, choice
+from asyncsearch.store import register_store
 from asyncsearch.store.hdfs.open_file import OpenFile
 from asyncsearch.store.hdfs.store import HdfsStore
 from asyncsearch.trainable import TrialContext
@@ -71,6 +72,7 @@ def watch(order: Order) -> None:
 def make_study(order: Order) -> Study:
     """Return the study of the script."""
     unit_s = order.unit_s
+    register_store("hdfs", lambda url: HdfsStore(url, lock_lease_s=order.lease_s))
 
     def train(trial: TrialContext) -> None:
         model = Checkpointed()
@@ -88,7 +90,7 @@ def make_study(order: Order) -> Study:
         mode="min",
         searcher=GridSearch(),
         scheduler=ASHA(max_resource=UNITS),
-        store=HdfsStore(order.url, lock_lease_s=order.lease_s),
+        store=order.url,
         backend="processes",
         resume=True,
         name="hdfs",

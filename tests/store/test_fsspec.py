@@ -68,7 +68,7 @@ class TestFile(StoreTests):
         return FsspecStore(f'file://{self.root}/{uuid.uuid4().hex}/a\'; echo foo "b" ü')
 
 
-class ParsingFileSystem(MemoryFileSystem):  # type: ignore[misc]
+class ParsingFileSystem(MemoryFileSystem):  # type: ignore[misc]  # fsspec has no types
     """Takes each path for a URL, as the file systems of WebHDFS, SFTP and others do."""
 
     protocol = "parsing"

@@ -8,6 +8,7 @@ import pickle
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
@@ -16,10 +17,13 @@ from time import perf_counter
 import pytest
 
 from asyncsearch.errors import BeingWrittenError, JournalDamagedError, SegmentOverError, StoreError, StoreLockedError
+from asyncsearch.events import DriverStarted
 from asyncsearch.journal.opening import read_records
+from asyncsearch.journal.writer import Journal
 from asyncsearch.store import open_store
 from asyncsearch.store.base_store import Store
-from asyncsearch.store.hdfs import publishing, segment
+from asyncsearch.store.hdfs import bounded, publishing, segment
+from asyncsearch.store.hdfs.open_file import OpenFile
 from asyncsearch.store.hdfs.store import HdfsStore
 from asyncsearch.testing.stores import StoreTests
 from tests.store.hdfs_cluster import REPOSITORY, hdfs
@@ -178,25 +182,39 @@ def test_a_forked_child_that_ends_as_an_interpreter_does_does_not_hang(store: Hd
     assert done.returncode == 7
 
 
-def test_a_log_that_was_left_open_is_read_and_written_on(store: HdfsStore) -> None:
-    def read() -> None:
-        list(store.read_log("x"))
+@pytest.mark.parametrize("is_read", [True, False])
+def test_a_log_that_was_left_open_is_read_and_written_on(store: HdfsStore, is_read: bool) -> None:
+    code = (
+        "import os, sys\n"
+        "from asyncsearch.store import open_store\n"
+        "file = open_store(sys.argv[1])._remote.open_new('logs/x.log')\n"
+        "file.append(b'a\\nb\\n')\n"
+        "os.kill(os.getpid(), 9)\n"
+    )
+    subprocess.run([sys.executable, "-c", code, store.url], cwd=REPOSITORY, check=False)
+    if is_read:
+        assert list(store.read_log("x")) == ["a", "b"]
+    store.append_log("x", ["c"])
+    assert list(store.read_log("x")) == ["a", "b", "c"]
 
-    def append() -> None:
-        store.append_log("x", ["c"])
 
-    for number, act in enumerate((read, append)):
-        store.remove_tree("logs")
-        code = (
-            "import os, sys\n"
-            "from asyncsearch.store import open_store\n"
-            "file = open_store(sys.argv[1])._remote.open_new('logs/x.log')\n"
-            "file.append(b'a\\nb\\n')\n"
-            "os.kill(os.getpid(), 9)\n"
-        )
-        subprocess.run([sys.executable, "-c", code, store.url], cwd=REPOSITORY, check=False)
-        act()
-        assert list(store.read_log("x")) == ["a", "b", "c"][: 2 + number]
+def test_an_append_that_hdfs_never_answers_fails_and_the_journal_goes_on_in_a_new_segment(
+    store: HdfsStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = threading.Event()
+    journal = Journal(store, "study", 0)
+    journal.append(journal.encode(DriverStarted("1"), (), 0.0))
+    line = journal.encode(DriverStarted("2"), (), 1.0)
+    with monkeypatch.context() as patch:
+        patch.setattr(OpenFile, "_write_and_sync", lambda self, data: answers.wait())
+        patch.setattr(bounded, "ANSWER_S", 0.2)
+        with pytest.raises(StoreError, match="does not answer in time"):
+            journal.append(line)
+    journal.append(line)
+    journal.close()
+    answers.set()
+    assert [record.n for record in read_records(store)] == [1, 2]
+    assert len(store.journal_segments()) == 2
 
 
 def test_a_pickled_store_knows_the_cluster_that_the_driver_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ _RPC = re.compile(r'RPCError\("(?:[\w.]+\.)?([\w$]+)", "(.*)', re.DOTALL)
 _OTHER = re.compile(r'(\w+Error)\("(.*)', re.DOTALL)
 _STACK = re.compile(r"(?:\\n|\n).*|\"\)$", re.DOTALL)
 
-_AWAY = "It is tried again where that helps; see whether the NameNode and the DataNodes run"
+_AWAY = "See whether the NameNode and the DataNodes run"
 _KNOWN: tuple[tuple[str, str, str], ...] = (
     (
         "SafeMode",
