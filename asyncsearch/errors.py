@@ -19,6 +19,8 @@
     ├── StoreError                 the store cannot be read or written
     │   ├── StoreLockedError       another driver has the study open
     │   ├── StoreLostError         the lock, or a file of the store, was removed or replaced while it was in use
+    │   ├── BeingWrittenError      the end of a journal segment cannot be read while a driver writes it
+    │   ├── SegmentOverError       a journal segment was closed so that others can read it; a new one goes on
     │   ├── CheckpointError        a checkpoint is damaged, missing, or cannot be one; the store itself works
     │   └── JournalDamagedError    the journal is damaged elsewhere than at its end
     ├── ProtocolError              a message broke the contract in ``rpc/``
@@ -112,6 +114,14 @@ class StoreLostError(StoreError):
     """The lock, or a file of the store, was removed or replaced while it was in use; waiting does not bring it back."""
 
 
+class BeingWrittenError(StoreError):
+    """The end of a journal segment cannot be read while a driver has it open."""
+
+
+class SegmentOverError(StoreError):
+    """A journal segment takes no more, since it was closed so that others can read it; a new one goes on."""
+
+
 class CheckpointError(StoreError):
     """A checkpoint is damaged, missing, or cannot be one; the store itself works."""
 
@@ -124,6 +134,11 @@ def may_pass(error: BaseException) -> bool:
     """Return whether it is worth waiting after a failure of the store: nothing is lost, nobody else has taken it."""
     lasting = (StoreLockedError, StoreLostError, CheckpointError, JournalDamagedError)
     return isinstance(error, StoreError | OSError) and not isinstance(error, lasting)
+
+
+def is_bug(error: BaseException) -> bool:
+    """Return whether people need the traceback of an error: no sentence was written for it, or it is our own bug."""
+    return isinstance(error, InternalError) or not isinstance(error, AsyncSearchError)
 
 
 class ProtocolError(AsyncSearchError):

@@ -1,121 +1,336 @@
-"""A real HDFS of one NameNode and one DataNode on this machine, for scripts; its jars are PySpark's and one from Maven.
-
-Needs Java 17, ``mvn`` for the one jar (56 MB, fetched once into the local Maven repository) and pyspark.
-"""
+"""A real HDFS on this machine, without containers and without root. See scripts/hdfs.sh."""
 
 from __future__ import annotations
 
+import argparse
 import contextlib
-import os
-import socket
-import subprocess
-import time
-import urllib.request
-from collections.abc import Iterator
+import json
+import shutil
+import signal
+import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
-_VERSION = "3.5.0"
-_POM = f"""<project><modelVersion>4.0.0</modelVersion><groupId>hdfs</groupId><artifactId>hdfs</artifactId>
-<version>1</version><dependencies><dependency><groupId>org.apache.hadoop</groupId>
-<artifactId>hadoop-client-minicluster</artifactId><version>{_VERSION}</version><exclusions><exclusion>
-<groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions></dependency></dependencies></project>"""
-_PYSPARK_JARS = (
-    "hadoop-client-api", "hadoop-client-runtime", "slf4j-api", "log4j-api", "log4j-core", "log4j-slf4j2-impl",
-    "log4j-1.2-api", "jcl-over-slf4j", "jsr305", "snappy-java",
-)  # fmt: skip
+from _hadoop import class_path, java, run_java, send, state, user, write_settings
+from _servers import ClusterError, Servers, cluster_folder, say
+
 _SERVER = "org.apache.hadoop.hdfs.server"
-_PATIENCE_S = 120.0
+_TOOLS = "org.apache.hadoop.hdfs.tools"
+SERVICE = "asyncsearch"
+"""Name service of a cluster with two NameNodes."""
+
+
+class Hdfs:
+    """One HDFS, in one folder. It keeps its files, its ports and its kind when it is stopped and started again."""
+
+    def __init__(self, folder: Path) -> None:
+        self.servers = Servers(folder)
+        self.conf = folder / "conf"
+        self._folder = folder
+        self._kind_path = folder / "kind.json"
+        self._kind: dict[str, Any] = json.loads(self._kind_path.read_text()) if self._kind_path.exists() else {}
+
+    @property
+    def is_ha(self) -> bool:
+        """Whether there are two NameNodes, one of them on standby."""
+        return bool(self._kind["ha"])
+
+    @property
+    def url(self) -> str:
+        return f"hdfs://{SERVICE}" if self.is_ha else f"hdfs://127.0.0.1:{self._ports['rpc-1']}"
+
+    @property
+    def _ports(self) -> dict[str, int]:
+        return self.servers.ports("rpc-1", "http-1", *(("rpc-2", "http-2") if self.is_ha else ()))
+
+    @property
+    def _namenodes(self) -> tuple[int, ...]:
+        return (1, 2) if self.is_ha else (1,)
+
+    def start(self, datanodes: int | None, replication: int | None, is_ha: bool) -> None:
+        """Start what does not run, and wait until files can be written.
+
+        Raises:
+            ClusterError: it does not start, or it is of the other kind.
+        """
+        count = datanodes or self._kind.get("datanodes", 1)
+        copies = replication or self._kind.get("replication", min(count, 3))
+        if self._kind and is_ha and not self.is_ha:
+            raise ClusterError("This HDFS has one NameNode: `hdfs.sh stop --remove` first, which removes its files.")
+        self._kind = {"datanodes": count, "replication": copies, "ha": is_ha or self._kind.get("ha", False)}
+        self._kind_path.write_text(json.dumps(self._kind))
+        write_settings(self.conf, {"core-site.xml": self._core_site(), "hdfs-site.xml": self._hdfs_site()})
+        is_new = not (self._folder / "name-1").exists()
+        if is_new:
+            self._format()
+        for number in self._namenodes:
+            self.start_namenode(number)
+        for number in range(1, count + 1):
+            self.start_datanode(number)
+        if self.is_ha:
+            self._activate_one()
+        self.wait(count)
+        if is_new:
+            # Who may write at the top of a cluster for tests is anybody, as in /tmp.
+            send("PUT", f"{self._web(self.active())}/webhdfs/v1/?op=SETPERMISSION&permission=1777&user.name={user()}")
+
+    def start_namenode(self, number: int) -> None:
+        options = [f"-Ddfs.ha.namenode.id=nn{number}"] if self.is_ha else []
+        name = f"-Ddfs.namenode.name.dir=file://{self._folder}/name-{number}"
+        command = self._java(f"{_SERVER}.namenode.NameNode", *options, name)
+        if self.servers.start(f"namenode-{number}", command):
+            say(f"starting NameNode {number}")
+
+    def start_datanode(self, number: int) -> None:
+        data = f"-Ddfs.datanode.data.dir=file://{self._folder}/data-{number}"
+        if self.servers.start(f"datanode-{number}", self._java(f"{_SERVER}.datanode.DataNode", data)):
+            say(f"starting DataNode {number}")
+
+    def wait(self, datanodes: int) -> None:
+        """Wait until the active NameNode is out of safe mode and knows these DataNodes."""
+
+        def is_ready() -> bool:
+            shown = state(self._ports[f"http-{self.active() or 1}"], "NameNode,name=FSNamesystemState")
+            return shown.get("FSState") == "Operational" and shown["NumLiveDataNodes"] >= datanodes
+
+        self.servers.wait("HDFS", is_ready)
+
+    def active(self) -> int | None:
+        """Return the number of the NameNode that is active; None: none is."""
+        for number in self._namenodes:
+            shown = state(self._ports[f"http-{number}"], "NameNode,name=NameNodeStatus")
+            if shown.get("State") == "active":
+                return number
+        return None
+
+    def failover(self) -> None:
+        """Make the other NameNode the active one; the present one may be dead.
+
+        Raises:
+            ClusterError: there is only one, or the other does not run.
+        """
+        if not self.is_ha:
+            raise ClusterError("This HDFS has one NameNode: `hdfs.sh stop --remove`, then `hdfs.sh start --ha`.")
+        old = self.active() or next(one for one in (1, 2) if self.servers.process(f"namenode-{one}") is None)
+        new = 3 - old
+        if self.servers.process(f"namenode-{new}") is None:
+            raise ClusterError(f"NameNode {new} does not run: `hdfs.sh start-nn {new}` first.")
+        if self.servers.process(f"namenode-{old}") is not None:
+            self.admin("haadmin", "-transitionToStandby", f"nn{old}")
+        self._activate(new)
+        say(f"NameNode {new} is active")
+
+    def admin(self, tool: str, *arguments: str) -> str:
+        """Run a command of HDFS for administrators or files."""
+        tools = {
+            "dfsadmin": f"{_TOOLS}.DFSAdmin",
+            "haadmin": f"{_TOOLS}.DFSHAAdmin",
+            "fs": "org.apache.hadoop.fs.FsShell",
+        }
+        return run_java(self._java(tools[tool], *arguments, heap_mb=128))
+
+    def _activate_one(self) -> None:
+        self.servers.wait("HDFS", lambda: all(self._role(number) for number in self._namenodes))
+        if self.active() is None:
+            self._activate(1)
+
+    def _activate(self, number: int) -> None:
+        self.admin("haadmin", "-transitionToActive", "--forceactive", f"nn{number}")
+        self.servers.wait("HDFS", lambda: self._role(number) == "active")
+
+    def _role(self, number: int) -> str:
+        return str(state(self._ports[f"http-{number}"], "NameNode,name=NameNodeStatus").get("State", ""))
+
+    def _format(self) -> None:
+        say("formatting HDFS")
+        options = ["-Ddfs.ha.namenode.id=nn1"] if self.is_ha else []
+        name = f"-Ddfs.namenode.name.dir=file://{self._folder}/name-1"
+        run_java(self._java(f"{_SERVER}.namenode.NameNode", *options, name, "-format", "-nonInteractive"))
+        if not (self._folder / "name-1" / "current" / "VERSION").exists():  # without a jar it exits with 0 all the same
+            raise ClusterError(
+                f"{self._folder}/name-1 was not formatted: a jar is missing, or the folder is read-only."
+            )
+        if self.is_ha:
+            shutil.copytree(self._folder / "name-1", self._folder / "name-2")
+
+    def _java(self, *arguments: str, heap_mb: int = 256) -> list[str]:
+        return java(self.servers, class_path(self.conf), *arguments, heap_mb=heap_mb)
+
+    def _web(self, number: int | None) -> str:
+        return f"http://127.0.0.1:{self._ports[f'http-{number or 1}']}"
+
+    def _core_site(self) -> dict[str, object]:
+        return {
+            "fs.defaultFS": self.url,
+            "hadoop.tmp.dir": self._folder / "tmp",
+            "hadoop.http.staticuser.user": user(),  # who asks WebHDFS without a name; by default a stranger, dr.who
+        }
+
+    def _hdfs_site(self) -> dict[str, object]:
+        return {
+            **self._addresses(),
+            "dfs.replication": self._kind["replication"],
+            "dfs.namenode.safemode.extension": 0,
+            "dfs.namenode.datanode.registration.ip-hostname-check": "false",
+            "dfs.namenode.handler.count": 8,
+            # The NameNode learns the DataNodes' ports from them.
+            "dfs.datanode.hostname": "127.0.0.1",
+            **{f"dfs.datanode.{kind}address": "127.0.0.1:0" for kind in ("", "http.", "ipc.")},
+            "dfs.datanode.handler.count": 4,
+            "dfs.datanode.du.reserved": 0,
+            # A dead DataNode is avoided after 3 s, and counts as dead after 2 x 1 s + 10 x 1 s.
+            "dfs.heartbeat.interval": 1,
+            "dfs.namenode.heartbeat.recheck-interval": 1000,
+            "dfs.namenode.stale.datanode.interval": 3000,
+            "dfs.namenode.stale.datanode.minimum.interval": 2,
+            "dfs.namenode.avoid.write.stale.datanode": "true",
+            "dfs.namenode.avoid.read.stale.datanode": "true",
+            # A small cluster has no DataNode left to take the place of a dead one while a file is written.
+            "dfs.client.block.write.replace-datanode-on-failure.policy": "NEVER",
+            # WebHDFS asks after 5 ms, instead of 400, whether a new file is complete.
+            "dfs.client.block.write.locateFollowingBlock.initial.delay.ms": 5,
+            "dfs.client.block.write.locateFollowingBlock.retries": 10,
+        }
+
+    def _addresses(self) -> dict[str, object]:
+        ports = self._ports
+        if not self.is_ha:
+            return {f"dfs.namenode.{kind}-address": f"127.0.0.1:{ports[f'{kind}-1']}" for kind in ("rpc", "http")}
+        pairs = [(kind, number) for kind in ("rpc", "http") for number in (1, 2)]
+        return {
+            "dfs.nameservices": SERVICE,
+            f"dfs.ha.namenodes.{SERVICE}": "nn1,nn2",
+            **{
+                f"dfs.namenode.{kind}-address.{SERVICE}.nn{number}": f"127.0.0.1:{ports[f'{kind}-{number}']}"
+                for kind, number in pairs
+            },
+            "dfs.namenode.shared.edits.dir": f"file://{self._folder}/edits",
+            f"dfs.client.failover.proxy.provider.{SERVICE}": (
+                "org.apache.hadoop.hdfs.server.namenode.ha.ConfiguredFailoverProxyProvider"
+            ),
+            "dfs.ha.fencing.methods": "shell(/bin/true)",
+            "dfs.ha.tail-edits.period": "1s",
+            "dfs.ha.standby.checkpoints": "false",
+        }
 
 
 @contextlib.contextmanager
 def hdfs(folder: Path) -> Iterator[str]:
-    """Run an HDFS whose data and logs are in a folder, and yield its URL; all users may write to it.
+    """Run an HDFS of one DataNode in an empty folder, and yield its URL; all users may write to it.
 
     Raises:
-        RuntimeError: it did not start; the message names the log.
+        ClusterError: it does not start.
     """
-    rpc, http = _free_port(), _free_port()
-    java = _java(folder, _configured(folder, rpc, http))
-    subprocess.run(
-        [*java, f"{_SERVER}.namenode.NameNode", "-format", "-nonInteractive"], capture_output=True, check=True
-    )
-    if not (folder / "name" / "current" / "VERSION").exists():  # without a jar it fails silently, with exit code 0
-        raise RuntimeError(f"The NameNode was not formatted. A jar is missing: {java[-1]}")
-    servers = [_start(java, folder, name) for name in ("namenode.NameNode", "datanode.DataNode")]
+    cluster = Hdfs(folder)
     try:
-        _await_ready(http, folder)
-        yield f"hdfs://127.0.0.1:{rpc}"
+        cluster.start(1, 1, is_ha=False)
+        yield cluster.url
     finally:
-        for server in servers:
-            server.kill()
-            server.wait()
+        cluster.servers.end_all()
 
 
-def _configured(folder: Path, rpc: int, http: int) -> Path:
-    """Write the settings, and return the folder that comes first on the class path."""
-    home = folder / "conf"
-    for page in ("hdfs", "datanode", "static"):
-        (home / "webapps" / page).mkdir(parents=True)
-    (folder / "tmp").mkdir()
-    settings = {
-        "fs.defaultFS": f"hdfs://127.0.0.1:{rpc}",
-        "dfs.namenode.rpc-address": f"127.0.0.1:{rpc}",
-        "dfs.namenode.http-address": f"127.0.0.1:{http}",
-        "dfs.namenode.name.dir": f"file://{folder}/name",
-        "dfs.datanode.data.dir": f"file://{folder}/data",
-        "dfs.datanode.hostname": "127.0.0.1",
-        **{f"dfs.datanode.{kind}address": "127.0.0.1:0" for kind in ("", "http.", "ipc.")},
-        "dfs.replication": "1",
-        "dfs.permissions.enabled": "false",
-        "dfs.namenode.safemode.extension": "0",
-        "dfs.namenode.datanode.registration.ip-hostname-check": "false",
-        "dfs.heartbeat.interval": "1",
-        "dfs.client.block.write.locateFollowingBlock.initial.delay.ms": "10",
-    }
-    properties = "".join(f"<property><name>{k}</name><value>{v}</value></property>" for k, v in settings.items())
-    for name in ("core-site.xml", "hdfs-site.xml"):
-        (home / name).write_text(f"<configuration>{properties}</configuration>")
-    return home
+def _start(cluster: Hdfs, options: argparse.Namespace) -> None:
+    cluster.start(options.datanodes, options.replication, options.ha)
+    say(f"HDFS is ready: export HADOOP_CONF_DIR={cluster.conf}")
+    print(cluster.url)
 
 
-def _java(folder: Path, conf: Path) -> list[str]:
-    """Return the command up to the name of a class."""
-    import pyspark
-
-    (folder / "pom.xml").write_text(_POM)
-    command = ["mvn", "-q", "-B", "-f", str(folder / "pom.xml"), "dependency:copy-dependencies"]
-    subprocess.run([*command, f"-DoutputDirectory={folder / 'jars'}"], check=True)
-    spark = Path(pyspark.__file__).parent / "jars"
-    jars = [next(spark.glob(f"{name}-[0-9]*.jar")) for name in _PYSPARK_JARS]
-    jars += (folder / "jars").glob("*.jar")
-    options = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", f"-Djava.io.tmpdir={folder / 'tmp'}"]
-    return ["java", *options, "-cp", os.pathsep.join(map(str, [conf, *jars]))]
+def _stop(cluster: Hdfs, options: argparse.Namespace) -> None:
+    cluster.servers.end_all()
+    if options.remove:
+        shutil.rmtree(cluster.servers.folder)
+    say("HDFS is stopped" + (", its files are removed" if options.remove else "; its files are kept"))
 
 
-def _start(java: list[str], folder: Path, name: str) -> subprocess.Popen[bytes]:
-    with (folder / f"{name}.log").open("wb") as log:
-        return subprocess.Popen([*java, f"{_SERVER}.{name}"], stdout=log, stderr=log)
+def _status(cluster: Hdfs, _options: argparse.Namespace) -> None:
+    print("\n".join(cluster.servers.status()) or "HDFS is stopped")
+    if cluster.servers.names():
+        active = cluster.active()
+        shown = state(cluster._ports[f"http-{active or 1}"], "NameNode,name=FSNamesystemState")
+        live = shown.get("NumLiveDataNodes", "no")
+        print(f"{cluster.url}: {shown.get('FSState', 'does not answer')}, {live} live DataNodes, ", end="")
+        print(f"active NameNode: {active or 'none'}\nweb pages and WebHDFS: {cluster._web(active)}")
 
 
-def _await_ready(http: int, folder: Path) -> None:
-    deadline = time.monotonic() + _PATIENCE_S
-    while not (
-        _says(http, "NameNodeInfo", '"Safemode" : ""') and _says(http, "FSNamesystemState", '"NumLiveDataNodes" : 1')
-    ):
-        if time.monotonic() > deadline:
-            raise RuntimeError(f"HDFS did not start within {_PATIENCE_S:g} s: see {folder}/*.log")
-        time.sleep(0.5)
+def _url(cluster: Hdfs, _options: argparse.Namespace) -> None:
+    print(cluster.url)
 
 
-def _says(http: int, bean: str, words: str) -> bool:
-    url = f"http://127.0.0.1:{http}/jmx?qry=Hadoop:service=NameNode,name={bean}"
+def _server(cluster: Hdfs, options: argparse.Namespace) -> None:
+    verb, _, kind = options.command.partition("-")
+    name = {"nn": "namenode", "dn": "datanode"}[kind] + f"-{options.number}"
+    if verb == "kill":
+        cluster.servers.end(name, signal.SIGKILL)
+    elif verb in ("pause", "continue"):
+        cluster.servers.send(name, signal.SIGSTOP if verb == "pause" else signal.SIGCONT)
+    else:
+        (cluster.start_namenode if kind == "nn" else cluster.start_datanode)(options.number)
+        if cluster.is_ha and kind == "nn":
+            cluster._activate_one()
+        alive = [one for one in cluster.servers.names() if one.startswith("datanode")]
+        cluster.wait(len(alive))
+
+
+def _safemode(cluster: Hdfs, options: argparse.Namespace) -> None:
+    print(cluster.admin("dfsadmin", "-safemode", options.verb), end="")
+
+
+def _fs(cluster: Hdfs, options: argparse.Namespace) -> None:
+    print(cluster.admin("fs", *options.arguments), end="")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="hdfs.sh", description=__doc__)
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    start = commands.add_parser(
+        "start", help="start it, format it the first time, wait until it is ready; print its URL"
+    )
+    start.add_argument("datanodes", type=int, nargs="?", help="number of DataNodes (default: 1, or as before)")
+    start.add_argument("--replication", type=int, help="copies of a block (default: one for each DataNode, at most 3)")
+    start.add_argument("--ha", action="store_true", help="two NameNodes that share their edits in a folder")
+    start.set_defaults(function=_start)
+    stop = commands.add_parser("stop", help="end all its processes, and keep its files")
+    stop.add_argument("--remove", action="store_true", help="remove its files, too")
+    stop.set_defaults(function=_stop)
+    commands.add_parser("status", help="list its processes").set_defaults(function=_status)
+    commands.add_parser("url", help="print its URL").set_defaults(function=_url)
+    words = {"kill": "kill -9", "start": "start", "pause": "SIGSTOP to", "continue": "SIGCONT to"}
+    for verb, word in words.items():
+        one = commands.add_parser(f"{verb}-nn", help=f"{word} a NameNode")
+        one.add_argument("number", type=int, nargs="?", default=1, choices=(1, 2), help="default: 1")
+        other = commands.add_parser(f"{verb}-dn", help=f"{word} a DataNode")
+        other.add_argument("number", type=int, help="from 1")
+        for command in (one, other):
+            command.set_defaults(function=_server)
+    safemode = commands.add_parser("safemode", help="enter or leave safe mode, in which nothing can be written")
+    safemode.add_argument("verb", choices=("enter", "leave", "get"))
+    safemode.set_defaults(function=_safemode)
+    words_of_failover = "make the other NameNode the active one"
+    commands.add_parser("failover", help=words_of_failover).set_defaults(function=lambda it, options: it.failover())
+    fs = commands.add_parser("fs", help="run a command on files, as `hdfs dfs` does: fs -ls /", prefix_chars="+")
+    fs.add_argument("arguments", nargs=argparse.REMAINDER)
+    fs.set_defaults(function=_fs)
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command."""
+    options = _parser().parse_args(arguments)
+    cluster = Hdfs(cluster_folder("hdfs"))
     try:
-        with urllib.request.urlopen(url, timeout=5) as answer:
-            return words in answer.read().decode()
-    except OSError:
-        return False
+        if options.command not in ("start", "stop") and not cluster._kind:
+            raise ClusterError("There is no HDFS yet: bash scripts/hdfs.sh start")
+        if options.command in ("fs", "status", "url"):
+            options.function(cluster, options)
+        else:
+            with cluster.servers.exclusively():
+                options.function(cluster, options)
+    except ClusterError as error:
+        say(f"hdfs.sh: {error}")
+        return 1
+    return 0
 
 
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
+if __name__ == "__main__":
+    sys.exit(main())

@@ -12,7 +12,7 @@ from asyncsearch.engine import handling
 from asyncsearch.engine import snapshot as snapshots
 from asyncsearch.engine.config import EngineConfig
 from asyncsearch.engine.state import StudyState
-from asyncsearch.errors import JournalDamagedError
+from asyncsearch.errors import BeingWrittenError, JournalDamagedError
 from asyncsearch.journal.format import Record, SegmentReader, beginning_of
 from asyncsearch.journal.head import decode_head
 from asyncsearch.journal.sealing import is_file_sealed, is_file_whole, is_sealed, seal, seal_file, unseal
@@ -143,6 +143,10 @@ class Replayed(msgspec.Struct, frozen=True):
     """Driver's clock at the last record, 0.0 if there is none."""
     notes: tuple[str, ...] = ()
     """Sentences about the recovery."""
+    doubts: tuple[str, ...] = ()
+    """Sentences about what cannot be told of the journal."""
+    unread: str = ""
+    """Name of the segment whose end was not read, since a driver has it open; empty: all was read."""
 
 
 def replay(store: Store, state: StudyState) -> Replayed:
@@ -160,7 +164,8 @@ def replay(store: Store, state: StudyState) -> Replayed:
         records = read_records(store, reader=reader)
         rest = list(islice(records, 1))  # now the record that the snapshot stands for has been read
         _require_reached(reader, kept.snapshot.record)
-        if reader.skipped_crc == kept.record_crc:
+        is_unreached = bool(reader.unread) and kept.snapshot.record >= reader.next_number
+        if reader.skipped_crc == kept.record_crc or is_unreached:
             snapshots.restore(state, kept.snapshot)
             return _replay_rest(state, reader, chain(rest, records), notes)
         notes.append(f"Snapshot {kept.snapshot.record} was taken of another journal, and was left out.")
@@ -173,11 +178,13 @@ def _replay_rest(state: StudyState, reader: SegmentReader, records: Iterable[Rec
     for record in records:
         handling.replay(state, record.event, record.actions, record.t)
         last_s = record.t
-    return Replayed(reader.next_number - 1, last_s, (*reader.dropped, *notes))
+    return Replayed(
+        reader.next_number - 1, last_s, (*reader.dropped, *notes), tuple(reader.doubts), unread=reader.unread
+    )
 
 
 def _require_reached(reader: SegmentReader, record: int) -> None:
-    if record >= reader.next_number:
+    if record >= reader.next_number and not reader.unread:
         raise JournalDamagedError(
             f"The journal ends with record {reader.next_number - 1}, and a snapshot was taken after record {record}: "
             "the journal's end is missing. Restore it from a backup, or remove the folder snapshots if you accept to "
@@ -199,7 +206,7 @@ def read_records(store: Store, skip: int = 0, reader: SegmentReader | None = Non
     reader = reader or begin_reading(store, skip)
     due: list[tuple[str, Iterator[bytes]]] = []
     for name in store.journal_segments():
-        lines = _lines(store, name)
+        lines = _lines(store, name, reader)
         begun = next(lines, b"")  # read on from here when its turn comes
         if unseal(begun) is not None:  # else its driver could not begin it, and the one after it says where it goes on
             for former, former_lines in due:
@@ -214,14 +221,17 @@ def read_records(store: Store, skip: int = 0, reader: SegmentReader | None = Non
 def begin_reading(store: Store, skip: int = 0) -> SegmentReader:
     """Return a reader that knows how far the journal goes at the least; the segments are read after this."""
     data = store.read(HEAD_FILE)
-    reader = SegmentReader(skip, None if data is None else decode_head(data))
+    reader = SegmentReader(skip, None if data is None else decode_head(data), is_head_missing=data is None)
     if data is not None and decode_head(data) is None:
-        reader.dropped.append(f"{HEAD_FILE} is damaged, so whether the end of the journal is missing cannot be told.")
+        reader.doubts.append(f"{HEAD_FILE} is damaged, so whether the end of the journal is missing cannot be told.")
     return reader
 
 
-def _lines(store: Store, segment: str) -> Iterator[bytes]:
-    yield from store.read_segment(segment)
+def _lines(store: Store, segment: str, reader: SegmentReader) -> Iterator[bytes]:
+    try:
+        yield from store.read_segment(segment)
+    except BeingWrittenError:
+        reader.leave_unread(segment)
 
 
 def save_snapshot(store: Store, data: bytes, record: int, record_crc: str) -> None:
