@@ -231,7 +231,9 @@ def test_a_pickled_store_knows_the_cluster_that_the_driver_found(monkeypatch: py
         open_store(url).write("study.json", url.encode())
         with monkeypatch.context() as patch:
             patch.setattr("asyncsearch.store.hdfs.files.hadoop_settings", dict)
-            assert pickle.loads(data).read("study.json") == url.encode()
+            worker = pickle.loads(data)
+            assert worker.read("study.json") == url.encode()
+            assert worker.child("inside").read("study.json") is None
 
 
 def test_what_hdfs_refuses_is_said_in_words_without_java(store: HdfsStore) -> None:

@@ -45,7 +45,8 @@ class HdfsFiles:
     def __init__(self, url: str, address: Address | None = None) -> None:
         self._place = parse(url)
         self.url = f"{self._place.scheme}://{self._place.authority}{self._place.path or '/'}"
-        self._address = address
+        self.known_address = address
+        """The cluster, once it was found out."""
 
     def __getstate__(self) -> dict[str, Any]:
         with contextlib.suppress(StoreError):  # a worker finds out what is wrong
@@ -64,9 +65,9 @@ class HdfsFiles:
         Raises:
             StoreError: it cannot be found out.
         """
-        if self._address is None:
-            self._address = address_of(self.url, hadoop_settings())
-        return self._address
+        if self.known_address is None:
+            self.known_address = address_of(self.url, hadoop_settings())
+        return self.known_address
 
     def path(self, name: str) -> str:
         """Return the path of a file on HDFS."""

@@ -26,7 +26,7 @@ from asyncsearch.store import layout
 from asyncsearch.store.base_store import Store
 from asyncsearch.store.far_store import FarStore, split_lines
 from asyncsearch.store.hdfs import publishing
-from asyncsearch.store.hdfs.addresses import Address
+from asyncsearch.store.hdfs.addresses import Address, parse
 from asyncsearch.store.hdfs.files import HdfsFiles
 from asyncsearch.store.hdfs.segment import HdfsSegment, close_all, open_here
 from asyncsearch.store.manifest import Manifest
@@ -57,7 +57,8 @@ class HdfsStore(FarStore):
         return {**super().__getstate__(), "_begun_s": None}
 
     def at(self, url: str) -> Store:
-        return HdfsStore(url, lock_lease_s=self._lease_s)
+        is_same = parse(url)[:2] == parse(self.url)[:2]  # a worker cannot find the address out again
+        return HdfsStore(url, self._remote.known_address if is_same else None, lock_lease_s=self._lease_s)
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:

@@ -43,7 +43,8 @@ class WebHdfsFiles:
             raise StoreError(f"{url!r} cannot be a path for HdfsCLI, which replaces '#LATEST'. Choose another name.")
         self._place = parse(url)
         self.url = f"{self._place.scheme}://{self._place.authority}{self._place.path or '/'}"
-        self._gateways = gateways
+        self.known_gateways = gateways
+        """The addresses of the NameNodes, once they were found out."""
 
     def __getstate__(self) -> dict[str, Any]:
         with contextlib.suppress(StoreError):  # a worker finds out what is wrong
@@ -62,9 +63,9 @@ class WebHdfsFiles:
         Raises:
             StoreError: they cannot be found out.
         """
-        if not self._gateways:
-            self._gateways = gateways_of(self.url, hadoop_settings())
-        return self._gateways
+        if not self.known_gateways:
+            self.known_gateways = gateways_of(self.url, hadoop_settings())
+        return self.known_gateways
 
     @property
     def client(self) -> Any:
