@@ -131,6 +131,8 @@ class DismissWorker(Action, frozen=True, tag="dismiss_worker"):
     worker: WorkerId
     epoch: int
     reason: str
+    is_unheard: bool = False
+    """Whether the driver can acknowledge nothing any more, so that waiting for it is in vain."""
 
 
 class DeleteCheckpoint(Action, frozen=True, tag="delete_checkpoint"):

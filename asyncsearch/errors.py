@@ -136,6 +136,11 @@ def may_pass(error: BaseException) -> bool:
     return isinstance(error, StoreError | OSError) and not isinstance(error, lasting)
 
 
+def is_bug(error: BaseException) -> bool:
+    """Return whether people need the traceback of an error: no sentence was written for it, or it is our own bug."""
+    return isinstance(error, InternalError) or not isinstance(error, AsyncSearchError)
+
+
 class ProtocolError(AsyncSearchError):
     """A message broke the contract in ``rpc/``."""
 

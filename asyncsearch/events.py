@@ -27,6 +27,10 @@ class Outcome(enum.Enum):
     """It raised, made an invalid report, exited, crashed, hung, or ignored a stop."""
 
 
+KILLED = "killed"
+"""``error_kind`` of a training whose process was ended from outside: the machine's doing, not the trial's."""
+
+
 class Event(msgspec.Struct, frozen=True, tag_field="kind"):
     """Base of all events."""
 
@@ -90,8 +94,8 @@ class TrainingEnded(LeaseEvent, frozen=True, tag="training_ended"):
     error: str = ""
     """The error, with the traceback or the last lines of output, when ``outcome`` is FAILED."""
     error_kind: str = ""
-    """Name of the exception, or one of ``exit``, ``signal``, ``timeout``, ``unheeded_stop``, ``cannot_pause``,
-    ``bad_report``, ``no_report``, ``checkpoint``."""
+    """Name of the exception, or one of ``exit``, ``signal``, ``killed``, ``out_of_memory``, ``timeout``,
+    ``unheeded_stop``, ``cannot_pause``, ``bad_report``, ``no_report``, ``checkpoint``."""
     lane: int = 0
 
 

@@ -43,6 +43,7 @@ MODULES = {
 CLASSES = {
     "checking.proof.check": "checking.check",
     "definition.Plan": "study.definition.StudyDefinition",
+    "driver.loop.DriverSettings": "driver.settings.DriverSettings",
     "evaluating.One": "study.evaluate.SingleProposal",
     "evaluating.UpTo": "study.evaluate.TrainUpTo",
     "sequences.steps.Constant": "sequences.steps.ConstantSequence",

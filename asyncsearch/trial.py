@@ -135,7 +135,7 @@ class Trial(msgspec.Struct, gc=False):
     failures: int = 0
     """Attempts that ended by an error of the trial itself."""
     losses: int = 0
-    """Attempts that ended because the worker was lost."""
+    """Attempts that were lost: their worker was, or something else killed their process."""
     reason: str = ""
     """The reason for its state, in words."""
     trained: int = 0

@@ -47,12 +47,19 @@ def java_home() -> Path:
 
 
 def class_path(conf: Path, *more: str) -> str:
-    """Return the class path of a server: its settings, then the servers before the clients, and what they need."""
+    """Return the class path of a server: its settings, then the servers before the clients, and what they need.
+
+    Its pages and its way of logging are beside the settings, which programs of users read too.
+    """
     ours = ("minicluster", "api", "runtime")
     jars = [jar(f"org.apache.hadoop:hadoop-client-{name}:{VERSION}") for name in ours]
     jars += [pyspark_jar(name) for name in _OF_PYSPARK]
     jars += [jar(name) for name in more]
-    return os.pathsep.join(map(str, [conf, *jars]))
+    return os.pathsep.join(map(str, [conf, _own(conf), *jars]))
+
+
+def _own(conf: Path) -> Path:
+    return conf.with_name("server")
 
 
 def java(servers: Servers, path: str, *arguments: str, heap_mb: int = 256) -> list[str]:
@@ -79,8 +86,9 @@ def run_java(command: Sequence[str]) -> str:
 def write_settings(conf: Path, files: Mapping[str, Mapping[str, object]]) -> None:
     """Write the settings of a cluster, and what else its class path must begin with."""
     for page in _PAGES:
-        (conf / "webapps" / page).mkdir(parents=True, exist_ok=True)
-    (conf / "log4j2.properties").write_text(_LOG4J)
+        (_own(conf) / "webapps" / page).mkdir(parents=True, exist_ok=True)
+    (_own(conf) / "log4j2.properties").write_text(_LOG4J)
+    conf.mkdir(exist_ok=True)
     for name, settings in files.items():
         rows = [
             f"  <property><name>{key}</name><value>{escape(str(settings[key]))}</value></property>" for key in settings

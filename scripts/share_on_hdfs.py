@@ -3,7 +3,7 @@
 Starts a NameNode and a DataNode on this machine (``scripts/_hdfs.py``) and trains the six schedules of
 ``tests/system/several.py``, which record each trained unit, in three scenes, each with its own folders.
 
-    python scripts/share_on_hdfs.py      needs hdfs-native, pyspark, Java 17 and mvn; about three minutes
+    python scripts/share_on_hdfs.py      needs hdfs-native, pyspark and Java 17; about three minutes
 """
 
 from __future__ import annotations

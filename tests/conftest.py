@@ -9,7 +9,21 @@ from hypothesis import HealthCheck, settings
 
 WHOLE_MACHINE = ("spark", "notebook", "cluster")
 NOT_FAST = frozenset(
-    ("agent", "checking", "launch", "notebooks", "scripts", "shared", "spark", "store", "study", "system", "trainers")
+    (
+        "agent",
+        "checking",
+        "clusters",
+        "doctor",
+        "launch",
+        "notebooks",
+        "scripts",
+        "shared",
+        "spark",
+        "store",
+        "study",
+        "system",
+        "trainers",
+    )
 )
 """Folders whose tests start processes, train networks or work on disks; the others are pure or simulated."""
 

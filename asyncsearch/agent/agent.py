@@ -69,6 +69,7 @@ class Agent:
         self._heartbeat_due = 0.0
         self._dismissal: str | None = None
         """Reason to end as soon as all work is done; None: not dismissed."""
+        self._flush_s = _FLUSH_S
         self._end: str | None = None
         """Reason to end now; None: it continues."""
 
@@ -81,7 +82,7 @@ class Agent:
             while self._end is None:
                 self._turn()
             self._bench.close()
-            self._stream.flush(_FLUSH_S)
+            self._stream.flush(self._flush_s)
             return self._end
         finally:
             self._bench.close()
@@ -117,6 +118,8 @@ class Agent:
                 self._bench.refuse(lease)
             case DismissWorker(reason=reason):
                 self._dismissal = self._dismissal or reason
+                if item.is_unheard:
+                    self._flush_s = 0.0
                 self._bench.dismiss(reason)
             case Uploaded():
                 self._bench.checkpoints.uploaded(item)

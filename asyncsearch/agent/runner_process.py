@@ -17,7 +17,8 @@ from typing import IO
 from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.agent.devices import runner_environment
 from asyncsearch.agent.log_lines import LineReader
-from asyncsearch.agent.runner_template import ForkedRunner, fork_runner
+from asyncsearch.agent.out_of_memory import OomCounters
+from asyncsearch.agent.runner_template import ForkedRunner, fork_runner, peak_of
 from asyncsearch.runner.protocol import Load, agent_end
 
 _Process = subprocess.Popen[bytes] | ForkedRunner
@@ -69,12 +70,16 @@ class RunnerProcess:
         """Whether it was killed because of ``kill_at``."""
         self.memory_bytes = 0
         """Resident memory at the last measurement."""
+        self.peak_bytes = 0
+        """The most resident memory that it ever had; 0: unknown, as long as it is not reaped."""
         self.first_memory_bytes: int | None = None
         """Resident memory after its first training."""
         self._memory_due = 0.0
         marker = b"\0asyncsearch:" + secrets.token_hex(16).encode() + b"\n"
         environment = runner_environment(os.environ, sys.path, config.cpu_threads, config.gpus)
         self._process, ours, self._lifeline = _start(environment, keeps_template=config.keeps_template)
+        self.oom = OomCounters(self._process.pid)
+        """What the kernel kills for want of memory."""
         self.channel = agent_end(ours)
         added = environment if isinstance(self._process, ForkedRunner) else {}
         self.channel.post(Load(config.bundle, config.metric, marker, config.untrusted, added))
@@ -122,7 +127,7 @@ class RunnerProcess:
     def close(self) -> int:
         """Kill the remaining processes, free all resources, and return the exit code as in ``subprocess``."""
         self.kill()
-        returncode = self._process.wait()
+        returncode, self.peak_bytes = _reaped(self._process)
         self.channel.socket.close()
         for output in self.outputs:
             output.close()
@@ -146,6 +151,18 @@ def await_end(process: _Process) -> None:
             os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
     else:
         process.wait()
+
+
+def _reaped(process: _Process) -> tuple[int, int]:
+    """Wait for the end of a process and reap it; return its exit code, and the most memory in bytes that it had."""
+    if isinstance(process, ForkedRunner):
+        return process.wait(), process.peak_bytes
+    if process.returncode is None:
+        with contextlib.suppress(ChildProcessError):  # another thread has reaped it
+            _, status, usage = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
+            return process.returncode, peak_of(usage.ru_maxrss)
+    return process.wait(), 0
 
 
 def _start(environment: dict[str, str], *, keeps_template: bool) -> tuple[_Process, socket.socket, int]:

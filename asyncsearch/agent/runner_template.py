@@ -35,6 +35,8 @@ class ForkedRunner:
         self.stdout: IO[bytes] = open(out, "rb", buffering=0)  # noqa: SIM115 - RunnerProcess closes it
         self.stderr: IO[bytes] = open(err, "rb", buffering=0)  # noqa: SIM115
         self.returncode: int | None = None
+        self.peak_bytes = 0
+        """The most resident memory that it ever had; 0: unknown, as long as it is not reaped."""
         self._template = template
         self._end = os.pidfd_open(pid)  # at once: it is not reaped yet, so no other process has its id
 
@@ -50,9 +52,11 @@ class ForkedRunner:
     def wait(self) -> int:
         """Wait for its end, reap it, and return its exit code as ``subprocess`` gives it."""
         if self.returncode is None:
-            status = self._template.ask(str(self.pid).encode())
-            # A template that is gone took the status with it; its runners were killed, too.
-            self.returncode = -signal.SIGKILL if status is None else os.waitstatus_to_exitcode(status)
+            answer = self._template.ask(str(self.pid).encode())
+            if answer is None:  # a template that is gone took the status with it; its runners were killed, too
+                self.returncode = -signal.SIGKILL
+            else:
+                self.returncode, self.peak_bytes = os.waitstatus_to_exitcode(answer[0]), peak_of(answer[1])
         return self.returncode
 
 
@@ -101,14 +105,14 @@ class Template:
                 serve(theirs.fileno())
         return cls(_Fork(pid), ours)
 
-    def ask(self, data: bytes, descriptors: tuple[int, ...] = ()) -> int | None:
-        """Send a request, and return the answer; None: the process is gone."""
+    def ask(self, data: bytes, descriptors: tuple[int, ...] = ()) -> tuple[int, ...] | None:
+        """Send a request, and return the numbers of the answer; None: the process is gone."""
         try:
             socket.send_fds(self._control, [data], descriptors)
             answer = self._control.recv(64)
         except OSError:
             return None
-        return int(answer) if answer else None
+        return tuple(map(int, answer.split())) or None
 
     def close(self) -> None:
         """End the process, its runners and all that these have started."""
@@ -121,16 +125,21 @@ class Template:
         reading, lifeline = os.pipe()
         out, new_out = os.pipe()
         err, new_err = os.pipe()
-        pid = self.ask(b"runner", (theirs.fileno(), reading, new_out, new_err))
+        answer = self.ask(b"runner", (theirs.fileno(), reading, new_out, new_err))
         theirs.close()
         for descriptor in (reading, new_out, new_err):
             os.close(descriptor)
-        if pid is not None:
-            return ForkedRunner(self, pid, ours, lifeline, out, err)
+        if answer is not None:
+            return ForkedRunner(self, answer[0], ours, lifeline, out, err)
         ours.close()
         for descriptor in (lifeline, out, err):
             os.close(descriptor)
         return None
+
+
+def peak_of(maxrss: int) -> int:
+    """Return in bytes what the system writes as ``ru_maxrss``."""
+    return maxrss if sys.platform == "darwin" else 1024 * maxrss
 
 
 def fork_template(serve: Callable[[int], NoReturn]) -> None:

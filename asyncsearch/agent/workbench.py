@@ -22,14 +22,14 @@ from asyncsearch.agent.driver_stream import DriverStream
 from asyncsearch.agent.io_selector import READ, WRITE, DescriptorSelector
 from asyncsearch.agent.lane_run import LaneRun
 from asyncsearch.agent.outputs import MAX_BACKLOG, Outputs
+from asyncsearch.agent.runner_deaths import cause_of_death
 from asyncsearch.agent.runner_process import RunnerProcess
 from asyncsearch.agent.transfers import Fetched, Uploaded, Waiting
 from asyncsearch.agent.worker_checkpoints import WorkerCheckpoints
 from asyncsearch.errors import ProtocolError
-from asyncsearch.events import Outcome
+from asyncsearch.events import KILLED, Outcome
 from asyncsearch.ids import Lease
 from asyncsearch.nonfinite import spell_all
-from asyncsearch.runner.failures import death_text
 from asyncsearch.runner.protocol import (
     Amendment,
     Ended,
@@ -171,9 +171,9 @@ class Workbench:
         self._go_on()
 
     def look_at_memory(self) -> None:
-        """Record the memory of the training, for the message if it is killed."""
+        """Note what the kernel has killed so far, for the message if the training's process is killed."""
         if self._runner is not None and self._current is not None:
-            self._runner.look_at_memory()
+            self._runner.oom.look()
 
     def next_due(self) -> float:
         """Return the time of the next due action of ``tick``, in monotonic seconds."""
@@ -216,6 +216,7 @@ class Workbench:
     def _begin(self, run: LaneRun, runner: RunnerProcess) -> None:
         run.is_sent = True
         runner.trainings += 1
+        runner.oom.look()
         self._outputs.begin(run, runner)
         load = None if run.load is None else str(run.load)
         self._tell_runner(Train(run.lane.stages, load, tuple(run.amendments)))
@@ -257,7 +258,7 @@ class Workbench:
             text = "The trial's process cut itself off: does it close, or write to, descriptors that it did not open?"
             self._finish(run, Outcome.FAILED, text, "exit")
         else:
-            kind, text = death_text(returncode, runner.memory_bytes)
+            kind, text = cause_of_death(returncode, runner.peak_bytes, runner.oom.kills())
             self._finish(run, Outcome.FAILED, text, kind)
 
     def _finish(self, run: LaneRun, outcome: Outcome, error: str = "", error_kind: str = "") -> None:
@@ -335,7 +336,7 @@ class Workbench:
         if config.fresh_process or runner.trainings >= config.recycle_after or runner.is_retired:
             return True
         # SIGTERM may have unwound it anywhere, in the middle of an import or with a lock held.
-        if run.is_terminated or ended.error_kind == "MemoryError":
+        if run.is_terminated or ended.error_kind in (KILLED, "MemoryError"):
             return True
         runner.look_at_memory()
         if runner.first_memory_bytes is None:

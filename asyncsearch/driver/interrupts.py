@@ -7,13 +7,12 @@ nothing, and the function that runs the search raises ``KeyboardInterrupt`` once
 from __future__ import annotations
 
 import signal
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from asyncsearch.driver.loop import Driver
+from asyncsearch.driver.sentences import show_in_words
 from asyncsearch.driver.wakeup import Wakeup
 from asyncsearch.events import StopRequested
 
@@ -80,25 +79,8 @@ def interruption() -> KeyboardInterrupt:
     IPython, and Python itself where nobody catches it, show its one line. The exit code is that of Ctrl-C, as ever.
     """
     error = KeyboardInterrupt("the search was interrupted; its results are kept")
-    setattr(error, _RENDER, lambda: [f"KeyboardInterrupt: {error}"])
-    former = sys.excepthook
-    if not hasattr(former, _FORMER):
-
-        def show(kind: type[BaseException], raised: BaseException, traceback: Any) -> None:
-            if isinstance(raised, KeyboardInterrupt) and hasattr(raised, _RENDER):
-                sys.stderr.write("\n".join([*getattr(raised, _RENDER)(), ""]))
-            else:
-                former(kind, raised, traceback)
-
-        setattr(show, _FORMER, former)
-        sys.excepthook = show
+    show_in_words(error)
     return error
-
-
-_RENDER = "_render_traceback_"
-"""Method of an exception that IPython calls instead of writing a traceback."""
-_FORMER = "_asyncsearch_former"
-"""Attribute of the hook set here: it is set once."""
 
 
 @contextmanager

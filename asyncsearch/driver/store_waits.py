@@ -41,7 +41,7 @@ class StoreWaits:
             return
         who = _NAMES.get(key) or worker_name(key[0])
         meanwhile = "reports wait in the workers" if key == JOURNAL else "training goes on as far as it can"
-        self._say(
+        self.say(
             f"{who} cannot use the store: {error} Nothing is lost, and {meanwhile}; it is tried again for "
             f"{self._outages.timeout_s:g} s (checkpoints=Checkpoints(store_timeout=...)), then the run ends."
         )
@@ -53,7 +53,7 @@ class StoreWaits:
         if key == JOURNAL:
             self._delays.reset()
         if seconds is not None:
-            self._say(f"Nothing waits for the store any more, after {seconds:.0f} s.")
+            self.say(f"Nothing waits for the store any more, after {seconds:.0f} s.")
         return was_waiting
 
     def is_waiting(self, key: Worker) -> bool:
@@ -88,6 +88,7 @@ class StoreWaits:
             f"Study.resume({self._store!r})."
         )
 
-    def _say(self, sentence: str) -> None:
+    def say(self, sentence: str) -> None:
+        """Give a sentence to the user."""
         _log.info("%s", sentence)
         self.notices.append(sentence)

@@ -32,9 +32,9 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     max_failures: int = 0
     """How many failed attempts of a trial are retried."""
     max_losses: int = 3
-    """How many attempts of a trial may be lost with their worker before the trial itself is blamed."""
+    """How many attempts of a trial may be lost, with their worker or their process, before the trial is blamed."""
     max_relaunches: int = 5
-    """How many times in a row a worker may be lost without having finished any training."""
+    """How many times in a row a worker may be lost without having finished any training or stored a checkpoint."""
     keep_checkpoints: int = 1
     """How many of the best finished trials keep their checkpoints; unfinished trials always keep theirs."""
     quota_bytes: int | None = None

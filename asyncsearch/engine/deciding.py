@@ -23,6 +23,7 @@ from asyncsearch.engine.pool import SlotState
 from asyncsearch.engine.state import StudyState
 from asyncsearch.engine.stopping import Emit, judge, stop_all, stop_run, stop_training
 from asyncsearch.events import (
+    KILLED,
     AnyEvent,
     CheckpointCommitted,
     CheckpointFailed,
@@ -168,6 +169,10 @@ def _respond_to_failure(state: StudyState, attempt: Attempt, end: TrainingEnded,
     verdict = verdict_on_failure(end)
     if end.error_kind == "checkpoint":
         _respond_to_damage(state, attempt, verdict.reason, emit)
+    elif end.error_kind == KILLED:
+        lost = f"{verdict.reason}, on {worker_name(end.lease.worker)}"
+        for trial in state.unsaved(attempt, end):
+            requeue_lost(state, trial, lost, emit, verdict.detail)
     elif verdict.stops_run:
         for trial in state.dependents(attempt, attempt.next_unit):
             emit(MoveTrial(trial.id, TrialState.FAILED, verdict.reason, verdict.detail))

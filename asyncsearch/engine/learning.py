@@ -6,6 +6,7 @@ from asyncsearch.engine.attempts import Attempt
 from asyncsearch.engine.repeated_failures import RepeatedFailures
 from asyncsearch.engine.state import StudyState
 from asyncsearch.events import (
+    KILLED,
     AnyEvent,
     CheckpointCommitted,
     CheckpointFailed,
@@ -59,10 +60,7 @@ def learn(state: StudyState, event: AnyEvent, now: float) -> list[Trial]:
             state.pool.slots[event.worker].fruitless += 1
             for attempt in state.attempts_of(event.worker):
                 _lose(state, attempt)
-                for number in [] if state.stopping else attempt.trials:  # a run that ends waits for no worker
-                    state.trials[number].losses += 1
-                    if state.trials[number].losses > state.config.max_losses:
-                        state.pool.slots[event.worker].fruitless = 0  # the trial is to blame, not the worker
+                _count_losses(state, attempt, [state.trials[number] for number in attempt.trials])
         case CheckpointFailed():
             _learn_failed_commit(state, event)
         case TrialTimedOut():
@@ -146,6 +144,14 @@ def _blame(state: StudyState, attempt: Attempt) -> None:
         trial.failures += 1
 
 
+def _count_losses(state: StudyState, attempt: Attempt, trials: list[Trial]) -> None:
+    """Count a lost attempt as a loss of trials, unless the run is ending: then nothing waits for its workers."""
+    for trial in [] if state.stopping else trials:
+        trial.losses += 1
+        if trial.losses > state.config.max_losses:
+            state.pool.slots[attempt.lease.worker].fruitless = 0  # the trial is to blame, not the worker
+
+
 def _measure(state: StudyState, attempt: Attempt, resource: int, now: float) -> None:
     """Measure the cost of a unit, from the second report of a lease on: the time of the first includes the start."""
     if attempt.last_s is not None:
@@ -162,6 +168,7 @@ def _learn_commit(state: StudyState, event: CheckpointCommitted) -> None:
         attempt.settled = resource
     state.add_checkpoint(checkpoint, event.lease.number)
     state.pool.hold(event.lease.worker, checkpoint)
+    state.pool.slots[event.lease.worker].fruitless = 0
     state.usage.put(checkpoint, event.size_bytes)
     if checkpoint not in state.references:
         state.unreachable[checkpoint] = None
@@ -189,6 +196,8 @@ def _learn_end(state: StudyState, event: TrainingEnded) -> None:
     if event.outcome is Outcome.FAILED and not attempt.is_closed:
         if event.error_kind == "checkpoint":
             _forget_checkpoint(state, attempt)
+        elif event.error_kind == KILLED:
+            _count_losses(state, attempt, state.unsaved(attempt, event))
         else:
             _blame(state, attempt)
             if any(
@@ -201,7 +210,8 @@ def _learn_end(state: StudyState, event: TrainingEnded) -> None:
     if attempt.has_returned_early and not attempt.is_closed:
         state.plan.reports.end(attempt.node_at(event.resource), event.resource)
     slot = state.pool.slots[event.lease.worker]
-    slot.fruitless = 0
+    if event.error_kind != KILLED:
+        slot.fruitless = 0
     if slot.lease == event.lease.number:
         state.pool.free(event.lease.worker)
     _end_if_over(state, attempt)

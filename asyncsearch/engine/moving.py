@@ -10,12 +10,13 @@ from asyncsearch.events import TrainingEnded
 from asyncsearch.trial import Trial, TrialState
 
 
-def requeue_lost(state: StudyState, trial: Trial, reason: str, emit: Emit) -> None:
+def requeue_lost(state: StudyState, trial: Trial, reason: str, emit: Emit, detail: str = "") -> None:
     """Let a trial whose attempt was lost wait again; after too many losses the trial itself is blamed and fails."""
     if trial.losses > state.config.max_losses:
-        emit(MoveTrial(trial.id, TrialState.FAILED, f"{trial.losses} attempts were lost; the last one: {reason}"))
+        words = f"{trial.losses} attempts were lost; the last one: {reason}"
+        emit(MoveTrial(trial.id, TrialState.FAILED, words, detail))
     else:
-        wait(state, trial, reason, emit)
+        wait(state, trial, reason, emit, detail)
 
 
 def requeue(state: StudyState, attempt: Attempt, emit: Emit) -> None:
@@ -26,10 +27,8 @@ def requeue(state: StudyState, attempt: Attempt, emit: Emit) -> None:
 
 def requeue_unsaved(state: StudyState, attempt: Attempt, end: TrainingEnded, reason: str, emit: Emit) -> None:
     """Let the trials of an attempt that ended early wait, except those whose checkpoint is still being stored."""
-    for number in list(attempt.trials):
-        trial = state.trials[number]
-        if attempt.is_over or trial.target is None or trial.target != end.checkpoint_resource:
-            wait(state, trial, reason, emit)
+    for trial in state.unsaved(attempt, end):
+        wait(state, trial, reason, emit)
 
 
 def wait(state: StudyState, trial: Trial, reason: str, emit: Emit, detail: str = "") -> None:

@@ -32,7 +32,7 @@ class Slot(msgspec.Struct):
     lease: int | None = None
     """Number of the lease that trains in it."""
     fruitless: int = 0
-    """How many times in a row its worker was lost without having finished any training."""
+    """How many times in a row its worker was lost without having finished any training or stored a checkpoint."""
     host: str = ""
     held: list[CheckpointRef] = []
     """The checkpoints that it committed or loaded last in this epoch, the newest last: they need no fetch."""

@@ -23,6 +23,7 @@ from asyncsearch.events import (
     NodeFreed,
     RunRequested,
     StopRequested,
+    TrainingEnded,
     WorkerAttached,
     WorkerLost,
 )
@@ -196,6 +197,12 @@ class StudyState:
         """Return the trials that an attempt should bring to a checkpoint."""
         trials = [self.trials[number] for number in attempt.trials]
         return [trial for trial in trials if trial.target == checkpoint.resource]
+
+    def unsaved(self, attempt: Attempt, end: TrainingEnded) -> list[Trial]:
+        """Return the trials of an attempt that ended early, except those whose checkpoint is still being stored."""
+        trials = [self.trials[number] for number in attempt.trials]
+        awaited = None if attempt.is_over else end.checkpoint_resource
+        return [trial for trial in trials if trial.target is None or trial.target != awaited]
 
     def is_metric_missing(self, checkpoint: CheckpointRef) -> bool:
         """Return whether the metric at a durable checkpoint was not reported and an evaluation can provide it."""

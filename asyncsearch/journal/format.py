@@ -52,6 +52,8 @@ class Header(msgspec.Struct, frozen=True):
     """Version of asyncsearch that wrote it."""
     cuts: bool = False
     """Whether records that the segment before has from ``first`` on were never acknowledged, and do not count."""
+    head: bool = False
+    """Whether its driver notes its last durable record in ``head.json``, too; those of earlier versions did not."""
 
 
 _ENCODER = msgspec.json.Encoder()
@@ -88,21 +90,26 @@ _WITHOUT_THE_END = (
 class SegmentReader:
     """Reads the segments of one study in order, and checks that no records are missing between them or at the end."""
 
-    def __init__(self, skip: int = 0, head: Head | None = None) -> None:
+    def __init__(self, skip: int = 0, head: Head | None = None, *, is_head_missing: bool = False) -> None:
         """Check everything, but yield only the records after number ``skip``.
 
         Args:
             skip: a number up to which records are known.
             head: the last record known to have been durable.
+            is_head_missing: whether there is no file that says so, not even a damaged one.
         """
         self.next_number = 1
-        self._skip, self._head = skip, head
+        self._skip, self._head, self._is_head_missing = skip, head, is_head_missing
+        self._headed_from: int | None = None
+        """The first record that was noted in a head, too; None: no driver has noted any."""
         self.skipped_crc = ""
         """Checksum of record number ``skip``; empty until it was read."""
         self.unread = ""
         """Name of the last segment whose end could not be read, since a driver has it open."""
         self.dropped: list[str] = []
         """Sentences about unfinished lines that were dropped at the ends of segments, and what else was mended."""
+        self.doubts: list[str] = []
+        """Sentences about what cannot be told of the journal."""
 
     def read(self, name: str, lines: Iterable[bytes], until: int | None = None) -> Iterator[Record]:
         """Yield the records of one segment.
@@ -143,7 +150,7 @@ class SegmentReader:
         self.unread = name
 
     def finish(self) -> None:
-        """Check, after the last segment, that the journal goes as far as its head.
+        """Check, after the last segment, that the journal goes as far as its head, or note that it has lost its head.
 
         Raises:
             JournalDamagedError: its end is missing.
@@ -153,6 +160,11 @@ class SegmentReader:
             raise JournalDamagedError(
                 f"The journal ends with record {self.next_number - 1}, and {HEAD_FILE} says that record {head.n} was"
                 f" durable in its segment {head.segment}: its end is missing. {_WITHOUT_THE_END}"
+            )
+        if self._is_head_missing and self._headed_from is not None and self.next_number > self._headed_from:
+            self.doubts.append(
+                f"{HEAD_FILE} is missing, so whether the end of the journal is missing too cannot be told: it ends with"
+                f" record {self.next_number - 1}."
             )
 
     def _note(self, name: str, number: int, crc: str) -> None:
@@ -224,6 +236,8 @@ class SegmentReader:
                 f"Journal segment {name} begins with record {header.first}, expected {self.next_number}. "
                 "A segment is missing or was cut; restore it from a backup."
             )
+        if header.head and self._headed_from is None:
+            self._headed_from = header.first
         return True
 
     def _decode(self, name: str, number: int, body: bytes) -> Record:

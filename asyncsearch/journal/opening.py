@@ -143,6 +143,8 @@ class Replayed(msgspec.Struct, frozen=True):
     """Driver's clock at the last record, 0.0 if there is none."""
     notes: tuple[str, ...] = ()
     """Sentences about the recovery."""
+    doubts: tuple[str, ...] = ()
+    """Sentences about what cannot be told of the journal."""
     unread: str = ""
     """Name of the segment whose end was not read, since a driver has it open; empty: all was read."""
 
@@ -176,7 +178,9 @@ def _replay_rest(state: StudyState, reader: SegmentReader, records: Iterable[Rec
     for record in records:
         handling.replay(state, record.event, record.actions, record.t)
         last_s = record.t
-    return Replayed(reader.next_number - 1, last_s, (*reader.dropped, *notes), unread=reader.unread)
+    return Replayed(
+        reader.next_number - 1, last_s, (*reader.dropped, *notes), tuple(reader.doubts), unread=reader.unread
+    )
 
 
 def _require_reached(reader: SegmentReader, record: int) -> None:
@@ -217,9 +221,9 @@ def read_records(store: Store, skip: int = 0, reader: SegmentReader | None = Non
 def begin_reading(store: Store, skip: int = 0) -> SegmentReader:
     """Return a reader that knows how far the journal goes at the least; the segments are read after this."""
     data = store.read(HEAD_FILE)
-    reader = SegmentReader(skip, None if data is None else decode_head(data))
+    reader = SegmentReader(skip, None if data is None else decode_head(data), is_head_missing=data is None)
     if data is not None and decode_head(data) is None:
-        reader.dropped.append(f"{HEAD_FILE} is damaged, so whether the end of the journal is missing cannot be told.")
+        reader.doubts.append(f"{HEAD_FILE} is damaged, so whether the end of the journal is missing cannot be told.")
     return reader
 
 

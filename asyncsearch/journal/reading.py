@@ -5,6 +5,7 @@ Nothing is unpickled, so ``asyncsearch show`` works on a machine without the stu
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 from asyncsearch.engine.state import StudyState
@@ -17,11 +18,16 @@ from asyncsearch.searchers.base_searcher import SearcherState
 from asyncsearch.store.base_store import Store
 from asyncsearch.trial import Params
 
+_log = logging.getLogger(__name__)
+
 
 def read_state(store: Store, study: StudyFile) -> tuple[StudyState, Replayed]:
     """Return the state that a store's journal leads to as far as it can be read, and how far that is."""
     state = StudyState(config_of(study), _NoSearcher(), _NoScheduler(), study.max_resource)
-    return state, replay(store, state)
+    replayed = replay(store, state)
+    for doubt in replayed.doubts:
+        _log.warning("%s: %s", store.shown, doubt)
+    return state, replayed
 
 
 def read_position(store: Store, study: StudyFile, trial: TrialId) -> str:

@@ -64,16 +64,24 @@ class Journal:
         data = encode_head(head_of(lines, self._segment.name))
         self._try_head(lambda: self._head.note(data))
 
+    def is_in_place(self) -> bool:
+        """Return whether the store still lists the segment; if not, its folder was removed, moved or replaced.
+
+        Raises:
+            StoreError: the store cannot be read.
+        """
+        return self._segment.name in self._store.journal_segments()
+
     def close(self) -> None:
-        """Close the segment.
+        """Close the segment, the last file of the journal that is closed.
 
         Raises:
             StoreLostError: it was removed or replaced since the last append.
         """
         try:
-            self._segment.close()
-        finally:
             self._try_head(self._head.close)
+        finally:
+            self._segment.close()
 
     def _write(self, lines: bytes) -> None:
         try:
@@ -83,7 +91,7 @@ class Journal:
             self._segment.append(lines)
 
     def _header(self) -> bytes:
-        return encode_header(Header(FORMAT, self._study, self._durable + 1, __version__, cuts=True))
+        return encode_header(Header(FORMAT, self._study, self._durable + 1, __version__, cuts=True, head=True))
 
     def _begin_anew(self) -> None:
         """Go on in a new segment: the former one is over, or the next line could be appended to half a line.
@@ -96,7 +104,7 @@ class Journal:
             segment.append(self._header())
             if self._has_failed:
                 self._segment.close()  # not before there is another one: it can still be rescued
-            if self._segment.name not in self._store.journal_segments():
+            if not self.is_in_place():
                 raise StoreLostError(
                     f"The journal of the study in {self._store.shown!r} was removed while it was written: "
                     f"{self._segment.name!r} is gone. Restore the folder 'journal' from a backup, or start a new study."

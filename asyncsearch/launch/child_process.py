@@ -17,6 +17,7 @@ import threading
 import msgspec
 
 from asyncsearch.agent.runner_template import close_template, fork_template
+from asyncsearch.errors import AsyncSearchError, is_bug
 from asyncsearch.runner.template import main_in_fork
 
 LENGTH = struct.Struct("!Q")
@@ -34,7 +35,12 @@ def main() -> None:
     # The bytes come from the launcher, through a pipe that only this process inherited.
     agent, config = pickle.loads(_read(driver, length))  # noqa: S301
     threading.Thread(target=_watch, args=(driver,), name="asyncsearch-driver-watch", daemon=True).start()
-    status = agent(msgspec.structs.replace(config, keeps_template=True))
+    try:
+        status = agent(msgspec.structs.replace(config, keeps_template=True))
+    except AsyncSearchError as error:
+        if is_bug(error):
+            raise
+        status = f"its agent failed: {error}"
     close_template()
     os.write(answer, status.encode("utf-8", "backslashreplace"))
     for stream in (sys.stdout, sys.stderr):

@@ -248,5 +248,5 @@ def _words(pid: int, code: int, answer: str, lines: Sequence[str]) -> str:
         name = signal.Signals(-code).name
     except ValueError:
         name = f"signal {-code}"
-    hint = " (the kernel does that when memory runs out)" if name == "SIGKILL" else ""
+    hint = ", perhaps because memory ran out" if name == "SIGKILL" else ""
     return f"its process {pid} was killed by {name}{hint}{last}{printed}"

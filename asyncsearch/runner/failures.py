@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +16,6 @@ _PACKAGE = Path(__file__).parent.parent
 _OWN = tuple(str(_PACKAGE / part) for part in ("runner", "trainable.py", "launch/inline_worker.py", "checking"))
 """Where the code between the runner and the user's lies."""
 _HEAD_CHARS, _TAIL_CHARS = 4_000, 12_000
-_MIB = 1024 * 1024
 
 
 class NoReportError(ReportError):
@@ -53,29 +51,6 @@ def exception_text(error: BaseException) -> str:
     if isinstance(error, SystemExit):
         text += f"\nThe trainable called sys.exit({error.code!r}); a trial ends by returning."
     return shortened(text)
-
-
-def death_text(returncode: int, memory_bytes: int) -> tuple[str, str]:
-    """Return ``error_kind`` and text for a runner that ended during a training.
-
-    Args:
-        returncode: exit code as in ``subprocess``, negative for a signal.
-        memory_bytes: its resident memory at the last measurement; 0: unknown.
-    """
-    if returncode >= 0:
-        return "exit", f"The trial's process exited with code {returncode} in the middle of the training."
-    try:
-        name = signal.Signals(-returncode).name
-    except ValueError:
-        name = f"signal {-returncode}"
-    text = f"The trial's process was killed by {name}"
-    if name == "SIGKILL":
-        text += "; memory may have run out"
-        if memory_bytes:
-            text += f" (it held {memory_bytes / _MIB:,.0f} MiB when last looked at)"
-    elif name in ("SIGSEGV", "SIGBUS", "SIGILL", "SIGFPE", "SIGABRT"):
-        text += "; compiled code crashed"
-    return "signal", text + "."
 
 
 def with_last_lines(text: str, lines: Sequence[str]) -> str:

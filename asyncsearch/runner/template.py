@@ -1,8 +1,8 @@
 """``python -m asyncsearch.runner.template SOCKET``: forks runners, each in a tenth of the time in which one starts.
 
 A message with four descriptors (channel, lifeline, output, errors) asks for a runner and is answered by its process id;
-one with a process id asks for the exit status of that runner, which is not reaped before. It has one thread, imports
-what a runner imports, and ends with the process that holds the other end of the socket.
+one with a process id asks for the exit status of that runner, which is not reaped before, and for its ``ru_maxrss``. It
+has one thread, imports what a runner imports, and ends with the process that holds the other end of the socket.
 
 What a runner has started ends with it, even in a session of its own: this process adopts the orphans, and kills them
 when no runner is left, and at its own end.
@@ -38,22 +38,24 @@ def main(descriptor: int) -> None:
     while data := _next_request(control, woken, runners):
         request, descriptors = data
         if len(descriptors) < 4:
-            answer = os.waitpid(int(request), 0)[1]
+            _, status, usage = os.wait4(int(request), 0)
+            answer = f"{status} {usage.ru_maxrss}"
             runners.discard(int(request))
             if not runners:
                 kill_children()
         else:
-            answer = fork_in_session()
-            if answer == 0:
+            pid = fork_in_session()
+            if pid == 0:
                 _forget_children()
                 channel, lifeline, out, err = descriptors
                 control.detach()
                 serve(channel, lifeline, mine, out, err)
                 return
-            runners.add(answer)
+            runners.add(pid)
+            answer = str(pid)
             for one in descriptors:
                 os.close(one)
-        control.send(str(answer).encode())
+        control.send(answer.encode())
     kill_children()
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from asyncsearch.events import Outcome
+from asyncsearch.events import KILLED, Outcome
 from asyncsearch.runner.context import SearchContext
 from asyncsearch.runner.failures import NoReportError, exception_text, kind_of
 from asyncsearch.runner.link import Link
@@ -41,7 +41,7 @@ def run_training(
     if error is None:
         return Ended(Outcome.RETURNED, context.resource)
     if interrupts.is_received and isinstance(error, TrialStopped):
-        return Ended(Outcome.FAILED, context.resource, "Its process got SIGTERM from outside the search.", "signal")
+        return Ended(Outcome.FAILED, context.resource, "its process got SIGTERM from outside", KILLED)
     return Ended(Outcome.FAILED, context.resource, _text_of(error, context), kind_of(error))
 
 

@@ -150,18 +150,18 @@ class LeaseLock:
             )
 
     def _keep(self) -> None:
-        is_told = False
+        is_warned = False
         while not self._stop.wait(self._lease_s / 4):
             try:
                 self.refresh()
-                is_told = False
+                is_warned = False
             except StoreLockedError as error:
                 logger.error("%s", error)
                 return
             except StoreError as error:
-                if not is_told:
+                if not is_warned:
                     logger.warning("The lock could not be refreshed, and will be tried again: %s", error)
-                is_told = True
+                is_warned = True
 
     def _record(self, released: bool = False) -> bytes:
         return msgspec.json.encode(LockRecord.here(self._token, released))

@@ -22,6 +22,8 @@ from asyncsearch.errors import CheckpointError
 from asyncsearch.ids import CheckpointRef
 from asyncsearch.store.no_follow import open_file
 
+_NOT_AS_COMMITTED = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.EINVAL, errno.ENXIO)
+"""Errors of something that is missing, or lies in the place of a file."""
 _CHECKSUM = re.compile(rb',"checksum":"([0-9a-f]{32})"}$')
 
 
@@ -139,7 +141,8 @@ def check(manifest: Manifest, folder: Path, checkpoint: CheckpointRef) -> None:
     """Compare a folder with its manifest: the contents of all files.
 
     Raises:
-        StoreError: something is damaged; the message names it.
+        CheckpointError: something is damaged; the message names it.
+        OSError: it cannot be read now.
     """
     for difference in _differences(manifest, folder, checkpoint):
         raise damaged(checkpoint, folder, difference)
@@ -156,15 +159,34 @@ def _differences(manifest: Manifest, folder: Path, checkpoint: CheckpointRef) ->
     if (wrong := wrong_checkpoint(manifest, checkpoint)) is not None:
         yield wrong
     for name in manifest.folders:
-        if not (folder / name).is_dir():
+        if not _is_folder(folder / name):
             yield f"folder {name!r} is missing"
     for file in manifest.files:
         try:
             wrong = file.difference(content_of(folder / file.name))
         except OSError as error:
+            require_damage(error)
             wrong = f"file {file.name!r} cannot be read ({error.strerror})"
         if wrong is not None:
             yield wrong
+
+
+def require_damage(error: OSError) -> None:
+    """Check that a file which cannot be read is damaged: what a disk does wrong may pass, and is waited for.
+
+    Raises:
+        OSError: the error itself.
+    """
+    if error.errno not in _NOT_AS_COMMITTED:
+        raise error
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return stat.S_ISDIR(os.stat(path).st_mode)
+    except OSError as error:
+        require_damage(error)
+        return False
 
 
 def content_of(path: Path) -> Content:

@@ -12,7 +12,7 @@ from typing import Any
 import cloudpickle
 import msgspec
 
-from asyncsearch.driver.loop import DriverSettings
+from asyncsearch.driver.settings import DriverSettings
 from asyncsearch.engine.config import EngineConfig
 from asyncsearch.errors import StoreError, UsageError
 from asyncsearch.journal.opening import BUNDLE_FILE, StudyFile

@@ -16,7 +16,7 @@ from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.arguments import enough
 from asyncsearch.driver.interrupts import Interrupts
 from asyncsearch.engine.state import StudyState
-from asyncsearch.errors import AsyncSearchError, StoreError, StudyExistsError, UsageError
+from asyncsearch.errors import AsyncSearchError, StoreError, StoreLostError, StudyExistsError, UsageError
 from asyncsearch.ids import WorkerId
 from asyncsearch.journal.opening import (
     BUNDLE_FILE,
@@ -147,6 +147,7 @@ class RunnableStudy(msgspec.Struct, kw_only=True):
                         self.keep_quota(display)
                 finally:
                     display.close()
+                _require_journal(store)
                 result = ReadState(state, store.journal_size())
         if end.error_kind:
             raise getattr(errors, end.error_kind, AsyncSearchError)(_with_traceback(store, end, launcher))
@@ -182,7 +183,7 @@ class RunnableStudy(msgspec.Struct, kw_only=True):
             self._keep_functions(existing, display)
         state = self.fresh_state()
         found = replay(self.store, state)
-        display.warn(found.notes)
+        display.warn((*found.notes, *found.doubts))
         self._sweep(state)
         self.resume = True
         return state, found.last
@@ -287,6 +288,19 @@ def _require_nothing_rescued(store: Store) -> None:
             f"The study that was in {store.shown} was removed while it ran, and is kept in {file!r}. Go on with it:"
             f" Study.resume({file!r}), or Study(..., store={file!r}, resume=True); or move that file away to begin a"
             " new study."
+        )
+
+
+def _require_journal(store: Store) -> None:
+    """Check that the journal of a run that is over is still there.
+
+    Raises:
+        StoreLostError: it was removed after the driver had closed it.
+    """
+    if not store.journal_segments():
+        raise StoreLostError(
+            f"The journal of the study in {store.shown!r} was removed while its run ended, and no process has its files"
+            " open any more. Restore the folder 'journal' from a backup, or start the study again in a new store=."
         )
 
 

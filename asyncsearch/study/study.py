@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from asyncsearch.arguments import answering, positive, seconds_of, text_of, yes_or_no
+from asyncsearch.driver.sentences import in_sentences
 from asyncsearch.engine.config import search_config
 from asyncsearch.engine.method_checks import require_proposal, require_target
 from asyncsearch.errors import AsyncSearchError, SpaceError, StudyNotFoundError, UsageError
@@ -64,6 +65,7 @@ class Study(Results):
         study.best_trial.params
     """
 
+    @in_sentences()
     @answering("Study", STUDY, instead=IN_STUDY, missing={"mode": missing_mode})
     def __init__(
         self,
@@ -74,7 +76,7 @@ class Study(Results):
         mode: str,
         searcher: Searcher | str | Any = None,
         scheduler: Scheduler | None = None,
-        store: str | Path | None = None,
+        store: str | Path | Store | None = None,
         name: str | None = None,
         seed: int = 0,
         resume: bool = False,
@@ -172,6 +174,7 @@ class Study(Results):
         self._bundle: bytes | None = None
 
     @classmethod
+    @in_sentences()
     @answering("Study.resume", "Study.resume('studies/digits')", instead=IN_RESUME)
     def resume(cls, store: str | Path, *, backend: str | Launcher | None = None) -> Study:
         """Return the study of a store, ready to ``run``, with the trainable that it was created with.
@@ -195,6 +198,7 @@ class Study(Results):
         return study
 
     @classmethod
+    @in_sentences()
     def open(cls, store: str | Path) -> Study:
         """Return the study of a store to read its results. Nothing is unpickled, so its code need not be importable.
 
@@ -206,6 +210,7 @@ class Study(Results):
         study._open(store)
         return study
 
+    @in_sentences()
     @answering("run", "study.run(num_trials=64)", instead=IN_RUN)
     def run(
         self,
@@ -237,6 +242,7 @@ class Study(Results):
         note_run(self, num_trials, parallelism)
         return run_shown(self, num_trials, parallelism, timeout_s, open_display(display, logs=logs))
 
+    @in_sentences()
     @answering("preview", "study.preview(num_trials=64)", instead=IN_RUN)
     def preview(
         self,

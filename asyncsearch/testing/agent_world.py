@@ -24,6 +24,7 @@ from asyncsearch.engine.handling import handle
 from asyncsearch.engine.invariants import check
 from asyncsearch.engine.state import StudyState
 from asyncsearch.events import (
+    KILLED,
     AnyEvent,
     CheckpointCommitted,
     CheckpointFailed,
@@ -241,7 +242,7 @@ class World:
         if self.is_fickle and training.resource > training.timeline.start and self.chance.random() < 0.3:
             self.finish(training, Outcome.RETURNED)
         else:
-            self.finish(training, Outcome.FAILED, "ValueError")
+            self.finish(training, Outcome.FAILED, self.chance.choice(["ValueError", "ValueError", KILLED]))
 
     def fetch(self, training: Training, *, is_kind: bool) -> None:
         assert training.load is not None

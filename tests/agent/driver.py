@@ -38,6 +38,8 @@ class FakeDriver:
         self.heartbeats = 0
         self.backlog = 0
         self.is_closed = False
+        self.flushes_s: list[float] = []
+        """How long the agent waited for its last messages to be acknowledged."""
         self.result = ""
         self.error: BaseException | None = None
         self.deliver: Callable[[DriverMessage], None]
@@ -70,6 +72,7 @@ class FakeDriver:
             self._changed.notify_all()
 
     def flush(self, timeout_s: float) -> bool:
+        self.flushes_s.append(timeout_s)
         return True
 
     def close(self) -> None:

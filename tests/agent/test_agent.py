@@ -201,6 +201,14 @@ def test_refused_work_is_dropped_without_a_word(tmp_path: Path) -> None:
     assert driver.of(TrainingEnded, 0) == []
 
 
+@pytest.mark.parametrize("is_unheard", [False, True])
+def test_an_agent_waits_for_its_last_acknowledgements_unless_none_can_come(is_unheard: bool, tmp_path: Path) -> None:
+    with agent(trials.good, tmp_path) as driver:
+        driver.deliver(DismissWorker(WORKER, 1, "the store cannot be used", is_unheard=is_unheard))
+    (waited_s,) = driver.flushes_s
+    assert (waited_s == 0) == is_unheard
+
+
 def test_a_dismissal_stops_what_runs_and_drops_what_waits(tmp_path: Path) -> None:
     with agent(trials.reports_every_millisecond, tmp_path) as driver:
         driver.train(0)

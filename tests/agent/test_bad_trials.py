@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from asyncsearch.events import Outcome, Reported, TrainingEnded
+from asyncsearch.events import KILLED, Outcome, Reported, TrainingEnded
 from asyncsearch.rpc.messages import LogLines
 from asyncsearch.trainable import TrainFunction, TrialContext
 from tests.agent import trials
@@ -164,16 +164,18 @@ def test_a_segfault_names_its_signal_and_the_line_of_code(tmp_path: Path) -> Non
     assert "SIGSEGV" in end.error.splitlines()[-1]
 
 
-def test_a_trial_that_is_killed_says_that_memory_may_have_run_out(tmp_path: Path) -> None:
+def test_a_trial_that_is_killed_is_no_failure_of_its_own(tmp_path: Path) -> None:
     end, driver = bad_end(trials.is_killed, tmp_path)
-    assert (end.outcome, end.error_kind, end.resource) == (Outcome.FAILED, "signal", 1)
-    assert "SIGKILL; memory may have run out" in end.error
+    assert (end.outcome, end.error_kind, end.resource) == (Outcome.FAILED, KILLED, 1)
+    assert "its process was killed by SIGKILL" in end.error.splitlines()[-1]
     assert driver.values(0) == [(1, 0.5)]
 
 
-def test_sigterm_from_outside_fails_the_trial(tmp_path: Path) -> None:
-    end, _ = bad_end(trials.is_terminated, tmp_path)
-    assert (end.outcome, end.error_kind) == (Outcome.FAILED, "signal")
+def test_sigterm_from_outside_is_no_failure_of_the_trial_and_costs_its_process(tmp_path: Path) -> None:
+    end, driver = bad_end(trials.is_terminated, tmp_path)
+    assert (end.outcome, end.error_kind) == (Outcome.FAILED, KILLED)
+    assert end.error.splitlines()[-1] == "its process got SIGTERM from outside"
+    assert driver.values(0)[0][1] != driver.values(1)[0][1], "it may have unwound the process anywhere"
 
 
 def test_a_trial_that_exhausts_memory_is_followed_by_a_fresh_process(tmp_path: Path) -> None:

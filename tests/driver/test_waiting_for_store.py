@@ -135,7 +135,7 @@ def test_a_journal_that_was_waited_for_in_vain_stops_the_workers_and_ends_the_ru
     words = str(harness.driver.failure)
     assert "could not be used for 0.05 s: no space left." in words
     assert "Study.resume" in words
-    assert isinstance(harness.wire.next(DismissWorker), DismissWorker)
+    assert harness.wire.next(DismissWorker).is_unheard, "the workers wait for no acknowledgement"
     assert harness.wire.acknowledged.empty()
     harness.driver.close()
 
@@ -202,7 +202,7 @@ def test_a_worker_that_waits_no_longer_does_not_end_the_run(store: FullStore) ->
     harness.say(2, StoreOutage())
     harness.say(3, Reported(lease, 3, {"loss": 0.5}))
     assert harness.wire.acknowledged.get(timeout=PATIENCE_S) in (1, 2, 3)
-    assert call(harness.driver, lambda _: harness.driver._store_waits.next_deadline()) is None
+    assert call(harness.driver, lambda _: harness.driver._waits.next_deadline()) is None
     harness.driver.close()
 
 

@@ -32,8 +32,8 @@ def train(trial: Any) -> None:
 
 
 def make(root: Path, **options: Any) -> Study:
-    settings: dict[str, Any] = {"metric": "loss", "mode": "min", "scheduler": FIFO(max_resource=3), "backend": "inline"}
-    return Study(train, space={"x": uniform(0.0, 1.0)}, store=root, **(settings | options))
+    settings: dict[str, Any] = {"space": {"x": uniform(0.0, 1.0)}, "scheduler": FIFO(max_resource=3)}
+    return Study(train, metric="loss", mode="min", backend="inline", store=root, **(settings | options))
 
 
 class Read(NamedTuple):

@@ -5,11 +5,15 @@ from __future__ import annotations
 import random
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from asyncsearch import Study
+from asyncsearch import Study, uniform
 from asyncsearch.errors import StoreError, StudyExistsError
+from asyncsearch.journal.opening import StudyFile, read_study_file
+from asyncsearch.sequences import sequence
+from asyncsearch.store import LocalStore
 from tests.faults.damages import BYTES, Read, copy_of, damage_file, make, read, require_same_or_refused, seeds
 
 DAMAGES = 25
@@ -55,6 +59,51 @@ def test_a_damaged_file_changes_nothing_or_is_refused(name: str, seed: int, root
     assert not refused or name not in ("snapshot", "head.json"), "all that it says is in the journal"
     if path.read_bytes() != before and name == "bundle.bin":
         assert refused, "a bundle that was changed is not unpickled"
+
+
+def rates(value: float) -> dict[str, Any]:
+    """Return a space with a function of time, whose code another value makes another one."""
+
+    @sequence
+    def rate(time: float) -> float:
+        return value
+
+    return {"x": uniform(0.0, 1.0), "rate": rate()}
+
+
+@pytest.fixture(scope="module")
+def edited(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with a function of time that was edited between two runs: trials began with each of its versions."""
+    root = tmp_path_factory.mktemp("edited") / "s"
+    make(root, space=rates(1.0)).run(3, display="none")
+    make(root, space=rates(2.0), resume=True).run(5, display="none")
+    return root
+
+
+@pytest.mark.parametrize("seed", seeds(DAMAGES), ids="seed{}".format)
+def test_a_damaged_function_of_time_is_not_run(seed: int, edited: Path, tmp_path: Path) -> None:
+    root, draw = copy_of(edited, tmp_path / "s"), random.Random(seed)
+    before = read(edited)
+    paths = [root / f"functions/{kept.code}.bin" for kept in description(edited).functions]
+    path, data = paths[0], paths[0].read_bytes()
+    sys.stdout.write(f"seed {seed}: {damage_file(path, draw, BYTES)}\n")
+
+    def gone_on(root: Path) -> Read:
+        make(root, space=rates(2.0), resume=True).run(6, display="none")
+        found = read(root)
+        known = len(before.records)
+        return Read(found.records[:known], before.trials, found.description)
+
+    refused = require_same_or_refused(root, before, gone_on)
+    assert refused == (path.read_bytes() != data), "a function that was changed is not unpickled"
+    if refused:
+        assert read(root) == before, "nothing was begun with it"
+
+
+def description(root: Path) -> StudyFile:
+    found = read_study_file(LocalStore(root))
+    assert found is not None
+    return found
 
 
 def test_a_study_whose_description_is_missing_goes_on_by_its_script_and_is_not_taken_for_a_new_one(

@@ -7,15 +7,18 @@ import os
 import shutil
 import zipfile
 from collections.abc import Callable
+from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from asyncsearch import FIFO, GridSearch, Study, choice
+from asyncsearch.driver.loop import Driver
+from asyncsearch.driver.snapshots import Snapshots
 from asyncsearch.errors import JournalDamagedError, StoreError, StoreLockedError, StoreLostError
 from asyncsearch.events import DriverStarted
-from asyncsearch.journal.opening import read_records
+from asyncsearch.journal.opening import read_records, save_snapshot
 from asyncsearch.journal.writer import Journal
 from asyncsearch.store import LocalStore
 
@@ -129,6 +132,54 @@ def test_a_store_that_is_lost_ends_the_run_and_its_rescue_file_goes_on(
     assert len(Study.open(root).trials) == TRIALS
 
 
+def test_a_journal_removed_while_the_last_snapshot_is_saved_is_rescued(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "store"
+
+    def save_and_remove(*args: Any) -> None:
+        save_snapshot(*args)
+        remove_journal(root)
+
+    monkeypatch.setattr("asyncsearch.driver.snapshots.save_snapshot", save_and_remove)
+    with pytest.raises(StoreLostError, match="rescued"):
+        study(train, root).run(2, display="none")
+    with zipfile.ZipFile(rescued(tmp_path)) as archive:
+        assert "journal/000001.jsonl" in archive.namelist()
+
+
+@pytest.mark.parametrize("attack", [remove_all, remove_journal])
+def test_nothing_is_written_in_the_place_of_a_store_that_was_removed_before_the_last_snapshot(
+    attack: Callable[[Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "store"
+
+    async def remove_and_save(self: Snapshots, files: Executor) -> None:
+        attack(root)
+        await save(self, files)
+
+    save = Snapshots.save
+    monkeypatch.setattr(Snapshots, "save", remove_and_save)
+    with pytest.raises(StoreLostError, match="rescued"):
+        study(train, root).run(2, display="none")
+    assert not list(root.glob("snapshots/*"))
+    assert root.exists() == (attack is remove_journal)
+
+
+def test_a_journal_removed_after_the_driver_has_closed_it_is_no_success(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, close = tmp_path / "store", Driver.close
+
+    def close_and_remove(self: Driver) -> None:
+        close(self)
+        remove_journal(root)
+
+    monkeypatch.setattr(Driver, "close", close_and_remove)
+    with pytest.raises(StoreLostError, match="was removed while its run ended"):
+        study(train, root).run(2, display="none")
+
+
 def test_a_loss_in_the_last_moment_is_found_when_the_journal_is_closed(tmp_path: Path) -> None:
     store = LocalStore(tmp_path / "store")
     store.prepare()
@@ -232,7 +283,7 @@ def test_a_store_that_is_lost_while_it_cannot_be_written_is_rescued_too(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr("asyncsearch.store.local.sync_data", refuse)
+        patch.setattr("asyncsearch.store.local_segment.sync_data", refuse)
         with pytest.raises(StoreError, match="No space left"):
             journal.append(line)
     shutil.rmtree(store.url)
@@ -258,7 +309,7 @@ def test_records_that_failed_to_be_written_are_written_once_in_the_next_segment(
         raise OSError(errno.EIO, "Input/output error")
 
     with monkeypatch.context() as patch:
-        patch.setattr("asyncsearch.store.local.sync_data", refuse)
+        patch.setattr("asyncsearch.store.local_segment.sync_data", refuse)
         with pytest.raises(StoreError, match="Input/output"):
             journal.append(line)
     journal.append(line)

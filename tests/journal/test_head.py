@@ -11,8 +11,9 @@ import pytest
 
 from asyncsearch.errors import JournalDamagedError
 from asyncsearch.events import DriverStarted
+from asyncsearch.journal.format import Header, encode_header, encode_record
 from asyncsearch.journal.head import decode_head
-from asyncsearch.journal.opening import read_records
+from asyncsearch.journal.opening import begin_reading, read_records
 from asyncsearch.journal.writer import Journal
 from asyncsearch.store import LocalStore, Store
 from asyncsearch.store.fsspec_store import FsspecStore
@@ -35,6 +36,13 @@ def write(journal: Journal, count: int) -> None:
         journal.append(journal.encode(DriverStarted("1"), (), 1.0))
 
 
+def doubts(store: Store) -> list[str]:
+    """Read a journal to its end, and return what cannot be told of it."""
+    reader = begin_reading(store)
+    list(read_records(store, reader=reader))
+    return reader.doubts
+
+
 @pytest.mark.parametrize("make", [local, objects, appending])
 def test_a_missing_end_is_found_in_every_store(make: Callable[[Path], Store], tmp_path: Path) -> None:
     store = make(tmp_path)
@@ -50,6 +58,30 @@ def test_a_missing_end_is_found_in_every_store(make: Callable[[Path], Store], tm
         path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-1]))
     with pytest.raises(JournalDamagedError, match="its end is missing"):
         list(read_records(store))
+
+
+@pytest.mark.parametrize("make", [local, objects, appending])
+def test_a_head_that_is_missing_is_said_if_its_journal_had_one(make: Callable[[Path], Store], tmp_path: Path) -> None:
+    store = make(tmp_path)
+    store.prepare()
+    journal = Journal(store, "s", 0)
+    assert doubts(store) == [], "a driver that has begun has noted nothing yet"
+    write(journal, 3)
+    journal.close()
+    assert doubts(store) == []
+    store.remove("head.json")
+    (doubt,) = doubts(store)
+    assert "head.json is missing" in doubt
+    assert "ends with record 3" in doubt
+
+
+def test_a_journal_of_a_version_without_heads_is_not_doubted(tmp_path: Path) -> None:
+    store = local(tmp_path)
+    store.prepare()
+    segment = store.open_segment()
+    segment.append(encode_header(Header(1, "s", 1, "0.1.0")) + encode_record(1, 1.0, DriverStarted("1"), ()))
+    segment.close()
+    assert doubts(store) == []
 
 
 def test_a_local_head_names_each_record_before_it_is_acknowledged(tmp_path: Path) -> None:

@@ -117,8 +117,22 @@ def test_a_missing_end_is_found_by_a_snapshot_too(root: Path) -> None:
         values(root)
 
 
+def test_a_study_without_its_head_is_opened_and_resumed_with_a_note(
+    root: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (root / "head.json").unlink()
+    assert len(values(root)) == 4
+    assert "head.json is missing" in caplog.text
+    caplog.clear()
+    study(root, resume=True).run(5, display="none")
+    assert "head.json is missing" in caplog.text
+    caplog.clear()
+    assert len(values(root)) == 5
+    assert caplog.text == "", "the run has written another one"
+
+
 def test_replaying_tells_a_damaged_head(root: Path) -> None:
     (root / "head.json").write_bytes(b"\0" * 128)
     opened = study(root, resume=True)
-    notes = replay(opened.store, opened._runnable().fresh_state()).notes
-    assert any("head.json is damaged" in note for note in notes)
+    doubts = replay(opened.store, opened._runnable().fresh_state()).doubts
+    assert any("head.json is damaged" in doubt for doubt in doubts)

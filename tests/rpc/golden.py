@@ -48,6 +48,11 @@ EXAMPLES: dict[str, tuple[int, int, Any]] = {
         5,
         TrainingEnded(_LEASE, Outcome.FAILED, 9, 8, error="Traceback: naïve", error_kind="ValueError", lane=1),
     ),
+    "worker_training_killed": (
+        310,
+        5,
+        TrainingEnded(_LEASE, Outcome.FAILED, 9, 8, error="its process was killed by SIGKILL", error_kind="killed"),
+    ),
     "worker_training_reached": (302, 5, TrainingEnded(_LEASE, Outcome.REACHED, 27, checkpoint_resource=27)),
     "worker_training_returned": (303, 5, TrainingEnded(_LEASE, Outcome.RETURNED, 81)),
     "worker_training_stopped": (304, 5, TrainingEnded(_LEASE, Outcome.STOPPED, 0)),
@@ -77,6 +82,7 @@ EXAMPLES: dict[str, tuple[int, int, Any]] = {
     "driver_save_at": (11, 307, SaveAt(_LEASE, _NODE, 15, lane=1)),
     "driver_cut_work": (12, 307, CutWork(_LEASE, 18, lane=1)),
     "driver_dismiss": (9, 307, DismissWorker(WorkerId(3), 2, reason="the study is complete")),
+    "driver_dismiss_unheard": (13, 307, DismissWorker(WorkerId(3), 2, reason="no space left", is_unheard=True)),
     "driver_refused": (10, 307, Refused(_LEASE, reason="work-42 is held by worker-4")),
 }
 

@@ -80,6 +80,6 @@ DRIVER_MESSAGES = st.one_of(
     st.builds(StopTraining, lease=LEASES, reason=TEXTS, lane=LANES),
     st.builds(SaveAt, lease=LEASES, node=NODES, resource=COUNTS, lane=LANES),
     st.builds(CutWork, lease=LEASES, stop=COUNTS, lane=LANES),
-    st.builds(DismissWorker, worker=WORKERS, epoch=EPOCHS, reason=TEXTS),
+    st.builds(DismissWorker, worker=WORKERS, epoch=EPOCHS, reason=TEXTS, is_unheard=st.booleans()),
     st.builds(Refused, lease=LEASES, reason=TEXTS),
 )

@@ -124,7 +124,7 @@ def test_what_is_decided_about_work_before_its_worker_has_it_comes_after_it(fold
     folder.harness.attach(1)
     wait_for_lease(folder)
     lease = call(folder.harness.driver, lambda state: next(iter(state.attempts.values())).lease)
-    folder.harness.on_loop(lambda: folder.harness.driver._carry_out(StopTraining(lease, "a reason")))
+    folder.harness.on_loop(lambda: folder.harness.driver._dispatcher.carry_out(StopTraining(lease, "a reason")))
     assert not list(folder.harness.wire.sent.queue)
     folder.plan.may_claim.set()
     assert folder.harness.wire.next(StopTraining).lease == lease
@@ -163,7 +163,7 @@ def test_a_folder_that_cannot_be_used_is_waited_for(folder: Folder) -> None:
 
 
 def test_a_folder_that_was_waited_for_in_vain_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("asyncsearch.driver.loop._STOP_S", 0.0)
+    monkeypatch.setattr("asyncsearch.driver.timeouts.STOP_S", 0.0)
     folder = Folder(tmp_path, store_timeout_s=0.05)
     folder.plan.broken = StoreError("no such host")
     folder.harness.attach(1)

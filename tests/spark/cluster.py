@@ -18,7 +18,8 @@ import pytest
 
 _EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
 _PATIENCE_S = 300.0
-_FAST_START = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+_FAST_START = os.environ.get("SPARK_SUBMIT_OPTS", "-XX:+UseSerialGC -XX:TieredStopAtLevel=1")
+"""Options of each Java; scripts/check.sh adds an archive of Spark's classes."""
 _SETTINGS = {
     "spark.executor.extraJavaOptions": _FAST_START,
     "spark.ui.enabled": "false",

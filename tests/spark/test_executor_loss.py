@@ -61,8 +61,10 @@ class Run:
         return int(line.hear())
 
 
-def test_killed_executor_ends_its_worker_only_which_can_be_launched_again(tmp_path: Path) -> None:
-    with StandaloneCluster(tmp_path) as cluster, spark_session(cluster.url) as session:
+def test_killed_executor_ends_its_worker_only_which_can_be_launched_again(
+    cluster: StandaloneCluster, tmp_path: Path
+) -> None:
+    with spark_session(cluster.url) as session:
         for mode in TaskMode:
             folder = tmp_path / mode.value
             folder.mkdir()

@@ -15,14 +15,14 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[None]:
+def session(cluster: StandaloneCluster, tmp_path: Path) -> Iterator[None]:
     """A session on two executors, whose processes know the folder in which units are counted."""
     settings = {f"spark__executorEnv__{FOLDER}": str(tmp_path)}
-    with StandaloneCluster(tmp_path) as cluster, spark_session(cluster.url, **settings):
+    with spark_session(cluster.url, **settings):
         yield
 
 
-@pytest.mark.usefixtures("cluster")
+@pytest.mark.usefixtures("session")
 def test_studies_on_a_cluster_train_each_unit_once_after_one_another_and_together(tmp_path: Path) -> None:
     (tmp_path / "alone").mkdir()
     alone = results(make(tmp_path / "alone", "a", sharing=Sharing(shared=False), backend="inline").run(display="none"))

@@ -40,11 +40,11 @@ def require_whole(study: Study) -> None:
 
 
 def test_a_killed_executor_costs_what_it_trained_since_its_checkpoint_and_nothing_else(
-    gate: Gate, tmp_path: Path
+    cluster: StandaloneCluster, gate: Gate, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with StandaloneCluster(tmp_path) as cluster, spark_session(cluster.url) as session:
+    with spark_session(cluster.url) as session:
         study = make_study(make_trainable(gate), tmp_path / "study", backend="spark")
-        running = Running(study)
+        running = Running(study, display="plain")
         runner, agent = gate.pids()
         os.kill(executor_of(agent), signal.SIGKILL)
         require_whole(running.wait())
@@ -53,6 +53,9 @@ def test_a_killed_executor_costs_what_it_trained_since_its_checkpoint_and_nothin
         assert len(losses) == 1
         assert study.trials[0].trained <= 9 + 1
         assert sum(trial.losses for trial in study.trials) == 1
+        [note] = [line for line in capsys.readouterr().out.splitlines() if " was lost: " in line]
+        assert " was lost: its executor " in note
+        assert "trial-0 goes on from its checkpoint at 3 units; " in note
         assert session.sparkContext.statusTracker().getActiveJobsIds() == []
 
 
@@ -80,7 +83,9 @@ def quick(trial: Any) -> None:
 
 
 @pytest.mark.parametrize("script", ["digits_search.py", "digits_torch.py"])
-def test_the_digits_scripts_run_under_spark_submit_on_a_standalone_cluster(script: str, tmp_path: Path) -> None:
+def test_the_digits_scripts_run_under_spark_submit_on_a_standalone_cluster(
+    cluster: StandaloneCluster, script: str, tmp_path: Path
+) -> None:
     if script == "digits_torch.py":
         pytest.importorskip("torch")
     import subprocess
@@ -88,20 +93,19 @@ def test_the_digits_scripts_run_under_spark_submit_on_a_standalone_cluster(scrip
     from tests.spark.cluster import spark_home
 
     root = Path(__file__).parents[2]
-    with StandaloneCluster(tmp_path) as cluster:
-        command = [
-            str(spark_home() / "bin" / "spark-submit"), "--master", cluster.url,
-            "--conf", "spark.ui.enabled=false", "--conf", "spark.log.level=ERROR", "--driver-memory", "512m",
-            "--executor-memory", "512m", str(root / "scripts" / script),
-            "--trials", "9", "--store", str(tmp_path / "study"),
-        ]  # fmt: skip
-        environment = os.environ | {
-            "SPARK_LOCAL_IP": "127.0.0.1",
-            "PYSPARK_PYTHON": sys.executable,
-            "SPARK_HOME": str(spark_home()),
-        }
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    command = [
+        str(spark_home() / "bin" / "spark-submit"), "--master", cluster.url,
+        "--conf", "spark.ui.enabled=false", "--conf", "spark.log.level=ERROR", "--driver-memory", "512m",
+        "--executor-memory", "512m", str(root / "scripts" / script),
+        "--trials", "4", "--store", str(tmp_path / "study"),
+    ]  # fmt: skip
+    environment = os.environ | {
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_HOME": str(spark_home()),
+    }
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     assert "trial-" in done.stdout
     study = Study.open(tmp_path / "study")
-    assert len(study.trials) == 9
+    assert len(study.trials) == 4

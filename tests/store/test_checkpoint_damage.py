@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from asyncsearch.errors import StoreError
+from asyncsearch.errors import CheckpointError, StoreError, may_pass
 from asyncsearch.ids import CheckpointRef
 from asyncsearch.store import LocalStore
 from asyncsearch.testing.store_checkpoints import NODE, REF, load, save
@@ -89,6 +91,28 @@ def test_damage_is_named(store: LocalStore, how: str, words: str) -> None:
     assert "Delete that checkpoint" in str(refused.value)
     store.delete(REF)
     assert store.checkpoints() == []
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.ESTALE, errno.EACCES, errno.EMFILE])
+@pytest.mark.parametrize("reads", ["manifest.open_file", "disk_checkpoints.read_file", "manifest.os.stat"])
+def test_what_a_disk_does_wrong_when_a_checkpoint_is_read_is_no_damage(
+    store: LocalStore, reads: str, code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    staged = store.stage(REF)
+    (staged / "empty").mkdir()
+    (staged / "model").write_bytes(b"model")
+    store.commit(REF, staged)
+
+    def refuse(*args: Any) -> None:
+        raise OSError(code, os.strerror(code))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(f"asyncsearch.store.{reads}", refuse)
+        with pytest.raises(StoreError, match=os.strerror(code)) as refused, store.fetch(REF):
+            pass
+    assert not isinstance(refused.value, CheckpointError)
+    assert may_pass(refused.value), "it is waited for"
+    assert load(store)["model"] == b"model"
 
 
 def test_a_changed_byte_of_a_large_file_is_found(store: LocalStore) -> None:

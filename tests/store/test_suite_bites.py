@@ -13,6 +13,7 @@ import pytest
 from asyncsearch.ids import CheckpointRef, NodeKey
 from asyncsearch.store import LocalStore, Store
 from asyncsearch.store.base_store import FileInfo
+from asyncsearch.store.disk_files import DiskFiles
 from asyncsearch.testing import StoreTests
 
 
@@ -28,8 +29,11 @@ class LocksNobodyOut(LocalStore):
 
 
 class LeadsOut(LocalStore):
-    def _path(self, name: str) -> Path:
-        return self._root / "files" / name.replace("\0", "0")
+    @property
+    def _files(self) -> DiskFiles:
+        files = super()._files
+        files._path = lambda name: self._root / "files" / name.replace("\0", "0")  # type: ignore[method-assign]
+        return files
 
 
 class ForgetsSizes(LocalStore):

@@ -38,28 +38,37 @@ def require_whole(study: Study) -> None:
     assert study.best_trial.resource == 9
 
 
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_a_runner_killed_in_the_middle_of_a_unit_costs_what_it_trained_since_its_checkpoint(
-    gate: Gate, tmp_path: Path
+    gate: Gate, tmp_path: Path, capsys: pytest.CaptureFixture[str], number: signal.Signals
 ) -> None:
-    study = make_study(make_trainable(gate), tmp_path / "study", max_failures=1)
-    running = Running(study)
+    study = make_study(make_trainable(gate), tmp_path / "study")
+    running = Running(study, display="plain")
     runner, _ = gate.pids()
-    os.kill(runner, signal.SIGKILL)
+    os.kill(runner, number)
     require_whole(running.wait())
     first = study.trials[0]
-    assert first.failures == 1
+    assert (first.failures, first.losses) == (0, 1), "the machine is charged, not the trial"
     assert first.trained == 9 + 1, "unit 4 was trained since the checkpoint at 3, and is trained again"
+    [note] = [line for line in capsys.readouterr().out.splitlines() if line.startswith("note: trial-0 lost a process")]
+    assert number.name in note
+    assert note.endswith("from outside. trial-0 goes on from its checkpoint at 3 units; 1 unit is trained again.")
 
 
-def test_a_killed_agent_is_replaced_and_its_runner_does_not_outlive_it(gate: Gate, tmp_path: Path) -> None:
+def test_a_killed_agent_is_replaced_and_its_runner_does_not_outlive_it(
+    gate: Gate, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     study = make_study(make_trainable(gate), tmp_path / "study")
-    running = Running(study)
+    running = Running(study, display="plain")
     runner, agent = gate.pids()
     os.kill(agent, signal.SIGKILL)
     require_whole(running.wait())
     require_gone([runner, agent])
     assert study.trials[0].losses == 1
     assert study.trials[0].trained <= 9 + 1, "at most unit 4 was trained since the checkpoint at 3"
+    [note] = [line for line in capsys.readouterr().out.splitlines() if " was lost: " in line]
+    assert "SIGKILL" in note
+    assert ". trial-0 goes on from its checkpoint at 3 units; " in note
 
 
 class Lenient(ProcessLauncher):
@@ -89,8 +98,8 @@ def test_a_zombie_that_wakes_up_after_its_lease_is_refused(gate: Gate, tmp_path:
     os.kill(agent, signal.SIGSTOP)
     os.kill(runner, signal.SIGSTOP)
     wait_for_event(study, WorkerLost)
+    os.kill(runner, signal.SIGCONT)  # before its agent, which ends it
     os.kill(agent, signal.SIGCONT)
-    os.kill(runner, signal.SIGCONT)
     worker, epoch, reason = launcher.ends.get(timeout=PATIENCE_S)
     assert (worker, epoch) == (0, 1)
     assert "silent" in reason

@@ -57,14 +57,21 @@ def examine(spark: Spark, parallelism: int | None, mode: TaskMode, start_timeout
 
 
 def warnings(spark: Spark, mode: TaskMode) -> list[str]:
-    """Return warnings about the settings of the application."""
-    found = []
+    """Return warnings about the session and the settings of the application."""
+    found = warnings_of_settings(spark, mode)
     if spark.is_made_here:
-        found.append(
+        found.insert(
+            0,
             f"There was no Spark session, so that one with master {spark.context.master} was started for this run; it "
             "ends with it. To choose its master, or to keep it for the next run, write before: "
-            'SparkSession.builder.master("local[4]").getOrCreate().'
+            'SparkSession.builder.master("local[4]").getOrCreate().',
         )
+    return found
+
+
+def warnings_of_settings(spark: Spark, mode: TaskMode) -> list[str]:
+    """Return warnings about the settings of the application."""
+    found = []
     if spark.has_dynamic_allocation:
         found.append(
             "Dynamic allocation is on, so workers are plain Spark tasks: Spark may remove their executors, and their "

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 
 from asyncsearch.errors import NotEnoughSlotsError
-from asyncsearch.launch.spark.session import Spark
+from asyncsearch.launch.spark.session import WAIT_LOGGED_AFTER_S, Spark
+
+_log = logging.getLogger(__name__)
 
 _NEW_S = 60.0
-"""Age of an application up to which its executors may still be starting."""
+"""Age of an application up to which further executors may still be starting."""
+_FIRST_S = 600.0
+"""Age up to which its first executor is waited for: in a queue of YARN, applications wait for minutes."""
 _SETTLED_S = 5.0
 """Time without growth after which the number of slots counts as final."""
 _LOOK_EVERY_S = 0.25
@@ -68,12 +73,20 @@ def _await_slots(spark: Spark, wanted: int | None) -> int:
     """Return the number of slots, once it suffices or stops growing: a new session's executors start one by one."""
     began = grown = time.monotonic()
     most = slots = spark.slots()
+    is_shown = False
     pause = threading.Event()
-    while not spark.is_local and spark.age_s < _NEW_S and (wanted is None or slots < wanted):
+    while not spark.is_local and (wanted is None or slots < wanted):
         now = time.monotonic()
-        # Without any executor the cluster may still be starting one.
-        if now - (grown if slots else began) > (_SETTLED_S if slots else _NEW_S):
+        if spark.age_s > (_NEW_S if slots else _FIRST_S) or (slots and now - grown > _SETTLED_S):
             break
+        if not slots and not is_shown and now - began > WAIT_LOGGED_AFTER_S:
+            is_shown = True
+            _log.warning(
+                "%s has no executor for this application yet: waiting until it is %.0f s old. Its queue may be full; "
+                "the cluster's web page says what it waits for.",
+                spark.context.master,
+                _FIRST_S,
+            )
         pause.wait(_LOOK_EVERY_S)  # Spark does not notify Python of new executors
         slots = spark.slots()
         if slots > most:

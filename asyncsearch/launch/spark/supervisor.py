@@ -16,8 +16,10 @@ from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.ids import WorkerId, worker_name
 from asyncsearch.launch.base_launcher import TOO_LATE, AgentFunction, OnWorkerEnded
 from asyncsearch.launch.scarcity import patiently
+from asyncsearch.launch.spark import departures
 from asyncsearch.launch.spark.failure_reasons import reason_of
 from asyncsearch.launch.spark.session import WAIT_LOGGED_AFTER_S, Spark
+from asyncsearch.launch.spark.slot_waits import REPLACED_AFTER_S, SlotWatch
 from asyncsearch.launch.spark.task import TaskMode, task
 
 _log = logging.getLogger(__name__)
@@ -66,12 +68,12 @@ class Supervisor:
         self._mode = mode
         self._study = study
         self._tag = tag
-        self._start_timeout_s = start_timeout_s
         self._ended = ended
         self._inbox: queue.SimpleQueue[Callable[[], object]] = queue.SimpleQueue()
         """Tasks of the supervisor's thread."""
         self._stopped = threading.Event()
         self._jobs: dict[LaunchKey, _Job] = {}
+        self._slots = SlotWatch(spark.is_running, start_timeout_s, brings_executors=mode is TaskMode.PLAIN)
         self._stop_at: float | None = None
         """When to cancel the jobs that still run; None: not stopping."""
         self._give_up_at: float | None = None
@@ -80,6 +82,8 @@ class Supervisor:
     def start(self) -> None:
         """Start the thread. Jobs have the scheduler pool and job group of the thread that joined the session."""
         self._spark.thread(self._supervise, "asyncsearch-spark").start()
+        if self._spark.is_on(departures.SETTING):
+            self._spark.thread(self._watch_departures, "asyncsearch-departures").start()
 
     def launch(self, key: LaunchKey, config: WorkerConfig) -> None:
         if self._stopped.is_set():
@@ -97,6 +101,10 @@ class Supervisor:
         # Not Thread.join, which an interrupt breaks permanently before Python 3.13.
         self._stopped.wait()
 
+    def _watch_departures(self) -> None:
+        while not self._stopped.wait(departures.LOOK_EVERY_S):
+            self._inbox.put(self._end_departing)
+
     # Methods of the supervisor's thread.
 
     def _supervise(self) -> None:
@@ -105,8 +113,9 @@ class Supervisor:
                 do = self._next()
                 try:
                     do()
-                except Exception:
-                    _log.warning("Spark could not be asked about a worker.", exc_info=True)
+                except Exception as error:
+                    is_bug = type(error).__module__.partition(".")[0] not in ("py4j", "pyspark")
+                    _log.warning("Spark could not be asked about a worker: %s.", reason_of(error), exc_info=is_bug)
         finally:
             self._stopped.set()
 
@@ -146,13 +155,21 @@ class Supervisor:
                 self._look_for_slot(job, now)
 
     def _look_for_slot(self, job: _Job, now: float) -> None:
-        if self._spark.is_running(job.tag):
+        others = [other.tag for other in self._jobs.values() if other is not job and other.reason is None]
+        wait = self._slots.look(job.tag, job.name, now - job.launched_at, others)
+        if wait is None:
             job.due = None
-        elif now >= job.launched_at + self._start_timeout_s:
-            self._cancel(job, f"it found no free task slot within {self._start_timeout_s:.0f} s")
+        elif wait.reason:
+            self._cancel(job, wait.reason)
         else:
-            _log.warning("%s waits for a free task slot: other jobs hold them, or executors are missing.", job.name)
-            job.due = job.launched_at + self._start_timeout_s
+            job.due = job.launched_at + wait.next_s
+            if wait.sentence:
+                _log.warning("%s", wait.sentence)
+
+    def _end_departing(self) -> None:
+        for job in [job for job in self._jobs.values() if job.reason is None]:
+            if self._spark.is_leaving(job.tag):
+                self._cancel(job, departures.LEAVES)
 
     def _cancel(self, job: _Job, reason: str) -> None:
         job.reason = job.reason or reason
@@ -165,6 +182,8 @@ class Supervisor:
             self._ended(*key, TOO_LATE)
             return
         job = self._jobs[key] = _Job(key, f"{self._tag}-{worker_name(key[0])}.{key[1]}")
+        if self._slots.began(key[0], job.tag):
+            job.due = job.launched_at + REPLACED_AFTER_S
         try:
             self._spark.thread(lambda: self._run(job, config), f"asyncsearch-{job.name}").start()
         except Exception as error:

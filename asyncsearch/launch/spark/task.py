@@ -14,6 +14,7 @@ import msgspec
 
 from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.agent.runner_template import fork_template
+from asyncsearch.errors import is_bug
 from asyncsearch.launch.base_launcher import AgentFunction
 from asyncsearch.runner.template import main_in_fork
 
@@ -58,4 +59,4 @@ def _run(agent: AgentFunction, config: WorkerConfig, mode: str, rows: Iterable[i
         return [agent(config)]
     except Exception as error:
         last = "".join(traceback.format_exception_only(error)).strip()
-        return [f"its task failed: {last}\n{traceback.format_exc()}".strip()]
+        return [f"its task failed: {last}\n{traceback.format_exc() if is_bug(error) else ''}".strip()]

@@ -55,7 +55,7 @@ def _ended_earlier(status: StudyStatus) -> str:
 def short_line(status: StudyStatus) -> str:
     """Return one line for a log: time, trials, best."""
     time = "" if status.elapsed_s is None else duration(status.elapsed_s)
-    parts = [time, status.counts_line(), best_line(status), failures_line(status, "failure")]
+    parts = [time, missing_line(status), status.counts_line(), best_line(status), failures_line(status, "failure")]
     return cut(" | ".join(filter(None, parts)), 200)
 
 
@@ -108,6 +108,13 @@ def workers_line(status: StudyStatus) -> str:
         return ""
     time = "" if status.elapsed_s is None else f" after {duration(status.elapsed_s)}"
     return f"{status.workers_alive} of {many(status.workers_wanted, 'worker')}{_place(status)}{time}"
+
+
+def missing_line(status: StudyStatus) -> str:
+    """Return "1 of 2 workers" while some of those that the run wants are missing, else an empty text."""
+    if status.workers_alive >= status.workers_wanted:
+        return ""
+    return f"{status.workers_alive} of {many(status.workers_wanted, 'worker')}"
 
 
 def _place(status: StudyStatus) -> str:

@@ -272,14 +272,16 @@ class CutWork(_message.Message):
     def __init__(self, lease: _Optional[_Union[Lease, _Mapping]] = ..., lane: _Optional[int] = ..., stop: _Optional[int] = ...) -> None: ...
 
 class Dismiss(_message.Message):
-    __slots__ = ("worker", "epoch", "reason")
+    __slots__ = ("worker", "epoch", "reason", "is_unheard")
     WORKER_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
+    IS_UNHEARD_FIELD_NUMBER: _ClassVar[int]
     worker: int
     epoch: int
     reason: str
-    def __init__(self, worker: _Optional[int] = ..., epoch: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
+    is_unheard: bool
+    def __init__(self, worker: _Optional[int] = ..., epoch: _Optional[int] = ..., reason: _Optional[str] = ..., is_unheard: bool = ...) -> None: ...
 
 class Refused(_message.Message):
     __slots__ = ("lease", "reason")

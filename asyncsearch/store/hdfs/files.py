@@ -20,7 +20,7 @@ from weakref import WeakValueDictionary
 from asyncsearch.errors import CheckpointError, StoreError
 from asyncsearch.store.base_store import FileInfo
 from asyncsearch.store.disk import next_step
-from asyncsearch.store.hdfs import words
+from asyncsearch.store.hdfs import hdfs_errors
 from asyncsearch.store.hdfs.addresses import Address, address_of, hadoop_settings, parse
 from asyncsearch.store.hdfs.bounded import Bounded, call
 from asyncsearch.store.hdfs.client import client_of
@@ -86,7 +86,7 @@ class HdfsFiles:
         except StoreError:
             raise
         except Exception as error:  # hdfs-native raises OSError, RuntimeError and others
-            meaning, step = words.explain(error)
+            meaning, step = hdfs_errors.explain(error)
             where = f"{self.shown}/{name}".rstrip("/")
             _log.debug("Cannot %s %r: %s", doing, where, error)
             # Not `from error`: Java's stack trace would be shown.

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from asyncsearch.errors import CheckpointError, StoreError
 from asyncsearch.store.base_store import FileInfo
 from asyncsearch.store.disk import next_step
-from asyncsearch.store.hdfs import words
+from asyncsearch.store.hdfs import hdfs_errors
 from asyncsearch.store.hdfs.addresses import gateways_of, hadoop_settings, parse
 from asyncsearch.store.manifest import Content, new_digest
 from asyncsearch.store.passwords import without_password
@@ -88,7 +88,7 @@ class WebHdfsFiles:
             raise
         except Exception as error:  # HdfsCLI and requests have exceptions of their own
             kind = getattr(error, "exception", None) or type(error).__name__
-            meaning, step = words.explain(RuntimeError(f"{kind}: {error}"))
+            meaning, step = hdfs_errors.explain(RuntimeError(f"{kind}: {error}"))
             where = f"{self.shown}/{name}".rstrip("/")
             _log.debug("Cannot %s %r: %s", doing, where, error)
             raise StoreError(f"Cannot {doing} {where!r}: {meaning}. {next_step(error, step)}.") from None

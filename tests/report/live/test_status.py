@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from html.parser import HTMLParser
 
+import msgspec
 import pytest
 
 from asyncsearch.engine.handling import handle
@@ -97,9 +98,12 @@ def test_table_of_a_study_without_trials_is_whole() -> None:
 
 def test_one_line_says_time_trials_and_best() -> None:
     best = TrialRow("trial-3", TrialState.COMPLETED, 9, 9, 0.98765, {}, "")
-    status = make_status(counts=full_counts(completed=2, running=1), best=best, elapsed_s=3661.0, workers_wanted=1)
+    counts = full_counts(completed=2, running=1)
+    status = make_status(counts=counts, best=best, elapsed_s=3661.0, workers_wanted=2, workers_alive=2)
     said = "3 configurations: 1 running, 2 trained to the end | best accuracy 0.98765 after 9 units: trial-3"
     assert short_line(status) == f"1:01:01 | {said}"
+    missing = msgspec.structs.replace(status, workers_alive=1)
+    assert short_line(missing) == f"1:01:01 | 1 of 2 workers | {said}", "as long as one is missing"
 
 
 def test_a_search_that_is_over_says_what_became_of_its_configurations_and_how_long_it_took() -> None:

@@ -1,0 +1,97 @@
+"""Asks this machine, the executors of Spark and a store, and puts the verdicts together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from asyncsearch.doctor.diagnosis import (
+    Diagnosis,
+    Severity,
+    fault,
+    of_cluster,
+    of_executors_store,
+    of_machine,
+    of_store,
+)
+from asyncsearch.doctor.machine_facts import machine_facts
+from asyncsearch.doctor.store_facts import PROBE, store_facts
+from asyncsearch.errors import AsyncSearchError, UnsupportedSparkError
+from asyncsearch.store import Store, open_store
+
+if TYPE_CHECKING:
+    from asyncsearch.launch.spark.cluster_facts import Cluster
+
+
+class Examination(msgspec.Struct, frozen=True):
+    """All findings; true if a search can run."""
+
+    diagnoses: tuple[Diagnosis, ...]
+
+    def __bool__(self) -> bool:
+        return all(one.severity is not Severity.FAULT for one in self.diagnoses)
+
+    def __str__(self) -> str:
+        """Return the findings, one or two lines each, and how many need a change."""
+        faults, warnings = (
+            sum(one.severity is severity for one in self.diagnoses) for severity in (Severity.FAULT, Severity.WARNING)
+        )
+        counted = [
+            f"{count} {name}{'s' * (count > 1)}" for count, name in ((faults, "fault"), (warnings, "warning")) if count
+        ]
+        return "\n".join([*map(str, self.diagnoses), " and ".join(counted) or "nothing to change"])
+
+
+def examine(
+    store: str | Path | Store | None = None, *, spark: bool | None = None, session: Any = None, timeout_s: float = 300.0
+) -> Examination:
+    """Look at what a search would run on.
+
+    Args:
+        store: where a study is, or would be; a folder in it is written and removed. None: no store is looked at.
+        spark: whether to ask the executors of Spark, with a session made if none is active; None: only if one is.
+        session: the session to ask; None: the active one.
+        timeout_s: time that the executors have to answer, the wait for free slots included.
+    """
+    diagnoses = of_machine(machine_facts())
+    if spark is False or (spark is None and not _has_session(session)):
+        return Examination((*diagnoses, *_of_store(store, None)))
+    from asyncsearch.launch.spark.cluster_facts import Cluster
+
+    try:
+        cluster = Cluster(session, timeout_s=timeout_s)
+    except UnsupportedSparkError as error:
+        return Examination((*diagnoses, fault("Spark cannot be used", str(error)), *_of_store(store, None)))
+    with cluster:
+        facts = cluster.facts()
+        diagnoses += of_cluster(facts, store=str(getattr(store, "url", store) or ""))
+        # Executors that cannot be asked for their packages cannot be asked for the store.
+        return Examination((*diagnoses, *_of_store(store, None if facts.failure else cluster)))
+
+
+def _has_session(session: Any) -> bool:
+    from asyncsearch.launch.spark.session import present
+
+    return session is not None or present() is not None
+
+
+def _of_store(store: str | Path | Store | None, cluster: Cluster | None) -> list[Diagnosis]:
+    if store is None:
+        return []
+    wrong: dict[str, str] = {}
+
+    def look_from_executors(probe: Store, content: bytes) -> None:
+        assert cluster is not None
+        wrong.update(cluster.look_for(probe.url, PROBE, content))
+
+    try:
+        opened = open_store(store)
+        facts = store_facts(opened, None if cluster is None else look_from_executors)
+    except AsyncSearchError as error:
+        return [fault(f"store {store}: cannot be opened", str(error))]
+    found = of_store(facts)
+    if cluster is not None and not facts.failure:
+        found += of_executors_store(facts.shown, wrong)
+    return found

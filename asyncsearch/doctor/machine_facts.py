@@ -1,0 +1,63 @@
+"""What this machine and this Python have."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import sys
+import tempfile
+from importlib.util import find_spec
+from pathlib import Path
+
+import msgspec
+import psutil
+
+from asyncsearch._version import __version__
+from asyncsearch.launch.cores import cores
+
+
+class MachineFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """The driver's machine, as this process sees it."""
+
+    python: str
+    """Path of the interpreter."""
+    python_version: str
+    """Such as "3.11.7"."""
+    version: str
+    """Version of asyncsearch."""
+    home: str
+    """Folder from which asyncsearch is imported."""
+    cores: int
+    """Cores that this process may use."""
+    memory_bytes: int
+    """Memory that is free."""
+    descriptors: int
+    """Files that one process may have open."""
+    scratch: str
+    """Folder of temporary files."""
+    scratch_bytes: int
+    """Free space there."""
+    has_pyspark: bool
+    has_java: bool
+
+
+def machine_facts() -> MachineFacts:
+    """Return what this process sees."""
+    import resource
+
+    scratch = tempfile.gettempdir()
+    home = os.environ.get("JAVA_HOME")
+    return MachineFacts(
+        python=sys.executable,
+        python_version=platform.python_version(),
+        version=__version__,
+        home=str(Path(__file__).parent.parent),
+        cores=cores(),
+        memory_bytes=psutil.virtual_memory().available,
+        descriptors=resource.getrlimit(resource.RLIMIT_NOFILE)[0],
+        scratch=scratch,
+        scratch_bytes=shutil.disk_usage(scratch).free,
+        has_pyspark=find_spec("pyspark") is not None,
+        has_java=bool(shutil.which("java") or (home and (Path(home) / "bin" / "java").exists())),
+    )

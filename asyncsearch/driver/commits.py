@@ -1,0 +1,152 @@
+"""Makes records durable, one sync for all that are waiting, and gives back what waited for them.
+
+Law: an event and its decisions are in the journal before its message is acknowledged or a decision is carried out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+from asyncsearch.actions import AnyAction
+from asyncsearch.driver.store_waits import JOURNAL, StoreWaits, Worker
+from asyncsearch.driver.timeouts import STOP_S, Timeouts
+from asyncsearch.engine.state import StudyState
+from asyncsearch.errors import may_pass
+from asyncsearch.events import AnyEvent
+from asyncsearch.journal.writer import Journal
+
+_DELAY_S = 0.01
+"""How long records without a decision wait for others to be synced with: only their acknowledgement waits, and a sync,
+with its two changes of threads, costs as much as handling several reports."""
+
+
+class Durable(NamedTuple):
+    """What may be done, since it is in the journal."""
+
+    acknowledged: dict[Worker, int]
+    """Highest number of each worker's messages to acknowledge."""
+    actions: list[AnyAction]
+
+
+class Commits:
+    """The records that are not in the journal yet. Called in the driver's thread; another one writes."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        state: StudyState,
+        waits: StoreWaits,
+        timeouts: Timeouts,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        wake: Callable[[], None],
+        requested_stop: Callable[[], str],
+    ) -> None:
+        """Begin without records.
+
+        Args:
+            journal: written by nobody else.
+            state: the study's state, for reading only.
+            waits: what is known of a store that cannot be used.
+            timeouts: told when the journal begins and ceases to wait.
+            loop: the driver's loop.
+            wake: called when records have waited long enough for others.
+            requested_stop: returns the reason of a stop that waits behind the journal; empty: there is none.
+        """
+        self._journal, self._state, self._waits, self._timeouts, self._loop = journal, state, waits, timeouts, loop
+        self._wake, self._requested_stop = wake, requested_stop
+        self._lines: list[bytes] = []
+        """Records that are not in the journal yet; their consequences wait in the next two."""
+        self._unacknowledged: dict[Worker, int] = {}
+        self._actions: list[AnyAction] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_due = False
+        self._disk = ThreadPoolExecutor(1, "asyncsearch-journal")
+        self.is_closing = False
+        """Whether the driver ends: then the journal is not waited for."""
+
+    def receive(self, worker: Worker, number: int) -> None:
+        """Note a message, to be acknowledged with the records."""
+        self._unacknowledged[worker] = number
+
+    def add(self, event: AnyEvent, actions: Sequence[AnyAction], now: float) -> None:
+        """Add the record of an event."""
+        self._lines.append(self._journal.encode(event, actions, now))
+        self._actions.extend(actions)
+
+    @property
+    def is_due(self) -> bool:
+        """Whether to commit now: a decision waits for it, or records have waited long enough."""
+        return bool(self._actions) or not self._lines or self._is_due
+
+    def delay(self) -> None:
+        """Let the records wait for others; ``wake`` is called when they have waited long enough."""
+        if self._timer is None:
+            self._timer = self._loop.call_later(_DELAY_S, self._wait_no_longer)
+
+    async def commit(self) -> Durable:
+        """Write all records; return, once they are durable, what waited for them.
+
+        Raises:
+            StoreError: the journal cannot be written.
+        """
+        lines, durable = self._lines, Durable(self._unacknowledged, self._actions)
+        self._lines, self._unacknowledged, self._actions, self._is_due = [], {}, [], False
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if lines:
+            await self._append(b"".join(lines))
+        return durable
+
+    def close(self) -> None:
+        """End the thread."""
+        self._disk.shutdown(wait=True)
+
+    def _wait_no_longer(self) -> None:
+        self._timer = None
+        self._is_due = True
+        self._wake()
+
+    async def _append(self, lines: bytes) -> None:
+        """Make lines durable; while the journal cannot be written, try again, as long as the run waits for its store.
+
+        Raises:
+            StoreError: the run waits no longer, or waiting is of no use.
+        """
+        began = self._loop.time()
+        while True:
+            try:
+                await self._loop.run_in_executor(self._disk, self._journal.append, lines)
+                break
+            except Exception as error:
+                if not may_pass(error) or self.is_closing:
+                    raise
+                self._timeouts.note_outage(JOURNAL, str(error))
+                reason = self._reason_to_give_up(began)
+                if reason:
+                    raise self._waits.final_error(reason, error) from error
+                await self._next_try()
+        if self._waits.is_waiting(JOURNAL):
+            self._timeouts.note_outage(JOURNAL, "")
+
+    def _reason_to_give_up(self, began: float) -> str:
+        """Return why a write that began at a time is not tried again; empty: it is."""
+        now = self._loop.time()
+        if self._waits.answer_in_vain(now):
+            return self._waits.vain
+        if self._timeouts.is_stop_sent or (self._state.stopping and now > began + STOP_S):
+            return self._state.stopping
+        return self._requested_stop()
+
+    async def _next_try(self) -> None:
+        """Wait until the journal is to be written again, or something has changed."""
+        self._waits.changed.clear()
+        timer = self._loop.call_later(self._waits.next_try_s(), self._waits.changed.set)
+        try:
+            await self._waits.changed.wait()
+        finally:
+            timer.cancel()

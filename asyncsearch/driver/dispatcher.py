@@ -1,0 +1,179 @@
+"""Carries out decisions that are durable: workers are launched, given work and dismissed, and checkpoints deleted."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import assert_never
+
+from asyncsearch.actions import (
+    AnyAction,
+    Assign,
+    Branch,
+    CreateTrial,
+    CutWork,
+    DeleteCheckpoint,
+    DismissWorker,
+    EndProposals,
+    EndRun,
+    Inherit,
+    LaunchWorker,
+    MoveTrial,
+    Promote,
+    SaveAt,
+    StopRun,
+    StopTraining,
+)
+from asyncsearch.driver.deletions import CheckpointDeletions
+from asyncsearch.driver.logs import LogSink
+from asyncsearch.driver.store_waits import Worker
+from asyncsearch.driver.timeouts import Timeouts
+from asyncsearch.driver.transport import Transport
+from asyncsearch.errors import ProtocolError, is_bug
+from asyncsearch.events import AnyEvent, Outcome, TrainingEnded, WorkerLost
+from asyncsearch.ids import Lease, WorkerId, trial_name, worker_name
+from asyncsearch.rpc.messages import Refused
+from asyncsearch.shared.session import SharingSession, WorkerAction
+from asyncsearch.work import Stage
+
+_log = logging.getLogger(__name__)
+
+_NAMED = 8
+"""Trials that a shared stage's log names."""
+
+
+class Dispatcher:
+    """The driver's hands. Called in the driver's thread; workers are launched and killed in another."""
+
+    def __init__(
+        self,
+        timeouts: Timeouts,
+        logs: LogSink,
+        *,
+        launch: Callable[[WorkerId, int], None],
+        kill: Callable[[WorkerId, int], None],
+        post: Callable[[AnyEvent], None],
+        lost: Callable[[WorkerId, int, str], None],
+        end: Callable[[EndRun], None],
+    ) -> None:
+        """Begin without workers.
+
+        Args:
+            timeouts: those of the workers and their attempts.
+            logs: the logs of trials.
+            launch: starts a worker; may block.
+            kill: ends a worker that counts as lost; likewise.
+            post: sends an event to the engine.
+            lost: reports that a launch has ended; called in any thread.
+            end: called when the run ends.
+        """
+        self._timeouts, self._logs = timeouts, logs
+        self._launch, self._kill, self._post, self._lost, self._end = launch, kill, post, lost, end
+        self.admission: SharingSession | CheckpointDeletions
+        """What deletes checkpoints, and sends work to workers as soon as its checkpoints are safe; to be set once."""
+        self._transport: Transport | None = None
+        self._attached: set[Worker] = set()
+        """Launches that have attached; nothing can be sent to the others yet."""
+        self._workers = ThreadPoolExecutor(1, "asyncsearch-launch")
+
+    def connect(self, transport: Transport) -> None:
+        """Set how messages reach the workers."""
+        self._transport = transport
+
+    @property
+    def transport(self) -> Transport:
+        """How messages reach the workers."""
+        assert self._transport is not None, "connect() comes before the first event"
+        return self._transport
+
+    def attached(self, worker: Worker) -> None:
+        """Note that a launch of a worker can be reached."""
+        self._attached.add(worker)
+
+    def carry_out(self, action: AnyAction) -> None:
+        """Carry out a decision, which is in the journal."""
+        match action:
+            case Assign():
+                self.admission.admit(action)
+            case StopTraining() | SaveAt() | CutWork():
+                if not self.admission.delay(action.lease.number, action):
+                    self.send(action)
+            case DismissWorker():
+                self._dismiss(action)
+            case LaunchWorker():
+                self._workers.submit(self._try_launch, action.worker, action.epoch)
+            case DeleteCheckpoint():
+                self.admission.delete(action.checkpoint)
+            case EndRun():
+                self._end(action)
+            case CreateTrial() | Inherit() | Promote() | Branch() | MoveTrial() | EndProposals() | StopRun():
+                pass
+            case _:
+                assert_never(action)
+
+    def send(self, action: WorkerAction) -> None:
+        """Send a worker its work, or a decision about it."""
+        if isinstance(action, Assign):
+            self._assign(action)
+        else:
+            self.transport.send(action.lease.worker, action.lease.epoch, action)
+
+    def refuse(self, worker: Worker, lease: Lease, reason: str) -> None:
+        """Tell a worker that what it said under a lease does not count."""
+        self.transport.send(*worker, Refused(lease, reason))
+
+    def forget(self, event: WorkerLost) -> None:
+        """Take nothing from a lost launch of a worker any more, and end it."""
+        self._timeouts.forget((event.worker, event.epoch))
+        self.transport.disconnect(event.worker, event.epoch, event.reason)
+        self._workers.submit(self._kill, event.worker, event.epoch)
+
+    def dismiss_all(self) -> None:
+        """Let the workers stop their trials: no decision on the study, whose journal cannot be written."""
+        for worker in self._attached:  # the pool may be ahead: what it decided last is not durable
+            with contextlib.suppress(Exception):
+                self.transport.send(*worker, DismissWorker(*worker, "the store cannot be used", is_unheard=True))
+
+    def close(self) -> None:
+        """Wait for the last launch."""
+        self._workers.shutdown(wait=True)
+
+    def _assign(self, action: Assign) -> None:
+        lease = action.work.lease
+        self._timeouts.begin_attempt(lease)
+        for stage in (stage for lane in action.work.lanes for stage in lane.stages if len(stage.trials) > 1):
+            self._logs.note(trial_name(stage.trials[0]), _for_whom(stage))
+        try:
+            self.transport.send(lease.worker, lease.epoch, action)
+        except ProtocolError as error:
+            # Parameters that are too large for a message fail their own trial, not the search.
+            text, kind = str(error), type(error).__name__
+            for number, lane in enumerate(action.work.lanes):
+                start = lane.stages[0].start
+                self._post(TrainingEnded(lease, Outcome.FAILED, start, error=text, error_kind=kind, lane=number))
+
+    def _dismiss(self, action: DismissWorker) -> None:
+        worker = (action.worker, action.epoch)
+        self._timeouts.forget(worker)
+        if worker in self._attached:
+            self.transport.send(*worker, action)
+        else:
+            self._workers.submit(self._kill, *worker)
+
+    def _try_launch(self, worker: WorkerId, epoch: int) -> None:
+        try:
+            self._launch(worker, epoch)
+        except Exception as error:
+            if is_bug(error):
+                _log.warning("%s, epoch %d, could not be launched.", worker_name(worker), epoch, exc_info=True)
+            self._lost(worker, epoch, f"it could not be launched: {error}")
+
+
+def _for_whom(stage: Stage) -> str:
+    others = [trial_name(trial) for trial in stage.trials[1 : _NAMED + 1]]
+    more = len(stage.trials) - 1 - len(others) + stage.more
+    names = ", ".join(others) + (f" and {more} more" if more else "")
+    end = "its end" if stage.stop is None else f"{stage.stop:,}"
+    return f"units {stage.start:,} to {end} are trained for {names} too"

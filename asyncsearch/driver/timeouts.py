@@ -1,0 +1,130 @@
+"""What is due when nothing happens: silent workers are lost, late trials fail, and waiting for a store has an end.
+
+Nothing polls: one timer of the loop is set to the earliest deadline.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from asyncsearch.driver.settings import DriverSettings
+from asyncsearch.driver.store_waits import JOURNAL, StoreWaits, Worker
+from asyncsearch.engine.liveness import Deadlines, Liveness
+from asyncsearch.engine.state import StudyState
+from asyncsearch.events import AnyEvent, StopRequested, TrialTimedOut, WorkerLost
+from asyncsearch.ids import Lease
+
+STOP_S = 20.0
+"""How long workers may take to stop after the store was waited for in vain."""
+
+
+class Timeouts:
+    """The deadlines of workers, trials and the store. Called in the driver's thread.
+
+    They use the loop's clock: a system clock that is set, or jumps after a suspension, would make workers lost.
+    """
+
+    def __init__(
+        self,
+        state: StudyState,
+        waits: StoreWaits,
+        settings: DriverSettings,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        post: Callable[[AnyEvent], None],
+        changed: Callable[[], None],
+    ) -> None:
+        """Begin without deadlines.
+
+        Args:
+            post: sends an event to the engine.
+            changed: called after each change that a display may show.
+        """
+        self._state, self._waits, self._loop = state, waits, loop
+        self._post, self._changed = post, changed
+        self._trial_timeout_s = settings.trial_timeout_s
+        self._liveness: Liveness[Worker] = Liveness(settings.lease_timeout_s)
+        self._deadlines: Deadlines[Lease] = Deadlines()
+        self._timer: asyncio.TimerHandle | None = None
+        self.is_stop_sent = False
+        """Whether the run was asked to end because of its store."""
+
+    def seen(self, worker: Worker) -> None:
+        """Note a sign of life of a worker."""
+        self._liveness.seen(worker, self._loop.time())
+
+    def forget(self, worker: Worker) -> None:
+        """Watch a worker no longer."""
+        self._liveness.forget(worker)
+        self.note_outage(worker, "")
+
+    def begin_attempt(self, lease: Lease) -> None:
+        """Begin the time of an attempt, if trials have a limit."""
+        if self._trial_timeout_s is not None:
+            self._deadlines.set(lease, self._loop.time() + self._trial_timeout_s)
+            self.arm()
+
+    def end_attempt(self, lease: Lease) -> None:
+        """End the time of an attempt."""
+        self._deadlines.call_off(lease)
+
+    def note_outage(self, key: Worker, error: str) -> None:
+        """Note that a worker, or the journal, waits for the store; or, without an error, that it waits no longer."""
+        now = self._loop.time()
+        if error:
+            self._waits.began(key, error, now)
+        elif self._waits.ended(key, now):
+            self._renew_attempts(key)
+        self.arm()
+        self._changed()
+
+    def arm(self) -> None:
+        """Let the timer fire no later than the earliest deadline; one that fires too early is set again."""
+        waits = None if self.is_stop_sent else self._waits.next_deadline()
+        due = [
+            when
+            for when in (self._liveness.next_deadline(), self._deadlines.next_deadline(), waits)
+            if when is not None
+        ]
+        if not due:
+            return
+        when = min(due)
+        if self._timer is None or when < self._timer.when():
+            self.close()
+            self._timer = self._loop.call_at(when, self._on_timer)
+
+    def close(self) -> None:
+        """Cancel the timer."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def give_up(self) -> None:
+        """Count every worker as lost, so that a run ends although some do not answer."""
+        for slot in self._state.pool.alive():
+            self._post(WorkerLost(slot.worker, slot.epoch, "it did not stop in time"))
+
+    def _on_timer(self) -> None:
+        now = self._loop.time()
+        self._timer = None
+        for (worker, epoch), silence_s in self._liveness.overdue(now):
+            self._liveness.forget((worker, epoch))
+            self._post(WorkerLost(worker, epoch, f"it was silent for {silence_s:.0f} s"))
+        for lease in self._deadlines.expired(now):
+            if self._waits.is_waiting((lease.worker, lease.epoch)) or self._waits.is_waiting(JOURNAL):
+                self._deadlines.set(lease, now + (self._trial_timeout_s or 0.0))  # no trial's own time
+            else:
+                self._post(TrialTimedOut(lease))
+        if not self.is_stop_sent and (error := self._waits.answer_in_vain(now)):
+            self.is_stop_sent = True
+            self._post(StopRequested(f"{self._waits.vain}: {error}", "StoreError"))
+            self._loop.call_later(STOP_S, self.give_up)
+        self.arm()
+
+    def _renew_attempts(self, key: Worker) -> None:
+        """Give the trials that waited for the store their whole time again."""
+        limit = self._trial_timeout_s
+        for attempt in self._state.attempts.values() if limit is not None else ():
+            lease = attempt.lease
+            if attempt.is_training and key in (JOURNAL, (lease.worker, lease.epoch)):
+                self._deadlines.set(lease, self._loop.time() + (limit or 0.0))

@@ -1,0 +1,122 @@
+"""How long a launch waits for a task slot, and what people read meanwhile. Times are arguments.
+
+A job that waits costs nothing, and under dynamic allocation it is what brings new executors. So a launch waits for as
+long as other workers of its run have slots, or the cluster may bring more; it is given up only where neither is so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from asyncsearch.ids import WorkerId
+
+REPLACED_AFTER_S = 60.0
+"""Time in which a launch that replaces a lost worker should get its slot: the cluster starts another executor first."""
+
+
+class SlotWait(msgspec.Struct, frozen=True):
+    """What is to be done about a launch that has no slot yet."""
+
+    next_s: float
+    """When to look again, seconds after the launch."""
+    sentence: str = ""
+    """For people; empty: there is nothing new to say."""
+    reason: str = ""
+    """Why it is given up; empty: it is not."""
+
+
+def wait_on(
+    name: str,
+    waited_s: float,
+    timeout_s: float,
+    *,
+    is_replacement: bool,
+    is_shown: bool,
+    has_others: bool,
+    is_elastic: bool,
+) -> SlotWait:
+    """Return what to do about a launch without a slot.
+
+    Args:
+        name: of the launch, for people.
+        waited_s: seconds since it began.
+        timeout_s: time after which it is given up where nothing else works; else people are reminded as often.
+        is_replacement: whether the run had this worker before and lost it.
+        is_shown: whether people know already that it waits.
+        has_others: whether other workers of the run have slots.
+        is_elastic: whether the cluster brings executors by itself, and has brought some for this run.
+    """
+    if waited_s >= timeout_s and not (has_others or is_elastic):
+        return SlotWait(waited_s, reason=f"it found no free task slot within {timeout_s:.0f} s")
+    next_s = timeout_s if waited_s < timeout_s else waited_s + timeout_s
+    if is_shown and waited_s < timeout_s:
+        return SlotWait(next_s)
+    since = f" since {waited_s:.0f} s" if is_replacement or is_shown else ""
+    why = "no executor has come for the one that was lost" if is_replacement else "executors are missing"
+    meanwhile = ""
+    if has_others:
+        meanwhile = " It waits on, and the other workers train meanwhile."
+    elif is_elastic:
+        meanwhile = " It waits until the cluster brings an executor."
+    return SlotWait(next_s, f"{name} waits for a free task slot{since}: other jobs hold them, or {why}.{meanwhile}")
+
+
+class SlotWatch:
+    """What is known of the slots of one run's launches, by the tags of their jobs."""
+
+    def __init__(self, is_running: Callable[[str], bool], timeout_s: float, *, brings_executors: bool) -> None:
+        """Begin without launches.
+
+        Args:
+            is_running: asks Spark whether the task of a job has a slot.
+            timeout_s: time after which a launch is given up where nothing else works.
+            brings_executors: whether the cluster starts executors by itself.
+        """
+        self._is_running = is_running
+        self._timeout_s = timeout_s
+        self._brings_executors = brings_executors
+        self._launched: set[WorkerId] = set()
+        self._replacing: set[str] = set()
+        self._holding: set[str] = set()
+        """The jobs that were seen to have a slot."""
+        self._shown: set[str] = set()
+        """The jobs of which people know that they wait."""
+
+    def began(self, worker: WorkerId, tag: str) -> bool:
+        """Note a launch; return whether it replaces a worker that the run has lost."""
+        is_replacement = worker in self._launched
+        self._launched.add(worker)
+        if is_replacement:
+            self._replacing.add(tag)
+        return is_replacement
+
+    def look(self, tag: str, name: str, waited_s: float, others: Sequence[str]) -> SlotWait | None:
+        """Return what to do about a launch that began ``waited_s`` ago; None: it has its slot.
+
+        Args:
+            others: the jobs of the run's other launches that are not being cancelled.
+        """
+        if self._has_slot(tag):
+            return None
+        # Spark is asked about the others only before a launch is given up: it takes time.
+        is_late = waited_s >= self._timeout_s
+        has_others = not self._holding.isdisjoint(others) or (is_late and any(map(self._has_slot, others)))
+        wait = wait_on(
+            name,
+            waited_s,
+            self._timeout_s,
+            is_replacement=tag in self._replacing,
+            is_shown=tag in self._shown,
+            has_others=has_others,
+            is_elastic=self._brings_executors and bool(self._holding),
+        )
+        if wait.sentence:
+            self._shown.add(tag)
+        return wait
+
+    def _has_slot(self, tag: str) -> bool:
+        if tag not in self._holding and self._is_running(tag):
+            self._holding.add(tag)
+        return tag in self._holding

@@ -1,0 +1,146 @@
+"""The checkpoints of a store on a disk: each is a folder with its files and its manifest, and its rename is its commit.
+
+A second commit of the same checkpoint is a rename beside the first (``81.2`` beside ``81``), and the highest version
+counts, so there is always a committed one. The previous version is kept until the next commit or ``sweep``, for
+processes that still read it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+
+from asyncsearch.errors import StoreError
+from asyncsearch.ids import CheckpointRef, NodeKey
+from asyncsearch.store import layout
+from asyncsearch.store.disk import discard, explained, make_folders, sync_folder, write_new
+from asyncsearch.store.disk_files import names_in
+from asyncsearch.store.manifest import Manifest, check, damaged, missing, require_damage, survey
+from asyncsearch.store.no_follow import inside, read_file
+
+
+class DiskCheckpoints:
+    """Stages, commits, finds and deletes checkpoints below a folder; its methods are those of ``Store``."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._tmp = root / "tmp"
+
+    def stage(self, checkpoint: CheckpointRef) -> Path:
+        layout.node_folder(checkpoint)
+        name = f"checkpoint-{checkpoint.node[:8]}-{checkpoint.resource}-{uuid.uuid4().hex}"
+        staged = self._folder("tmp") / name / layout.FILES
+        with explained(f"stage checkpoint {checkpoint}", staged):
+            staged.mkdir(parents=True)
+        return staged
+
+    def commit(self, checkpoint: CheckpointRef, staged: Path) -> int:
+        node = self._folder(layout.node_folder(checkpoint))
+        whole = staged.parent
+        with explained(f"commit checkpoint {checkpoint}", staged):
+            if not self._is_staged(staged):
+                raise StoreError(
+                    f"Cannot commit checkpoint {checkpoint} from {str(staged)!r}: it is not, or no longer, a folder"
+                    f" that stage() of the store at {str(self._root)!r} gave. A staged folder is committed once, and"
+                    " lost when a new driver opens the study; stage and write it again."
+                )
+            manifest = survey(staged, os.fsync, sync_folder)
+            described = whole / layout.MANIFEST
+            described.unlink(missing_ok=True)  # an earlier attempt to commit this folder may have left it
+            write_new(described, manifest.encode(checkpoint))
+            sync_folder(whole)
+            number = self._publish(whole, node, checkpoint.resource)
+            for version in self._versions(checkpoint):
+                if version.number < number - 1:
+                    discard(node / str(version), self._tmp)
+        return manifest.size_bytes
+
+    def discard(self, staged: Path) -> None:
+        with contextlib.suppress(OSError, StoreError):
+            if not self._is_staged(staged):
+                return
+            shutil.rmtree(staged.parent, ignore_errors=True)
+
+    def find(self, checkpoint: CheckpointRef) -> Path:
+        """Return the folder with the files of a checkpoint, which were compared with its manifest."""
+        with explained(f"find checkpoint {checkpoint}", self._root):
+            folder, manifest = self._find(checkpoint)
+        with explained(f"read checkpoint {checkpoint}", folder):
+            check(manifest, folder / layout.FILES, checkpoint)
+        return folder / layout.FILES
+
+    def delete(self, checkpoint: CheckpointRef) -> None:
+        self._folder("tmp")
+        node = self._folder(layout.node_folder(checkpoint))
+        with explained(f"delete checkpoint {checkpoint}", node):
+            for version in self._versions(checkpoint):  # the highest is removed last: an older one must not reappear
+                discard(node / str(version), self._tmp)
+            with contextlib.suppress(OSError):
+                node.rmdir()
+
+    def list(self, node: NodeKey | None) -> Sequence[CheckpointRef]:
+        """Return the committed checkpoints; see ``Store.checkpoints``."""
+        folder = self._folder("checkpoints")
+        found: set[CheckpointRef] = set()
+        with explained("list the checkpoints", folder):
+            for name in names_in(folder) if node is None else [node]:
+                found |= layout.references(name, layout.parse_versions(names_in(folder / name)))
+        return sorted(found, key=lambda checkpoint: (checkpoint.node, checkpoint.resource))
+
+    def sweep(self) -> None:
+        with explained("sweep", self._root):
+            for name in filter(layout.is_temporary, names_in(self._folder("tmp"))):
+                discard(self._tmp / name, self._tmp)
+            for checkpoint in self.list(None):
+                for version in self._versions(checkpoint)[:-1]:
+                    discard(self._folder(layout.node_folder(checkpoint)) / str(version), self._tmp)
+
+    def _folder(self, name: str) -> Path:
+        return inside(self._root, name, is_folder=True)
+
+    def _versions(self, checkpoint: CheckpointRef) -> Sequence[layout.Version]:
+        found = layout.parse_versions(names_in(self._folder(layout.node_folder(checkpoint))))
+        return [version for version in found if version.resource == checkpoint.resource]
+
+    def _find(self, checkpoint: CheckpointRef) -> tuple[Path, Manifest]:
+        while versions := self._versions(checkpoint):
+            folder = self._root / layout.node_folder(checkpoint) / str(versions[-1])
+            try:
+                return folder, Manifest.decode(read_file(folder / layout.MANIFEST))
+            except (OSError, ValueError) as error:
+                if isinstance(error, OSError):
+                    require_damage(error)
+                if folder.exists():  # else it has just been replaced or deleted
+                    reason = f"its {layout.MANIFEST} has become unreadable ({error})"
+                    raise damaged(checkpoint, folder, reason) from error
+        raise missing(checkpoint, str(self._root))
+
+    def _is_staged(self, folder: Path) -> bool:
+        return (
+            folder.is_dir()
+            and folder.name == layout.FILES
+            and os.path.samefile(folder.parent.parent, self._folder("tmp"))
+        )
+
+    def _publish(self, whole: Path, node: Path, resource: int) -> int:
+        """Rename a staged checkpoint to the next free version, and return its number."""
+        taken = 0
+        while True:
+            make_folders(node)
+            versions = layout.parse_versions(names_in(node))
+            taken = max([taken, *(version.number for version in versions if version.resource == resource)])
+            try:
+                os.rename(whole, node / str(layout.Version(resource, taken + 1)))
+                break
+            except OSError as error:
+                if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
+                    taken += 1  # another worker was faster
+                elif error.errno != errno.ENOENT or not whole.exists():
+                    raise  # otherwise a delete has just removed the node's empty folder
+        sync_folder(node)
+        return taken + 1

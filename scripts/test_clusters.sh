@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# Runs the tests on real clusters, which no other command runs: HDFS, YARN and standalone Spark are started on this machine,
+# searches are submitted to them, and servers die. It takes half an hour on 2 cores. Without arguments it writes what it prints to
+# docs/evidence_clusters.log; arguments are passed to pytest: -k yarn.
+#
+#   bash scripts/test_clusters.sh
+set -euo pipefail
+
+here=$(CDPATH='' cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
+. "$here/_python.sh"
+cd "$ROOT"
+
+log=/dev/null
+[ $# -gt 0 ] || log=docs/evidence_clusters.log
+export ASYNCSEARCH_CLUSTERS=all
+
+run() {
+    printf '%s, commit %s\n' "$(date -u '+%Y-%m-%d %H:%M UTC')" "$(git rev-parse --short HEAD 2>/dev/null || echo unknown)"
+    printf '%s, %s cores, %s, user %s\n' "$(uname -sr)" "$(getconf _NPROCESSORS_ONLN)" "$("$PYTHON" --version)" "$(id -un)"
+    "$PYTHON" -m pytest tests/clusters -v -n 0 --durations=0 "$@"
+}
+
+run "$@" 2>&1 | tee "$log"

@@ -1,0 +1,75 @@
+"""A search on a standalone cluster: submitted, with Workers that join, die and leave while it runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.clusters.tools import SEARCH, SMALL, Machine, Submitted, require_whole
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+
+ELASTIC = [
+    word
+    for setting in (
+        "spark.dynamicAllocation.enabled=true",
+        "spark.dynamicAllocation.shuffleTracking.enabled=true",
+        "spark.dynamicAllocation.maxExecutors=3",
+        "spark.executor.cores=1",
+        "spark.decommission.enabled=true",
+    )
+    for word in ("--conf", setting)
+]
+
+
+def executors(search: Submitted) -> set[str]:
+    """Return the executors on which a trial has waited."""
+    return {executor for _, _, executor in search.waiting()}
+
+
+def test_a_submitted_search_uses_all_slots_and_ends(machine: Machine, workers: str, tmp_path: Path) -> None:
+    machine.script("spark_cluster.sh", "add-worker")
+    store = str(tmp_path / "study")
+    with machine.submit("submit_standalone.sh", tmp_path, *SMALL, SEARCH, tmp_path, store) as search:
+        search.until("two executors", lambda: len(executors(search)) == 2)
+        search.open()
+        assert "best: 1" in search.finish()
+    require_whole(search, machine.reports(store))
+
+
+def test_workers_that_join_are_used_and_those_that_are_killed_cost_their_training_only(
+    machine: Machine, workers: str, hdfs: str, tmp_path: Path
+) -> None:
+    store = f"{hdfs}/{tmp_path.name}"
+    with machine.submit("submit_standalone.sh", tmp_path, *SMALL, *ELASTIC, SEARCH, tmp_path, store, 3) as search:
+        search.until("a first executor", lambda: len(executors(search)) == 1)
+        machine.script("spark_cluster.sh", "add-worker")
+        search.until("a second executor", lambda: len(executors(search)) == 2)
+        machine.script("spark_cluster.sh", "kill-worker", 1)
+        machine.script("spark_cluster.sh", "add-worker")
+        search.until("a third executor", lambda: len(executors(search)) == 3)
+        search.open()
+        assert "best: 1" in search.finish()
+    # The trial on the killed Worker had a durable checkpoint of its first unit.
+    require_whole(search, machine.reports(store), lost=1)
+
+
+def test_a_worker_that_is_decommissioned_hands_its_trial_back(machine: Machine, workers: str, tmp_path: Path) -> None:
+    store = str(tmp_path / "study")
+    with machine.submit("submit_standalone.sh", tmp_path, *SMALL, *ELASTIC, SEARCH, tmp_path, store, 2) as search:
+        search.until("a first executor", lambda: len(executors(search)) == 1)
+        [(trial, _, first)] = search.waiting()
+        machine.script("spark_cluster.sh", "add-worker")
+        search.until("a second executor", lambda: len(executors(search)) == 2)
+        machine.script("spark_cluster.sh", "decommission-worker", 1)
+        machine.script("spark_cluster.sh", "add-worker")
+        search.until("its trial elsewhere", lambda: (trial, first) != hosts(search)[trial])
+        search.open()
+        assert "best: 1" in search.finish()
+    require_whole(search, machine.reports(store), lost=1)
+
+
+def hosts(search: Submitted) -> dict[str, tuple[str, str]]:
+    """Return where each trial has waited last."""
+    return {trial: (trial, executor) for trial, _, executor in search.waiting()}

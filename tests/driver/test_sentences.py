@@ -1,0 +1,75 @@
+"""Errors that are sentences are shown without a traceback where nobody catches them; bugs and users' errors are not."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from asyncsearch import Study, uniform
+from asyncsearch.driver.sentences import in_sentences, words_of
+from asyncsearch.errors import AsyncSearchError, InternalError, StoreError, UsageError
+
+SCRIPT = """\
+import asyncsearch
+from asyncsearch import errors
+from asyncsearch.driver.sentences import in_sentences
+
+@in_sentences()
+def call():
+    try:
+        raise OSError("the disk is full")
+    except OSError as error:
+        raise {error} from error
+
+call()
+"""
+
+
+def shown(error: str, folder: Path) -> str:
+    """Run a script in which an error is raised and not caught; return what it writes to standard error."""
+    (folder / "search.py").write_text(SCRIPT.format(error=error))
+    done = subprocess.run([sys.executable, "search.py"], cwd=folder, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 1
+    return done.stderr
+
+
+@pytest.mark.parametrize("kind", ["StoreError", "StoreLockedError", "WorkersLostError", "UsageError"])
+def test_an_error_that_is_a_sentence_is_shown_as_one_with_the_line_of_the_user(kind: str, tmp_path: Path) -> None:
+    text = shown(f"errors.{kind}('mend the store')", tmp_path)
+    assert text.splitlines()[0] == f"{kind}: mend the store"
+    assert "Traceback" not in text
+    assert "disk is full" not in text
+    assert 'search.py", line ' in text.splitlines()[1]
+    assert len(text.splitlines()) == 2
+
+
+@pytest.mark.parametrize("error", ["errors.InternalError('ours')", "ValueError('of the user')"])
+def test_a_bug_keeps_its_traceback(error: str, tmp_path: Path) -> None:
+    text = shown(error, tmp_path)
+    assert "Traceback (most recent call last)" in text
+    assert "disk is full" in text
+
+
+def test_refused_arguments_of_a_study_are_shown_as_a_sentence_in_notebooks() -> None:
+    with pytest.raises(UsageError) as caught:
+        Study(lambda trial: None, space={"x": uniform(0, 1)}, metric="loss", mode="sideways")
+    lines = caught.value._render_traceback_()  # type: ignore[attr-defined]  # what IPython calls
+    assert lines[0].startswith("UsageError: mode='sideways' is not a direction")
+    assert "test_sentences.py" in lines[1]
+
+
+def test_notes_are_shown_below_the_sentence() -> None:
+    error = StoreError("it is full")
+    error.add_note("This happened in the study 'digits'.")
+    assert words_of(error) == ["StoreError: it is full", "This happened in the study 'digits'."]
+
+
+def test_no_error_is_changed_for_those_who_catch_it() -> None:
+    for error in (StoreError("full"), InternalError("ours")):
+        with pytest.raises(AsyncSearchError) as caught, in_sentences():
+            raise error
+        assert caught.value is error
+        assert hasattr(error, "_render_traceback_") == isinstance(error, StoreError)
