@@ -132,13 +132,13 @@ def test_a_segment_is_closed_by_and_by_so_that_others_can_read_it(
     store: HdfsStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(publishing, "SHORTEST_S", 0.2)
-    written = store.open_segment()
-    written.append(b"a\n")
-    written._timer.join()
-    segment._open.clear()
-    assert list(store.read_segment(written.name)) == [b"a\n"]
-    with pytest.raises(SegmentOverError):
-        written.append(b"b\n")
+    with store.lock():
+        written = store.open_segment()
+        written.append(b"a\n")
+        written._timer.join()
+        with pytest.raises(SegmentOverError):
+            written.append(b"b\n")
+        assert list(HdfsStore(store.url).read_segment(written.name)) == [b"a\n"]
 
 
 def test_an_append_takes_some_milliseconds(store: HdfsStore) -> None:

@@ -14,7 +14,7 @@ Besides the guarantees of asyncsearch.store.far_store:
 from __future__ import annotations
 
 import contextlib
-import logging
+import math
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -31,7 +31,6 @@ from asyncsearch.store.hdfs.files import HdfsFiles
 from asyncsearch.store.hdfs.segment import HdfsSegment, close_all, open_here
 from asyncsearch.store.manifest import Manifest
 
-_log = logging.getLogger(__name__)
 _UPLOADS = 8
 """Files of a checkpoint that are copied at a time: closing one takes half a second, of which HDFS mostly waits."""
 
@@ -128,7 +127,8 @@ class HdfsStore(FarStore):
         now = time.monotonic()
         if self._begun_s is None:
             self._begun_s = now
-        return HdfsSegment(self._remote, name, file, self._lock, publishing.pause_s(now - self._begun_s))
+        open_s = math.inf if self._lock is None else publishing.pause_s(now - self._begun_s)
+        return HdfsSegment(self._remote, name, file, self._lock, open_s)
 
     # Checkpoints
 
