@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
 from time import perf_counter
+from typing import Any
 
 import pytest
 
@@ -23,6 +24,7 @@ from asyncsearch.journal.writer import Journal
 from asyncsearch.store import open_store
 from asyncsearch.store.base_store import Store
 from asyncsearch.store.hdfs import bounded, publishing, segment
+from asyncsearch.store.hdfs.files import HdfsFiles
 from asyncsearch.store.hdfs.open_file import OpenFile
 from asyncsearch.store.hdfs.store import HdfsStore
 from asyncsearch.testing.stores import StoreTests
@@ -241,6 +243,35 @@ def test_a_pickled_store_knows_the_cluster_that_the_driver_found(monkeypatch: py
             worker = pickle.loads(data)
             assert worker.read("study.json") == url.encode()
             assert worker.child("inside").read("study.json") is None
+
+
+class Repeating:
+    """A client that repeats each rename, as hdfs-native does when the answer to the first one was lost."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    def rename(self, *arguments: Any) -> None:
+        self._client.rename(*arguments)
+        self._client.rename(*arguments)
+
+
+def test_a_rename_that_is_repeated_after_a_failover_has_succeeded(
+    store: HdfsStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = HdfsFiles.client.fget  # type: ignore[attr-defined]
+    monkeypatch.setattr(HdfsFiles, "client", property(lambda files: Repeating(client(files))))
+    store.write("study.json", b"old")
+    store.write("study.json", b"new")
+    assert store.read("study.json") == b"new"
+    assert store.create("claims/a/1.json", b"first")
+    monkeypatch.undo()
+    assert not store.create("claims/a/1.json", b"second")
+    assert store.read("claims/a/1.json") == b"first"
+    assert not store._remote.list("tmp")
 
 
 def test_what_hdfs_refuses_is_said_in_words_without_java(store: HdfsStore) -> None:

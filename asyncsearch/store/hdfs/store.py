@@ -33,6 +33,8 @@ from asyncsearch.store.manifest import Manifest
 
 _UPLOADS = 8
 """Files of a checkpoint that are copied at a time: closing one takes half a second, of which HDFS mostly waits."""
+_LOG_APPEND_S, _LOG_PAUSE_S = 2.0, 0.1
+"""How long a log may be open for an append, and the time between two looks at it."""
 
 
 class HdfsStore(FarStore):
@@ -160,11 +162,18 @@ class HdfsStore(FarStore):
         return (line.decode(errors="replace").removesuffix("\n") for line in split_lines(self._log_blocks(path)))
 
     def _log_blocks(self, path: str) -> Iterator[bytes]:
-        size_bytes = self._remote.size(path)
-        if size_bytes is None:
-            return
-        blocks = list(self._remote.blocks(path))
-        if sum(map(len, blocks)) < size_bytes:  # an append is in progress, or its driver was killed in it
-            self._remote.recover(path)
+        deadline = time.monotonic() + _LOG_APPEND_S
+        while (size_bytes := self._remote.size(path)) is not None:
             blocks = list(self._remote.blocks(path))
-        yield from blocks
+            if sum(map(len, blocks)) >= size_bytes:
+                yield from blocks
+                return
+            # An append is in progress, or its driver was killed in it.
+            if time.monotonic() < deadline:
+                time.sleep(_LOG_PAUSE_S)
+            elif self._lock is None and self.is_locked():
+                return
+            else:
+                self._remote.recover(path)
+                yield from self._remote.blocks(path)
+                return
