@@ -21,6 +21,10 @@ export UV_PYTHON_DOWNLOADS=never UV_SYSTEM_CERTS=${UV_SYSTEM_CERTS:-true}
 environment=$ROOT/dist/environment
 archive=$environment.tar.gz
 mkdir -p "$ROOT/dist"
+exec 9>"$ROOT/dist/.environment.lock"
+if command -v flock >/dev/null; then
+    flock 9 # two at once would build in one folder
+fi
 
 state=$(
     cd "$ROOT"
