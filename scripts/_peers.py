@@ -40,7 +40,7 @@ _AHEAD = 500
 """Messages that the hostile worker sends before it reads the answers."""
 _AGAIN_S = 10.0
 """After which an idle peer that was shown out comes again."""
-EPOCHS = 5
+EPOCHS = 10
 """Units of each trial."""
 
 
@@ -134,6 +134,7 @@ class _HostileStream:
         self._number = self._received = self._answers = 0
         self.counts: Counter[str] = Counter()
         self.sent_bytes = 0
+        self._tenths = 0
 
     async def run(self, messages: int, over: threading.Event) -> None:
         while self.counts.total() < messages and not over.is_set():
@@ -158,11 +159,18 @@ class _HostileStream:
         try:
             while self.counts.total() < messages and not over.is_set() and not reader.done():
                 await self._keep_up()
+                self._tell_tenths(messages)
                 if not await self._say(call):
                     await asyncio.wait_for(reader, 10.0)
         finally:
             reader.cancel()
             call.cancel()
+
+    def _tell_tenths(self, messages: int) -> None:
+        """Print a line after each tenth of the messages, but the last."""
+        if self._tenths < 9 and self.counts.total() * 10 >= messages * (self._tenths + 1):
+            self._tenths += 1
+            print(json.dumps({"said": self.counts.total()}), flush=True)
 
     async def _keep_up(self) -> None:
         """Wait for the answers: a worker that leaves 10,000 of them unacknowledged is locked out for good."""

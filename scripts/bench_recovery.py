@@ -2,10 +2,11 @@
 
 Two workers train trials of short units with ``save_every=1``. A process is killed by SIGKILL in the middle of a unit: a
 runner, an agent, the driver, and with ``--executors`` an executor of a standalone Spark cluster. Figures, as medians:
-``*_s`` is the time until the killed trial begins a unit in another process; its baseline is the time of a unit.
-``driver_s`` is the time from the start of the second driver; its baseline is that from the start of the first driver to
-its first unit. ``*_units`` are the units that were trained twice; 1 is the unit in which the process was killed, so
-with two workers a killed driver costs 2.
+``*_s`` is the time until the killed trial begins a unit in another process; its baseline is the time of a unit, for an
+executor the time until a bare Spark job, submitted again at once, begins in another executor. ``driver_s`` is the time
+from the start of the second driver; its baseline is that from the start of the first driver to its first unit.
+``*_units`` are the units that were trained twice; 1 is the unit in which the process was killed, so with two workers a
+killed driver costs 2.
 
     python scripts/bench_recovery.py [--repeats 3] [--unit 0.2] [--executors]
 """
@@ -84,6 +85,38 @@ def search(folder: str, unit_s: float, backend: str) -> None:
     assert not any(trial.failures for trial in study.trials)
 
 
+def bare(folder: str) -> None:
+    """The baseline for executors: two Spark jobs of one task, submitted again whenever they fail."""
+    from pyspark import InheritableThread
+    from pyspark.sql import SparkSession
+
+    def task(name: str) -> Callable[[Iterator[int]], Iterator[int]]:
+        def wait(_: Iterator[int]) -> Iterator[int]:
+            with Path(f"{folder}/units").open("a") as units:
+                units.write(f"{time.time()} {os.getpid()} {os.getpid()} {name} {KILL_AT}\n")
+            while not Path(f"{folder}/over").exists():
+                time.sleep(LOOK_S)
+            yield 0
+
+        return wait
+
+    session = SparkSession.builder.getOrCreate()
+    session.sparkContext.setLogLevel("OFF")
+
+    def keep(name: str) -> None:
+        while True:
+            with contextlib.suppress(Exception):
+                session.sparkContext.parallelize([0], 1).barrier().mapPartitions(task(name)).collect()
+                return
+
+    threads = [InheritableThread(target=keep, args=(f"job-{number}",)) for number in range(WORKERS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    session.stop()
+
+
 class Search:
     """A search in a folder, whose driver can be started again."""
 
@@ -101,7 +134,9 @@ class Search:
             "PYSPARK_PYTHON": sys.executable,
         }
         if self._master:
-            environment["PYSPARK_SUBMIT_ARGS"] = f"--master {self._master} --executor-memory 512m pyspark-shell"
+            memory = "--driver-memory 512m --executor-memory 512m"
+            quiet = "--conf spark.ui.enabled=false --conf spark.ui.showConsoleProgress=false"
+            environment["PYSPARK_SUBMIT_ARGS"] = f"--master {self._master} {memory} {quiet} pyspark-shell"
         return subprocess.Popen([sys.executable, __file__, *options], env=environment)
 
     def begun(self) -> list[Begun]:
@@ -148,6 +183,7 @@ def recovery(victim: str, unit_s: float, backend: str = "processes", master: str
                 driver = run.start()
                 began_s = run.started_s
             again = run.wait(lambda one: one.trial == at.trial and one.time_s > began_s and one.pid != at.pid)
+            (Path(folder) / "over").touch()
             if driver.wait(PATIENCE_S):
                 raise RuntimeError(f"The search failed after its {victim} was killed.")
         finally:
@@ -168,17 +204,20 @@ def _kill(victim: str, at: Begun, driver: subprocess.Popen[bytes]) -> None:
 @contextlib.contextmanager
 def standalone_cluster() -> Iterator[str]:
     """A standalone cluster of ``scripts/spark_cluster.sh``; the address of its master."""
-    script = str(ROOT / "scripts" / "spark_cluster.sh")
-    started = subprocess.run(["bash", script, "start", str(WORKERS)], stdout=subprocess.PIPE, text=True, check=True)
+
+    def command(*words: str) -> str:
+        script = ["bash", str(ROOT / "scripts" / "spark_cluster.sh"), *words]
+        environment = os.environ | {"PYTHON": sys.executable}
+        return subprocess.run(script, env=environment, stdout=subprocess.PIPE, text=True, check=True).stdout
+
     try:
-        yield next(word for word in reversed(started.stdout.split()) if word.startswith("spark://"))
+        yield command("start", str(WORKERS), "--cores", "1").split()[-1]
     finally:
-        subprocess.run(["bash", script, "stop"], stdout=subprocess.DEVNULL, check=True)
+        command("stop")
 
 
-def figures(victim: str, found: list[Recovery], unit_s: float) -> list[Figure]:
+def figures(victim: str, found: list[Recovery], baseline: float) -> list[Figure]:
     """Return the figures of one kind of process."""
-    baseline = statistics.median(one.first_s for one in found) if victim == "driver" else unit_s
     seconds, units = (statistics.median(one[place] for one in found) for place in (0, 1))
     return [Figure(f"{victim}_s", seconds, "s", baseline), Figure(f"{victim}_units", units, "units", 1)]
 
@@ -191,16 +230,22 @@ def main() -> None:
     parser.add_argument("--search", help=argparse.SUPPRESS)
     parser.add_argument("--backend", default="processes", help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.search and options.backend == "bare":
+        bare(options.search)
+        return
     if options.search:
         search(options.search, options.unit, options.backend)
         return
     found = []
     for victim in ("runner", "agent", "driver"):
-        found += figures(victim, [recovery(victim, options.unit) for _ in range(options.repeats)], options.unit)
+        kills = [recovery(victim, options.unit) for _ in range(options.repeats)]
+        start_s = statistics.median(one.first_s for one in kills)
+        found += figures(victim, kills, start_s if victim == "driver" else options.unit)
     if options.executors:
         with standalone_cluster() as master:
             kills = [recovery("executor", options.unit, "spark", master) for _ in range(options.repeats)]
-        found += figures("executor", kills, options.unit)
+            bares = [recovery("executor", options.unit, "bare", master) for _ in range(options.repeats)]
+        found += figures("executor", kills, statistics.median(one.seconds for one in bares))
     show(f"From a kill to training again, units of {options.unit:g} s, save_every=1", found)
 
 

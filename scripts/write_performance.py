@@ -53,6 +53,10 @@ GOALS: dict[str, tuple[str, float]] = {
     "utilisation": (">=", 92.0),
     "latency_ratio": ("<=", 1.25),
     "show_s": ("<=", 0.4),
+    "runner_s": ("<=", 1.0),
+    "runner_units": ("<=", 1.0),
+    "agent_units": ("<=", 1.0),
+    "driver_s": ("<=", 3.0),
 }
 
 HEADINGS = ("figure", "value", "goal", "baseline", "ratio", "command", "measured")

@@ -8,7 +8,7 @@ from asyncsearch.driver.dispatcher import Dispatcher
 from asyncsearch.driver.logs import LogSink
 from asyncsearch.driver.timeouts import Timeouts
 from asyncsearch.engine.state import StudyState
-from asyncsearch.events import AnyEvent
+from asyncsearch.events import AnyEvent, Reported, TrainingEnded
 from asyncsearch.ids import WorkerId, trial_name
 from asyncsearch.rpc.messages import Heartbeat, Hello, LogLines, StoreOutage, WorkerMessage
 
@@ -40,6 +40,12 @@ class Incoming:
         attempt = self._state.attempt(message.lease)
         if attempt is None or message.lease.worker != received.worker or message.lease.epoch != received.epoch:
             self._dispatcher.refuse(worker, message.lease, f"{message.lease} is not current any more")
+            return None
+        needs_training = isinstance(
+            message, Reported | TrainingEnded
+        )  # commits and lines may follow the end of their lane
+        if not (attempt.may_report(message.lane) if needs_training else attempt.has_lane(message.lane)):
+            self._dispatcher.refuse(worker, message.lease, f"lane {message.lane} of {message.lease} trains no more")
             return None
         if isinstance(message, LogLines):
             self._logs.take(trial_name(attempt.trial), message)

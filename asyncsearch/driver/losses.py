@@ -18,7 +18,7 @@ _NAMED = 3
 _LONGEST_REASON = 200
 
 
-class Loss(msgspec.Struct, frozen=True):
+class LossNotice(msgspec.Struct, frozen=True):
     """A worker, or the process of a training, that is gone, with the trials that were on it."""
 
     what: str
@@ -51,13 +51,13 @@ class Loss(msgspec.Struct, frozen=True):
         )
 
 
-def loss_in(state: StudyState, event: AnyEvent) -> Loss | None:
+def loss_in(state: StudyState, event: AnyEvent) -> LossNotice | None:
     """Return what an event says is lost; called before the state has handled it."""
     match event:
         case WorkerLost():
             attempts = state.attempts_of(event.worker)
             what = f"{worker_name(event.worker)} was lost: {_short(event.reason)}."
-            return Loss(what, _trained(attempts), event.worker)
+            return LossNotice(what, _trained(attempts), event.worker)
         case TrainingEnded(error_kind=kind) if kind == KILLED:
             attempt = state.attempt(event.lease)
             if attempt is None or attempt.is_closed:
@@ -67,7 +67,7 @@ def loss_in(state: StudyState, event: AnyEvent) -> Loss | None:
                 f"{_names(trials or [attempt.trial])} lost a process on {worker_name(event.lease.worker)}: "
                 f"{_short(event.error.strip().splitlines()[-1] if event.error.strip() else 'it was killed')}."
             )
-            return Loss(what, dict.fromkeys(trials, max(event.resource, attempt.resource)))
+            return LossNotice(what, dict.fromkeys(trials, max(event.resource, attempt.resource)))
         case _:
             return None
 

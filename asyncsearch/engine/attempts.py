@@ -54,6 +54,14 @@ class Attempt(msgspec.Struct):
         """The trial that names its log: the first one that reads from the stage in training."""
         return self.stage_at(self.next_unit).trials[0]
 
+    def has_lane(self, lane: int) -> bool:
+        """Return whether a lane is one of its lanes. It has one, number 0."""
+        return lane == 0
+
+    def may_report(self, lane: int) -> bool:
+        """Return whether a lane is one of its lanes, and has not told its end."""
+        return self.has_lane(lane) and self.end is None
+
     @property
     def is_evaluation(self) -> bool:
         """Whether it evaluates a loaded checkpoint without training."""

@@ -5,17 +5,18 @@
     floats.py            uniform, loguniform, quniform   integers.py      randint, lograndint
     dotted_names.py      nested mappings <-> names       parameters.py    sequences that contain domains
     dependencies.py      conditions across a space       constraints.py   the user's functions of params
-    search_space.py      Space
+    candidates.py        drawing, and who rejects    search_space.py  Space
 
 Everything here is pure: randomness comes from the generator that a method is given.
 """
 
+from asyncsearch.space.candidates import MAX_CANDIDATES
 from asyncsearch.space.conditions import Condition
 from asyncsearch.space.constraints import Constraint
 from asyncsearch.space.domains import Choice, Constant, Domain, choice, constant
 from asyncsearch.space.floats import LogUniform, QUniform, Uniform, loguniform, quniform, uniform
 from asyncsearch.space.integers import LogRandInt, RandInt, lograndint, randint
-from asyncsearch.space.search_space import MAX_CANDIDATES, Space
+from asyncsearch.space.search_space import Space
 
 __all__ = [
     "MAX_CANDIDATES",

@@ -10,14 +10,13 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from asyncsearch.arguments import answering
 from asyncsearch.errors import SpaceError
-from asyncsearch.randomness import generator as make_generator
 from asyncsearch.sequences import custom_sequences, has_sequences
-from asyncsearch.sequences.decoding import replaced
-from asyncsearch.space.constraints import Constraint, first_failing, name_constraint, parse_constraints
+from asyncsearch.space.candidates import Candidates
+from asyncsearch.space.constraints import Constraint, parse_constraints
 from asyncsearch.space.dependencies import decision_order
 from asyncsearch.space.domains import Choice, Constant, Domain
 from asyncsearch.space.dotted_names import flatten_params, flatten_space, nest, put
@@ -27,11 +26,6 @@ from asyncsearch.trial import Params
 
 if TYPE_CHECKING:
     import numpy as np
-
-MAX_CANDIDATES = 1000
-"""How many candidates are drawn for one configuration before the search gives up."""
-
-_PROBES = 16
 
 
 class Space:
@@ -85,7 +79,7 @@ class Space:
         self._make_known()
         self._order = decision_order(self._parameters)
         self._constraints = parse_constraints(constraints)
-        self._probe()
+        self._candidates.probe()
         self._initial = self._parse_initial(initial)
 
     @classmethod
@@ -159,7 +153,7 @@ class Space:
         Raises:
             SpaceError: the constraints rejected 1000 candidates in a row, or one raised or returned no bool.
         """
-        return self._draw_allowed({}, generator)
+        return self._candidates.draw({}, generator)
 
     def complete(self, point: Mapping[str, Any], generator: np.random.Generator) -> Params:
         """Draw what is missing in partial params.
@@ -167,7 +161,7 @@ class Space:
         Raises:
             SpaceError: the point does not fit the space, or the constraints rejected 1000 completions.
         """
-        return self._draw_allowed(self._parse_point(point), generator)
+        return self._candidates.draw(self._parse_point(point), generator)
 
     def validate(self, params: Mapping[str, Any]) -> None:
         """Refuse params that the space does not have.
@@ -201,11 +195,11 @@ class Space:
         Raises:
             SpaceError: a constraint raised or returned no bool.
         """
-        return self._rejecting(flat) is None
+        return self._candidates.rejection(flat) is None
 
     def is_active(self, name: str, flat: Mapping[str, Any]) -> bool:
         """Return whether a parameter exists where its parents have these values."""
-        return all(condition.holds(flat) for condition in self._parameters[name].conditions)
+        return self._candidates.is_active(name, flat)
 
     def flatten(self, params: Mapping[str, Any]) -> dict[str, Any]:
         """Return dotted name -> value of nested params, without looking at values other than sequences.
@@ -247,7 +241,7 @@ class Space:
         """Return lines for people: one for each parameter, constraint and initial point."""
         width = max(map(len, self._nodes))
         lines = [f"{path:<{width}}  {_describe(node)}" for path, node in self._nodes.items()]
-        lines += [f"only where {name} holds" for name in self._constraint_names()]
+        lines += [f"only where {name} holds" for name in self._candidates.constraint_names]
         lines += [f"first {show(point)}" for point in self.initial]
         return lines
 
@@ -256,13 +250,13 @@ class Space:
         sketches = {path: node.call() for path, node in self._templates.items()}
         return {
             "parameters": {name: domain.to_json() for name, domain in self._parameters.items()},
-            "constraints": self._constraint_names(),
+            "constraints": self._candidates.constraint_names,
             "initial": list(self.initial),
             **({"templates": sketches} if sketches else {}),
         }
 
     def __repr__(self) -> str:
-        more = f", constraints=[{', '.join(self._constraint_names())}]" if self._constraints else ""
+        more = f", constraints=[{', '.join(self._candidates.constraint_names)}]" if self._constraints else ""
         initial = f", initial={show_plain(list(self.initial))}" if self._initial else ""
         return f"Space({nest({path: _Code(node.call()) for path, node in self._nodes.items()})!r}{more}{initial})"
 
@@ -275,76 +269,14 @@ class Space:
         custom_sequences.register(self._functions)
         custom_sequences.register_versions(self._versions)
 
-    def _constraint_names(self) -> list[str]:
-        return [name_constraint(self._constraints, index) for index in range(len(self._constraints))]
-
-    def _rejecting(self, flat: Mapping[str, Any]) -> _Rejection | None:
-        for path in self._templates:
-            ill_made = self._ill_made(path, flat)
-            if ill_made is not None:
-                return ill_made
-        index = first_failing(self._constraints, lambda: replaced(self.nest(flat), lambda sequence: sequence))
-        if index is None:
-            return None
-        name = name_constraint(self._constraints, index)
-        return _Rejection(name, f"{name} rejects {show(self.nest(flat))}: change the values or the constraint.")
-
-    def _ill_made(self, path: str, flat: Mapping[str, Any]) -> _Rejection | None:
-        """Return what is wrong with a sequence; None: nothing, or it is not all there."""
-        node = self._templates[path]
-        if node.is_whole(flat):
-            try:
-                node.assemble(flat)
-            except SpaceError as error:
-                return _Rejection(f"the sequence {path!r}", f"{path}: {error}")
-        return None
+    @property
+    def _candidates(self) -> Candidates:  # not an attribute: bundles of earlier versions lack it
+        return Candidates(self._parameters, self._order, self._templates, self._constraints, self.nest)
 
     def _refuse_rejected(self, flat: Mapping[str, Any]) -> None:
-        rejecting = self._rejecting(flat)
-        if rejecting is not None:
-            raise SpaceError(rejecting.message)
-
-    def _draw(self, given: Mapping[str, Any], generator: np.random.Generator) -> dict[str, Any]:
-        flat: dict[str, Any] = {}
-        for name in self._order:
-            if self.is_active(name, flat):
-                flat[name] = given[name] if name in given else self._parameters[name].sample(generator)
-        return flat
-
-    def _draw_allowed(self, given: Mapping[str, Any], generator: np.random.Generator) -> Params:
-        rejected: dict[str, list[_Rejection]] = {name: [] for name in self._constraint_names()}
-        for _ in range(MAX_CANDIDATES):
-            flat = self._draw(given, generator)
-            rejecting = self._rejecting(flat)
-            if rejecting is None:
-                return self.nest(flat)
-            rejected.setdefault(rejecting.name, []).append(rejecting)
-        name, worst = max(rejected.items(), key=lambda pair: len(pair[1]))
-        candidates = f"candidates that complete {show(self.nest(given))}" if given else "candidates"
-        reason = "" if name in self._constraint_names() else f" ({worst[0].message.rstrip('.')})"
-        raise SpaceError(
-            f"The constraints rejected all of {MAX_CANDIDATES} {candidates}; {name} rejected most, "
-            f"{len(worst)}{reason}. Loosen it, or choose domains in which more configurations pass."
-        )
-
-    def _probe(self) -> None:
-        """Ask about a few candidates: a broken constraint or sequence must be known before the search."""
-        for number in range(_PROBES if self._constraints else 0):
-            self._rejecting(self._probed(number))
-        for path in self._templates:
-            self._probe_sequence(path)
-
-    def _probe_sequence(self, path: str) -> None:
-        message = ""
-        for number in range(MAX_CANDIDATES):
-            rejection = self._ill_made(path, self._probed(number))
-            if rejection is None:
-                return
-            message = message or rejection.message
-        raise SpaceError(message)
-
-    def _probed(self, number: int) -> dict[str, Any]:
-        return self._draw({}, make_generator(0, "space.probe", number))
+        rejection = self._candidates.rejection(flat)
+        if rejection is not None:
+            raise SpaceError(rejection.message)
 
     def _parse_initial(self, initial: Any) -> tuple[dict[str, Any], ...]:
         if isinstance(initial, str | Mapping) or not isinstance(initial, Iterable):
@@ -393,13 +325,6 @@ class Space:
             return self._parameters[name].accept(value)
         except SpaceError as error:
             raise SpaceError(f"{name}: {error}") from None
-
-
-class _Rejection(NamedTuple):
-    """Who rejects a configuration, and what it says."""
-
-    name: str
-    message: str
 
 
 class _Code(str):

@@ -147,7 +147,8 @@ class RunnableStudy(msgspec.Struct, kw_only=True):
                         self.keep_quota(display)
                 finally:
                     display.close()
-                result = ReadState(state, _journal_size(store))
+                _require_journal(store)
+                result = ReadState(state, store.journal_size())
         if end.error_kind:
             raise getattr(errors, end.error_kind, AsyncSearchError)(_with_traceback(store, end, launcher))
         return result
@@ -290,19 +291,17 @@ def _require_nothing_rescued(store: Store) -> None:
         )
 
 
-def _journal_size(store: Store) -> int:
-    """Return the size of the journal of a run that is over, in bytes.
+def _require_journal(store: Store) -> None:
+    """Check that the journal of a run that is over is still there.
 
     Raises:
         StoreLostError: it was removed after the driver had closed it.
     """
-    size = store.journal_size()
-    if not size:
+    if not store.journal_segments():
         raise StoreLostError(
             f"The journal of the study in {store.shown!r} was removed while its run ended, and no process has its files"
             " open any more. Restore the folder 'journal' from a backup, or start the study again in a new store=."
         )
-    return size
 
 
 def _losses(state: StudyState) -> int:

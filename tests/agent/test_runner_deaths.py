@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from asyncsearch.agent import out_of_memory
 from asyncsearch.agent.out_of_memory import OomCounters, OomKills, events_file
 from asyncsearch.agent.runner_deaths import cause_of_death
 from asyncsearch.events import KILLED
@@ -83,25 +82,53 @@ def test_the_counter_of_a_cgroup_is_found_in_both_versions(cgroups: str, mounts:
     assert events_file(cgroups, mounts) == (None if file is None else Path(file))
 
 
-MEMORY = Path("/sys/fs/cgroup/memory")
+class Kernel:
+    """Counters, and a clock."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.kills, self.now = 0, 100.0
+        texts = {"/proc/7/cgroup": V2, "/proc/self/mountinfo": V2_MOUNTS.format(root="/")}
+        counted = "/sys/fs/cgroup/kube/pod/one/memory.events"
+        monkeypatch.setattr(
+            out_of_memory,
+            "_text",
+            lambda file: f"oom 9\noom_kill {self.kills}\n" if str(file) == counted else texts.get(str(file), ""),
+        )
+        monkeypatch.setattr("asyncsearch.agent.out_of_memory.time.monotonic", lambda: self.now)
 
 
 @pytest.fixture
-def cgroup() -> Iterator[Path]:
-    """A cgroup of version 1 with 64 MiB, or of version 2."""
-    for parent, limit in ((MEMORY, "memory.limit_in_bytes"), (Path("/sys/fs/cgroup"), "memory.max")):
-        made = parent / f"asyncsearch-test-{os.getpid()}"
-        try:
-            made.mkdir()
-        except OSError:
-            continue
-        if (made / limit).exists():
-            (made / limit).write_text(str(64 * MIB))
-            yield made
-            made.rmdir()
-            return
-        made.rmdir()
-    pytest.skip("this user may make no cgroup with a limit of memory")
+def kernel(monkeypatch: pytest.MonkeyPatch) -> Kernel:
+    return Kernel(monkeypatch)
+
+
+def test_what_was_killed_long_before_is_not_taken_for_this_death(kernel: Kernel) -> None:
+    counters = OomCounters(7)
+    counters.look()
+    kernel.kills = 3
+    for _ in range(2):
+        kernel.now += 1.0
+        counters.look()
+    assert counters.kills() == OomKills(0)
+
+
+def test_a_kill_that_was_counted_at_the_last_look_is_still_taken_for_this_death(kernel: Kernel) -> None:
+    counters = OomCounters(7)
+    counters.look()
+    kernel.now += 1.0
+    kernel.kills = 1
+    counters.look()
+    assert counters.kills() == OomKills(1)
+
+
+def test_a_stale_look_is_compared_with_no_more(kernel: Kernel) -> None:
+    counters = OomCounters(7)
+    counters.look()
+    kernel.now += 60.0
+    kernel.kills = 1
+    counters.look()
+    assert counters.kills() == OomKills(0)
+    assert OomCounters(7).kills() == OomKills(), "nothing was looked at"
 
 
 HUNGRY = "import sys; sys.stdin.read(1); kept = [bytearray(b'x' * 2**20) for _ in range(256)]"

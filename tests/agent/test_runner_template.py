@@ -56,6 +56,7 @@ def test_signal_that_killed_a_runner_is_told_and_others_live(template: Template)
     os.killpg(one.pid, signal.SIGKILL)
     one.await_end()
     assert one.wait() == -signal.SIGKILL
+    assert one.peak_bytes > 2**20, "a process with an interpreter holds more"
     waiting = threading.Thread(target=other.await_end)
     waiting.start()
     assert waiting.is_alive()

@@ -115,9 +115,10 @@ class Submitted:
         return self.output()
 
     def kill(self) -> None:
-        for process in [*psutil.Process(self._process.pid).children(recursive=True), self._process]:
+        children = psutil.Process(self._process.pid).children(recursive=True)
+        for kill in (*(child.kill for child in children), self._process.kill):
             with contextlib.suppress(psutil.NoSuchProcess):
-                process.kill()
+                kill()
         self._process.wait()
 
     def __enter__(self) -> Submitted:

@@ -20,7 +20,9 @@ from asyncsearch.engine import snapshot
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import MessageTooLargeError, StaleLeaseError, StoreError
 from asyncsearch.events import (
+    KILLED,
     CheckpointCommitted,
+    CheckpointFailed,
     DriverStarted,
     Outcome,
     Reported,
@@ -28,7 +30,7 @@ from asyncsearch.events import (
     StopRequested,
     TrainingEnded,
 )
-from asyncsearch.ids import CheckpointRef, Lease, WorkerId
+from asyncsearch.ids import CheckpointRef, Lease, NodeKey, WorkerId
 from asyncsearch.journal.opening import read_records, replay
 from asyncsearch.journal.writer import Journal
 from asyncsearch.rpc.messages import Heartbeat, Hello, LogLine, LogLines, Refused, WorkerMessage
@@ -165,6 +167,19 @@ def test_parameters_that_fit_into_no_message_cost_their_trial_only(harness: Harn
     assert ended[-1].error_kind == "MessageTooLargeError"
 
 
+def test_a_killed_process_is_announced_with_its_costs_and_its_trial_is_assigned_again(harness: Harness) -> None:
+    lease = harness.begin(1).work.lease
+    harness.say(1, Reported(lease, 1, {"loss": 0.5}))
+    harness.say(2, TrainingEnded(lease, Outcome.FAILED, 1, None, "its process was killed by SIGKILL", KILLED))
+    again = harness.wire.next(Assign)
+    assert again.work.lanes[0].stages[0].trials == (0,)
+    assert call(harness.driver, lambda state: (state.trials[0].failures, state.trials[0].losses)) == (0, 1)
+    [notice] = harness.driver.notices
+    assert notice.startswith(
+        "trial-0 lost a process on worker-0: its process was killed by SIGKILL. trial-0 begins again"
+    )
+
+
 def test_messages_that_wait_together_share_one_sync(harness: Harness) -> None:
     lease = harness.begin(1).work.lease
     appended: list[bytes] = []
@@ -209,6 +224,43 @@ def test_a_lease_of_another_worker_is_refused(harness: Harness) -> None:
     lease = harness.begin(1).work.lease
     harness.on_loop(lambda: harness.driver.received(WorkerId(5), 1, 1, Reported(lease, 1, {"loss": 0.0})))
     assert harness.wire.next(Refused).lease == lease
+
+
+@pytest.mark.parametrize("lane", [1, 65_535])
+def test_what_comes_of_a_lane_that_the_work_does_not_have_is_refused(harness: Harness, lane: int) -> None:
+    lease = harness.begin(1).work.lease
+    node = NodeKey("0" * 32)
+    before = call(harness.driver, lambda state: snapshot.encode(state, 0))
+    messages: list[WorkerMessage] = [
+        Reported(lease, 1, {"loss": 0.0}, lane),
+        TrainingEnded(lease, Outcome.RETURNED, 3, lane=lane),
+        CheckpointCommitted(lease, CheckpointRef(node, 1), 1, lane),
+        CheckpointFailed(lease, CheckpointRef(node, 1), "no space left", lane),
+        LogLines(lease, (LogLine(1.0, "hello"),), lane=lane),
+    ]
+    for number, message in enumerate(messages, 1):
+        harness.say(number, message)
+        assert harness.wire.next(Refused).lease == lease
+    assert call(harness.driver, lambda state: snapshot.encode(state, 0)) == before
+    assert not harness.driver.logs.shown
+
+
+def test_a_lane_that_has_ended_may_commit_and_log_and_nothing_else(harness: Harness) -> None:
+    assign = harness.begin(2)
+    lease, node = assign.work.lease, assign.work.lanes[0].stages[0].node
+    harness.say(1, Reported(lease, 1, {"loss": 0.5}))
+    harness.say(2, TrainingEnded(lease, Outcome.STOPPED, 1, checkpoint_resource=1))
+    too_late: list[WorkerMessage] = [Reported(lease, 2, {"loss": 0.0}), TrainingEnded(lease, Outcome.RETURNED, 3)]
+    for number, message in enumerate(too_late, 3):
+        harness.say(number, message)
+        assert harness.wire.next(Refused).lease == lease
+    harness.say(5, LogLines(lease, (LogLine(1.0, "saved"),)))
+    harness.say(6, CheckpointCommitted(lease, CheckpointRef(node, 1), 1))
+    while harness.wire.acknowledged.get(timeout=PATIENCE_S) != 6:
+        pass
+    assert [line.text for _, line in harness.driver.logs.shown] == ["saved"]
+    trial = call(harness.driver, lambda state: state.trials[0])
+    assert (trial.resource, trial.value, trial.checkpoint) == (1, 0.5, CheckpointRef(node, 1))
 
 
 def test_a_launch_that_is_over_may_not_attach(harness: Harness) -> None:

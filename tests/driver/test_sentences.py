@@ -55,7 +55,7 @@ def test_a_bug_keeps_its_traceback(error: str, tmp_path: Path) -> None:
 
 def test_refused_arguments_of_a_study_are_shown_as_a_sentence_in_notebooks() -> None:
     with pytest.raises(UsageError) as caught:
-        Study(len, space={"x": uniform(0, 1)}, metric="loss", mode="sideways")
+        Study(lambda trial: None, space={"x": uniform(0, 1)}, metric="loss", mode="sideways")
     lines = caught.value._render_traceback_()  # type: ignore[attr-defined]  # what IPython calls
     assert lines[0].startswith("UsageError: mode='sideways' is not a direction")
     assert "test_sentences.py" in lines[1]

@@ -24,7 +24,7 @@ from asyncsearch.plan.keys import path
 from asyncsearch.report.explain import explain
 from asyncsearch.report.tree.tree import tree
 from asyncsearch.schedulers import FIFO, PBT, Offspring, Promotion
-from asyncsearch.schedulers.pbt import PBTState
+from asyncsearch.schedulers.pbt_state import PBTState
 from asyncsearch.sequences import multistep
 from asyncsearch.simulate import Delays, Faults, Loss
 from asyncsearch.space import Space, choice, loguniform, randint, uniform

@@ -99,9 +99,9 @@ def test_a_trial_whose_last_checkpoint_is_still_being_stored_loses_nothing() -> 
     player.report(lease, 1)
     player.tell(killed(lease, 1, saved=1))
     assert charged(player.state) == [(0, 0)]
-    assert trial.state is TrialState.RUNNING
+    assert player.states() == [TrialState.RUNNING]
     player.tell(CheckpointCommitted(lease, CheckpointRef(trial.node, 1)))
-    assert trial.state is TrialState.PAUSED
+    assert player.states() == [TrialState.PAUSED]
     assert not [attempt for attempt in player.state.attempts.values() if attempt.lease == lease]
 
 
@@ -125,3 +125,11 @@ def test_a_worker_that_stores_checkpoints_is_replaced_however_often_it_is_lost()
         assert only(player.tell(WorkerLost(W0, epoch, "its machine was taken back")), LaunchWorker)
         player.tell(WorkerAttached(W0, epoch + 1))
     assert trial.resource == 5
+
+
+def test_a_killed_process_is_no_sign_that_its_worker_can_train() -> None:
+    player = begun(num_trials=2, workers=2, max_relaunches=1, max_losses=9)
+    player.tell(WorkerLost(W0, 1, "its executor was lost"))
+    player.tell(WorkerAttached(W0, 2))
+    player.tell(killed(lease_of(player.last), 0))
+    assert not only(player.tell(WorkerLost(W0, 2, "its executor was lost")), LaunchWorker), "2 times in a row"

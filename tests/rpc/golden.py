@@ -48,6 +48,11 @@ EXAMPLES: dict[str, tuple[int, int, Any]] = {
         5,
         TrainingEnded(_LEASE, Outcome.FAILED, 9, 8, error="Traceback: naïve", error_kind="ValueError", lane=1),
     ),
+    "worker_training_killed": (
+        310,
+        5,
+        TrainingEnded(_LEASE, Outcome.FAILED, 9, 8, error="its process was killed by SIGKILL", error_kind="killed"),
+    ),
     "worker_training_reached": (302, 5, TrainingEnded(_LEASE, Outcome.REACHED, 27, checkpoint_resource=27)),
     "worker_training_returned": (303, 5, TrainingEnded(_LEASE, Outcome.RETURNED, 81)),
     "worker_training_stopped": (304, 5, TrainingEnded(_LEASE, Outcome.STOPPED, 0)),

@@ -21,7 +21,7 @@ from asyncsearch.errors import (
     StaleLeaseError,
     UnauthenticatedError,
 )
-from asyncsearch.events import Reported
+from asyncsearch.events import KILLED, Outcome, Reported, TrainingEnded
 from asyncsearch.ids import NodeKey, TrialId, WorkerId
 from asyncsearch.rpc.channel import Keepalive
 from asyncsearch.rpc.messages import DriverMessage, LogLine, LogLines
@@ -49,6 +49,14 @@ def test_messages_arrive_in_order_and_are_acknowledged(driver: Driver, attach: C
     assert agent.connection.backlog == 0
     assert driver.handler.resources() == list(range(1, 101))
     assert [number for _, number, _ in driver.handler.messages.all] == list(range(1, 101))
+
+
+def test_a_killed_process_reaches_the_driver_as_what_it_is(driver: Driver, attach: Callable[..., Agent]) -> None:
+    end = TrainingEnded(LEASE, Outcome.FAILED, 4, 3, "its process was killed by SIGKILL from outside", KILLED)
+    agent = attach()
+    agent.connection.send(end)
+    assert agent.connection.flush(PATIENCE_S)
+    assert [message for _, _, message in driver.handler.messages.all] == [end]
 
 
 def test_the_drivers_messages_are_delivered_in_order(driver: Driver, attach: Callable[..., Agent]) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from asyncsearch.errors import InternalError, ResourceError, SpaceError
 from asyncsearch.ids import TrialId
 from asyncsearch.schedulers import PBT, SchedulerState
-from asyncsearch.schedulers.pbt import PBTState
+from asyncsearch.schedulers.pbt_state import PBTState
 from asyncsearch.space import Space, uniform
 from tests.schedulers.tools import pause_new
 

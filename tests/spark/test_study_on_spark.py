@@ -40,11 +40,11 @@ def require_whole(study: Study) -> None:
 
 
 def test_a_killed_executor_costs_what_it_trained_since_its_checkpoint_and_nothing_else(
-    cluster: StandaloneCluster, gate: Gate, tmp_path: Path
+    cluster: StandaloneCluster, gate: Gate, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with spark_session(cluster.url) as session:
         study = make_study(make_trainable(gate), tmp_path / "study", backend="spark")
-        running = Running(study)
+        running = Running(study, display="plain")
         runner, agent = gate.pids()
         os.kill(executor_of(agent), signal.SIGKILL)
         require_whole(running.wait())
@@ -53,6 +53,9 @@ def test_a_killed_executor_costs_what_it_trained_since_its_checkpoint_and_nothin
         assert len(losses) == 1
         assert study.trials[0].trained <= 9 + 1
         assert sum(trial.losses for trial in study.trials) == 1
+        [note] = [line for line in capsys.readouterr().out.splitlines() if " was lost: " in line]
+        assert " was lost: its executor " in note
+        assert "trial-0 goes on from its checkpoint at 3 units; " in note
         assert session.sparkContext.statusTracker().getActiveJobsIds() == []
 
 

@@ -39,6 +39,9 @@ class FakeSpark:
         assert self.cancelled.wait(PATIENCE_S)
         return ["its job was cancelled"]
 
+    def is_running(self, tag: str) -> bool:
+        return True
+
     def cancel(self, tag: str) -> None:
         self.on_cancel()
         self.cancelled.set()

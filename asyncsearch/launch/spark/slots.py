@@ -73,14 +73,14 @@ def _await_slots(spark: Spark, wanted: int | None) -> int:
     """Return the number of slots, once it suffices or stops growing: a new session's executors start one by one."""
     began = grown = time.monotonic()
     most = slots = spark.slots()
-    is_said = False
+    is_shown = False
     pause = threading.Event()
     while not spark.is_local and (wanted is None or slots < wanted):
         now = time.monotonic()
         if spark.age_s > (_NEW_S if slots else _FIRST_S) or (slots and now - grown > _SETTLED_S):
             break
-        if not slots and not is_said and now - began > WAIT_LOGGED_AFTER_S:
-            is_said = True
+        if not slots and not is_shown and now - began > WAIT_LOGGED_AFTER_S:
+            is_shown = True
             _log.warning(
                 "%s has no executor for this application yet: waiting until it is %.0f s old. Its queue may be full; "
                 "the cluster's web page says what it waits for.",

@@ -91,6 +91,8 @@ class StudyStatus(msgspec.Struct, frozen=True, kw_only=True):
     runs: int = 0
     """How many these are."""
     store: str = ""
+    unread: str = ""
+    """What of the journal could not be read, in words; empty: nothing."""
     beyond_quota: str = ""
     """Why checkpoints take more than ``quota_bytes``; empty while they do not."""
 
@@ -158,6 +160,7 @@ def status_of(
     workers: int = 0,
     num_trials: int | None = None,
     is_complete: bool = True,
+    unread: str = "",
 ) -> StudyStatus:
     """Return the status of a study, which holds no part of its state. Called in the thread that owns the state.
 
@@ -169,6 +172,7 @@ def status_of(
         workers: how many the run was given.
         num_trials: the total that the last run requested, if it is over.
         is_complete: whether the last run did everything that was requested.
+        unread: what of the journal could not be read, in words.
     """
     counts: dict[TrialState, int] = {}
     trained = failures = 0
@@ -211,6 +215,7 @@ def status_of(
         rows=tuple({trial.id: row_of(trial) for trial in (*running, *best, *failed)}.values()),
         best=row_of(best[0]) if best else None,
         incumbent=None if incumbent is None else BestSeen(incumbent.name, seen, incumbent.best_resource),
+        unread=unread,
         workers_alive=sum(slot.state is not SlotState.LAUNCHING for slot in state.pool.alive()),
         workers_wanted=state.run.parallelism if state.run is not None else 0,
         workers_had=workers if state.run is None else 0,
