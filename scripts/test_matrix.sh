@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs a small search with each supported version of Python and of pyspark, each in an environment of its own: pyspark 3.5 and 4,
-# Python 3.11 to 3.13. Arguments name the pairs to try, Python first. uv fetches a Python that is not here; each environment is
-# removed after its search. pyspark 3.5 runs on Java 17: JAVA_17 names its home if the Java of PATH is newer.
+# Python 3.11 to 3.13. Arguments name the pairs to try, Python first. uv fetches a Python that is neither
+# on PATH nor in pyenv. pyspark 3.5 runs on Java 17: JAVA_17 names its home if the Java of PATH is newer.
 #
 #   bash scripts/test_matrix.sh
 #   bash scripts/test_matrix.sh 3.12:4.0 3.11:3.5
@@ -15,6 +15,10 @@ uv=$(command -v "$(dirname "$PYTHON")/uv" || command -v uv) || {
 }
 export UV_SYSTEM_CERTS=${UV_SYSTEM_CERTS:-true}
 [ $# -gt 0 ] || set -- 3.11:3.5 3.11:4.3 3.12:4.3 3.13:4.3
+
+for bin in "${PYENV_ROOT:-$HOME/.pyenv}"/versions/3.1[1-3].*/bin; do
+    PATH=$PATH:$bin # those of pyenv, which uv does not look for
+done
 
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
