@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from asyncsearch import ASHA, PBT, FIFO, GridSearch, Hyperband, Study, choice, uniform
+from asyncsearch import ASHA, FIFO, PBT, GridSearch, Hyperband, Study, choice, uniform
 from asyncsearch.sequences import multistep
 from asyncsearch.store.local_segment import LocalSegment
 from asyncsearch.trainable import TrialContext

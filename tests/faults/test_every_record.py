@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,11 +33,11 @@ class Reference(NamedTuple):
 
 
 @pytest.fixture(scope="module", params=SEARCHES)
-def reference(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reference]:
+def reference(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Reference:
     folder = tmp_path_factory.mktemp("reference")
     with crashes(folder / "study", folder) as found:
         study = run_reference(request.param, folder / "study")
-    yield Reference(request.param, results(study), _trained(study), found, folder)
+    return Reference(request.param, results(study), _trained(study), found, folder)
 
 
 def _trained(study: Study) -> int:
