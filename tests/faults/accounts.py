@@ -14,6 +14,8 @@ from asyncsearch.trial import TrialState
 from tests.schedulers.journal_oracle import require_legal_promotions
 from tests.system.tools import PATIENCE_S
 
+MAX_LOSSES = 3
+"""Of ``EngineConfig``, as ``docs/failures.md`` names it."""
 KEPT = {TrialState.PAUSED, TrialState.COMPLETED}
 
 
@@ -36,9 +38,12 @@ def wasted(study: Study) -> int:
 
 
 def require_accounted(study: Study, configurations: Sequence[object], levels: Sequence[int]) -> None:
-    """Each configuration has a trial that is finished, or paused by a rule; no report is missing, none came twice."""
+    """Each configuration has a trial that is finished, or paused by a rule; no report is missing, none came twice.
+
+    A trial may have failed only if its worker was lost more often than a trial's may be.
+    """
     assert [trial.params["x"] for trial in study.trials] == list(configurations)
-    assert {trial.state for trial in study.trials} <= KEPT
+    assert all(trial.state in KEPT or trial.losses > MAX_LOSSES for trial in study.trials)
     assert all(trial.failures == 0 for trial in study.trials), "no trial is charged for what was done to it"
     for trial in study.trials:
         assert [resource for resource, _ in study.history(trial)] == list(range(1, trial.resource + 1)), trial.name
@@ -46,7 +51,8 @@ def require_accounted(study: Study, configurations: Sequence[object], levels: Se
     require_legal_promotions(records, levels)
     reports = [(r.event.lease, r.event.resource) for r in records if isinstance(r.event, Reported)]
     assert len(reports) == len(set(reports)), "a report came twice"
-    assert all(one.t <= other.t for one, other in itertools.pairwise(records)), "time went back"
+    pairs = itertools.pairwise(records)
+    assert all(one.t <= other.t or isinstance(other.event, DriverStarted) for one, other in pairs), "time went back"
 
 
 def tell(name: str, study: Study, undisturbed: Study) -> None:

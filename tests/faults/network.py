@@ -53,6 +53,7 @@ class Link:
         self._pairs: list[_Pair] = []
         self._changed = threading.Condition()
         self.accepted = self.refused = 0
+        self._to_refuse = 0
         threading.Thread(target=self._accept, daemon=True).start()
 
     def set(self, weather: Weather) -> None:
@@ -71,6 +72,12 @@ class Link:
         for pair in pairs:
             pair.reset()
 
+    def refuse(self, times: int) -> None:
+        """Break the present connections, and refuse so many new ones."""
+        with self._changed:
+            self._to_refuse = times
+        self.cut()
+
     def wait_for(self, is_enough: Callable[[Link], bool]) -> None:
         """Wait until the connections made and refused are enough."""
         with self._changed:
@@ -87,8 +94,9 @@ class Link:
             while True:
                 near, _ = self._listener.accept()
                 with self._changed:
-                    if self.weather.is_down:
+                    if self.weather.is_down or self._to_refuse:
                         self.refused += 1
+                        self._to_refuse = max(0, self._to_refuse - 1)
                         _reset(near)
                     else:
                         self.accepted += 1
@@ -202,6 +210,12 @@ class Network(ProcessLauncher):
         """Return the links of all launches of a worker, the newest last."""
         with self._made:
             return [self._links[key] for key in sorted(self._links) if key[0] == worker]
+
+    def agents(self) -> dict[WorkerId, int]:
+        """Return the process of each worker that has one."""
+        with self._changed:
+            launches = list(self._launches.items())
+        return {key[0]: launch._process.pid for key, launch in launches if launch._process is not None}
 
     def close(self) -> None:
         """Close all links."""

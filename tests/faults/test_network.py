@@ -88,9 +88,7 @@ def test_connections_that_drop_again_and_again_cost_no_lease_and_no_report(
     gate.pids()
     gate.open()
     end(study, running, undisturbed, request)
-    assert sum(link.accepted for worker in (0, 1) for link in network.links(worker)) >= 6, (
-        "too few drops"
-    )
+    assert sum(link.accepted for worker in (0, 1) for link in network.links(worker)) >= 6, "too few drops"
     assert losses(study) == []
     assert wasted(study) == 0
 
