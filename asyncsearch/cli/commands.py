@@ -100,7 +100,10 @@ def resume(options: argparse.Namespace) -> None:
     from asyncsearch.study.study import Study
 
     study = Study.resume(options.store, backend=options.backend)
-    total = options.num_trials if options.num_trials is not None else last_total(read_records(study.store))
+    total = options.num_trials
+    if total is None:
+        with study.store.lock():  # without it, what a driver appended that has died is not read from every store
+            total = last_total(read_records(study.store))
     study.run(total, parallelism=options.parallelism, timeout=options.timeout, logs=options.logs)
 
 

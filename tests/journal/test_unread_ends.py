@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from asyncsearch import Study, cli, uniform
 from asyncsearch.engine import snapshot
 from asyncsearch.engine.state import StudyState
-from asyncsearch.errors import BeingWrittenError, JournalDamagedError, SegmentOverError
+from asyncsearch.errors import BeingWrittenError, JournalDamagedError, SegmentOverError, StoreError
 from asyncsearch.events import DriverStarted
 from asyncsearch.journal.opening import begin_reading, read_records, replay, save_snapshot
 from asyncsearch.journal.writer import Journal
 from asyncsearch.schedulers import FIFO
+from asyncsearch.shared.cleaning import clean
 from asyncsearch.store.local import LocalStore
+from asyncsearch.trainable import TrialContext
 from tests.engine.tools import make_state
 
 
@@ -24,6 +29,12 @@ class HalfReadable(LocalStore):
     def __init__(self, root: Path) -> None:
         super().__init__(root)
         self.readable: dict[str, int] = {}
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        with super().lock():
+            self.readable = {}
+            yield
 
     def read_segment(self, name: str) -> Iterator[bytes]:
         return self._some(name, list(super().read_segment(name)))
@@ -100,6 +111,47 @@ def test_a_snapshot_behind_what_can_be_read_stands_for_it(store: HalfReadable) -
     assert list(read_records(store, reader=reader)) == []
     assert reader.unread == "000001.jsonl"
     assert replay(store, fresh()).notes == ()
+
+
+def test_a_dry_run_of_cleaning_does_not_guess_what_a_dead_driver_needs(store: HalfReadable) -> None:
+    run(study_in(store), 2)
+    store.readable = {"000001.jsonl": 2}
+    with pytest.raises(StoreError, match=r"driver that wrote 000001\.jsonl has died.*without --dry-run"):
+        clean(store, dry_run=True)
+    assert clean(store).kept
+
+
+def test_resume_from_the_shell_reads_the_total_that_a_dead_driver_was_given(
+    store: HalfReadable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(study_in(store), 2)
+    store.readable = {"000001.jsonl": 1}
+    resumed: list[tuple[int | None, ...]] = []
+    fake = SimpleNamespace(store=store, run=lambda total, **options: resumed.append((total,)))
+    monkeypatch.setattr(Study, "resume", lambda *arguments, **options: fake)
+    assert cli.main(["resume", store.url]) == 0
+    assert resumed == [(2,)]
+
+
+def study_in(store: HalfReadable) -> Study:
+    return Study(
+        train,
+        space={"x": uniform(0, 1)},
+        metric="loss",
+        mode="min",
+        store=store,
+        scheduler=FIFO(max_resource=1),
+        backend="inline",
+    )
+
+
+def train(trial: TrialContext) -> None:
+    for _ in trial.epochs(save=lambda path: path.touch(), load=lambda path: None):
+        trial.report(loss=trial.params["x"])
+
+
+def run(study: Study, num_trials: int) -> None:
+    study.run(num_trials, parallelism=1, display="none")
 
 
 class Ending:
