@@ -17,6 +17,8 @@ from asyncsearch.ids import Lease
 
 STOP_S = 20.0
 """How long workers may take to stop after the store was waited for in vain."""
+STALLED_S = 1.0
+"""Delay of a timer that tells that this process stood still, as after SIGSTOP."""
 
 
 class Timeouts:
@@ -106,6 +108,8 @@ class Timeouts:
 
     def _on_timer(self) -> None:
         now = self._loop.time()
+        if self._timer is not None and now - self._timer.when() > STALLED_S:
+            self._listen_again(now)
         self._timer = None
         for (worker, epoch), silence_s in self._liveness.overdue(now):
             self._liveness.forget((worker, epoch))
@@ -120,6 +124,12 @@ class Timeouts:
             self._post(StopRequested(f"{self._waits.vain}: {error}", "StoreError"))
             self._loop.call_later(STOP_S, self.give_up)
         self.arm()
+
+    def _listen_again(self, now: float) -> None:
+        """Give workers and attempts a whole lease again: what they have said meanwhile is not read yet."""
+        self._liveness.renew(now)
+        for lease in self._deadlines.expired(now):
+            self._deadlines.set(lease, now + self._liveness.timeout_s)
 
     def _renew_attempts(self, key: Worker) -> None:
         """Give the trials that waited for the store their whole time again."""

@@ -28,6 +28,10 @@ class Liveness(Generic[K]):
         """Stop watching ``key``."""
         self._last_seen.pop(key, None)
 
+    def renew(self, now: float) -> None:
+        """Begin the time of all keys anew: nobody listened to them until now."""
+        self._last_seen = dict.fromkeys(self._last_seen, now)
+
     def overdue(self, now: float) -> list[tuple[K, float]]:
         """Return the overdue keys, each with its seconds of silence."""
         late = []

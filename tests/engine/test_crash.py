@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from asyncsearch.actions import Assign, CreateTrial, MoveTrial, Promote
+from asyncsearch.actions import Assign
 from asyncsearch.engine import snapshot
 from asyncsearch.engine.handling import handle
-from asyncsearch.events import CheckpointCommitted, Reported
+from asyncsearch.events import CheckpointCommitted
 from asyncsearch.ids import TrialId, WorkerId
-from asyncsearch.journal.format import SegmentReader
-from asyncsearch.nonfinite import finite
+from asyncsearch.journal.format import Record, SegmentReader
 from asyncsearch.schedulers import ASHA, FIFO, SHA
 from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.simulate import Delays, Faults, Loss
 from asyncsearch.trial import TrialState
 from tests.engine.tools import Recorded, make_state, record, replayed, results
-from tests.schedulers.oracle import Oracle
+from tests.schedulers.journal_oracle import require_legal_promotions
 
 ORDER_CANNOT_MATTER = [
     pytest.param(FIFO(max_resource=4), 3, id="fifo"),
@@ -84,39 +84,14 @@ def test_asha_on_several_workers_obeys_its_rule_over_the_whole_journal_wherever_
     whole = record(make_state(scheduler, max_failures=1), TRIALS, 4, faults=Faults(losses=losses))
     for cut in range(1, len(whole.lines) + 1):
         again = resumed(scheduler, whole.lines[:cut], 4)
-        require_legal_promotions(whole.lines[:cut], again.lines)
+        require_legal_promotions(records_of(whole.lines[:cut], again.lines), [1, 3, 9])
         assert all(trial.state is not TrialState.RUNNING for trial in again.state.trials)
 
 
-def require_legal_promotions(*segments: list[bytes]) -> None:
-    oracle = Oracle([1, 3, 9], 3)
+def records_of(*segments: list[bytes]) -> Iterator[Record]:
     reader = SegmentReader()
-    targets: dict[int, int] = {}
-    scores: dict[int, float | None] = {}
-    leases: dict[int, int] = {}
     for number, lines in enumerate(segments):
-        for entry in reader.read(f"{number}.jsonl", lines):
-            if isinstance(entry.event, Reported):
-                scores[leases[entry.event.lease.number]] = finite(entry.event.metrics["loss"])
-            for action in entry.actions:
-                match action:
-                    case CreateTrial():
-                        targets[action.trial] = 1
-                    case Assign(work=work):
-                        leases[work.lease.number] = work.lanes[0].stages[0].trials[0]
-                    case Promote():
-                        move = (action.trial, action.from_resource, action.to_resource)
-                        assert move in oracle.legal()
-                        targets[action.trial] = action.to_resource
-                        oracle.tell(("promoted", *move))
-                    case MoveTrial(to=TrialState.PAUSED):
-                        oracle.tell(("paused", action.trial, targets[action.trial], scores[action.trial]))
-                    case MoveTrial(to=TrialState.COMPLETED):
-                        oracle.tell(("completed", action.trial, 9, scores[action.trial]))
-                    case MoveTrial(to=TrialState.FAILED):
-                        oracle.tell(("failed", action.trial, targets[action.trial]))
-                    case _:
-                        pass
+        yield from reader.read(f"{number}.jsonl", lines)
 
 
 def test_no_acknowledged_checkpoint_is_trained_again() -> None:

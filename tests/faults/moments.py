@@ -71,6 +71,11 @@ def kill_this(_: Moment) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def stop_this(_: Moment) -> None:
+    """Stand still, all threads, until another process sends SIGCONT."""
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
 class Calls:
     """The calls of this process from now on, and what is done at which."""
 

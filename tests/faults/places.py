@@ -26,7 +26,7 @@ class Victim(msgspec.Struct, frozen=True):
     """Who dies when a place is reached for the so-manieth time by any trial, from 1."""
 
     who: str
-    """``runner`` or ``agent``."""
+    """``runner`` or ``agent``, or several, which die at once: ``agent and driver``."""
     place: str
     number: int
 
@@ -44,9 +44,12 @@ class Places:
         who = self._victims.get((place, number))
         if who is not None:
             self._next("deaths")
-            os.kill(os.getpid() if who == "runner" else agent_pid(), signal.SIGKILL)
-            if who == "agent":
-                signal.pause()  # it dies with its agent
+            agent = agent_pid()
+            pids = {"driver": psutil.Process(agent).ppid(), "agent": agent, "runner": os.getpid()}
+            for name, pid in pids.items():  # this process last, if it is one of them
+                if name in who:
+                    os.kill(pid, signal.SIGKILL)
+            signal.pause()  # it dies with its agent
 
     def claim(self, name: str, act: Callable[[], None]) -> None:
         """Do something once in a search, in the process that comes first."""

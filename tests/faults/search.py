@@ -28,7 +28,7 @@ from asyncsearch.rpc.server import SearchServer
 from asyncsearch.store.local_segment import LocalSegment
 from asyncsearch.trainable import TrialContext
 from tests.faults.breakages import BREAKAGES, MENDINGS, unlimited
-from tests.faults.moments import Calls, Moment, kill_this
+from tests.faults.moments import Calls, Moment, kill_this, stop_this
 from tests.faults.places import Places, Victim
 from tests.system.tools import Checkpointed
 
@@ -45,6 +45,10 @@ class Order(msgspec.Struct, kw_only=True):
     folder: str
     kill: str = ""
     """The moment of the driver at which it dies."""
+    stop: str = ""
+    """The moment of the driver at which it is stopped, until it gets SIGCONT."""
+    lease_timeout: float = 30.0
+    """Seconds of silence after which a worker is lost."""
     interrupts: list[str] = []
     """Moments of the driver at which Ctrl-C is pressed."""
     victims: list[Victim] = []
@@ -167,7 +171,7 @@ def make_study(order: Order, **options: Any) -> Study:
         "max_failures": LIVES,
         "resume": True,
         "name": "faults",
-        "workers": WorkerOptions(stop_grace=1.0),
+        "workers": WorkerOptions(stop_grace=1.0, lease_timeout=order.lease_timeout),
         "checkpoints": Checkpoints(keep_checkpoints=2, **waiting),
     }
     return Study(make_trainable(Places(order.folder, order.victims)), **(settings | options))
@@ -188,6 +192,7 @@ def main() -> None:
 
     moments: Mapping[str, Callable[[Moment], None]] = {
         **({order.kill: kill_this} if order.kill else {}),
+        **({order.stop: stop_this} if order.stop else {}),
         **dict.fromkeys(order.interrupts, lambda _: os.kill(os.getpid(), signal.SIGINT)),
         **{text: lambda _, name=name: BREAKAGES[name](folder) for text, name in order.breaks.items()},  # type: ignore[misc]
     }

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -36,19 +36,28 @@ def seeds(count: int) -> Sequence[int]:
 class Search:
     """A study in a folder, whose script is run until it has found the best configuration."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, module: str = "tests.faults.search") -> None:
+        self.module = module
         self.folder, self.study = folder, folder / "study"
         self.tmp = folder / "tmp"
         self.tmp.mkdir(parents=True)
         self._mark = uuid.uuid4().hex
 
-    def run(self, **order: object) -> tuple[int, str]:
-        """Run the script; return its exit code and output once it and all of its processes have ended."""
+    def run(
+        self, *, meanwhile: Callable[[psutil.Popen], None] = lambda driver: None, **order: object
+    ) -> tuple[int, str]:
+        """Run the script; return its exit code and output once it and all of its processes have ended.
+
+        Args:
+            meanwhile: called with the driver's process while it runs.
+            order: see ``tests.faults.search``.
+        """
         environment = os.environ | {_MARK: self._mark, "TMPDIR": str(self.tmp), "PYTHONFAULTHANDLER": "1"}
-        command = script({"folder": str(self.folder), **order})
+        command = script({"folder": str(self.folder), **order}, self.module)
         with tempfile.TemporaryFile() as output:  # not a pipe, which a process that is left would keep open
-            driver = subprocess.Popen(command, cwd=REPOSITORY, env=environment, stdout=output, stderr=subprocess.STDOUT)
+            driver = psutil.Popen(command, cwd=REPOSITORY, env=environment, stdout=output, stderr=subprocess.STDOUT)
             try:
+                meanwhile(driver)
                 driver.wait(PATIENCE_S)
                 left = self.processes()
                 _, alive = psutil.wait_procs(left, timeout=PATIENCE_S)
@@ -89,9 +98,9 @@ class Search:
         return output
 
 
-def script(order: Mapping[str, object]) -> list[str]:
+def script(order: Mapping[str, object], module: str = "tests.faults.search") -> list[str]:
     """Return the command of a search; see ``tests.faults.search``."""
-    return [sys.executable, "-m", "tests.faults.search", msgspec.json.encode(order).decode()]
+    return [sys.executable, "-m", module, msgspec.json.encode(order).decode()]
 
 
 def _has(process: psutil.Process, name: str, value: str) -> bool:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
 from time import perf_counter
+from typing import Any
 
 import pytest
 
@@ -23,6 +24,7 @@ from asyncsearch.journal.writer import Journal
 from asyncsearch.store import open_store
 from asyncsearch.store.base_store import Store
 from asyncsearch.store.hdfs import bounded, publishing, segment
+from asyncsearch.store.hdfs.files import HdfsFiles
 from asyncsearch.store.hdfs.open_file import OpenFile
 from asyncsearch.store.hdfs.store import HdfsStore
 from asyncsearch.testing.stores import StoreTests
@@ -97,6 +99,7 @@ def test_a_driver_that_lost_its_lease_appends_nothing_more_and_names_the_other_o
             store._lock._fresh_until = float("inf")  # as in an append that began before its lease ended
             with pytest.raises(StoreLockedError, match=f"to another driver, process {os.getpid()} on"):
                 old.append(b"b\n")
+            store._lock._fresh_until = float("inf")
             with pytest.raises(StoreLockedError):
                 store.open_segment()
     with store.lock():
@@ -131,13 +134,13 @@ def test_a_segment_is_closed_by_and_by_so_that_others_can_read_it(
     store: HdfsStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(publishing, "SHORTEST_S", 0.2)
-    written = store.open_segment()
-    written.append(b"a\n")
-    written._timer.join()
-    segment._open.clear()
-    assert list(store.read_segment(written.name)) == [b"a\n"]
-    with pytest.raises(SegmentOverError):
-        written.append(b"b\n")
+    with store.lock():
+        written = store.open_segment()
+        written.append(b"a\n")
+        written._timer.join()
+        with pytest.raises(SegmentOverError):
+            written.append(b"b\n")
+        assert list(HdfsStore(store.url).read_segment(written.name)) == [b"a\n"]
 
 
 def test_an_append_takes_some_milliseconds(store: HdfsStore) -> None:
@@ -151,6 +154,11 @@ def test_an_append_takes_some_milliseconds(store: HdfsStore) -> None:
     sys.stdout.write(f"median of an append: {1000 * median(times):.1f} ms\n")
 
 
+def test_a_process_that_prepared_a_store_can_fork(store: HdfsStore) -> None:
+    done = subprocess.run(["true"], preexec_fn=lambda: None, timeout=30, check=False)  # as pyspark does
+    assert done.returncode == 0
+
+
 def test_a_process_that_used_a_store_can_fork_and_its_child_can_use_it(store: HdfsStore) -> None:
     open_file = store.open_segment()
     open_file.append(b"a\n")
@@ -159,26 +167,27 @@ def test_a_process_that_used_a_store_can_fork_and_its_child_can_use_it(store: Hd
     child.start()
     child.join(60)
     assert child.exitcode == 0
-    assert subprocess.run(["true"], preexec_fn=lambda: None, timeout=60, check=False).returncode == 0  # as pyspark does
     open_file.append(b"b\n")
     open_file.close()
     assert store.read("study.json") == b"{}"
 
 
-def test_a_forked_child_that_ends_as_an_interpreter_does_does_not_hang(store: HdfsStore) -> None:
+@pytest.mark.parametrize("is_open", [True, False])
+def test_a_forked_child_that_ends_as_an_interpreter_does_does_not_hang(store: HdfsStore, is_open: bool) -> None:
     code = (
         "import os, sys\n"
         "from asyncsearch.store import open_store\n"
         "store = open_store(sys.argv[1])\n"
         "store.prepare()\n"
-        "segment = store.open_segment()\n"
-        "segment.append(b'a\\n')\n"
+        "segment = store.open_segment() if sys.argv[2] == 'True' else None\n"
+        "segment is None or segment.append(b'a\\n')\n"
         "if os.fork() == 0:\n"
         "    del segment, store\n"
         "    sys.exit(7)\n"
         "sys.exit(os.waitstatus_to_exitcode(os.wait()[1]))\n"
     )
-    done = subprocess.run([sys.executable, "-c", code, store.url], cwd=REPOSITORY, timeout=120, check=False)
+    command = [sys.executable, "-c", code, store.url, str(is_open)]
+    done = subprocess.run(command, cwd=REPOSITORY, timeout=120, check=False)
     assert done.returncode == 7
 
 
@@ -231,7 +240,38 @@ def test_a_pickled_store_knows_the_cluster_that_the_driver_found(monkeypatch: py
         open_store(url).write("study.json", url.encode())
         with monkeypatch.context() as patch:
             patch.setattr("asyncsearch.store.hdfs.files.hadoop_settings", dict)
-            assert pickle.loads(data).read("study.json") == url.encode()
+            worker = pickle.loads(data)
+            assert worker.read("study.json") == url.encode()
+            assert worker.child("inside").read("study.json") is None
+
+
+class Repeating:
+    """A client that repeats each rename, as hdfs-native does when the answer to the first one was lost."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    def rename(self, *arguments: Any) -> None:
+        self._client.rename(*arguments)
+        self._client.rename(*arguments)
+
+
+def test_a_rename_that_is_repeated_after_a_failover_has_succeeded(
+    store: HdfsStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = HdfsFiles.client.fget  # type: ignore[attr-defined]
+    monkeypatch.setattr(HdfsFiles, "client", property(lambda files: Repeating(client(files))))
+    store.write("study.json", b"old")
+    store.write("study.json", b"new")
+    assert store.read("study.json") == b"new"
+    assert store.create("claims/a/1.json", b"first")
+    monkeypatch.undo()
+    assert not store.create("claims/a/1.json", b"second")
+    assert store.read("claims/a/1.json") == b"first"
+    assert not store._remote.list("tmp")
 
 
 def test_what_hdfs_refuses_is_said_in_words_without_java(store: HdfsStore) -> None:

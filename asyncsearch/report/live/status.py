@@ -165,7 +165,8 @@ def status_of(
     """Return the status of a study, which holds no part of its state. Called in the thread that owns the state.
 
     Args:
-        elapsed_s: seconds since the run began, or that it took; None: as the journal of a run in progress says.
+        elapsed_s: seconds since the run began; None: as the journal of a run in progress says. A run that is over
+            takes its duration from the journal, as it is shown later.
         store: as shown to people.
         scheduler: in one line.
         place: where its workers are, in words.
@@ -205,7 +206,10 @@ def status_of(
     if state.run is not None:
         num_trials = state.run.num_trials
     times = state.times
-    is_idle = state.run is None and elapsed_s is not None and not is_unfinished and times.done_before == state.begun
+    had_nothing = times.done_before == state.begun
+    is_idle = state.run is None and elapsed_s is not None and not is_unfinished and had_nothing
+    if elapsed_s is not None and state.run is None and times.last_s is not None and not had_nothing:
+        elapsed_s = times.last_s
     return StudyStatus(
         name=state.config.study,
         metric=state.config.metric,

@@ -12,9 +12,9 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 from weakref import WeakValueDictionary
 
 from asyncsearch.errors import CheckpointError, StoreError
@@ -29,7 +29,6 @@ from asyncsearch.store.manifest import Content, new_digest
 from asyncsearch.store.passwords import without_password
 
 _log = logging.getLogger(__name__)
-T = TypeVar("T")
 _BLOCK = 1 << 20
 _RECOVERY_S = 120.0
 _guards: WeakValueDictionary[tuple[str, str], threading.Lock] = WeakValueDictionary()
@@ -45,7 +44,8 @@ class HdfsFiles:
     def __init__(self, url: str, address: Address | None = None) -> None:
         self._place = parse(url)
         self.url = f"{self._place.scheme}://{self._place.authority}{self._place.path or '/'}"
-        self._address = address
+        self.known_address = address
+        """The cluster, once it was found out."""
 
     def __getstate__(self) -> dict[str, Any]:
         with contextlib.suppress(StoreError):  # a worker finds out what is wrong
@@ -64,9 +64,9 @@ class HdfsFiles:
         Raises:
             StoreError: it cannot be found out.
         """
-        if self._address is None:
-            self._address = address_of(self.url, hadoop_settings())
-        return self._address
+        if self.known_address is None:
+            self.known_address = address_of(self.url, hadoop_settings())
+        return self.known_address
 
     def path(self, name: str) -> str:
         """Return the path of a file on HDFS."""
@@ -124,19 +124,22 @@ class HdfsFiles:
 
     def write(self, name: str, data: bytes) -> None:
         """Write a file atomically: a reader sees the old content or the new."""
-        temporary = f"tmp/file-{uuid.uuid4().hex}"
         with self.explained("write", name):
-            self._put(temporary, data)
-            self._with_parent(name, lambda: self.client.rename(self.path(temporary), self.path(name), True))
+            self._move(self._temporary(data), name, overwrite=True)
 
     def create(self, name: str, data: bytes) -> bool:
-        """Write a file that does not exist yet; return False if it does. Only one of several writers succeeds."""
+        """Write a file that does not exist yet; return False if it does. Only one of several writers succeeds.
+
+        It is whole as soon as it has its name: a process that is killed in between leaves no lock without a holder.
+        """
         with self.explained("create", name):
-            try:
-                self._put(name, data)
-            except FileExistsError:
+            if self._exists(self.path(name)):
                 return False
-        return True
+            temporary = self._temporary(data)
+            if self._move(temporary, name, overwrite=False):
+                return True
+            self.client.delete(temporary, False)
+            return False
 
     def open_new(self, name: str) -> OpenFile | None:
         """Begin a file that does not exist yet, to be written on; return None if it does."""
@@ -252,8 +255,38 @@ class HdfsFiles:
         client = client_of(self.address).inner
         return call(lambda: list(client.list_status(path, is_recursive)))
 
-    def _put(self, name: str, data: bytes) -> None:
-        OpenFile(self.client.create(self.path(name), _options())).write_and_close(data)
+    def _temporary(self, data: bytes) -> str:
+        """Write a file under a name of its own, and return its path."""
+        path = self.path(f"tmp/file-{uuid.uuid4().hex}")
+        OpenFile(self.client.create(path, _options())).write_and_close(data)
+        return path
+
+    def _move(self, source: str, name: str, *, overwrite: bool) -> bool:
+        """Give a file its name; return False if another one has it.
+
+        After a failover hdfs-native repeats a call that was carried out already: then the source is gone.
+        """
+        target = self.path(name)
+        for is_last in (False, True):
+            try:
+                self.client.rename(source, target, overwrite)
+                return True
+            except FileExistsError:
+                return not self._exists(source)
+            except FileNotFoundError:
+                if not self._exists(source):
+                    return True
+                if is_last:
+                    raise
+                self.client.mkdirs(target.rpartition("/")[0] or "/", 0o755, True)
+        raise AssertionError("the last try returns or raises")
+
+    def _exists(self, path: str) -> bool:
+        try:
+            self.client.get_file_info(path)
+        except FileNotFoundError:
+            return False
+        return True
 
     def _is_closed(self, name: str) -> bool:
         with contextlib.suppress(FileNotFoundError):  # removed meanwhile
@@ -266,13 +299,6 @@ class HdfsFiles:
         except FileExistsError:  # a writer that was killed has left it open
             self.recover(name)
             return self.client.append(self.path(name))
-
-    def _with_parent(self, name: str, action: Callable[[], T]) -> T:
-        try:
-            return action()
-        except FileNotFoundError:
-            self.client.mkdirs(self.path(name).rpartition("/")[0] or "/", 0o755, True)
-            return action()
 
 
 def _options(overwrite: bool = False) -> Any:

@@ -6,7 +6,7 @@ delay of a twentieth of its time, and a search of ten hours has some hundred seg
 
 from __future__ import annotations
 
-SHORTEST_S = 15.0
+SHORTEST_S = 5.0
 _SHARE = 0.05
 MOST_BYTES = 16 << 20
 """A segment is kept in memory until it is closed, for who reads it in the driver's own process."""

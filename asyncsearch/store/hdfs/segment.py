@@ -8,6 +8,7 @@ on later. No clock is involved.
 from __future__ import annotations
 
 import logging
+import math
 import threading
 from collections.abc import Sequence
 
@@ -33,7 +34,7 @@ class HdfsSegment:
             name: of the segment.
             file: the file.
             lock: of the driver; None: it holds none, as in a test.
-            open_s: seconds after which it is closed so that others can read it.
+            open_s: seconds after which it is closed so that others can read it; infinite: it is not.
         """
         self._files, self._name, self._file, self._lock = files, name, file, lock
         self._path = f"journal/{name}"
@@ -45,7 +46,7 @@ class HdfsSegment:
         self._is_open = True
         """Whether HDFS has the file open, as far as is known."""
         _open[_key(files, self._path)] = self
-        self._timer = self._start(open_s)
+        self._timer = threading.Timer(open_s, self._publish) if math.isinf(open_s) else self._start(open_s)
 
     @property
     def name(self) -> str:

@@ -14,7 +14,7 @@ Besides the guarantees of asyncsearch.store.far_store:
 from __future__ import annotations
 
 import contextlib
-import logging
+import math
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -26,14 +26,15 @@ from asyncsearch.store import layout
 from asyncsearch.store.base_store import Store
 from asyncsearch.store.far_store import FarStore, split_lines
 from asyncsearch.store.hdfs import publishing
-from asyncsearch.store.hdfs.addresses import Address
+from asyncsearch.store.hdfs.addresses import Address, parse
 from asyncsearch.store.hdfs.files import HdfsFiles
 from asyncsearch.store.hdfs.segment import HdfsSegment, close_all, open_here
 from asyncsearch.store.manifest import Manifest
 
-_log = logging.getLogger(__name__)
 _UPLOADS = 8
 """Files of a checkpoint that are copied at a time: closing one takes half a second, of which HDFS mostly waits."""
+_LOG_APPEND_S, _LOG_PAUSE_S = 2.0, 0.1
+"""How long a log may be open for an append, and the time between two looks at it."""
 
 
 class HdfsStore(FarStore):
@@ -57,7 +58,8 @@ class HdfsStore(FarStore):
         return {**super().__getstate__(), "_begun_s": None}
 
     def at(self, url: str) -> Store:
-        return HdfsStore(url, lock_lease_s=self._lease_s)
+        is_same = parse(url)[:2] == parse(self.url)[:2]  # a worker cannot find the address out again
+        return HdfsStore(url, self._remote.known_address if is_same else None, lock_lease_s=self._lease_s)
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
@@ -127,7 +129,8 @@ class HdfsStore(FarStore):
         now = time.monotonic()
         if self._begun_s is None:
             self._begun_s = now
-        return HdfsSegment(self._remote, name, file, self._lock, publishing.pause_s(now - self._begun_s))
+        open_s = math.inf if self._lock is None else publishing.pause_s(now - self._begun_s)
+        return HdfsSegment(self._remote, name, file, self._lock, open_s)
 
     # Checkpoints
 
@@ -159,11 +162,18 @@ class HdfsStore(FarStore):
         return (line.decode(errors="replace").removesuffix("\n") for line in split_lines(self._log_blocks(path)))
 
     def _log_blocks(self, path: str) -> Iterator[bytes]:
-        size_bytes = self._remote.size(path)
-        if size_bytes is None:
-            return
-        blocks = list(self._remote.blocks(path))
-        if sum(map(len, blocks)) < size_bytes:  # an append is in progress, or its driver was killed in it
-            self._remote.recover(path)
+        deadline = time.monotonic() + _LOG_APPEND_S
+        while (size_bytes := self._remote.size(path)) is not None:
             blocks = list(self._remote.blocks(path))
-        yield from blocks
+            if sum(map(len, blocks)) >= size_bytes:
+                yield from blocks
+                return
+            # An append is in progress, or its driver was killed in it.
+            if time.monotonic() < deadline:
+                time.sleep(_LOG_PAUSE_S)
+            elif self._lock is None and self.is_locked():
+                return
+            else:
+                self._remote.recover(path)
+                yield from self._remote.blocks(path)
+                return

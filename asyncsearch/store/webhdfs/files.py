@@ -11,9 +11,9 @@ import logging
 import os
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from asyncsearch.errors import CheckpointError, StoreError
 from asyncsearch.store.base_store import FileInfo
@@ -24,7 +24,6 @@ from asyncsearch.store.manifest import Content, new_digest
 from asyncsearch.store.passwords import without_password
 
 _log = logging.getLogger(__name__)
-T = TypeVar("T")
 _BLOCK = 1 << 20
 _TIMEOUT_S = (10.0, 120.0)
 """To connect, and to wait for an answer."""
@@ -43,7 +42,8 @@ class WebHdfsFiles:
             raise StoreError(f"{url!r} cannot be a path for HdfsCLI, which replaces '#LATEST'. Choose another name.")
         self._place = parse(url)
         self.url = f"{self._place.scheme}://{self._place.authority}{self._place.path or '/'}"
-        self._gateways = gateways
+        self.known_gateways = gateways
+        """The addresses of the NameNodes, once they were found out."""
 
     def __getstate__(self) -> dict[str, Any]:
         with contextlib.suppress(StoreError):  # a worker finds out what is wrong
@@ -62,9 +62,9 @@ class WebHdfsFiles:
         Raises:
             StoreError: they cannot be found out.
         """
-        if not self._gateways:
-            self._gateways = gateways_of(self.url, hadoop_settings())
-        return self._gateways
+        if not self.known_gateways:
+            self.known_gateways = gateways_of(self.url, hadoop_settings())
+        return self.known_gateways
 
     @property
     def client(self) -> Any:
@@ -127,18 +127,20 @@ class WebHdfsFiles:
 
     def write(self, name: str, data: bytes) -> None:
         """Write a file atomically: a reader sees the old content or the new."""
-        temporary = f"tmp/file-{uuid.uuid4().hex}"
         with self.explained("write", name):
-            self.client.write(self.path(temporary), data)
-            self._with_parent(name, lambda: self._replace(temporary, name))
+            self._move(self._temporary(data), name, "OVERWRITE")
 
     def create(self, name: str, data: bytes) -> bool:
         """Write a file that does not exist yet; return False if it does. Only one of several writers succeeds."""
         with self.explained("create", name):
+            if self.client.status(self.path(name), strict=False) is not None:
+                return False
+            temporary = self._temporary(data)
             try:
-                self.client.write(self.path(name), data, overwrite=False)
+                self._move(temporary, name, "NONE")
             except Exception as error:
-                if _is(error, "FileAlreadyExistsException", "AlreadyBeingCreatedException"):
+                if _is(error, "FileAlreadyExistsException"):
+                    self.client.delete(temporary)
                     return False
                 raise
             return True
@@ -229,18 +231,22 @@ class WebHdfsFiles:
                 return []
             raise
 
-    def _replace(self, source: str, target: str) -> None:
-        # HdfsCLI's own rename refuses to replace a file, so that it would be missing for a moment.
-        self.client._rename(self.path(source), destination=self.path(target), renameoptions="OVERWRITE")
+    def _temporary(self, data: bytes) -> str:
+        """Write a file under a name of its own, and return its path."""
+        path = self.path(f"tmp/file-{uuid.uuid4().hex}")
+        self.client.write(path, data)
+        return path
 
-    def _with_parent(self, name: str, action: Callable[[], T]) -> T:
+    def _move(self, source: str, name: str, option: str) -> None:
+        """Give a file its name. HdfsCLI's own rename neither replaces a file nor says why it fails."""
+        target = self.path(name)
         try:
-            return action()
+            self.client._rename(source, destination=target, renameoptions=option)
         except Exception as error:
             if not _is(error, "FileNotFoundException"):
                 raise
-            self.client.makedirs(self.path(name).rpartition("/")[0] or "/")
-            return action()
+            self.client.makedirs(target.rpartition("/")[0] or "/")
+            self.client._rename(source, destination=target, renameoptions=option)
 
 
 _guards: dict[tuple[str, str], threading.Lock] = {}

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from asyncsearch.errors import BeingWrittenError, JournalDamagedError
 from asyncsearch.store.appending_store import AppendingStore
 from asyncsearch.store.base_store import Store
+from asyncsearch.store.hdfs.addresses import parse
 from asyncsearch.store.webhdfs.files import WebHdfsFiles
 
 
@@ -36,7 +37,8 @@ class WebHdfsStore(AppendingStore):
         self._remote = WebHdfsFiles(url, gateways)
 
     def at(self, url: str) -> Store:
-        return WebHdfsStore(url, lock_lease_s=self._lease_s)
+        is_same = parse(url)[:2] == parse(self.url)[:2]  # a worker cannot find the address out again
+        return WebHdfsStore(url, self._remote.known_gateways if is_same else "", lock_lease_s=self._lease_s)
 
     @property
     def log_interval_s(self) -> float:

@@ -1,0 +1,161 @@
+"""Networks that drop, delay, cut and swallow what one worker and the driver say to each other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from asyncsearch import ASHA, Study, WorkerOptions
+from asyncsearch.events import WorkerAttached, WorkerLost
+from asyncsearch.journal.opening import read_records
+from tests.faults.accounts import losses, require_accounted, tell, wait_until, wasted
+from tests.faults.network import DOWN, FAIR, PATIENCE_S, UP, Network, Weather, wary_agent
+from tests.system.tools import Gate, Running, make_study, make_trainable, require_gone
+
+pytestmark = pytest.mark.slow
+
+LEVELS = [1, 3]
+LEASE_S = 3.0
+BYTES = 4_800
+"""Carried by a connection before it drops: that which attaches a worker takes most of it."""
+NOTHING = Weather(swallows=frozenset({UP, DOWN}))
+DOWN_HILL = Weather(is_down=True)
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Gate:
+    return Gate(tmp_path).make()
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Study:
+    """The same search on a network without faults."""
+    folder = tmp_path_factory.mktemp("undisturbed")
+    gate = Gate(folder)
+    (folder / "passed").touch()  # nobody waits at the gate
+    study = make_study(make_trainable(gate), folder / "study", scheduler=ASHA(max_resource=3))
+    Running(study).wait()
+    require_accounted(study, range(1, 10), LEVELS)
+    assert wasted(study) == 0
+    return study
+
+
+@pytest.fixture
+def networks() -> Iterator[Callable[..., Network]]:
+    made: list[Network] = []
+
+    def make(*args: Any, **options: Any) -> Network:
+        made.append(Network(*args, **options))
+        return made[-1]
+
+    yield make
+    for network in made:
+        network.close()
+
+
+def begin(gate: Gate, tmp_path: Path, network: Network, *, at: int = 2, **workers: Any) -> tuple[Study, Running]:
+    """Start a search whose first trial waits at the gate in the middle of a unit, on either worker."""
+    study = make_study(
+        make_trainable(gate, at=at),
+        tmp_path / "study",
+        scheduler=ASHA(max_resource=3),
+        backend=network,
+        workers=WorkerOptions(**workers),
+    )
+    return study, Running(study)
+
+
+def end(study: Study, running: Running, undisturbed: Study, request: pytest.FixtureRequest) -> None:
+    running.wait()
+    require_accounted(study, [trial.params["x"] for trial in undisturbed.trials], LEVELS)
+    tell(request.node.name, study, undisturbed)
+
+
+def worker_of(agent: int, study: Study) -> int:
+    """Return the worker whose agent is this process."""
+    events = [record.event for record in read_records(study.store)]
+    return next(event.worker for event in events if isinstance(event, WorkerAttached) and event.pid == agent)
+
+
+def test_connections_that_drop_again_and_again_cost_no_lease_and_no_report(
+    gate: Gate, tmp_path: Path, networks: Any, undisturbed: Study, request: pytest.FixtureRequest
+) -> None:
+    network = networks(lambda worker, epoch: Weather(drops_after=BYTES))
+    study, running = begin(gate, tmp_path, network)
+    gate.pids()
+    gate.open()
+    end(study, running, undisturbed, request)
+    assert sum(link.accepted for worker in (0, 1) for link in network.links(worker)) >= 6, "too few drops"
+    assert losses(study) == []
+    assert wasted(study) == 0
+
+
+def test_a_worker_whose_messages_come_two_seconds_later_keeps_its_lease(
+    gate: Gate, tmp_path: Path, networks: Any, undisturbed: Study, request: pytest.FixtureRequest
+) -> None:
+    network = networks()
+    study, running = begin(gate, tmp_path, network, at=1)
+    slow = worker_of(gate.pids()[1], study)
+    network.link(slow).set(Weather(delay_s=2.0))
+    gate.open()
+    end(study, running, undisturbed, request)
+    assert losses(study) == []
+    assert wasted(study) == 0
+
+
+def test_a_worker_that_is_cut_off_for_less_than_its_lease_goes_on_under_it(
+    gate: Gate, tmp_path: Path, networks: Any, undisturbed: Study, request: pytest.FixtureRequest
+) -> None:
+    network = networks()
+    study, running = begin(gate, tmp_path, network)
+    gate.pids()
+    for link in (network.link(0), network.link(1)):
+        link.set(DOWN_HILL)
+        link.wait_for(lambda link: link.refused >= 2)
+        link.set(FAIR)
+    gate.open()
+    end(study, running, undisturbed, request)
+    assert losses(study) == []
+    assert wasted(study) == 0
+
+
+@pytest.mark.parametrize("weather", [DOWN_HILL, NOTHING], ids=["cut", "half-open"])
+def test_a_worker_that_is_cut_off_for_longer_than_its_lease_is_replaced_and_refused_when_it_is_back(
+    gate: Gate, tmp_path: Path, networks: Any, undisturbed: Study, request: pytest.FixtureRequest, weather: Weather
+) -> None:
+    network = networks(is_split=True, agent=wary_agent)
+    study, running = begin(gate, tmp_path, network, lease_timeout=LEASE_S)
+    pids = gate.pids()
+    with_trial = worker_of(pids[1], study)
+    network.link(with_trial).set(weather)
+    wait_until(study, lambda event: isinstance(event, WorkerLost))
+    network.link(with_trial).set(FAIR)
+    gate.open()  # the trial that nobody waits for any more goes on, too
+    running.wait()
+    ends = [network.ends.get(timeout=PATIENCE_S) for _ in range(3)]
+    [reason] = [reason for worker, epoch, reason in ends if (worker, epoch) == (with_trial, 1)]
+    assert "silent" in reason
+    end(study, running, undisturbed, request)
+    [lost] = losses(study)
+    assert "silent" in lost.reason
+    require_gone(list(pids))
+
+
+def test_a_worker_that_hears_nothing_of_the_driver_attaches_again_under_its_lease(
+    gate: Gate, tmp_path: Path, networks: Any, undisturbed: Study, request: pytest.FixtureRequest
+) -> None:
+    network = networks(agent=wary_agent)
+    study, running = begin(gate, tmp_path, network)
+    agent = gate.pids()[1]
+    link = network.link(worker_of(agent, study))
+    before = link.accepted
+    link.set(Weather(swallows=frozenset({DOWN})))
+    gate.open()
+    link.wait_for(lambda link: link.accepted > before)
+    link.set(FAIR)
+    end(study, running, undisturbed, request)
+    assert losses(study) == []
+    assert wasted(study) == 0

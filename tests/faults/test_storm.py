@@ -1,0 +1,71 @@
+"""Many random faults over one search: it ends, and every trial, report and checkpoint is accounted for.
+
+The faults come at records of the journal, so a seed has the same faults each time. ``ASYNCSEARCH_SEED=17`` repeats one:
+
+    ASYNCSEARCH_SEED=17 bash scripts/test_faults.sh -n 0 -k storm
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from asyncsearch import Study
+from tests.faults.accounts import require_accounted, tell
+from tests.faults.storm import FIRST, schedule
+from tests.faults.tools import Search, require_kept
+
+pytestmark = pytest.mark.slow
+
+IS_ALL = os.environ.get("ASYNCSEARCH_FAULTS") == "all"
+FAULTS, TRIALS = (200, 300) if IS_ALL else (20, 40)
+LEVELS = [1, 3, 9]
+
+
+def seed() -> int:
+    """Return the seed of this run: a new one with ASYNCSEARCH_FAULTS=all, else always the same."""
+    given = os.environ.get("ASYNCSEARCH_SEED")
+    return int(given) if given else random.SystemRandom().randrange(10**6) if IS_ALL else 1
+
+
+def storm(folder: Path, **order: object) -> Study:
+    """Run the script until it has ended well, as often as its driver is killed."""
+    search = Search(folder, "tests.faults.storm")
+    kills = 0
+    while True:
+        code, output = search.run(trials=TRIALS, **order)
+        if code == 0:
+            break
+        assert code == -signal.SIGKILL, output
+        kills += 1
+        assert kills == sum(b" driver " in line for line in search.lines("moments")), "only a fault may kill it"
+        require_kept(search)
+    require_kept(search)
+    assert "best: 1\n" in output
+    assert not search.files_left()
+    return Study.open(search.study)
+
+
+def test_a_seed_says_which_faults_come_at_which_records() -> None:
+    assert schedule(7, 200, 300) == schedule(7, 200, 300) != schedule(8, 200, 300)
+    records = [fault.record for fault in schedule(7, 200, 300)]
+    assert records == sorted(set(records))
+    assert records[0] >= FIRST
+    assert {fault.kind for fault in schedule(7, 200, 300)} == {"runner", "agent", "driver", "cut", "down", "store"}
+
+
+def test_a_search_in_a_storm_of_faults_accounts_for_every_trial(tmp_path: Path) -> None:
+    chosen = seed()
+    sys.stdout.write(f"ASYNCSEARCH_SEED={chosen}: {FAULTS} faults over {TRIALS} trials\n")
+    undisturbed = storm(tmp_path / "undisturbed")
+    require_accounted(undisturbed, range(1, TRIALS + 1), LEVELS)
+    study = storm(tmp_path / "storm", seed=chosen, faults=FAULTS)
+    require_accounted(study, range(1, TRIALS + 1), LEVELS)
+    happened = (tmp_path / "storm" / "moments").read_text().splitlines()
+    assert happened == [str(fault) for fault in schedule(chosen, FAULTS, TRIALS)], "each fault came, in its order"
+    tell(f"storm {chosen} of {FAULTS} faults", study, undisturbed)
