@@ -25,8 +25,10 @@ def jumping(jumps: list[float], every: int) -> Callable[[], float]:
 
 
 def clocked(monkeypatch: pytest.MonkeyPatch, clock: Callable[[], float]) -> None:
-    assert Driver.__init__.__kwdefaults__["clock"] is not None
-    monkeypatch.setitem(Driver.__init__.__kwdefaults__, "clock", clock)
+    defaults = Driver.__init__.__kwdefaults__
+    assert defaults is not None
+    assert defaults["clock"] is not None
+    monkeypatch.setitem(defaults, "clock", clock)
 
 
 def search(folder: Path) -> Study:

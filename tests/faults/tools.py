@@ -10,6 +10,7 @@ import tempfile
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import psutil
@@ -90,7 +91,7 @@ class Search:
         """Move what lies in the place of the store elsewhere."""
         self.study.rename(self.folder / "impostor")
 
-    def finish(self, **order: object) -> str:
+    def finish(self, **order: Any) -> str:
         """Run it to its end."""
         code, output = self.run(**order)
         assert code == 0, output
