@@ -6,6 +6,7 @@ import itertools
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,8 +26,9 @@ def jumping(jumps: list[float], every: int) -> Callable[[], float]:
 
 
 def clocked(monkeypatch: pytest.MonkeyPatch, clock: Callable[[], float]) -> None:
-    assert Driver.__init__.__kwdefaults__["clock"] is not None
-    monkeypatch.setitem(Driver.__init__.__kwdefaults__, "clock", clock)
+    defaults: Any = Driver.__init__.__kwdefaults__
+    assert "clock" in defaults
+    monkeypatch.setitem(defaults, "clock", clock)
 
 
 def search(folder: Path) -> Study:

@@ -11,6 +11,7 @@ import os
 import random
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,7 +33,7 @@ def seed() -> int:
     return int(given) if given else random.SystemRandom().randrange(10**6) if IS_ALL else 1
 
 
-def storm(folder: Path, **order: object) -> Study:
+def storm(folder: Path, **order: Any) -> Study:
     """Run the script until it has ended well, as often as its driver is killed."""
     search = Search(folder, "tests.faults.storm")
     kills = 0

@@ -10,6 +10,7 @@ import tempfile
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import psutil
@@ -43,9 +44,7 @@ class Search:
         self.tmp.mkdir(parents=True)
         self._mark = uuid.uuid4().hex
 
-    def run(
-        self, *, meanwhile: Callable[[psutil.Popen], None] = lambda driver: None, **order: object
-    ) -> tuple[int, str]:
+    def run(self, *, meanwhile: Callable[[psutil.Popen], None] = lambda driver: None, **order: Any) -> tuple[int, str]:
         """Run the script; return its exit code and output once it and all of its processes have ended.
 
         Args:
@@ -90,7 +89,7 @@ class Search:
         """Move what lies in the place of the store elsewhere."""
         self.study.rename(self.folder / "impostor")
 
-    def finish(self, **order: object) -> str:
+    def finish(self, **order: Any) -> str:
         """Run it to its end."""
         code, output = self.run(**order)
         assert code == 0, output
