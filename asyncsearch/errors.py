@@ -19,6 +19,8 @@
     ├── StoreError                 the store cannot be read or written
     │   ├── StoreLockedError       another driver has the study open
     │   ├── StoreLostError         the lock, or a file of the store, was removed or replaced while it was in use
+    │   ├── BeingWrittenError      the end of a journal segment cannot be read while a driver writes it
+    │   ├── SegmentOverError       a journal segment was closed so that others can read it; a new one goes on
     │   ├── CheckpointError        a checkpoint is damaged, missing, or cannot be one; the store itself works
     │   └── JournalDamagedError    the journal is damaged elsewhere than at its end
     ├── ProtocolError              a message broke the contract in ``rpc/``
@@ -110,6 +112,14 @@ class StoreLockedError(StoreError):
 
 class StoreLostError(StoreError):
     """The lock, or a file of the store, was removed or replaced while it was in use; waiting does not bring it back."""
+
+
+class BeingWrittenError(StoreError):
+    """The end of a journal segment cannot be read while a driver has it open."""
+
+
+class SegmentOverError(StoreError):
+    """A journal segment takes no more, since it was closed so that others can read it; a new one goes on."""
 
 
 class CheckpointError(StoreError):

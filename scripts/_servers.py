@@ -118,6 +118,10 @@ class Servers:
             raise ClusterError(f"{name} does not run; these do: {', '.join(self.names()) or 'none'}.")
         process.send_signal(number)
 
+    def rename(self, old: str, new: str) -> None:
+        """Give a server another name; under its old one a further server may start."""
+        (self.folder / "pid" / old).rename(self.folder / "pid" / new)
+
     def end_all(self) -> None:
         """End all servers, those started last first, and whatever they have started."""
         path = self.folder / "pid"
@@ -149,15 +153,18 @@ class Servers:
                 lines.append(f"{name}: pid {process.pid}, {process.memory_info().rss / 1e6:.0f} MB")
         return lines
 
-    def wait(self, what: str, is_ready: Callable[[], bool]) -> None:
+    def wait(self, what: str, is_ready: Callable[[], bool], may_end: str = "-") -> None:
         """Wait until the servers are ready.
+
+        Args:
+            may_end: beginning of the names of servers that may end meanwhile.
 
         Raises:
             ClusterError: a server died, or it takes too long; the message has the last lines of its log.
         """
         deadline = time.monotonic() + PATIENCE_S
         while not is_ready():
-            dead = [name for name in self.names() if self.process(name) is None]
+            dead = [name for name in self.names() if self.process(name) is None and not name.startswith(may_end)]
             if dead or time.monotonic() > deadline:
                 name = (dead or self.names())[0]
                 lines = self.log(name).read_text(errors="replace").splitlines()[-5:]

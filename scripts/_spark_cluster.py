@@ -9,13 +9,15 @@ import shutil
 import signal
 import sys
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 from _hadoop import java_home
 from _jars import pyspark_home
 from _servers import ClusterError, Servers, cluster_folder, say
 
+_LEAVING = "leaving-"
 _DEPLOY = "org.apache.spark.deploy"
 _opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # a company's proxy does not know this machine
 
@@ -45,38 +47,51 @@ class SparkCluster:
         self._size_path.write_text(json.dumps({"cores": cores, "memory": memory}))
         ports = self.servers.ports("master", "web")
         self._start_server("master", "master.Master", "--port", ports["master"], "--webui-port", ports["web"])
-        for number in range(1, workers + 1):
-            self.start_worker(number)
-        self.wait()
+        self.start_workers(range(1, workers + 1))
 
-    def start_worker(self, number: int) -> None:
+    def start_workers(self, numbers: Iterable[int]) -> None:
+        """Start those of these Workers that do not run, and wait until the Master knows them."""
+        before = self.alive_workers()
+        started = [number for number in numbers if self._start_worker(number)]
+        self.servers.wait(
+            "Spark",
+            lambda: len(self.alive_workers() - before) >= len(started) and self._answers(),
+            may_end=_LEAVING,
+        )
+
+    def _start_worker(self, number: int) -> bool:
         size = json.loads(self._size_path.read_text())
         where = ("--port", 0, "--webui-port", 0, "--work-dir", self._folder / f"work-{number}")
         what = ("--cores", size["cores"], "--memory", size["memory"])
-        self._start_server(f"worker-{number}", "worker.Worker", *where, *what, self.url)
+        return self._start_server(f"worker-{number}", "worker.Worker", *where, *what, self.url)
 
     def add_worker(self) -> int:
         """Start a further Worker, and return its number."""
-        numbers = [int(name.removeprefix("worker-")) for name in self.servers.names() if name != "master"]
+        numbers = [int(name.rpartition("-")[2]) for name in self.servers.names() if name != "master"]
         number = max(numbers, default=0) + 1
-        self.start_worker(number)
-        self.wait()
+        self.start_workers([number])
         return number
 
-    def wait(self) -> None:
-        """Wait until the Master knows the Workers that run."""
-        count = len(self.servers.names()) - 1
-        self.servers.wait("Spark", lambda: self.alive_workers() >= count)
+    def decommission_worker(self, number: int) -> None:
+        """Announce that a Worker leaves; it ends when its executors have ended."""
+        self.servers.send(f"worker-{number}", signal.SIGPWR)
+        self.servers.rename(f"worker-{number}", f"{_LEAVING}{number}")
 
-    def alive_workers(self) -> int:
-        """Return the number of Workers that the Master knows; -1: it does not answer."""
+    def alive_workers(self) -> set[str]:
+        """Return the names under which the Master knows the Workers that may get executors."""
+        return {worker["id"] for worker in self._state().get("workers", ()) if worker["state"] == "ALIVE"}
+
+    def _answers(self) -> bool:
+        return bool(self._state())
+
+    def _state(self) -> dict[str, Any]:
         try:
             with _opener.open(f"{self.web}/json/", timeout=5) as answer:
-                return int(json.load(answer)["aliveworkers"])
+                return dict(json.load(answer))
         except (OSError, ValueError):
-            return -1
+            return {}
 
-    def _start_server(self, name: str, main: str, *arguments: object) -> None:
+    def _start_server(self, name: str, main: str, *arguments: object) -> bool:
         options = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
         environment = {
             "JAVA_HOME": str(java_home()),
@@ -90,8 +105,10 @@ class SparkCluster:
         }
         spark_class = pyspark_home() / "bin" / "spark-class"
         command = [spark_class, f"{_DEPLOY}.{main}", "--host", "127.0.0.1", *map(str, arguments)]
-        if self.servers.start(name, command, environment):
+        is_started = self.servers.start(name, command, environment)
+        if is_started:
             say(f"starting {name}")
+        return is_started
 
 
 def _start(cluster: SparkCluster, options: argparse.Namespace) -> None:
@@ -110,7 +127,7 @@ def _stop(cluster: SparkCluster, options: argparse.Namespace) -> None:
 def _status(cluster: SparkCluster, _options: argparse.Namespace) -> None:
     print("\n".join(cluster.servers.status()) or "Spark is stopped")
     if cluster.servers.names():
-        print(f"{cluster.url}: {max(0, cluster.alive_workers())} Workers; web page: {cluster.web}")
+        print(f"{cluster.url}: {len(cluster.alive_workers())} Workers; web page: {cluster.web}")
 
 
 def _url(cluster: SparkCluster, _options: argparse.Namespace) -> None:
@@ -126,10 +143,9 @@ def _worker(cluster: SparkCluster, options: argparse.Namespace) -> None:
     if options.command == "kill-worker":
         cluster.servers.end(name, signal.SIGKILL)
     elif options.command == "decommission-worker":
-        cluster.servers.send(name, signal.SIGPWR)
+        cluster.decommission_worker(options.number)
     else:
-        cluster.start_worker(options.number)
-        cluster.wait()
+        cluster.start_workers([options.number])
 
 
 def _parser() -> argparse.ArgumentParser:

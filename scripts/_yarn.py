@@ -109,8 +109,8 @@ class Yarn:
             "yarn.nodemanager.disk-health-checker.min-free-space-per-disk-mb": 0,
             "yarn.nodemanager.env-whitelist": ",".join(_PASSED_ON),
             "yarn.nm.liveness-monitor.expiry-interval-ms": 60_000,
-            # On a busy machine an ApplicationMaster needs more than 20 s to register.
-            "yarn.am.liveness-monitor.expiry-interval-ms": 120_000,
+            # On a busy machine an ApplicationMaster needs minutes to get its environment and to register.
+            "yarn.am.liveness-monitor.expiry-interval-ms": 600_000,
             "yarn.log-aggregation-enable": "false",
             "yarn.application.classpath": "",  # Spark brings its own jars
             "hadoop.http.staticuser.user": user(),

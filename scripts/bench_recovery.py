@@ -204,14 +204,16 @@ def _kill(victim: str, at: Begun, driver: subprocess.Popen[bytes]) -> None:
 @contextlib.contextmanager
 def standalone_cluster() -> Iterator[str]:
     """A standalone cluster of ``scripts/spark_cluster.sh``; the address of its master."""
-    script = str(ROOT / "scripts" / "spark_cluster.sh")
-    started = subprocess.run(
-        ["bash", script, "start", str(WORKERS), "--cores", "1"], stdout=subprocess.PIPE, text=True, check=True
-    )
+
+    def command(*words: str) -> str:
+        script = ["bash", str(ROOT / "scripts" / "spark_cluster.sh"), *words]
+        environment = os.environ | {"PYTHON": sys.executable}
+        return subprocess.run(script, env=environment, stdout=subprocess.PIPE, text=True, check=True).stdout
+
     try:
-        yield next(word for word in reversed(started.stdout.split()) if word.startswith("spark://"))
+        yield command("start", str(WORKERS), "--cores", "1").split()[-1]
     finally:
-        subprocess.run(["bash", script, "stop"], stdout=subprocess.DEVNULL, check=True)
+        command("stop")
 
 
 def figures(victim: str, found: list[Recovery], baseline: float) -> list[Figure]:

@@ -21,6 +21,10 @@ export UV_PYTHON_DOWNLOADS=never UV_SYSTEM_CERTS=${UV_SYSTEM_CERTS:-true}
 environment=$ROOT/dist/environment
 archive=$environment.tar.gz
 mkdir -p "$ROOT/dist"
+exec 9>"$ROOT/dist/.environment.lock"
+if command -v flock >/dev/null; then
+    flock 9 # two at once would build in one folder
+fi
 
 state=$(
     cd "$ROOT"
@@ -39,7 +43,7 @@ if [ ! -f "$archive" ] || [ "$state" != "$(cat "$environment/state" 2>/dev/null)
     "$PYTHON" -m venv --without-pip "$environment"
     wheel=$(echo "$wheels"/asyncsearch-*.whl)
     # Copies, not links: an archive of hard links to a cache would not be portable.
-    "$uv" pip install --quiet --link-mode copy --python "$environment/bin/python" "$wheel[demo,hdfs]" venv-pack "$@"
+    "$uv" pip install --quiet --link-mode copy --python "$environment/bin/python" "$wheel[demo,hdfs,webhdfs]" venv-pack "$@"
     echo "pack_env: packing it" >&2
     "$environment/bin/venv-pack" --quiet --prefix "$environment" --output "$archive.part" --format tar.gz --compress-level 1 >&2
     mv "$archive.part" "$archive"

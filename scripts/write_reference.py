@@ -23,6 +23,7 @@ MODULES = {
     "asyncsearch.sequences": "Hyper-parameters that change during training ([sequences](sequences.md)).",
     "asyncsearch.simulate": "Searches on a virtual cluster ([simulation](simulate.md)).",
     "asyncsearch.checking": "What `check` returns ([checking a trainable](trainers.md#checking-a-trainable)).",
+    "asyncsearch.doctor": "What a search runs on ([before the first search](clusters.md#before-the-first-search)).",
     "asyncsearch.space": "The classes behind the functions that make domains ([spaces](spaces.md)).",
     "asyncsearch.searchers": "For [searchers](searchers.md) of your own.",
     "asyncsearch.schedulers": "For [schedulers](write_your_own_scheduler.md) of your own.",

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-WHOLE_MACHINE = ("spark", "notebook")
+WHOLE_MACHINE = ("spark", "notebook", "cluster")
 NOT_FAST = frozenset(
     (
         "agent",

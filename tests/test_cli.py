@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from asyncsearch import cli, uniform
+from asyncsearch.cli.parser import _state
 from asyncsearch.errors import TrialsFailedError
 from asyncsearch.report.live.status import STATE_WORDS
 from asyncsearch.study.study import Study
@@ -125,7 +126,7 @@ def test_every_word_of_the_tables_is_a_state_and_is_named_in_the_help(capsys: py
     text = "".join(capsys.readouterr().out.split())
     for words in STATE_WORDS:
         assert words.replace(" ", "-") in text
-        assert cli._state(words) == words
+        assert _state(words) == words
 
 
 def test_what_is_no_state_is_answered_by_those_that_there_are(store: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -44,9 +44,9 @@ def test_fragments_are_python(page: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_command_that_a_page_names_exists(page: Path) -> None:
-    from asyncsearch.cli import _parser
+    from asyncsearch.cli.parser import make_parser
 
-    known = _parser().format_help()
+    known = make_parser().format_help()
     text = page.read_text(encoding="utf-8")
     code = "\n".join(part.strip("`") for part in re.findall(r"```bash.*?```|`[^`\n]+`", text, flags=re.DOTALL))
     for command in re.findall(r"^asyncsearch ([a-z]+)", code, flags=re.MULTILINE):

@@ -74,6 +74,8 @@ class Dispatcher:
         self.admission: SharingSession | CheckpointDeletions
         """What deletes checkpoints, and sends work to workers as soon as its checkpoints are safe; to be set once."""
         self._transport: Transport | None = None
+        self._lost_early: list[WorkerLost] = []
+        """Launches that ended before there was a transport, which must refuse them."""
         self._attached: set[Worker] = set()
         """Launches that have attached; nothing can be sent to the others yet."""
         self._workers = ThreadPoolExecutor(1, "asyncsearch-launch")
@@ -81,11 +83,13 @@ class Dispatcher:
     def connect(self, transport: Transport) -> None:
         """Set how messages reach the workers."""
         self._transport = transport
+        while self._lost_early:
+            self._disconnect(self._lost_early.pop())
 
     @property
     def transport(self) -> Transport:
         """How messages reach the workers."""
-        assert self._transport is not None, "connect() comes before the first event"
+        assert self._transport is not None, "connect() comes before the first worker"
         return self._transport
 
     def attached(self, worker: Worker) -> None:
@@ -127,8 +131,14 @@ class Dispatcher:
     def forget(self, event: WorkerLost) -> None:
         """Take nothing from a lost launch of a worker any more, and end it."""
         self._timeouts.forget((event.worker, event.epoch))
-        self.transport.disconnect(event.worker, event.epoch, event.reason)
+        self._disconnect(event)
         self._workers.submit(self._kill, event.worker, event.epoch)
+
+    def _disconnect(self, lost: WorkerLost) -> None:
+        if self._transport is None:
+            self._lost_early.append(lost)
+        else:
+            self._transport.disconnect(lost.worker, lost.epoch, lost.reason)
 
     def dismiss_all(self) -> None:
         """Let the workers stop their trials: no decision on the study, whose journal cannot be written."""

@@ -7,22 +7,26 @@ import logging
 from collections import deque
 from concurrent.futures import Executor
 
-from asyncsearch.errors import StoreError
+from asyncsearch.errors import StoreError, may_pass
 from asyncsearch.rpc.messages import LogLine, LogLines
 from asyncsearch.store.base_store import Store
 
 _log = logging.getLogger(__name__)
-_FLUSH_S = 0.5
 _MAX_SHOWN = 10_000
 
 
 class LogSink:
-    """Collects lines in the loop thread; writes them to the store in another, grouped by trial, twice a second."""
+    """Collects lines in the loop thread; writes them to the store in another, grouped by trial."""
 
     def __init__(self, store: Store, loop: asyncio.AbstractEventLoop, executor: Executor) -> None:
         self._store, self._loop, self._executor = store, loop, executor
+        self._interval_s = store.log_interval_s
         self._pending: dict[str, list[str]] = {}
         self._timer: asyncio.TimerHandle | None = None
+        self._held: dict[str, list[str]] = {}
+        """Lines that could not be written; the executor's own."""
+        self._is_refused = False
+        """Whether the last write failed, which is told once."""
         self._is_closed = False
         self.shown: deque[tuple[str, LogLine]] = deque(maxlen=_MAX_SHOWN)
         """The newest lines with the name of their trial, for the display to take from the left; the oldest fall off."""
@@ -52,7 +56,7 @@ class LogSink:
 
     def _schedule(self) -> None:
         if self._timer is None and not self._is_closed:
-            self._timer = self._loop.call_later(_FLUSH_S, self._flush)
+            self._timer = self._loop.call_later(self._interval_s, self._flush)
 
     def _flush(self) -> None:
         self._timer = None
@@ -60,11 +64,20 @@ class LogSink:
         self._executor.submit(self._write, pending)
 
     def _write(self, pending: dict[str, list[str]]) -> None:
+        """Write what is pending, behind what could not be written before; in the executor's thread."""
+        held, self._held = self._held, {}
         for trial, lines in pending.items():
+            held.setdefault(trial, []).extend(lines)
+        for trial, lines in held.items():
             try:
                 self._store.append_log(trial, lines)
+                self._is_refused = False
             except (StoreError, OSError) as error:
-                _log.warning("The log of %s could not be written: %s", trial, error)
+                if may_pass(error):
+                    self._held[trial] = lines[-_MAX_SHOWN:]
+                if not self._is_refused:
+                    _log.warning("The log of %s could not be written: %s", trial, error)
+                self._is_refused = True
 
 
 def _one_line(text: str) -> str:

@@ -120,8 +120,8 @@ class Driver:
         self._pump_task = asyncio.run_coroutine_threadsafe(self._pump(), self.loop)
 
     def connect(self, transport: Transport) -> None:
-        """Set how messages reach the workers; call it before the first event is posted."""
-        self._dispatcher.connect(transport)
+        """Set how messages reach the workers; call it before any of them can attach."""
+        self.loop.call_soon_threadsafe(self._dispatcher.connect, transport)
 
     def post(self, event: AnyEvent) -> None:
         """Pass an event to the engine."""

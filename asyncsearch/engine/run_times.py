@@ -6,7 +6,11 @@ import msgspec
 
 
 class RunTimes(msgspec.Struct):
-    """The times of a study's runs. Moments are the driver's clock, in seconds since 1970."""
+    """The times of a study's runs. Moments are the driver's clock, in seconds since 1970.
+
+    The duration of a run is the time from its request to its end in the journal, wherever it is shown: what starts and
+    stops workers before and after is not part of it.
+    """
 
     began_s: float | None = None
     """When the run in progress began; None: none is in progress."""
@@ -20,6 +24,8 @@ class RunTimes(msgspec.Struct):
     """Duration of all runs together; None: unknown, since older versions did not note it."""
     runs: int = 0
     """How many runs ``total_s`` counts."""
+    last_s: float | None = None
+    """Duration of the last of these runs; None: unknown, or there was none."""
 
     def begin(self, now: float, done: int) -> None:
         """Begin a run; ``done`` is the amount of work begun so far: a number that only grows."""
@@ -31,6 +37,7 @@ class RunTimes(msgspec.Struct):
         if began_s is None or done == self.done_before:
             return
         self.ended_s = now
+        self.last_s = now - began_s
         self.runs += 1
         if self.total_s is not None:
             self.total_s += now - began_s

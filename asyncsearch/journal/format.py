@@ -104,6 +104,8 @@ class SegmentReader:
         """The first record that was noted in a head, too; None: no driver has noted any."""
         self.skipped_crc = ""
         """Checksum of record number ``skip``; empty until it was read."""
+        self.unread = ""
+        """Name of the last segment whose end could not be read, since a driver has it open."""
         self.dropped: list[str] = []
         """Sentences about unfinished lines that were dropped at the ends of segments, and what else was mended."""
         self.doubts: list[str] = []
@@ -122,9 +124,8 @@ class SegmentReader:
         """
         bodies = self._bodies(name, lines)
         first = next(bodies, None)
-        if first is None:
+        if first is None or not self._follows(name, first[1]):
             return
-        self._check_header(name, first[1])
         if until is not None and until < self.next_number:
             until = None  # it would take the place of more than this segment: it is refused when it is read
         for number, body, crc in bodies:
@@ -144,6 +145,10 @@ class SegmentReader:
             if self.next_number - 1 > self._skip:
                 yield self._decode(name, number, body)
 
+    def leave_unread(self, name: str) -> None:
+        """Note that a segment goes on behind what was read of it."""
+        self.unread = name
+
     def finish(self) -> None:
         """Check, after the last segment, that the journal goes as far as its head, or note that it has lost its head.
 
@@ -151,7 +156,7 @@ class SegmentReader:
             JournalDamagedError: its end is missing.
         """
         head = self._head
-        if head is not None and self.next_number <= head.n:
+        if head is not None and self.next_number <= head.n and not self.unread:
             raise JournalDamagedError(
                 f"The journal ends with record {self.next_number - 1}, and {HEAD_FILE} says that record {head.n} was"
                 f" durable in its segment {head.segment}: its end is missing. {_WITHOUT_THE_END}"
@@ -213,7 +218,8 @@ class SegmentReader:
             "it was never acknowledged."
         )
 
-    def _check_header(self, name: str, body: bytes) -> None:
+    def _follows(self, name: str, body: bytes) -> bool:
+        """Check a header, and return whether its segment goes on where reading stands; not after an end left unread."""
         try:
             header = _HEADER.decode(body)
         except msgspec.DecodeError as error:
@@ -223,6 +229,8 @@ class SegmentReader:
                 f"Journal segment {name} has format {header.format}, written by asyncsearch {header.version}; "
                 f"this version reads up to format {FORMAT}. Upgrade asyncsearch."
             )
+        if header.first > self.next_number and self.unread:
+            return False
         if header.first != self.next_number:
             raise JournalDamagedError(
                 f"Journal segment {name} begins with record {header.first}, expected {self.next_number}. "
@@ -230,6 +238,7 @@ class SegmentReader:
             )
         if header.head and self._headed_from is None:
             self._headed_from = header.first
+        return True
 
     def _decode(self, name: str, number: int, body: bytes) -> Record:
         try:

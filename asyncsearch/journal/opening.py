@@ -12,7 +12,7 @@ from asyncsearch.engine import handling
 from asyncsearch.engine import snapshot as snapshots
 from asyncsearch.engine.config import EngineConfig
 from asyncsearch.engine.state import StudyState
-from asyncsearch.errors import JournalDamagedError
+from asyncsearch.errors import BeingWrittenError, JournalDamagedError
 from asyncsearch.journal.format import Record, SegmentReader, beginning_of
 from asyncsearch.journal.head import decode_head
 from asyncsearch.journal.sealing import is_file_sealed, is_file_whole, is_sealed, seal, seal_file, unseal
@@ -145,6 +145,8 @@ class Replayed(msgspec.Struct, frozen=True):
     """Sentences about the recovery."""
     doubts: tuple[str, ...] = ()
     """Sentences about what cannot be told of the journal."""
+    unread: str = ""
+    """Name of the segment whose end was not read, since a driver has it open; empty: all was read."""
 
 
 def replay(store: Store, state: StudyState) -> Replayed:
@@ -162,7 +164,8 @@ def replay(store: Store, state: StudyState) -> Replayed:
         records = read_records(store, reader=reader)
         rest = list(islice(records, 1))  # now the record that the snapshot stands for has been read
         _require_reached(reader, kept.snapshot.record)
-        if reader.skipped_crc == kept.record_crc:
+        is_unreached = bool(reader.unread) and kept.snapshot.record >= reader.next_number
+        if reader.skipped_crc == kept.record_crc or is_unreached:
             snapshots.restore(state, kept.snapshot)
             return _replay_rest(state, reader, chain(rest, records), notes)
         notes.append(f"Snapshot {kept.snapshot.record} was taken of another journal, and was left out.")
@@ -175,11 +178,13 @@ def _replay_rest(state: StudyState, reader: SegmentReader, records: Iterable[Rec
     for record in records:
         handling.replay(state, record.event, record.actions, record.t)
         last_s = record.t
-    return Replayed(reader.next_number - 1, last_s, (*reader.dropped, *notes), tuple(reader.doubts))
+    return Replayed(
+        reader.next_number - 1, last_s, (*reader.dropped, *notes), tuple(reader.doubts), unread=reader.unread
+    )
 
 
 def _require_reached(reader: SegmentReader, record: int) -> None:
-    if record >= reader.next_number:
+    if record >= reader.next_number and not reader.unread:
         raise JournalDamagedError(
             f"The journal ends with record {reader.next_number - 1}, and a snapshot was taken after record {record}: "
             "the journal's end is missing. Restore it from a backup, or remove the folder snapshots if you accept to "
@@ -201,7 +206,7 @@ def read_records(store: Store, skip: int = 0, reader: SegmentReader | None = Non
     reader = reader or begin_reading(store, skip)
     due: list[tuple[str, Iterator[bytes]]] = []
     for name in store.journal_segments():
-        lines = _lines(store, name)
+        lines = _lines(store, name, reader)
         begun = next(lines, b"")  # read on from here when its turn comes
         if unseal(begun) is not None:  # else its driver could not begin it, and the one after it says where it goes on
             for former, former_lines in due:
@@ -222,8 +227,11 @@ def begin_reading(store: Store, skip: int = 0) -> SegmentReader:
     return reader
 
 
-def _lines(store: Store, segment: str) -> Iterator[bytes]:
-    yield from store.read_segment(segment)
+def _lines(store: Store, segment: str, reader: SegmentReader) -> Iterator[bytes]:
+    try:
+        yield from store.read_segment(segment)
+    except BeingWrittenError:
+        reader.leave_unread(segment)
 
 
 def save_snapshot(store: Store, data: bytes, record: int, record_crc: str) -> None:

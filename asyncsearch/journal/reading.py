@@ -11,7 +11,7 @@ from typing import Any
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import InternalError
 from asyncsearch.ids import TrialId
-from asyncsearch.journal.opening import StudyFile, config_of, replay
+from asyncsearch.journal.opening import Replayed, StudyFile, config_of, replay
 from asyncsearch.schedulers.base_scheduler import Promotion, SchedulerState
 from asyncsearch.schedulers.scheduler_options import from_options
 from asyncsearch.searchers.base_searcher import SearcherState
@@ -21,12 +21,13 @@ from asyncsearch.trial import Params
 _log = logging.getLogger(__name__)
 
 
-def read_state(store: Store, study: StudyFile) -> StudyState:
-    """Return the state at the end of a store's journal, for reading only."""
+def read_state(store: Store, study: StudyFile) -> tuple[StudyState, Replayed]:
+    """Return the state that a store's journal leads to as far as it can be read, and how far that is."""
     state = StudyState(config_of(study), _NoSearcher(), _NoScheduler(), study.max_resource)
-    for doubt in replay(store, state).doubts:
+    replayed = replay(store, state)
+    for doubt in replayed.doubts:
         _log.warning("%s: %s", store.shown, doubt)
-    return state
+    return state, replayed
 
 
 def read_position(store: Store, study: StudyFile, trial: TrialId) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from asyncsearch._version import __version__
 from asyncsearch.actions import AnyAction
-from asyncsearch.errors import StoreError, StoreLostError
+from asyncsearch.errors import SegmentOverError, StoreError, StoreLostError
 from asyncsearch.events import AnyEvent
 from asyncsearch.journal.format import FORMAT, Header, encode_header, encode_record
 from asyncsearch.journal.head import encode_head, head_of
@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 
 
 class Journal:
-    """Writes the records of one driver into one new segment, and into a further one after each write that failed.
+    """Writes the records of one driver into one new segment, and into a further one after each that takes no more.
 
     Two threads may call ``encode`` and ``append``.
     """
@@ -56,7 +56,7 @@ class Journal:
         if self._has_failed:
             self._begin_anew()
         try:
-            self._segment.append(lines)
+            self._write(lines)
         except BaseException:
             self._has_failed = True
             raise
@@ -83,11 +83,18 @@ class Journal:
         finally:
             self._segment.close()
 
+    def _write(self, lines: bytes) -> None:
+        try:
+            self._segment.append(lines)
+        except SegmentOverError:
+            self._begin_anew()
+            self._segment.append(lines)
+
     def _header(self) -> bytes:
         return encode_header(Header(FORMAT, self._study, self._durable + 1, __version__, cuts=True, head=True))
 
     def _begin_anew(self) -> None:
-        """Go on in a new segment, since the next line could be appended to half a line.
+        """Go on in a new segment: the former one is over, or the next line could be appended to half a line.
 
         Raises:
             StoreLostError: the former segment was removed meanwhile.
@@ -95,7 +102,8 @@ class Journal:
         segment = self._store.open_segment()
         try:
             segment.append(self._header())
-            self._segment.close()  # not before there is another one: it can still be rescued
+            if self._has_failed:
+                self._segment.close()  # not before there is another one: it can still be rescued
             if not self.is_in_place():
                 raise StoreLostError(
                     f"The journal of the study in {self._store.shown!r} was removed while it was written: "

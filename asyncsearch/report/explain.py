@@ -158,7 +158,6 @@ class _Story:
 
 _HEADINGS = {
     TrialState.WAITING: "returned to the queue for a worker: ",
-    TrialState.COMPLETED: "completed: ",
     TrialState.STOPPED: "stopped: ",
     TrialState.FAILED: "failed: ",
 }
@@ -167,7 +166,7 @@ _STATES = {
     TrialState.WAITING: "waits for a worker",
     TrialState.RUNNING: "is running",
     TrialState.PAUSED: "is paused",
-    TrialState.COMPLETED: "is completed",
+    TrialState.COMPLETED: f"was {TrialState.COMPLETED.words}",
     TrialState.STOPPED: "was stopped",
     TrialState.FAILED: "has failed",
 }

@@ -48,6 +48,11 @@ def moment(seconds: float) -> str:
     return time.strftime("%Y-%m-%d at %H:%M", time.localtime(seconds))
 
 
+def time_of(seconds: float) -> str:
+    """Return a moment, in seconds since 1970, as "14:07:31" in the time zone of this machine."""
+    return time.strftime("%H:%M:%S", time.localtime(seconds))
+
+
 @functools.cache
 def _program() -> str:
     return "asyncsearch" if shutil.which("asyncsearch") else f"{shlex.quote(sys.executable)} -m asyncsearch"

@@ -5,6 +5,8 @@ instead of the host's, so any address that reaches the driver works. Workers hav
 the driver's: who has none is turned away in the handshake, before HTTP/2 or gRPC see a byte of it. Each launch of a
 worker has a token of its own, so that no worker can take the place of another; the secret from which these are derived
 stays with the driver. Tokens are sent as call credentials, which gRPC allows only over TLS.
+
+gRPC is imported by the functions that need it: the driver's identity is made, and its workers are launched, before.
 """
 
 from __future__ import annotations
@@ -14,13 +16,16 @@ import hmac
 import re
 import secrets
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from asyncsearch.errors import UnauthenticatedError
 from asyncsearch.ids import WorkerId, worker_name
 from asyncsearch.rpc.messages import Endpoint, Hello
-from asyncsearch.rpc.quiet_grpc import grpc
+
+if TYPE_CHECKING:
+    from asyncsearch.rpc.quiet_grpc import grpc
 
 TARGET_NAME = "driver.asyncsearch"
 _LAUNCH = re.compile(rb"Bearer (\d{1,10})\.(\d{1,10})\.")
@@ -103,6 +108,8 @@ def make_identity(now: datetime.datetime | None = None) -> Identity:
 
 def server_credentials(identity: Identity) -> grpc.ServerCredentials:
     """Return the driver's side of TLS, which ends the handshake of a peer without a worker's certificate."""
+    from asyncsearch.rpc.quiet_grpc import grpc
+
     return grpc.ssl_server_credentials(
         [(identity.key_pem, identity.certificate_pem)],
         root_certificates=identity.certificate_pem,
@@ -112,6 +119,8 @@ def server_credentials(identity: Identity) -> grpc.ServerCredentials:
 
 def channel_credentials(endpoint: Endpoint) -> grpc.ChannelCredentials:
     """Return the worker's side of TLS, with the token."""
+    from asyncsearch.rpc.quiet_grpc import grpc
+
     return grpc.composite_channel_credentials(
         tls_credentials(endpoint), grpc.access_token_call_credentials(endpoint.token)
     )
@@ -119,6 +128,8 @@ def channel_credentials(endpoint: Endpoint) -> grpc.ChannelCredentials:
 
 def tls_credentials(endpoint: Endpoint) -> grpc.ChannelCredentials:
     """Return the worker's side of TLS, without the token."""
+    from asyncsearch.rpc.quiet_grpc import grpc
+
     return grpc.ssl_channel_credentials(
         root_certificates=endpoint.certificate_pem,
         private_key=endpoint.worker_key_pem or None,

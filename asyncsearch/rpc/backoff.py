@@ -11,9 +11,10 @@ _LONGEST_S = 5.0
 class Backoff:
     """Delays that double, with jitter: a thousand workers that lost one driver do not all reconnect at once."""
 
-    def __init__(self, jitter: random.Random | None = None) -> None:
+    def __init__(self, jitter: random.Random | None = None, *, first_s: float = _FIRST_S) -> None:
+        """Begin with a delay of at most ``first_s``; after ``reset``, with the usual one."""
         self._jitter = jitter or random.Random()
-        self._delay_s = _FIRST_S
+        self._delay_s = first_s
 
     def next_s(self) -> float:
         """Return the next delay: between half and the whole of the doubled delay."""

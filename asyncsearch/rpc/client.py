@@ -30,6 +30,8 @@ from asyncsearch.rpc.status import row_of
 
 logger = logging.getLogger(__name__)
 
+_FIRST_DELAY_S = 0.005
+"""First delay of a worker that was never attached: the driver may be about to listen."""
 _WELCOME_S = 10.0
 """Time limit of one attempt to attach."""
 _CLOSE_S = 1.0
@@ -148,7 +150,7 @@ class Connection:
             self._closed(error)
 
     def _attach_until_over(self) -> Exception | None:
-        backoff = Backoff()
+        backoff = Backoff(first_s=_FIRST_DELAY_S)
         places = itertools.cycle(self._places())
         deadline_s = time.monotonic() + self._reconnect_s
         while True:
@@ -167,7 +169,8 @@ class Connection:
             delay_s = backoff.next_s()
             if now_s + delay_s > deadline_s:
                 return self._unreachable(words)
-            logger.info("%s is detached from the driver (%s); next try in %.1f s", self, words, delay_s)
+            level = logging.INFO if self._was_attached else logging.DEBUG
+            logger.log(level, "%s is detached from the driver (%s); next try in %.1f s", self, words, delay_s)
             with self._changed:
                 self._changed.wait_for(lambda: self._is_closing, delay_s)
 

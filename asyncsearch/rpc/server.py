@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
-from asyncsearch.errors import ClusterError, DisconnectedError, InternalError, ProtocolError, StaleLeaseError
+from asyncsearch.errors import DisconnectedError, InternalError, ProtocolError, StaleLeaseError
 from asyncsearch.ids import WorkerId, worker_name
 from asyncsearch.rpc.auth import Gate, Identity, require_launch, server_credentials
 from asyncsearch.rpc.channel import MAX_MESSAGE_BYTES, METHOD, SERVICE, Keepalive, require_size, server_options
@@ -21,6 +21,7 @@ from asyncsearch.rpc.convert import Envelope, decode_worker, encode_driver
 from asyncsearch.rpc.messages import DriverMessage, Hello, WorkerMessage
 from asyncsearch.rpc.quiet_grpc import aio, grpc
 from asyncsearch.rpc.refusal_log import RefusalLog
+from asyncsearch.rpc.reservation import cannot_listen
 from asyncsearch.rpc.sessions import Sessions
 from asyncsearch.rpc.status import status_of
 from asyncsearch.rpc.worker_stream import Session, WorkerStream
@@ -85,12 +86,13 @@ class SearchServer:
         self._is_stopping = False
         self._server: aio.Server | None = None
 
-    async def start(self, host: str, port: int = 0) -> int:
+    async def start(self, host: str, port: int = 0, spare_port: int = 0) -> int:
         """Listen, and return the port.
 
         Args:
             host: name or address of this machine; ``0.0.0.0`` for all its addresses.
             port: port to listen on; 0: any free one.
+            spare_port: likewise.
 
         Raises:
             ClusterError: the server cannot listen on the address.
@@ -103,12 +105,9 @@ class SearchServer:
         try:
             bound = server.add_secure_port(f"{place}:{port}", credentials)
             # Each port has its own limit of connections: who fills the first one leaves workers this one.
-            self.spare_port = server.add_secure_port(f"{place}:0", credentials)
+            self.spare_port = server.add_secure_port(f"{place}:{spare_port}", credentials)
         except RuntimeError as error:
-            raise ClusterError(
-                f"The driver cannot listen at {host}:{port} ({error}): "
-                "either the port is taken, or the address is not one of this machine."
-            ) from None
+            raise cannot_listen(host, port, error) from None
         await server.start()
         self._server = server
         return bound

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from asyncsearch.errors import CannotPauseError, StoreError, UsageError
+from asyncsearch.errors import CannotPauseError, UsageError
 from asyncsearch.ids import trial_name
 from asyncsearch.runner import misfits
 from asyncsearch.runner.current_values import CurrentValues, changed
@@ -20,7 +20,7 @@ from asyncsearch.runner.hooks import HOW_TO_PAUSE, check_hooks
 from asyncsearch.runner.link import Link
 from asyncsearch.runner.metrics import as_metrics
 from asyncsearch.runner.once_cache import once
-from asyncsearch.runner.refusing_disk import refusal_of
+from asyncsearch.runner.saving import hooks_of, write
 from asyncsearch.runner.timeline import LaneTimeline
 from asyncsearch.trainable import (
     Evaluate,
@@ -201,22 +201,8 @@ class SearchContext(TrialContext):
     def saving(
         self, state: Mapping[str, Any] | None, save: SaveFunction | None, load: LoadFunction | None
     ) -> tuple[SaveFunction | None, LoadFunction | None]:
-        """Return the functions that save and load: those of the user, or those for the objects of ``state``.
-
-        Raises:
-            UsageError: both were given, or an object cannot be saved.
-        """
-        if state is None:
-            return save, load
-        if save is not None or load is not None:
-            raise UsageError(
-                f"{self.name} called epochs(state=...) with save= or load=, which do the same: leave out either."
-            )
-        # Imported here: a runner whose trials save by themselves needs none of it.
-        from asyncsearch.trainers.state.saved_state import SavedState
-
-        saved = SavedState(state, self._untrusted)
-        return saved.save, saved.load
+        """Return the functions that save and load: those of the user, or those for the objects of ``state``."""
+        return hooks_of(self.name, state, save, load, self._untrusted)
 
     def _evaluation(self, evaluate: Evaluate) -> Iterator[int]:
         self.report(evaluate(), resource=self._done)
@@ -291,29 +277,10 @@ class SearchContext(TrialContext):
         return reason
 
     def _write(self, save: SaveFunction, index: int) -> None:
-        """Save, and again where the disk could not take it: the training waits if it needs the checkpoint."""
-        failed = ""
-        while True:
-            is_needed = self._timeline.is_save_needed(self._done)
-            path = self._link.folder(index, self._done, is_needed=is_needed, failed=failed)
-            try:
-                save(path)
-            except Exception as error:
-                failed = refusal_of(path.parent, error)
-                if not failed:
-                    raise
-                if not is_needed:
-                    raise StoreError(f"There is no place for a checkpoint on this worker: {failed}") from error
-            else:
-                self._require_written(path)
-                return
+        def place(is_needed: bool, refused: str) -> Path:
+            return self._link.folder(index, self._done, is_needed=is_needed, failed=refused)
 
-    def _require_written(self, path: Path) -> None:
-        if not path.exists() or (path.is_dir() and not any(path.iterdir())):
-            raise UsageError(
-                f"save wrote nothing for {self.name} at resource {self._done}: it must write a file at the given path "
-                f"({path}), or make a folder there and write into it."
-            )
+        write(save, place, lambda: self._timeline.is_save_needed(self._done), f"{self.name} at resource {self._done}")
 
     def _pause(self) -> None:
         self.is_paused = True

@@ -12,10 +12,10 @@ from contextlib import ExitStack
 from typing import NamedTuple
 
 from asyncsearch.actions import DeleteCheckpoint
-from asyncsearch.errors import StoreLockedError, StudyNotFoundError
+from asyncsearch.errors import StoreError, StoreLockedError, StudyNotFoundError
 from asyncsearch.events import CheckpointCommitted
 from asyncsearch.ids import CheckpointRef, NodeKey
-from asyncsearch.journal.opening import STUDY_FILE, read_records, read_study_file
+from asyncsearch.journal.opening import STUDY_FILE, begin_reading, read_records, read_study_file
 from asyncsearch.shared.checkpoint_files import Survey, survey
 from asyncsearch.shared.folder import SHARED_FILE, SharedFolder, Stored, in_order_of_use
 from asyncsearch.store.base_store import FileInfo, Store
@@ -134,10 +134,17 @@ def _needed(store: Store) -> set[CheckpointRef]:
     best trials keep their checkpoints, and whether trials share.
     """
     needed: set[CheckpointRef] = set()
-    for record in read_records(store):
+    reader = begin_reading(store)
+    for record in read_records(store, reader=reader):
         if isinstance(record.event, CheckpointCommitted):
             needed.add(record.event.checkpoint)
         needed.difference_update(action.checkpoint for action in record.actions if isinstance(action, DeleteCheckpoint))
+    if reader.unread:
+        raise StoreError(
+            f"What {store.shown!r} needs cannot be told yet: the driver that wrote {reader.unread} has died, and its"
+            " journal is read in full under the lock only. Clean without --dry-run, or go on with the study first:"
+            f" Study.resume({store.shown!r})."
+        )
     return needed
 
 

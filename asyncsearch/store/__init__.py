@@ -67,6 +67,10 @@ def open_store(url: str | Path | Store) -> Store:
             )
         if protocol.lower() in _factories:
             return _factories[protocol.lower()](text)
+        if protocol.lower() in ("hdfs", "viewfs"):
+            return _open_hdfs(text)
+        if protocol.lower() in ("webhdfs", "swebhdfs"):
+            return _open_webhdfs(text)
         if protocol.lower() not in _BUILT_IN:
             return _open_fsspec(text, protocol.lower())
         return _open_local(_path_of(text, rest.removeprefix("//")))
@@ -110,6 +114,28 @@ def _open_local(path: str) -> LocalStore:
     return LocalStore(folder)
 
 
+def _open_hdfs(url: str) -> Store:
+    if find_spec("hdfs_native") is None:
+        raise StoreError(
+            "A package for HDFS is missing: hdfs-native. Install 'asyncsearch[hdfs]' with pip on the driver and on all"
+            " workers, or choose another store."
+        )
+    from asyncsearch.store.hdfs.store import HdfsStore
+
+    return HdfsStore(url)
+
+
+def _open_webhdfs(url: str) -> Store:
+    if find_spec("hdfs") is None:
+        raise StoreError(
+            "A package for WebHDFS is missing: hdfs. Install 'asyncsearch[webhdfs]' with pip on the driver and on all"
+            " workers, or choose another store."
+        )
+    from asyncsearch.store.webhdfs.store import WebHdfsStore
+
+    return WebHdfsStore(url)
+
+
 def _open_fsspec(url: str, protocol: str) -> Store:
     import fsspec
 
@@ -120,14 +146,11 @@ def _open_fsspec(url: str, protocol: str) -> Store:
             f" register a store of your own: asyncsearch.store.register_store({protocol!r}, ...)."
         )
     try:
-        module = fsspec.get_filesystem_class(protocol).__module__
-        if protocol == "hdfs" and module == "fsspec.implementations.arrow" and find_spec("pyarrow") is None:
-            raise ImportError("neither hdfs-native nor pyarrow is installed")
+        fsspec.get_filesystem_class(protocol)
     except (ImportError, ValueError, AttributeError) as error:
-        package = "'asyncsearch[hdfs]'" if protocol in ("hdfs", "viewfs") else "it"
         raise StoreError(
-            f"A package for '{protocol}://' is missing: {error}. Install {package} with pip on the driver and on all"
-            " workers, or choose another store."
+            f"A package for '{protocol}://' is missing: {error}. Install it with pip on the driver and on all workers,"
+            " or choose another store."
         ) from error
     from asyncsearch.store.fsspec_store import FsspecStore
 

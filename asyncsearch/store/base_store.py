@@ -53,6 +53,7 @@ class Segment(Protocol):
 
         Raises:
             StoreLockedError: another driver has taken the lock; nothing was written.
+            SegmentOverError: the segment takes no more; nothing was written. Continue in a new one.
             StoreError: the write failed. The segment is now closed, since its end is unknown: continue in a new one.
         """
         ...
@@ -124,6 +125,8 @@ class Store(abc.ABC):
     def lock(self) -> AbstractContextManager[None]:
         """Hold the right to write the journal inside the ``with``; a driver that dies loses it.
 
+        What earlier drivers appended can be read inside, and one that still runs appends nothing any more.
+
         Raises:
             StoreLockedError: another driver holds it; the message names its host and process.
         """
@@ -173,7 +176,12 @@ class Store(abc.ABC):
 
     @abc.abstractmethod
     def read_segment(self, name: str) -> Iterator[bytes]:
-        """Yield the unchanged lines of a segment, each with its newline; the last may lack it."""
+        """Yield the unchanged lines of a segment, each with its newline; the last may lack it.
+
+        Raises:
+            BeingWrittenError: after the last line that can be read, where more was written, and only who holds the
+                lock can read it. Under the lock everything acknowledged is read, or an error says what is missing.
+        """
 
     @abc.abstractmethod
     def open_segment(self) -> Segment:
@@ -230,6 +238,11 @@ class Store(abc.ABC):
         Call it only under ``lock`` and before workers run: a running worker would lose its staged folders, and its
         commit would fail.
         """
+
+    @property
+    def log_interval_s(self) -> float:
+        """Seconds for which a driver collects the lines of a log before it appends them; an append may be costly."""
+        return 0.5
 
     @abc.abstractmethod
     def append_log(self, name: str, lines: Sequence[str]) -> None:

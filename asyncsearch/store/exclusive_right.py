@@ -89,5 +89,13 @@ class ExclusiveRight:
         is_highest = all(entry.number <= own.number for entry in others)
         return self._first(others) or (None if is_highest else "a driver that took it meanwhile")
 
+    def later(self, own: NumberedFile) -> list[NumberedFile]:
+        """Return the files that make ours void, once it was valid.
+
+        A lower number does not: a former holder that was stopped inside its last refresh may write its file again.
+        """
+        others = [entry for entry in self.entries() if entry.number >= own.number and entry != own]
+        return [entry for entry in others if entry.number > own.number or self._holder(entry) is not None]
+
     def _first(self, entries: Sequence[NumberedFile]) -> str | None:
         return next((who for entry in reversed(entries) if (who := self._holder(entry)) is not None), None)

@@ -102,16 +102,19 @@ class LeaseLock:
         """
         with self._guard:
             begun = time.monotonic()
-            found = self._read(self._own)
-            if self._right.rival(self._own) is not None or (found is not None and found.token != self._token):
-                self._fresh_until = 0.0
-                raise StoreLockedError(
-                    f"Process {os.getpid()} has lost the study at {self._files.shown!r} to another driver, because it"
-                    f" did not refresh its lock for {self._lease_s:g} s: it was stopped, or the store did not answer."
-                    " Nothing more is written from here; the other driver goes on with the study."
-                )
+            self._require_own()
             self._files.write(self._own.name, self._record())
             self._fresh_until = begun + 0.75 * self._lease_s
+
+    def confirm(self) -> None:
+        """Read the lock anew, however fresh the lease is.
+
+        Raises:
+            StoreLockedError: another driver has taken the lock.
+            StoreError: the file system does not answer.
+        """
+        with self._guard:
+            self._require_own()
 
     def check(self) -> None:
         """Make sure that the lock is still held; free while the lease is fresh.
@@ -133,15 +136,32 @@ class LeaseLock:
         except StoreError as error:
             logger.warning("The lock could not be released; others can take it in %g s: %s", self._lease_s, error)
 
+    def _require_own(self) -> None:
+        found = self._read(self._own)
+        later = self._right.later(self._own)
+        if later or (found is not None and found.token != self._token):
+            self._fresh_until = 0.0
+            other = self._read(later[-1]) if later else found
+            who = "" if other is None else f", process {other.pid} on {other.host}"
+            raise StoreLockedError(
+                f"Process {os.getpid()} has lost the study at {self._files.shown!r} to another driver{who}, because it"
+                f" did not refresh its lock for {self._lease_s:g} s: it was stopped, or the store did not answer."
+                " Nothing more is written from here; the other driver goes on with the study."
+            )
+
     def _keep(self) -> None:
+        is_warned = False
         while not self._stop.wait(self._lease_s / 4):
             try:
                 self.refresh()
+                is_warned = False
             except StoreLockedError as error:
                 logger.error("%s", error)
                 return
             except StoreError as error:
-                logger.warning("The lock could not be refreshed, and will be tried again: %s", error)
+                if not is_warned:
+                    logger.warning("The lock could not be refreshed, and will be tried again: %s", error)
+                is_warned = True
 
     def _record(self, released: bool = False) -> bytes:
         return msgspec.json.encode(LockRecord.here(self._token, released))

@@ -8,6 +8,7 @@ not at all, folders are only prefixes, and a rename would be a copy.
 from __future__ import annotations
 
 import contextlib
+import re
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -27,8 +28,11 @@ from asyncsearch.store.passwords import without_password, without_password_of
 
 T = TypeVar("T")
 
-_APPENDING = {"file", "local", "hdfs", "viewfs", "webhdfs", "sftp", "ssh"}
+_APPENDING = {"file", "local", "sftp", "ssh"}
 """Protocols whose append costs only the added bytes. Some object stores copy the whole object at each append."""
+
+_SPECIAL = (("%", "%25"), ("?", "%3F"), ("#", "%23"), (";", "%3B"))
+"""Characters at which URLs are cut off, and their codes; that of the codes themselves is first."""
 
 _EXCLUSIVE = {"file", "local", "memory", "s3", "s3a", "gs", "gcs"}
 _MODIFIED = ("mtime", "LastModified", "last_modified", "updated", "modification_time", "modificationTime", "created")
@@ -54,11 +58,15 @@ class Remote:
         # fsspec caches one instance for each process, and for each thread if necessary; nothing to hold or to pickle.
         with self.explained("connect", ""):
             kind = fsspec.get_filesystem_class(self.url.partition("://")[0])
-            return kind(**{**kind._get_kwargs_from_urls(self.url), **self._options})
+            return kind(**{**kind._get_kwargs_from_urls(_quoted(self.url)), **self._options})
 
     def _path(self, name: str) -> str:
-        root = str(self._fs._strip_protocol(self.url)).rstrip("/")
+        root = self._bare(self.url).rstrip("/")
         return f"{root}/{name}" if name else root
+
+    def _bare(self, url: str) -> str:
+        """Return a path without its protocol. Some file systems parse it as a URL, and cut it off at a ``?``."""
+        return _unquoted(str(self._fs._strip_protocol(_quoted(url)))) if "://" in url else url
 
     @property
     def _is_tree(self) -> bool:
@@ -218,7 +226,7 @@ class Remote:
         with self.explained("list", folder):
             self._fs.invalidate_cache()
             try:
-                found = [self._fs._strip_protocol(entry).rstrip("/") for entry in self._fs.ls(path, detail=False)]
+                found = [self._bare(entry).rstrip("/") for entry in self._fs.ls(path, detail=False)]
             except (FileNotFoundError, NotADirectoryError):
                 return []
         # Some file systems list a file as its own only content, or a prefix as a part of itself.
@@ -233,7 +241,7 @@ class Remote:
                 found = self._fs.find(path, detail=True)
             except (FileNotFoundError, NotADirectoryError):
                 return {}
-        inside = {self._fs._strip_protocol(name).removeprefix(path + "/"): info for name, info in found.items()}
+        inside = {self._bare(name).removeprefix(path + "/"): info for name, info in found.items()}
         return {
             name: FileInfo(int(info["size"] or 0), _modified(info))
             for name, info in inside.items()
@@ -250,16 +258,29 @@ class Remote:
             return action()
 
     def _rename(self, source: str, target: str) -> None:
-        options = {"overwrite": True} if self._fs.protocol in ("hdfs", "viewfs") else {}
         try:
-            self._fs.mv(source, target, **options)
+            self._fs.mv(source, target)
             if not self._fs.exists(source):
-                return  # else it was refused without an error, as by WebHDFS
+                return  # else it was refused without an error
         except Exception:
             if not self._fs.exists(target):
                 raise
         self._fs.rm_file(target)
         self._fs.mv(source, target)
+
+
+def _quoted(url: str) -> str:
+    """Return a URL in whose path no character is special."""
+    start, slash, path = re.fullmatch(r"([^/]*://[^/]*)(/?)(.*)", url, re.DOTALL).groups()  # type: ignore[union-attr]
+    for plain, code in _SPECIAL:
+        path = path.replace(plain, code)
+    return f"{start}{slash}{path}"
+
+
+def _unquoted(path: str) -> str:
+    for plain, code in reversed(_SPECIAL):
+        path = path.replace(code, plain)
+    return path
 
 
 def _copy(source: BinaryIO, target: BinaryIO) -> Content:

@@ -12,9 +12,10 @@ from asyncsearch.engine.config import EngineConfig
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import NoTrialsError, StoreError, StudyNotFoundError, UsageError
 from asyncsearch.ids import TrialId, parse_trial, trial_name
-from asyncsearch.journal.opening import StudyFile, config_of, read_records, read_study_file
+from asyncsearch.journal.opening import Replayed, StudyFile, config_of, read_records, read_study_file
 from asyncsearch.journal.reading import read_position, read_state
 from asyncsearch.report.explain import explain
+from asyncsearch.report.formatting import time_of
 from asyncsearch.report.live.status import StudyStatus, status_of
 from asyncsearch.report.plain_text import printable
 from asyncsearch.report.plots.incumbents import Incumbent, incumbents, incumbents_dataframe
@@ -40,6 +41,8 @@ class ReadState(NamedTuple):
     state: StudyState
     journal_size: int
     """Bytes that the journal had, at the least, when it led to the state."""
+    unread: str = ""
+    """What of the journal could not be read, in words; empty: all was read."""
 
 
 def open_results(store: str | Path) -> Results:
@@ -209,21 +212,32 @@ class Results:
 
     def _status(self) -> StudyStatus:
         state, scheduler = self._read_state(), self._require_file().scheduler
-        status = status_of(state, store=self.store.shown, scheduler=scheduler)
+        unread = "" if self._seen is None else self._seen.unread
+        status = status_of(state, store=self.store.shown, scheduler=scheduler, unread=unread)
         if status.is_unfinished:
             from asyncsearch.journal.projection import last_total
 
             total = last_total(read_records(self.store))
-            status = status_of(state, store=self.store.shown, scheduler=scheduler, num_trials=total)
+            status = status_of(state, store=self.store.shown, scheduler=scheduler, num_trials=total, unread=unread)
         return status
 
     def _read_state(self) -> StudyState:
-        """Return the state that the journal leads to; it is read again only when it has grown."""
+        """Return the state that the journal leads to; it is read again only when there is more to read."""
         seen = self._seen
-        if seen is None or self._has_grown(seen):
+        if seen is None or seen.unread or self._has_grown(seen):
             size = self.store.journal_size()  # before the look: what comes meanwhile is looked at the next time
-            seen = self._seen = ReadState(read_state(self.store, self._require_file()), size)
+            state, found = read_state(self.store, self._require_file())
+            seen = self._seen = ReadState(state, size, self._unread(found))
         return seen.state
+
+    def _unread(self, found: Replayed) -> str:
+        """Say that the end of the journal could not be read, if so; only HDFS keeps it until its driver closes it."""
+        if not found.unread:
+            return ""
+        after = f" since {time_of(found.last_s)}" if found.last_s else ""
+        if self.store.is_locked():
+            return f"being written: what happened{after} can be read in a moment, at the next segment of the journal"
+        return f"its driver has died: what happened{after} is read, with nothing lost, when the study is resumed"
 
     def _has_grown(self, seen: ReadState) -> bool:
         try:

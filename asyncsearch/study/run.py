@@ -31,7 +31,10 @@ from asyncsearch.launch.base_launcher import Launcher, Preflight
 from asyncsearch.launch.scarcity import descriptors
 from asyncsearch.report.live.display import Display
 from asyncsearch.report.live.status import StudyStatus, status_of
+from asyncsearch.rpc import auth
+from asyncsearch.rpc.connection_limits import connection_limits
 from asyncsearch.rpc.messages import Endpoint
+from asyncsearch.rpc.reservation import Reservation
 from asyncsearch.shared.membership import FolderMembership
 from asyncsearch.store.base_store import Store
 from asyncsearch.study.definition import StudyDefinition
@@ -130,6 +133,9 @@ class _Run:
         """Whether it was shown that checkpoints take more than the quota."""
         self._search = search
         self._started_s = time.monotonic()
+        self._has_begun = False
+        self._reservation: Reservation | None = None
+        """Keeps the server's ports until it listens."""
         self._server: SearchServer | None = None
         launcher = search.launcher
         self.driver = Driver(
@@ -147,38 +153,53 @@ class _Run:
         except BaseException:
             self.finish()
             raise
+        self._has_begun = True
 
     def _begin(self) -> None:
-        search = self._search
-        endpoint_of = self._connect(search.launcher, search.preflight)
+        search, launcher = self._search, self._search.launcher
+        identity = endpoint = None
+        if launcher.transport is not None:
+            self.driver.connect(launcher.transport)
+        else:
+            identity, endpoint = self._reserve(search.preflight)
 
         def worker_config(worker: WorkerId, epoch: int) -> WorkerConfig:
-            return search.worker_config(worker, epoch, endpoint_of(worker, epoch))
+            return search.worker_config(worker, epoch, endpoint and auth.bound(endpoint, worker, epoch))
 
-        search.launcher.start(worker_config, self.driver.lost)
+        launcher.start(worker_config, self.driver.lost)
         self.driver.post(DriverStarted(__version__))
         self.driver.post(RunRequested(search.num_trials, search.preflight.parallelism))
         if search.timeout_s is not None:
             self.driver.stop_after(search.timeout_s, f"its timeout of {search.timeout_s:g} s has passed")
             self.driver.give_up_after(search.timeout_s + _TIMEOUT_GRACE_S)
+        if identity is None:
+            return
+        try:
+            self._listen(identity, search.preflight)
+        except BaseException as error:
+            self.driver.post(StopRequested(f"its server could not start: {error}"))
+            self.driver.ended.wait(_STOP_GRACE_S)  # no worker has attached, so only the journal is waited for
+            raise
 
-    def _connect(self, launcher: Launcher, preflight: Preflight) -> Callable[[WorkerId, int], Endpoint | None]:
-        """Let messages reach the workers, and return what gives each launch its endpoint."""
-        if launcher.transport is not None:
-            self.driver.connect(launcher.transport)
-            return lambda worker, epoch: None
-        from asyncsearch.rpc.auth import bound, make_identity
-        from asyncsearch.rpc.connection_limits import connection_limits
+    def _reserve(self, preflight: Preflight) -> tuple[auth.Identity, Endpoint]:
+        """Return what workers are launched with: the address at which the server is going to listen, and secrets."""
+        self._reservation = reservation = Reservation(preflight.bind, preflight.port)
+        identity = auth.make_identity()
+        return identity, identity.endpoint(f"{preflight.host}:{reservation.port}", reservation.spare_port)
+
+    def _listen(self, identity: auth.Identity, preflight: Preflight) -> None:
+        """Start the server, whose import takes about as long as the workers take to start meanwhile."""
         from asyncsearch.rpc.server import SearchServer
 
-        identity = make_identity()
-        server = SearchServer(self.driver, identity, limits=connection_limits(preflight.parallelism, *descriptors()))
-        starting = server.start(preflight.bind, preflight.port)
-        port = asyncio.run_coroutine_threadsafe(starting, self.driver.loop).result()
-        self._server = server
-        self.driver.connect(server)
-        endpoint = identity.endpoint(f"{preflight.host}:{port}", server.spare_port)
-        return lambda worker, epoch: bound(endpoint, worker, epoch)
+        assert self._reservation is not None
+        self._server = SearchServer(
+            self.driver, identity, limits=connection_limits(preflight.parallelism, *descriptors())
+        )
+        self.driver.connect(self._server)  # first: a worker may attach as soon as the server listens
+        self._reservation.before_listening()
+        starting = self._server.start(preflight.bind, self._reservation.port, self._reservation.spare_port)
+        asyncio.run_coroutine_threadsafe(starting, self.driver.loop).result()
+        self._reservation.close()
 
     def _on_change(self) -> None:
         self.news.set()
@@ -219,10 +240,12 @@ class _Run:
             ends.callback(self.news.close)
             ends.callback(self.driver.close)
             ends.callback(self._stop_server)
-            is_orderly = isinstance(self.driver.failure, StoreError | None)
+            is_orderly = self._has_begun and isinstance(self.driver.failure, StoreError | None)
             self._search.launcher.stop(_STOP_GRACE_S if is_orderly else 0.0)
 
     def _stop_server(self) -> None:
+        if self._reservation is not None:
+            self._reservation.close()
         if self._server is not None:
             asyncio.run_coroutine_threadsafe(self._server.stop(), self.driver.loop).result()
 

@@ -76,7 +76,7 @@ class Study(Results):
         mode: str,
         searcher: Searcher | str | Any = None,
         scheduler: Scheduler | None = None,
-        store: str | Path | None = None,
+        store: str | Path | Store | None = None,
         name: str | None = None,
         seed: int = 0,
         resume: bool = False,

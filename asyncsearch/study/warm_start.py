@@ -5,6 +5,7 @@ A study reads earlier ones once, when it is created; resumed, it reads what it k
 
 from __future__ import annotations
 
+import logging
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -30,6 +31,7 @@ from asyncsearch.store.base_store import Store
 from asyncsearch.study.results import Results
 from asyncsearch.trial import Params, Trial, TrialState
 
+_log = logging.getLogger(__name__)
 WARM_START_FILE = "warm_start.json"
 
 _SHOWN = 6
@@ -123,7 +125,9 @@ def _read(source: Store, space: Space, config: EngineConfig) -> list[Observed]:
             f"warm_start: {source.shown} has metric={file.metric!r}, mode={file.mode!r}, and this study has "
             f"metric={config.metric!r}, mode={config.mode!r}: their values do not compare. Leave it out."
         )
-    state = read_state(source, file)
+    state, replayed = read_state(source, file)
+    if replayed.unread:
+        _log.warning("%s is being written: its last trials are not among the initial ones.", source.shown)
     begun = branched(read_records(source))
     _require_fitting(space, source, {trial.id: _own(trial, begun)[0] for trial in state.trials})
     values = _values(source, state)

@@ -91,7 +91,9 @@ class Pipe:
 class RecordingDriver:
     """One run of a launcher, with a driver that decides nothing and keeps what it is told."""
 
-    def __init__(self, launcher: Launcher, folder: Path, parallelism: int, patience_s: float) -> None:
+    def __init__(
+        self, launcher: Launcher, folder: Path, parallelism: int, patience_s: float, end_patience_s: float
+    ) -> None:
         self.launcher = launcher
         self.preflight: Preflight = launcher.check(parallelism)
         self.attachments: list[Launch] = []
@@ -101,7 +103,7 @@ class RecordingDriver:
         """Whether workers are in this process, where nothing can be killed."""
         self.reconnect_s = 10.0
         self.endpoint: Endpoint | None = None
-        self._folder, self._patience_s = folder, patience_s
+        self._folder, self._patience_s, self._end_patience_s = folder, patience_s, end_patience_s
         self._store = open_store(folder / "store")
         self._store.prepare()
         self._identity = make_identity()
@@ -128,7 +130,9 @@ class RecordingDriver:
         """Launch a worker, and wait until it has attached."""
         before = len(self.attachments)
         self.launcher.launch(worker, epoch)
-        self.wait(lambda: len(self.attachments) > before, f"launch({worker}, {epoch}): no worker attached")
+        self._wait_for_launch(
+            worker, epoch, lambda: len(self.attachments) > before, f"launch({worker}, {epoch}): no worker attached"
+        )
         found = self.attachments[-1]
         assert found == (worker, epoch), f"launch({worker}, {epoch}): worker {found[0]} attached under epoch {found[1]}"
 
@@ -139,7 +143,8 @@ class RecordingDriver:
         params = {"pipe": pipe.path, "units": units, "token": self._identity.token}
         stage = Stage(NodeKey("0" * 32), params, (TrialId(number),), seed=0)
         self.send(worker, epoch, Assign(Work(lease, (Lane((stage,)),))))
-        self.wait(lambda: bool(self.of(Reported, lease)), f"worker {worker} does not train what it was assigned")
+        words = f"worker {worker} does not train what it was assigned"
+        self._wait_for_launch(worker, epoch, lambda: bool(self.of(Reported, lease)), words)
         pipe.begin()
         return lease, pipe
 
@@ -149,19 +154,21 @@ class RecordingDriver:
 
     def end_of(self, worker: WorkerId, epoch: int) -> str:
         """Wait for the end of a launch, and return its reason."""
-        self.wait(lambda: bool(self._reasons(worker, epoch)), f"the end of worker {worker}, epoch {epoch} is not told")
+        words = f"the end of worker {worker}, epoch {epoch} is not told"
+        self.wait(lambda: bool(self._reasons(worker, epoch)), words, self._end_patience_s)
         return self._reasons(worker, epoch)[0]
 
     def require_gone(self, pipe: Pipe) -> None:
         """Wait until no process of a trial is left."""
         self.wait(pipe.is_at_end, "a trial's process is left")
 
-    def wait(self, condition: Callable[[], bool], words: str) -> None:
+    def wait(self, condition: Callable[[], bool], words: str, patience_s: float | None = None) -> None:
         """Wait until something is so; else fail with these words."""
-        deadline = time.monotonic() + self._patience_s
+        patience_s = self._patience_s if patience_s is None else patience_s
+        deadline = time.monotonic() + patience_s
         with self._changed:
             while not condition():
-                assert time.monotonic() < deadline, f"{words} ({self._patience_s:g} s)"
+                assert time.monotonic() < deadline, f"{words} ({patience_s:g} s)"
                 self._changed.wait(0.02)  # the end of a pipe notifies nobody
 
     def send(self, worker: WorkerId, epoch: int, message: DriverMessage) -> None:
@@ -217,6 +224,11 @@ class RecordingDriver:
     def _ended(self, worker: WorkerId, epoch: int, reason: str) -> None:
         self._note(lambda: self.ends.append((worker, epoch, reason)))
 
+    def _wait_for_launch(self, worker: WorkerId, epoch: int, condition: Callable[[], bool], words: str) -> None:
+        """Wait for what a launch must do; fail at once if its end is told instead."""
+        self.wait(lambda: condition() or bool(self._reasons(worker, epoch)), words)
+        assert condition(), f"{words}, and its end is told: {self._reasons(worker, epoch)[0]}"
+
     def _reasons(self, worker: WorkerId, epoch: int) -> list[str]:
         return [reason for one, number, reason in self.ends if (one, number) == (worker, epoch)]
 
@@ -245,6 +257,8 @@ class LauncherTests(Suite):
 
     patience_s = 60.0
     """How long what must come may take."""
+    end_patience_s = 60.0
+    """How long it may take until the end of a launch is told."""
 
     def make(self) -> Launcher:
         """Return a new launcher, each time the same."""
@@ -254,7 +268,8 @@ class LauncherTests(Suite):
     def driver(self, parallelism: int = 1, launcher: Launcher | None = None) -> Iterator[RecordingDriver]:
         """Begin a run, and end it after the law."""
         with tempfile.TemporaryDirectory(prefix="asyncsearch-laws-") as folder:
-            made = RecordingDriver(launcher or self.make(), Path(folder), parallelism, self.patience_s)
+            patience = (self.patience_s, self.end_patience_s)
+            made = RecordingDriver(launcher or self.make(), Path(folder), parallelism, *patience)
             try:
                 made.begin()
                 yield made

@@ -31,6 +31,7 @@ from asyncsearch.testing.store_checkpoints import (
 )
 
 ESCAPES = ["", "/etc/passwd", "../up", "a/../../up", "a//b", "a/", ".", "a\0b", "tmp/x", "lock", "..\\up"]
+ODD_NAMES = ["x", "x#1", "x#2", "x?1", "x?2", "x;1", "x;2", "x%231", "x%25", "x 1", "x+1"]
 LOG_NAMES = ["", "/x", "../up", "a/b", "a\0b", "a\\b", ".hidden", "-x", "ü", "a b", "x" * 101]
 
 
@@ -353,6 +354,15 @@ class StoreTests(CheckpointLaws):
             one.write("study.json", b"%d" % number)
         for number, one in enumerate(places):
             same(store.at(one.url).read("study.json"), b"%d" % number)
+
+    def test_names_that_differ_by_a_special_character_are_different_stores(self) -> None:
+        store = self.new()
+        urls = [store.child(name).url for name in ODD_NAMES]
+        for number, url in enumerate(urls):
+            store.at(url).write("study.json", b"%d" % number)
+        for number, url in enumerate(urls):
+            place = store.at(url)
+            same((place.read("study.json"), list(place.walk())), (b"%d" % number, ["study.json"]))
 
     def test_checkpoints_of_one_node_are_listed_alone(self) -> None:
         store = self.new()

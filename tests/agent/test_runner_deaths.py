@@ -94,7 +94,7 @@ class Kernel:
             "_text",
             lambda file: f"oom 9\noom_kill {self.kills}\n" if str(file) == counted else texts.get(str(file), ""),
         )
-        monkeypatch.setattr(out_of_memory.time, "monotonic", lambda: self.now)
+        monkeypatch.setattr("asyncsearch.agent.out_of_memory.time.monotonic", lambda: self.now)
 
 
 @pytest.fixture

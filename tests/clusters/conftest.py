@@ -23,7 +23,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
     made = Machine(tmp_path_factory.mktemp("clusters"))
-    made.script("pack_env.sh")
+    made.pack()
     yield made
     for name in ("spark_cluster.sh", "yarn.sh", "hdfs.sh"):
         made.script(name, "stop")

@@ -63,6 +63,7 @@ def test_a_worker_that_is_decommissioned_hands_its_trial_back(machine: Machine, 
         machine.script("spark_cluster.sh", "add-worker")
         search.until("a second executor", lambda: len(executors(search)) == 2)
         machine.script("spark_cluster.sh", "decommission-worker", 1)
+        machine.script("spark_cluster.sh", "add-worker")
         search.until("its trial elsewhere", lambda: (trial, first) != hosts(search)[trial])
         search.open()
         assert "best: 1" in search.finish()

@@ -43,6 +43,10 @@ class Machine:
         for name in ("HADOOP_CONF_DIR", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "PYTHONPATH", "SPARK_HOME"):
             self._environment.pop(name, None)
 
+    def pack(self) -> None:
+        """Pack the environment; what is submitted from now on has the asyncsearch of this moment."""
+        self._environment["ARCHIVE"] = self.script("pack_env.sh")
+
     def script(self, name: str, *arguments: object) -> str:
         """Run a script of a cluster, and return the last line that it prints."""
         command = ["bash", str(ROOT / "scripts" / name), *map(str, arguments)]
@@ -111,9 +115,10 @@ class Submitted:
         return self.output()
 
     def kill(self) -> None:
-        for process in [*psutil.Process(self._process.pid).children(recursive=True), self._process]:
+        children = psutil.Process(self._process.pid).children(recursive=True)
+        for kill in (*(child.kill for child in children), self._process.kill):
             with contextlib.suppress(psutil.NoSuchProcess):
-                process.kill()
+                kill()
         self._process.wait()
 
     def __enter__(self) -> Submitted:

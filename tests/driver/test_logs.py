@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from asyncsearch.driver import logs
 from asyncsearch.driver.logs import LogSink
 from asyncsearch.ids import Lease, WorkerId
 from asyncsearch.rpc.messages import LogLine, LogLines
@@ -57,7 +56,7 @@ class Bench:
 
 @pytest.fixture
 def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
-    monkeypatch.setattr(logs, "_FLUSH_S", 0.0)
+    monkeypatch.setattr(LocalStore, "log_interval_s", 0.0)
     bench = Bench(tmp_path)
     yield bench
     bench.store.may_go_on.set()

@@ -87,6 +87,7 @@ class Harness:
         state: StudyState,
         shared: FolderMembership | None = None,
         clock: Any = time.time,
+        is_connected: bool = True,
         **settings: Any,
     ) -> None:
         self.now = 1000.0
@@ -103,7 +104,8 @@ class Harness:
             shared=shared,
             clock=clock,
         )
-        self.driver.connect(self.wire)
+        if is_connected:
+            self.driver.connect(self.wire)
 
     def attach(self, num_trials: int) -> None:
         self.driver.post(DriverStarted("test"))
@@ -423,3 +425,15 @@ def test_a_snapshot_that_cannot_be_saved_costs_nothing_but_time(
     assert harness.driver.failure is None
     assert "the disk is full" in caplog.text
     assert [record.event for record in read_records(store)][-1] == Reported(lease, 1, {"loss": 0.5})
+
+
+def test_a_launch_that_ends_before_there_is_a_transport_is_refused_once_there_is_one(store: Store) -> None:
+    harness = Harness(store, make_state(FIFO(max_resource=3)), is_connected=False)
+    harness.driver.post(DriverStarted("test"))
+    harness.driver.post(RunRequested(1, 1))
+    assert harness.launched.get(timeout=PATIENCE_S) == (0, 1)
+    harness.driver.lost(W0, 1, "its job failed")
+    assert harness.launched.get(timeout=PATIENCE_S) == (0, 2)
+    harness.driver.connect(harness.wire)
+    assert harness.wire.disconnected.get(timeout=PATIENCE_S) == (1, "its job failed")
+    harness.driver.close()

@@ -98,7 +98,7 @@ class Storm:
                 raise OSError(errno.ENOSPC, "No space left on device")
             write_all(descriptor, data)
 
-        LocalSegment.append = watched  # type: ignore[assignment,method-assign]
+        type.__setattr__(LocalSegment, "append", watched)
         local_segment.write_all = written  # type: ignore[attr-defined]
 
     def _reach(self, record: int) -> None:

@@ -6,7 +6,6 @@ import itertools
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -26,8 +25,9 @@ def jumping(jumps: list[float], every: int) -> Callable[[], float]:
 
 
 def clocked(monkeypatch: pytest.MonkeyPatch, clock: Callable[[], float]) -> None:
-    defaults: Any = Driver.__init__.__kwdefaults__
-    assert "clock" in defaults
+    defaults = Driver.__init__.__kwdefaults__
+    assert defaults is not None
+    assert defaults["clock"] is not None
     monkeypatch.setitem(defaults, "clock", clock)
 
 

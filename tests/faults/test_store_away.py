@@ -67,11 +67,12 @@ def moment_of(name: str, seed: int) -> str:
 
 
 def require_refused(code: int, output: str, *words: str) -> None:
-    """The run has raised, and its last line says what to do."""
+    """The run has raised, and the sentence of its error says what to do."""
     assert code == 1, output
-    kind = next((line for line in reversed(output.splitlines()) if line.startswith("asyncsearch.errors.")), "")
-    assert kind.split(":")[0].rpartition(".")[2] in words, output
-    assert "Study.resume(" in kind, output
+    kinds = [line.partition(": ") for line in output.splitlines() if line.startswith(words)]
+    assert kinds, output
+    assert kinds[-1][0] in words, output
+    assert "Study.resume(" in kinds[-1][2], output
 
 
 def require_uncharged(search: Search) -> None:

@@ -51,6 +51,14 @@ def test_what_a_lost_attempt_reported_before_is_not_told_twice() -> None:
     assert len(told) == len(set(told))
 
 
+def test_story_of_a_trial_that_reached_its_end_says_so_in_the_words_of_the_table() -> None:
+    recorded = simulated()
+    trial = next(trial for trial in recorded.state.trials if trial.state is TrialState.COMPLETED)
+    story = explain(records_of(recorded), trial.id, metric="loss")
+    assert story.startswith(f"{trial.name} was {TrialState.COMPLETED.words}.")
+    assert "completed" not in story
+
+
 def test_story_tells_each_promotion_with_its_reason() -> None:
     recorded = simulated()
     promotions = [a for _, _, actions in recorded.steps for a in actions if isinstance(a, Promote)]

@@ -6,6 +6,7 @@ import importlib.metadata
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -88,6 +89,67 @@ def test_too_few_slots_say_numbers_and_what_to_do() -> None:
 def test_cluster_without_slots_is_refused() -> None:
     with pytest.raises(NotEnoughSlotsError, match="1 workers need as many task slots, and yarn has 0: raise"):
         check(FakeSpark(slots=0))
+
+
+class LateSpark(FakeSpark):
+    """Its first executor comes at the third look."""
+
+    looks = 0
+
+    def slots(self) -> int:
+        self.looks += 1
+        return 4 if self.looks >= 3 else 0
+
+
+@pytest.mark.parametrize(("age_s", "is_found"), [(300, True), (3_000, False)])
+def test_a_first_executor_is_waited_for_while_the_application_is_young(
+    age_s: float, is_found: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("asyncsearch.launch.spark.slots.WAIT_LOGGED_AFTER_S", 0.0)
+    monkeypatch.setattr("asyncsearch.launch.spark.slots._LOOK_EVERY_S", 0.001)
+    spark = LateSpark()
+    spark.context.startTime = int((time.time() - age_s) * 1000)
+    if not is_found:
+        with pytest.raises(NotEnoughSlotsError, match="yarn has 0"):
+            check(spark, 2)
+        return
+    assert check(spark, 2).parallelism == 2
+    assert [record.getMessage()[:41] for record in caplog.records] == ["yarn has given this application no slot y"]
+
+
+class SlowSpark(FakeSpark):
+    """Its executors come one by one, further apart than those of a cluster that has no more."""
+
+    def __init__(self, settings: dict[str, str], age_s: float, master: str) -> None:
+        super().__init__(settings, master=master)
+        self.context.startTime = int((time.time() - age_s) * 1000)
+        self.counts = [1] * 10 + [2] * 10 + [3]
+
+    def slots(self) -> int:
+        return self.counts.pop(0) if len(self.counts) > 1 else self.counts[0]
+
+
+@pytest.mark.parametrize(
+    ("master", "settings", "age_s", "wanted", "workers"),
+    [
+        ("yarn", {}, 0.0, None, 2),  # YARN is asked for two executors
+        ("yarn", {"spark.executor.instances": "3"}, 0.0, None, 3),
+        ("yarn", {"spark.executor.instances": "3"}, 100.0, 3, 3),
+        ("yarn", {"spark.executor.instances": "3"}, 100.0, None, 1),
+        ("spark://host:7077", {}, 0.0, None, 1),  # it gives what it has
+    ],
+)
+def test_executors_that_were_asked_for_are_waited_for(
+    master: str,
+    settings: dict[str, str],
+    age_s: float,
+    wanted: int | None,
+    workers: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("asyncsearch.launch.spark.slots._SETTLED_S", 0.0)
+    monkeypatch.setattr("asyncsearch.launch.spark.slots._LOOK_EVERY_S", 0.001)
+    assert check(SlowSpark(settings, age_s, master), wanted).parallelism == workers
 
 
 def test_no_workers_are_refused() -> None:

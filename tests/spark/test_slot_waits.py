@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from asyncsearch.launch.spark.slot_waits import SlotWait, wait_on
+from asyncsearch.ids import WorkerId
+from asyncsearch.launch.spark.slot_waits import SlotWait, SlotWatch, wait_on
 
 TIMEOUT_S = 600.0
 FIRST: dict[str, Any] = {"is_replacement": False, "is_shown": False, "has_others": False, "is_elastic": False}
@@ -41,3 +42,24 @@ def test_a_replacement_says_for_how_long_it_was_to_be_replaced() -> None:
 
 def test_what_people_know_is_not_repeated_before_the_timeout() -> None:
     assert wait(30.0, is_shown=True) == SlotWait(TIMEOUT_S)
+
+
+@pytest.mark.parametrize("brings_executors", [True, False])
+def test_a_run_that_had_a_slot_waits_for_the_next_where_the_cluster_brings_executors(*, brings_executors: bool) -> None:
+    running = {"first"}
+    watch = SlotWatch(lambda tag: tag in running, TIMEOUT_S, brings_executors=brings_executors)
+    assert not watch.began(WorkerId(0), "first")
+    assert watch.look("first", "worker-0 epoch 1", 10.0, []) is None
+    running.clear()
+    assert watch.began(WorkerId(0), "second"), "it replaces the first"
+    wait = watch.look("second", "worker-0 epoch 2", TIMEOUT_S, [])
+    assert wait is not None
+    assert bool(wait.reason) != brings_executors
+
+
+def test_a_run_that_never_had_a_slot_is_given_up_even_where_the_cluster_brings_executors() -> None:
+    watch = SlotWatch(lambda tag: False, TIMEOUT_S, brings_executors=True)
+    watch.began(WorkerId(0), "first")
+    wait = watch.look("first", "worker-0 epoch 1", TIMEOUT_S, ["second"])
+    assert wait is not None
+    assert wait.reason == "it found no free task slot within 600 s"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import psutil
 import pytest
 
 from asyncsearch import ASHA, Study
+from asyncsearch.errors import ClusterError, StudyExistsError
 from asyncsearch.events import WorkerLost
 from asyncsearch.journal.opening import read_records
 from asyncsearch.trial import TrialState
@@ -40,11 +42,11 @@ def require_whole(study: Study) -> None:
 
 
 def test_a_killed_executor_costs_what_it_trained_since_its_checkpoint_and_nothing_else(
-    cluster: StandaloneCluster, gate: Gate, tmp_path: Path
+    cluster: StandaloneCluster, gate: Gate, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with spark_session(cluster.url) as session:
         study = make_study(make_trainable(gate), tmp_path / "study", backend="spark")
-        running = Running(study)
+        running = Running(study, display="plain")
         runner, agent = gate.pids()
         os.kill(executor_of(agent), signal.SIGKILL)
         require_whole(running.wait())
@@ -53,6 +55,9 @@ def test_a_killed_executor_costs_what_it_trained_since_its_checkpoint_and_nothin
         assert len(losses) == 1
         assert study.trials[0].trained <= 9 + 1
         assert sum(trial.losses for trial in study.trials) == 1
+        [note] = [line for line in capsys.readouterr().out.splitlines() if " was lost: " in line]
+        assert " was lost: its executor " in note
+        assert "trial-0 goes on from its checkpoint at 3 units; " in note
         assert session.sparkContext.statusTracker().getActiveJobsIds() == []
 
 
@@ -65,6 +70,20 @@ def test_a_search_on_a_session_that_is_there_leaves_it_there_and_no_job(tmp_path
         assert session.sparkContext.parallelize([1, 2], 2).sum() == 3
         hosts = {r.event for r in read_records(study.store) if type(r.event).__name__ == "WorkerAttached"}
         assert len(hosts) == 2
+
+
+def test_a_study_that_is_refused_leaves_no_job(tmp_path: Path) -> None:
+    with spark_session("local[2]") as session:
+        make_study(quick, tmp_path / "study", backend="spark").run(1, display="none")
+        with pytest.raises(StudyExistsError):
+            make_study(quick, tmp_path / "study", backend="spark").run(1, display="none")
+        assert session.sparkContext.statusTracker().getActiveJobsIds() == []
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            session.sparkContext._conf.set("spark.asyncsearch.driver.port", str(taken.getsockname()[1]))
+            with pytest.raises(ClusterError, match="the port is taken"):
+                make_study(quick, tmp_path / "other", backend="spark").run(1, display="none")
+        assert session.sparkContext.statusTracker().getActiveJobsIds() == []
+        assert session.sparkContext.parallelize([1, 2], 2).sum() == 3
 
 
 def quick(trial: Any) -> None:

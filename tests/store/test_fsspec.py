@@ -15,11 +15,13 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import fsspec
 import msgspec
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
+from fsspec.utils import infer_storage_options
 
 from asyncsearch.errors import StoreError, StoreLockedError
 from asyncsearch.store import open_store
@@ -64,6 +66,27 @@ class TestFile(StoreTests):
 
     def make(self) -> FsspecStore:
         return FsspecStore(f'file://{self.root}/{uuid.uuid4().hex}/a\'; echo foo "b" ü')
+
+
+class ParsingFileSystem(MemoryFileSystem):  # type: ignore[misc]  # fsspec has no types
+    """Takes each path for a URL, as the file systems of WebHDFS, SFTP and others do."""
+
+    protocol = "parsing"
+    store: ClassVar[dict[str, Any]] = {}
+    pseudo_dirs: ClassVar[list[str]] = [""]
+
+    @classmethod
+    def _strip_protocol(cls, path: str) -> str:
+        return str(infer_storage_options(path)["path"]).rstrip("/")
+
+
+class TestParsing(StoreTests):
+    @pytest.fixture(autouse=True)
+    def registered(self) -> None:
+        fsspec.register_implementation("parsing", ParsingFileSystem, clobber=True)
+
+    def make(self) -> FsspecStore:
+        return FsspecStore(f"parsing://host/{uuid.uuid4().hex}/a;b?c#d%20e")
 
 
 @pytest.fixture(params=["memory", "file"])

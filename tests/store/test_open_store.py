@@ -77,10 +77,6 @@ def test_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_hdfs_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    import fsspec
-
-    if fsspec.get_filesystem_class("hdfs").__module__ != "fsspec.implementations.arrow":
-        pytest.skip("hdfs-native is installed")
     monkeypatch.setattr("asyncsearch.store.find_spec", lambda name: None)
     with pytest.raises(StoreError, match=r"asyncsearch\[hdfs\].*all workers"):
         open_store("hdfs:///studies/digits")

@@ -40,7 +40,7 @@ from asyncsearch.errors import (
     TrialsFailedError,
     UsageError,
 )
-from asyncsearch.journal.opening import StudyFile
+from asyncsearch.journal.opening import Replayed, StudyFile
 from asyncsearch.journal.reading import read_state
 from asyncsearch.launch import chosen, unshipped_modules
 from asyncsearch.schedulers import Scheduler
@@ -320,7 +320,7 @@ def test_what_is_looked_at_shows_what_has_come_since_and_reads_the_journal_only_
     run(Study.resume(tmp_path / "s"), 3)
     looks: list[Store] = []
 
-    def counted(store: Store, file: StudyFile) -> StudyState:
+    def counted(store: Store, file: StudyFile) -> tuple[StudyState, Replayed]:
         looks.append(store)
         return read_state(store, file)
 

@@ -98,8 +98,8 @@ def test_a_zombie_that_wakes_up_after_its_lease_is_refused(gate: Gate, tmp_path:
     os.kill(agent, signal.SIGSTOP)
     os.kill(runner, signal.SIGSTOP)
     wait_for_event(study, WorkerLost)
+    os.kill(runner, signal.SIGCONT)  # before its agent, which ends it
     os.kill(agent, signal.SIGCONT)
-    os.kill(runner, signal.SIGCONT)
     worker, epoch, reason = launcher.ends.get(timeout=PATIENCE_S)
     assert (worker, epoch) == (0, 1)
     assert "silent" in reason

@@ -19,6 +19,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any, TypeVar
 
 from asyncsearch.errors import UnsupportedSparkError
+from asyncsearch.launch.spark import departures
 from asyncsearch.launch.spark.failure_reasons import full_text
 from asyncsearch.launch.spark.this_python import has_this_environment
 
@@ -146,6 +147,10 @@ class Spark:
         except Exception:  # an internal name of Spark has changed, or Spark is gone
             return True
         return False
+
+    def is_leaving(self, tag: str) -> bool:
+        """Return whether a task of the jobs with this tag runs on an executor that is being decommissioned."""
+        return departures.is_leaving(self.context, tag)
 
     def inherit(self) -> None:
         """Give threads from ``thread`` the calling thread's present job properties: pool, job group, tags."""

@@ -1,4 +1,4 @@
-"""How long a launch waits for a task slot, and what people read meanwhile. Pure: times are arguments.
+"""How long a launch waits for a task slot, and what people read meanwhile. Times are arguments.
 
 A job that waits costs nothing, and under dynamic allocation it is what brings new executors. So a launch waits for as
 long as other workers of its run have slots, or the cluster may bring more; it is given up only where neither is so.
@@ -6,7 +6,11 @@ long as other workers of its run have slots, or the cluster may bring more; it i
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import msgspec
+
+from asyncsearch.ids import WorkerId
 
 REPLACED_AFTER_S = 60.0
 """Time in which a launch that replaces a lost worker should get its slot: the cluster starts another executor first."""
@@ -57,3 +61,62 @@ def wait_on(
     elif is_elastic:
         meanwhile = " It waits until the cluster brings an executor."
     return SlotWait(next_s, f"{name} waits for a free task slot{since}: other jobs hold them, or {why}.{meanwhile}")
+
+
+class SlotWatch:
+    """What is known of the slots of one run's launches, by the tags of their jobs."""
+
+    def __init__(self, is_running: Callable[[str], bool], timeout_s: float, *, brings_executors: bool) -> None:
+        """Begin without launches.
+
+        Args:
+            is_running: asks Spark whether the task of a job has a slot.
+            timeout_s: time after which a launch is given up where nothing else works.
+            brings_executors: whether the cluster starts executors by itself.
+        """
+        self._is_running = is_running
+        self._timeout_s = timeout_s
+        self._brings_executors = brings_executors
+        self._launched: set[WorkerId] = set()
+        self._replacing: set[str] = set()
+        self._holding: set[str] = set()
+        """The jobs that were seen to have a slot."""
+        self._shown: set[str] = set()
+        """The jobs of which people know that they wait."""
+
+    def began(self, worker: WorkerId, tag: str) -> bool:
+        """Note a launch; return whether it replaces a worker that the run has lost."""
+        is_replacement = worker in self._launched
+        self._launched.add(worker)
+        if is_replacement:
+            self._replacing.add(tag)
+        return is_replacement
+
+    def look(self, tag: str, name: str, waited_s: float, others: Sequence[str]) -> SlotWait | None:
+        """Return what to do about a launch that began ``waited_s`` ago; None: it has its slot.
+
+        Args:
+            others: the jobs of the run's other launches that are not being cancelled.
+        """
+        if self._has_slot(tag):
+            return None
+        # Spark is asked about the others only before a launch is given up: it takes time.
+        is_late = waited_s >= self._timeout_s
+        has_others = not self._holding.isdisjoint(others) or (is_late and any(map(self._has_slot, others)))
+        wait = wait_on(
+            name,
+            waited_s,
+            self._timeout_s,
+            is_replacement=tag in self._replacing,
+            is_shown=tag in self._shown,
+            has_others=has_others,
+            is_elastic=self._brings_executors and bool(self._holding),
+        )
+        if wait.sentence:
+            self._shown.add(tag)
+        return wait
+
+    def _has_slot(self, tag: str) -> bool:
+        if tag not in self._holding and self._is_running(tag):
+            self._holding.add(tag)
+        return tag in self._holding

@@ -16,9 +16,10 @@ from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.ids import WorkerId, worker_name
 from asyncsearch.launch.base_launcher import TOO_LATE, AgentFunction, OnWorkerEnded
 from asyncsearch.launch.scarcity import patiently
+from asyncsearch.launch.spark import departures
 from asyncsearch.launch.spark.failure_reasons import reason_of
 from asyncsearch.launch.spark.session import WAIT_LOGGED_AFTER_S, Spark
-from asyncsearch.launch.spark.slot_waits import REPLACED_AFTER_S, wait_on
+from asyncsearch.launch.spark.slot_waits import REPLACED_AFTER_S, SlotWatch
 from asyncsearch.launch.spark.task import TaskMode, task
 
 _log = logging.getLogger(__name__)
@@ -35,19 +36,13 @@ LaunchKey = tuple[WorkerId, int]
 class _Job:
     """The supervisor's state of one launch. Times are monotonic seconds."""
 
-    def __init__(self, key: LaunchKey, tag: str, *, is_replacement: bool) -> None:
+    def __init__(self, key: LaunchKey, tag: str) -> None:
         self.key = key
-        self.is_replacement = is_replacement
-        """Whether the run had this worker before."""
         self.name = f"{worker_name(key[0])} epoch {key[1]}"
         self.tag = tag
         self.launched_at = time.monotonic()
-        self.due: float | None = self.launched_at + (REPLACED_AFTER_S if is_replacement else WAIT_LOGGED_AFTER_S)
+        self.due: float | None = self.launched_at + WAIT_LOGGED_AFTER_S
         """When to check it again; None: never."""
-        self.is_wait_shown = False
-        """Whether people were told that it waits."""
-        self.has_slot = False
-        """Whether it was seen to run."""
         self.reason: str | None = None
         """Reason of its cancellation; None: not cancelled."""
         self.is_cancelled = threading.Event()
@@ -73,16 +68,12 @@ class Supervisor:
         self._mode = mode
         self._study = study
         self._tag = tag
-        self._start_timeout_s = start_timeout_s
         self._ended = ended
         self._inbox: queue.SimpleQueue[Callable[[], object]] = queue.SimpleQueue()
         """Tasks of the supervisor's thread."""
         self._stopped = threading.Event()
         self._jobs: dict[LaunchKey, _Job] = {}
-        self._launched: set[WorkerId] = set()
-        """The workers that were launched in this run."""
-        self._had_slot = False
-        """Whether any launch of this run found a slot."""
+        self._slots = SlotWatch(spark.is_running, start_timeout_s, brings_executors=mode is TaskMode.PLAIN)
         self._stop_at: float | None = None
         """When to cancel the jobs that still run; None: not stopping."""
         self._give_up_at: float | None = None
@@ -91,6 +82,8 @@ class Supervisor:
     def start(self) -> None:
         """Start the thread. Jobs have the scheduler pool and job group of the thread that joined the session."""
         self._spark.thread(self._supervise, "asyncsearch-spark").start()
+        if self._spark.is_on(departures.SETTING):
+            self._spark.thread(self._watch_departures, "asyncsearch-departures").start()
 
     def launch(self, key: LaunchKey, config: WorkerConfig) -> None:
         if self._stopped.is_set():
@@ -107,6 +100,10 @@ class Supervisor:
         self._inbox.put(lambda: self._begin_to_stop(stop_at))
         # Not Thread.join, which an interrupt breaks permanently before Python 3.13.
         self._stopped.wait()
+
+    def _watch_departures(self) -> None:
+        while not self._stopped.wait(departures.LOOK_EVERY_S):
+            self._inbox.put(self._end_departing)
 
     # Methods of the supervisor's thread.
 
@@ -158,39 +155,21 @@ class Supervisor:
                 self._look_for_slot(job, now)
 
     def _look_for_slot(self, job: _Job, now: float) -> None:
-        if self._has_slot(job):
+        others = [other.tag for other in self._jobs.values() if other is not job and other.reason is None]
+        wait = self._slots.look(job.tag, job.name, now - job.launched_at, others)
+        if wait is None:
             job.due = None
-            return
-        waited_s = now - job.launched_at
-        wait = wait_on(
-            job.name,
-            waited_s,
-            self._start_timeout_s,
-            is_replacement=job.is_replacement,
-            is_shown=job.is_wait_shown,
-            has_others=self._is_any_slot_held(waited_s),
-            is_elastic=self._mode is TaskMode.PLAIN and self._had_slot,
-        )
-        if wait.reason:
+        elif wait.reason:
             self._cancel(job, wait.reason)
-            return
-        job.due = job.launched_at + wait.next_s
-        if wait.sentence:
-            job.is_wait_shown = True
-            _log.warning("%s", wait.sentence)
+        else:
+            job.due = job.launched_at + wait.next_s
+            if wait.sentence:
+                _log.warning("%s", wait.sentence)
 
-    def _has_slot(self, job: _Job) -> bool:
-        if not job.has_slot:
-            job.has_slot = self._spark.is_running(job.tag)
-            self._had_slot |= job.has_slot
-        return job.has_slot
-
-    def _is_any_slot_held(self, waited_s: float) -> bool:
-        """Return whether any worker has a slot; Spark is asked only before a launch is given up, as it takes time."""
-        present = [job for job in self._jobs.values() if job.reason is None]
-        if any(job.has_slot for job in present):
-            return True
-        return waited_s >= self._start_timeout_s and any(self._has_slot(job) for job in present)
+    def _end_departing(self) -> None:
+        for job in [job for job in self._jobs.values() if job.reason is None]:
+            if self._spark.is_leaving(job.tag):
+                self._cancel(job, departures.LEAVES)
 
     def _cancel(self, job: _Job, reason: str) -> None:
         job.reason = job.reason or reason
@@ -202,9 +181,9 @@ class Supervisor:
         if self._give_up_at is not None:
             self._ended(*key, TOO_LATE)
             return
-        tag = f"{self._tag}-{worker_name(key[0])}.{key[1]}"
-        job = self._jobs[key] = _Job(key, tag, is_replacement=key[0] in self._launched)
-        self._launched.add(key[0])
+        job = self._jobs[key] = _Job(key, f"{self._tag}-{worker_name(key[0])}.{key[1]}")
+        if self._slots.began(key[0], job.tag):
+            job.due = job.launched_at + REPLACED_AFTER_S
         try:
             self._spark.thread(lambda: self._run(job, config), f"asyncsearch-{job.name}").start()
         except Exception as error:

@@ -91,6 +91,8 @@ class StudyStatus(msgspec.Struct, frozen=True, kw_only=True):
     runs: int = 0
     """How many these are."""
     store: str = ""
+    unread: str = ""
+    """What of the journal could not be read, in words; empty: nothing."""
     beyond_quota: str = ""
     """Why checkpoints take more than ``quota_bytes``; empty while they do not."""
 
@@ -158,17 +160,20 @@ def status_of(
     workers: int = 0,
     num_trials: int | None = None,
     is_complete: bool = True,
+    unread: str = "",
 ) -> StudyStatus:
     """Return the status of a study, which holds no part of its state. Called in the thread that owns the state.
 
     Args:
-        elapsed_s: seconds since the run began, or that it took; None: as the journal of a run in progress says.
+        elapsed_s: seconds since the run began; None: as the journal of a run in progress says. A run that is over
+            takes its duration from the journal, as it is shown later.
         store: as shown to people.
         scheduler: in one line.
         place: where its workers are, in words.
         workers: how many the run was given.
         num_trials: the total that the last run requested, if it is over.
         is_complete: whether the last run did everything that was requested.
+        unread: what of the journal could not be read, in words.
     """
     counts: dict[TrialState, int] = {}
     trained = failures = 0
@@ -201,7 +206,10 @@ def status_of(
     if state.run is not None:
         num_trials = state.run.num_trials
     times = state.times
-    is_idle = state.run is None and elapsed_s is not None and not is_unfinished and times.done_before == state.begun
+    had_nothing = times.done_before == state.begun
+    is_idle = state.run is None and elapsed_s is not None and not is_unfinished and had_nothing
+    if elapsed_s is not None and state.run is None and times.last_s is not None and not had_nothing:
+        elapsed_s = times.last_s
     return StudyStatus(
         name=state.config.study,
         metric=state.config.metric,
@@ -211,6 +219,7 @@ def status_of(
         rows=tuple({trial.id: row_of(trial) for trial in (*running, *best, *failed)}.values()),
         best=row_of(best[0]) if best else None,
         incumbent=None if incumbent is None else BestSeen(incumbent.name, seen, incumbent.best_resource),
+        unread=unread,
         workers_alive=sum(slot.state is not SlotState.LAUNCHING for slot in state.pool.alive()),
         workers_wanted=state.run.parallelism if state.run is not None else 0,
         workers_had=workers if state.run is None else 0,

@@ -69,6 +69,7 @@ def facts(status: StudyStatus) -> list[str]:
         training_line(status),
         workers_line(status),
         failures_line(status, "failed attempt"),
+        status.unread,
         f"stopping: {status.stopping}" if status.stopping else "",
         f"in {status.store}" if status.store else "",
         continue_line(status),

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from html.parser import HTMLParser
 
 import msgspec
 import pytest
 
+from asyncsearch.actions import AnyAction
 from asyncsearch.engine.handling import handle
-from asyncsearch.events import RunRequested
+from asyncsearch.engine.state import StudyState
+from asyncsearch.events import AnyEvent, RunRequested
+from asyncsearch.report.formatting import duration
 from asyncsearch.report.live.html import html
-from asyncsearch.report.live.status import TrialRow, status_of
+from asyncsearch.report.live.status import StudyStatus, TrialRow, status_of
 from asyncsearch.report.live.table import WIDTH, short_line, table
+from asyncsearch.schedulers import ASHA
+from asyncsearch.simulate import Delays, Simulation
 from asyncsearch.trial import TrialState
-from tests.report.tools import FAILING, full_counts, make_status, simulated
+from tests.engine.tools import Recorded, make_state
+from tests.report.tools import FAILING, SPACE, full_counts, make_status, simulated
+from tests.simulate.workloads import Histories
 
 
 def test_status_names_the_best_trial_as_the_engine_does() -> None:
@@ -31,6 +39,33 @@ def test_status_counts_every_trial_once() -> None:
     assert status.counts[TrialState.FAILED] == 1
     assert status.trained == sum(trial.trained for trial in state.trials)
     assert status.full == 9 * 20
+
+
+class Following(Recorded):
+    """Notes the status after every record."""
+
+    def __init__(self, state: StudyState) -> None:
+        super().__init__(state)
+        self.followed: list[tuple[StudyStatus, int, int]] = []
+
+    def __call__(self, now: float, event: AnyEvent, actions: Sequence[AnyAction]) -> None:
+        super().__call__(now, event, actions)
+        training = [attempt for attempt in self.state.attempts.values() if attempt.is_training]
+        self.followed.append((status_of(self.state), len(training), len(self.state.open_attempts)))
+
+
+def test_a_trial_whose_checkpoint_is_being_stored_still_runs_and_none_is_counted_twice() -> None:
+    state = make_state(ASHA(max_resource=9), space=SPACE)
+    following = Following(state)
+    Simulation(state, workload=Histories(), workers=2, delays=Delays(commit_s=3.0), watch=following).run(20)
+    most = 0
+    for status, training, running in following.followed:
+        assert status.counts.get(TrialState.RUNNING, 0) == running
+        assert len({row.name for row in status.rows}) == len(status.rows)
+        assert training <= 2
+        most = max(most, running)
+    assert following.followed[-1][0].trials == len(state.trials) == 20
+    assert most > 2, "no checkpoint was being stored while both workers trained"
 
 
 def test_rows_stay_few_however_many_trials_there_are() -> None:
@@ -121,6 +156,14 @@ def test_a_search_that_is_over_looks_finished() -> None:
     assert "11 paused" in running
     assert "11 stopped early" in over
     assert "#8fb6d9" not in over, "the colour of trials that may go on"
+
+
+def test_the_time_that_a_run_prints_at_its_end_is_the_one_that_is_shown_later() -> None:
+    state = simulated().state
+    at_its_end, later = status_of(state, elapsed_s=1e6), status_of(state)
+    assert at_its_end.elapsed_s == later.total_s == state.times.last_s
+    assert duration(state.times.last_s or 0.0) in table(at_its_end)
+    assert f", after {duration(later.total_s or 0.0)}" in table(later)
 
 
 def test_an_interrupted_search_says_how_far_it_came_what_is_kept_and_how_to_continue() -> None:

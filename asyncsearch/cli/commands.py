@@ -1,0 +1,192 @@
+"""What each command does, given its parsed arguments; those that return a number end with it as exit code."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from asyncsearch.errors import NoTrialsError, UsageError
+from asyncsearch.ids import parse_trial
+from asyncsearch.report.plain_text import csv_text, json_text, log_lines, printable
+from asyncsearch.trial import Trial, TrialState
+
+if TYPE_CHECKING:
+    from asyncsearch.shared.cleaning import Item
+    from asyncsearch.study.results import Results
+
+
+def _opened(store: str) -> Results:
+    from asyncsearch.study.results import open_results
+
+    return open_results(store)
+
+
+def show(options: argparse.Namespace) -> None:
+    """Print the state of a study."""
+    print(printable(_opened(options.store).summary()))
+
+
+SORT_KEYS: dict[str, Callable[[Trial, int], Any]] = {
+    "id": lambda trial, sign: trial.id,
+    "resource": lambda trial, sign: (-trial.resource, trial.id),
+    "state": lambda trial, sign: (list(TrialState).index(trial.state), trial.id),
+    "value": lambda trial, sign: (trial.value is None, sign * (trial.value or 0.0), trial.id),
+}
+"""Sort keys of trials; ``sign`` is 1 if the metric is minimised, else -1."""
+
+
+def trials(options: argparse.Namespace) -> None:
+    """List trials, as a table or for other programs."""
+    from asyncsearch.report.dataframe import trial_rows
+    from asyncsearch.report.live.status import row_of
+    from asyncsearch.report.live.table import grid
+
+    study = _opened(options.store)
+    sign = 1 if study.config.mode == "min" else -1
+    words = study._status().words
+    # A finished search says "stopped early" of trials that are PAUSED in its journal: both words find them.
+    chosen = [trial for trial in study.trials if options.state in (None, words(trial.state), trial.state.words)]
+    chosen.sort(key=lambda trial: SORT_KEYS[options.sort](trial, sign))
+    chosen = chosen[: options.limit]
+    if options.format == "json":
+        print(json_text(trial_rows(chosen)))
+    elif options.format == "csv":
+        print(csv_text(trial_rows(chosen), "trial"))
+    else:
+        try:
+            best = study.best_trial.name
+        except NoTrialsError:
+            best = ""
+        print("\n".join(grid(study.config.metric, [row_of(trial) for trial in chosen], best, words)))
+
+
+def logs(options: argparse.Namespace) -> None:
+    """Print the output of a trial."""
+    from asyncsearch.report.follow_logs import follow
+
+    study = _opened(options.store)
+    lines = follow(study.store, parse_trial(options.trial)) if options.follow else study.logs(options.trial)
+    for line in log_lines(lines):
+        print(line, flush=options.follow)
+
+
+def explain(options: argparse.Namespace) -> None:
+    """Print what happened to a trial, and why."""
+    print(printable(_opened(options.store).explain(options.trial)))
+
+
+def tree(options: argparse.Namespace) -> None:
+    """Print or draw which training trials share."""
+    tree = _opened(options.store).tree()
+    if options.output is None:
+        print(printable(str(tree)))
+        return
+    try:
+        path = tree.save(options.output)
+    except OSError as error:
+        raise UsageError(
+            f"{options.output} cannot be written: {error}. Name a writable file, --output tree.svg."
+        ) from error
+    print(printable(f"{tree.summary}\nwritten to {path}"))
+
+
+def resume(options: argparse.Namespace) -> None:
+    """Go on with a study."""
+    from asyncsearch.journal.opening import read_records
+    from asyncsearch.journal.projection import last_total
+    from asyncsearch.study.study import Study
+
+    study = Study.resume(options.store, backend=options.backend)
+    total = options.num_trials
+    if total is None:
+        with study.store.lock():  # without it, what a driver appended that has died is not read from every store
+            total = last_total(read_records(study.store))
+    study.run(total, parallelism=options.parallelism, timeout=options.timeout, logs=options.logs)
+
+
+def preview(options: argparse.Namespace) -> None:
+    """Print what the search of a script would cost."""
+    from asyncsearch.study.scripts import study_of_script
+
+    study, run = study_of_script(options.script)
+    total = run.num_trials if options.num_trials is None else options.num_trials
+    if total is None and study._begin_searcher().length() is None:
+        raise UsageError(
+            f"{options.script!r} does not say how many trials: write "
+            f"asyncsearch preview {options.script} --num-trials 64."
+        )
+    parallelism = run.parallelism if options.parallelism is None else options.parallelism
+    found = study.preview(total, parallelism=parallelism, seconds_per_unit=options.seconds_per_unit)
+    print(printable(str(found)))
+
+
+def simulate(options: argparse.Namespace) -> None:
+    """Print how long a study would have taken with other numbers of workers."""
+    from asyncsearch.report.live.progress import announced
+    from asyncsearch.report.what_if.worker_counts import WORKERS, what_if
+    from asyncsearch.study.study import Study
+
+    workers = options.workers or WORKERS
+    with announced(f"simulating {options.store} with {', '.join(map(str, workers))} workers ..."):
+        words = str(what_if(Study.resume(options.store), workers))
+    print(printable(words))
+
+
+def clean(options: argparse.Namespace) -> None:
+    """Remove what nothing can reach, or list it."""
+    from asyncsearch.report import cleaning_lines
+    from asyncsearch.shared.cleaning import Limits, clean
+    from asyncsearch.store import open_store
+
+    quota = None if options.quota is None else cleaning_lines.parse_size(options.quota)
+    older_than = None if options.older_than is None else cleaning_lines.parse_age(options.older_than)
+
+    def notify(item: Item) -> None:
+        print(printable(cleaning_lines.line(item, options.dry_run)))
+
+    done = clean(open_store(options.store), Limits(quota, older_than), dry_run=options.dry_run, notify=notify)
+    print(cleaning_lines.totals(done, options.dry_run))
+
+
+def check(options: argparse.Namespace) -> int:
+    """Pause and resume a trainable, and compare bit by bit; 1: it differs."""
+    from asyncsearch.checking import check
+    from asyncsearch.randomness import generator
+    from asyncsearch.study.scripts import trainable_of
+
+    trainable, study = trainable_of(options.trainer)
+    params = {} if study is None else study.space.sample(generator(study.config.seed, "check", 0))
+    result = check(
+        trainable,
+        params | _params_of(options.params),
+        units=options.units,
+        cut=options.cut,
+        seed=0 if study is None else study.config.seed,
+        functions=None if study is None else study.space.custom_functions,
+        processes=not options.in_process,
+    )
+    print(printable(str(result)))
+    return 0 if result else 1
+
+
+def doctor(options: argparse.Namespace) -> int:
+    """Look at what a search would run on; 1: something is to be mended."""
+    from asyncsearch.doctor import examine
+
+    is_submitted = "PYSPARK_GATEWAY_PORT" in os.environ  # spark-submit sets it
+    found = examine(options.store, spark=options.spark or is_submitted, timeout_s=options.timeout)
+    print(printable(str(found)))
+    return 0 if found else 1
+
+
+def _params_of(text: str | None) -> dict[str, Any]:
+    try:
+        params = json.loads(text or "{}")
+    except ValueError as error:
+        raise UsageError(f"--params {text} is not JSON ({error}): write --params '{{\"lr\": 0.1}}'.") from None
+    if not isinstance(params, dict):
+        raise UsageError(f"--params {text} is not a JSON object: write --params '{{\"lr\": 0.1}}'.")
+    return params

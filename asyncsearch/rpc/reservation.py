@@ -1,0 +1,61 @@
+"""The ports of a server that does not listen yet, so that workers can be told them while gRPC is still imported."""
+
+from __future__ import annotations
+
+import socket
+import sys
+
+from asyncsearch.errors import ClusterError
+
+_SHARES_WITH_LISTENER = sys.platform == "linux"
+"""Whether a port that is bound, and not listened on, can be bound again to listen on it."""
+
+
+class Reservation:
+    """Two ports that are bound and not listened on: whoever connects is refused at once, and nobody else gets them."""
+
+    def __init__(self, host: str, port: int = 0) -> None:
+        """Reserve a port and a spare one.
+
+        Args:
+            host: name or address of this machine; ``0.0.0.0`` for all its addresses.
+            port: the first port; 0: any free one.
+
+        Raises:
+            ClusterError: the port is taken, or the address is not one of this machine.
+        """
+        self._sockets: list[socket.socket] = []
+        try:
+            self.port = self._bind(host, port)
+            self.spare_port = self._bind(host, 0)
+        except OSError as error:
+            self.close()
+            raise cannot_listen(host, port, error) from None
+
+    def before_listening(self) -> None:
+        """Release the ports now where a server cannot bind them otherwise."""
+        if not _SHARES_WITH_LISTENER:
+            self.close()
+
+    def close(self) -> None:
+        """Release the ports; called once the server listens on them, or never will."""
+        while self._sockets:
+            self._sockets.pop().close()
+
+    def _bind(self, host: str, port: int) -> int:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host.strip("[]"), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        bound = socket.socket(family, kind, protocol)
+        self._sockets.append(bound)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # gRPC sets it too, and may then bind it as well
+        bound.bind(address)
+        return int(bound.getsockname()[1])
+
+
+def cannot_listen(host: str, port: int, error: Exception) -> ClusterError:
+    """Return the error of a driver that cannot listen on an address."""
+    return ClusterError(
+        f"The driver cannot listen at {host}:{port} ({error}): "
+        "either the port is taken, or the address is not one of this machine."
+    )

@@ -1,0 +1,273 @@
+"""A store that copies files to and from this machine, over file systems that have no common rename, append or lock.
+
+* A checkpoint is uploaded under a name that no other attempt uses, its listing is checked, and its manifest is written
+  last: the manifest is the commit. A folder without one is garbage, for ``sweep``. The highest version counts.
+* The lock is a lease: see asyncsearch.store.lease_lock.
+
+Staged and fetched checkpoints are in this machine's temporary folder (``TMPDIR``): see asyncsearch.store.scratch.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import tempfile
+import uuid
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from asyncsearch.errors import StoreError
+from asyncsearch.ids import CheckpointRef, NodeKey
+from asyncsearch.store import layout, scratch
+from asyncsearch.store.base_store import FileInfo, Store
+from asyncsearch.store.disk import explained
+from asyncsearch.store.lease_lock import LeaseLock
+from asyncsearch.store.manifest import Content, Manifest, damaged, missing, survey, wrong_checkpoint
+
+_STAGE = "stage"
+
+
+class FarFiles(Protocol):
+    """The files below a URL: what a file system must be able to do. Every method raises StoreError."""
+
+    url: str
+
+    @property
+    def shown(self) -> str: ...
+    @property
+    def is_exclusive(self) -> bool: ...
+    def is_file(self, name: str) -> bool: ...
+    def read(self, name: str) -> bytes | None: ...
+    def write(self, name: str, data: bytes) -> None: ...
+    def create(self, name: str, data: bytes) -> bool: ...
+    def upload(self, local: Path, name: str) -> None: ...
+    def download(self, name: str, local: Path) -> Content | None: ...
+    def remove(self, name: str) -> None: ...
+    def remove_tree(self, folder: str) -> None: ...
+    def remove_if_empty(self, folder: str) -> None: ...
+    def list(self, folder: str) -> Sequence[str]: ...
+    def find(self, folder: str) -> Mapping[str, FileInfo]: ...
+
+
+class FarStore(Store):
+    """What such stores have in common: all except the journal and the logs. It holds no connection."""
+
+    _remote: FarFiles
+
+    def __init__(self, lock_lease_s: float) -> None:
+        self._lease_s = lock_lease_s
+        self._lock: LeaseLock | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_lock": None}  # a worker has no part in the lock
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._remote.shown!r})"
+
+    @property
+    def url(self) -> str:
+        return self._remote.url
+
+    @property
+    def is_exclusive(self) -> bool:
+        return self._remote.is_exclusive
+
+    def prepare(self) -> None:
+        if self._remote.is_file(""):
+            raise StoreError(f"{self._remote.shown!r} is a file, and a store is a folder. Choose another address.")
+        probe, data = f"tmp/probe-{uuid.uuid4().hex}", b"asyncsearch was here\n"
+        self._remote.write(probe, b"")
+        self._remote.write(probe, data)
+        found = self._remote.read(probe)
+        self._remote.remove(probe)
+        if found != data or self._remote.read(probe) is not None:
+            raise StoreError(
+                f"Cannot use the store {self._remote.shown!r}: what was written to it was read back differently, or"
+                " stayed when it was removed. Choose a file system that shows its writes at once."
+            )
+
+    @contextlib.contextmanager
+    def lock(self) -> Iterator[None]:
+        lock = LeaseLock(self._remote, self._lease_s)
+        lock.acquire()
+        self._lock = lock
+        try:
+            yield
+        finally:
+            self._lock = None
+            lock.release()
+
+    def is_locked(self) -> bool:
+        return LeaseLock(self._remote, self._lease_s).is_held()
+
+    # Small files
+
+    def read(self, name: str) -> bytes | None:
+        return self._remote.read(layout.check_name(name))
+
+    def write(self, name: str, data: bytes) -> None:
+        self._remote.write(layout.check_name(name), data)
+
+    def create(self, name: str, data: bytes) -> bool:
+        return self._remote.create(layout.check_name(name), data)
+
+    def remove(self, name: str) -> None:
+        self._remote.remove(layout.check_name(name))
+
+    def list(self, folder: str) -> Sequence[str]:
+        return self._remote.list(layout.check_name(folder, ()))
+
+    def walk(self, folder: str = "") -> Mapping[str, FileInfo]:
+        return self._remote.find(layout.check_name(folder, ()) if folder else "")
+
+    def remove_tree(self, folder: str) -> None:
+        layout.check_name(folder, ())
+        if folder.startswith("checkpoints/"):
+            self._remote.remove(f"{folder}/{layout.MANIFEST}")  # first: a folder with a manifest must be complete
+        self._remote.remove_tree(folder)
+        self._remote.remove(folder)
+
+    def remove_if_empty(self, folder: str) -> None:
+        self._remote.remove_if_empty(layout.check_name(folder, ()))
+
+    # Checkpoints
+
+    def stage(self, checkpoint: CheckpointRef) -> Path:
+        layout.node_folder(checkpoint)
+        with explained(f"stage checkpoint {checkpoint}", tempfile.gettempdir()):
+            staged = scratch.make_folder(_STAGE) / layout.FILES
+            staged.mkdir()
+        return staged
+
+    def commit(self, checkpoint: CheckpointRef, staged: Path) -> int:
+        node = layout.node_folder(checkpoint)
+        if not _is_staged(staged):
+            raise StoreError(
+                f"Cannot commit checkpoint {checkpoint} from {str(staged)!r}: it is not, or no longer, a folder that"
+                " stage() gave on this machine. A staged folder is committed once; stage and write it again."
+            )
+        with explained(f"read the staged checkpoint {checkpoint}", staged):
+            manifest = survey(staged)
+        older = self._versions(checkpoint)
+        number = max((version.number for version in older), default=0) + 1
+        folder = f"{node}/{layout.Version(checkpoint.resource, number, uuid.uuid4().hex)}"
+        self._upload(manifest, staged, folder)
+        arrived = self._remote.find(f"{folder}/{layout.FILES}").items()
+        if {name: info.size_bytes for name, info in arrived} != {file.name: file.size_bytes for file in manifest.files}:
+            raise StoreError(
+                f"Cannot commit checkpoint {checkpoint} to {self._remote.shown!r}: other files or sizes arrived than"
+                " were sent. Check the connection, and that no other driver opened the study; then commit again."
+            )
+        self._remote.write(f"{folder}/{layout.MANIFEST}", manifest.encode(checkpoint))
+        for version in older:
+            self._remove_version(checkpoint, version)
+        self.discard(staged)
+        return manifest.size_bytes
+
+    def discard(self, staged: Path) -> None:
+        if _is_staged(staged):
+            scratch.remove_folder(staged.parent)
+
+    @contextlib.contextmanager
+    def fetch(self, checkpoint: CheckpointRef) -> Iterator[Path]:
+        with contextlib.ExitStack() as stack:
+            with explained(f"fetch checkpoint {checkpoint}", tempfile.gettempdir()):
+                folder = stack.enter_context(scratch.temporary_folder("fetch"))
+                files = self._download(checkpoint, folder)
+            yield files
+
+    def delete(self, checkpoint: CheckpointRef) -> None:
+        for version in self._versions(checkpoint):  # the highest is removed last: an older one must not reappear
+            self._remove_version(checkpoint, version)
+
+    def checkpoints(self, node: NodeKey | None = None) -> Sequence[CheckpointRef]:
+        found: set[CheckpointRef] = set()
+        for name, versions in self._committed("checkpoints" if node is None else f"checkpoints/{node}").items():
+            found |= layout.references(name, versions)
+        return sorted(found, key=lambda checkpoint: (checkpoint.node, checkpoint.resource))
+
+    def sweep(self) -> None:
+        for name in filter(layout.is_temporary, self._remote.list("tmp")):
+            self._remote.remove(f"tmp/{name}")
+        attempts = {tuple(name.split("/")[:2]) for name in self._remote.find("checkpoints") if name.count("/") > 1}
+        committed = self._committed("checkpoints")
+        for node, attempt in sorted(attempts):
+            versions = committed.get(node, [])
+            for version in layout.parse_versions([attempt]):
+                rivals = [other for other in versions if other.resource == version.resource]
+                if version not in rivals or version != rivals[-1]:
+                    self.remove_tree(f"checkpoints/{node}/{version}")
+
+    def _upload(self, manifest: Manifest, staged: Path, folder: str) -> None:
+        for file in manifest.files:
+            self._remote.upload(staged / file.name, f"{folder}/{layout.FILES}/{file.name}")
+
+    def _committed(self, folder: str) -> dict[str, Sequence[layout.Version]]:
+        """Return the committed versions below a folder by node, each in order."""
+        found = defaultdict(list)
+        for name in self._remote.find(folder):
+            node, version, *rest = f"{folder}/{name}".split("/")[1:]
+            if rest == [layout.MANIFEST]:
+                found[node].append(version)
+        return {node: layout.parse_versions(names) for node, names in found.items()}
+
+    def _versions(self, checkpoint: CheckpointRef) -> Sequence[layout.Version]:
+        versions = self._committed(layout.node_folder(checkpoint)).get(checkpoint.node, [])
+        return [version for version in versions if version.resource == checkpoint.resource]
+
+    def _remove_version(self, checkpoint: CheckpointRef, version: layout.Version) -> None:
+        self.remove_tree(f"{layout.node_folder(checkpoint)}/{version}")
+
+    def _download(self, checkpoint: CheckpointRef, local: Path) -> Path:
+        tried: layout.Version | None = None
+        # A listing that began before the new version and ended after the old one shows neither: list again.
+        while versions := self._versions(checkpoint) or self._versions(checkpoint):
+            folder = f"{layout.node_folder(checkpoint)}/{versions[-1]}"
+            files = local / uuid.uuid4().hex / layout.FILES
+            files.mkdir(parents=True)
+            wrong = self._download_version(checkpoint, folder, files)
+            if wrong is None:
+                return files
+            # The first time, it may just have been replaced or deleted, or the transfer may have damaged it.
+            if tried == versions[-1]:
+                raise damaged(checkpoint, f"{self._remote.shown}/{folder}", wrong)
+            shutil.rmtree(files)
+            tried = versions[-1]
+        raise missing(checkpoint, self._remote.shown)
+
+    def _download_version(self, checkpoint: CheckpointRef, folder: str, local: Path) -> str | None:
+        """Download a version, and return how it differs from what was committed; None: not at all."""
+        data = self._remote.read(f"{folder}/{layout.MANIFEST}")
+        if data is None:
+            return f"file {layout.MANIFEST!r} has vanished"
+        try:
+            manifest = Manifest.decode(data)
+        except ValueError as error:
+            return f"its {layout.MANIFEST} has become unreadable ({error})"
+        if (wrong := wrong_checkpoint(manifest, checkpoint)) is not None:
+            return wrong
+        for name in manifest.folders:
+            (local / name).mkdir(parents=True, exist_ok=True)
+        for file in manifest.files:
+            found = self._remote.download(f"{folder}/{layout.FILES}/{file.name}", local / file.name)
+            wrong = f"file {file.name!r} has vanished" if found is None else file.difference(found)
+            if wrong is not None:
+                return wrong
+        return None
+
+
+def _is_staged(folder: Path) -> bool:
+    return folder.is_dir() and folder.name == layout.FILES and folder.parent.name.startswith(f"{_STAGE}-")
+
+
+def split_lines(blocks: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the lines of some blocks, each with its newline; the last may lack it."""
+    rest = b""
+    for block in blocks:
+        *lines, rest = (rest + block).split(b"\n")
+        for line in lines:
+            yield line + b"\n"
+    if rest:
+        yield rest

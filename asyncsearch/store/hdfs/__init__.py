@@ -1,0 +1,1 @@
+"""Stores on HDFS through hdfs-native, so without a Java runtime in the driver or the workers."""

@@ -1,0 +1,98 @@
+"""Calls that answer or fail within a time: hdfs-native waits for ever for a DataNode that has broken off a transfer.
+
+A call runs in a thread of its own. One that never ends keeps its thread; who called goes on with an error.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import queue
+import threading
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+ANSWER_S = 30.0
+"""Longer than hdfs-native itself tries again: HDFS may take some 15 s to close a file."""
+_IDLE_S = 60.0
+
+
+class _Call:
+    """A call and its outcome."""
+
+    def __init__(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+        self.function, self.arguments = function, arguments
+        self.result: Any = None
+        self.error: BaseException | None = None
+        self.done = threading.Event()
+
+
+class _Threads:
+    """Threads for calls; one that is idle is used again, since starting one takes longer than a call."""
+
+    def __init__(self) -> None:
+        self._idle: list[queue.SimpleQueue[_Call]] = []
+
+    def run(self, call: _Call) -> None:
+        try:
+            inbox = self._idle.pop()
+        except IndexError:
+            inbox = queue.SimpleQueue()
+            threading.Thread(target=self._work, args=(inbox,), name="asyncsearch-hdfs", daemon=True).start()
+        inbox.put(call)
+
+    def _work(self, inbox: queue.SimpleQueue[_Call]) -> None:
+        while True:
+            try:
+                call = inbox.get(timeout=_IDLE_S)
+            except queue.Empty:
+                try:
+                    self._idle.remove(inbox)
+                except ValueError:  # it was taken at this moment: the call is on its way
+                    continue
+                return
+            try:
+                call.result = call.function(*call.arguments)
+            except BaseException as error:
+                call.error = error
+            self._idle.append(inbox)
+            call.done.set()
+            del call
+
+    def drop(self) -> None:
+        """Forget the threads in a forked child, which has none of them."""
+        self._idle.clear()
+
+
+_threads = _Threads()
+
+
+def call(function: Callable[..., T], *arguments: Any) -> T:
+    """Call a function and return what it returns.
+
+    Raises:
+        TimeoutError: it has not ended within ``ANSWER_S``.
+    """
+    made = _Call(function, arguments)
+    _threads.run(made)
+    if not made.done.wait(ANSWER_S):
+        raise TimeoutError(f"The call timed out: no answer for {ANSWER_S:g} s")
+    if made.error is not None:
+        raise made.error
+    result: T = made.result
+    return result
+
+
+class Bounded:
+    """An object of hdfs-native, each method of which is called by ``call``."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        return functools.partial(call, getattr(self._inner, name))
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_threads.drop)

@@ -1,0 +1,158 @@
+"""A segment of the journal on HDFS: one open file, made durable by ``hsync`` at each append.
+
+The NameNode's lease on the open file keeps other drivers out: a driver that takes the study over has the leases of all
+segments recovered, so that this one cannot append any more, even if it was stopped in the middle of an append and goes
+on later. No clock is involved.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+from collections.abc import Sequence
+
+from asyncsearch.errors import SegmentOverError, StoreError, StoreLockedError
+from asyncsearch.store.hdfs import publishing
+from asyncsearch.store.hdfs.files import HdfsFiles
+from asyncsearch.store.hdfs.open_file import OpenFile
+from asyncsearch.store.lease_lock import LeaseLock
+
+_log = logging.getLogger(__name__)
+_open: dict[tuple[str, str], HdfsSegment] = {}
+"""The segments that this process has open, by cluster and path."""
+
+
+class HdfsSegment:
+    """A journal segment that this process has begun."""
+
+    def __init__(self, files: HdfsFiles, name: str, file: OpenFile, lock: LeaseLock | None, open_s: float) -> None:
+        """Take over an empty file.
+
+        Args:
+            files: of the store.
+            name: of the segment.
+            file: the file.
+            lock: of the driver; None: it holds none, as in a test.
+            open_s: seconds after which it is closed so that others can read it; infinite: it is not.
+        """
+        self._files, self._name, self._file, self._lock = files, name, file, lock
+        self._path = f"journal/{name}"
+        self._guard = threading.Lock()
+        """Held while the file is used: the timer's thread may close it."""
+        self._appended: list[bytes] = []
+        self._size_bytes = 0
+        self._is_over = self._has_ended = False
+        self._is_open = True
+        """Whether HDFS has the file open, as far as is known."""
+        _open[_key(files, self._path)] = self
+        self._timer = threading.Timer(open_s, self._publish) if math.isinf(open_s) else self._start(open_s)
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    def lines(self) -> Sequence[bytes]:
+        """Return what was appended and is durable."""
+        return list(self._appended)
+
+    def append(self, data: bytes) -> None:
+        assert data.endswith(b"\n"), "a segment takes whole lines"
+        with self._guard:
+            words = f"Journal segment {self._name} of the store {self._files.shown!r}"
+            if self._is_over:
+                raise SegmentOverError(f"{words} was closed so that others can read it. Go on in a new one.")
+            if self._has_ended:
+                raise StoreError(f"{words} is closed. Go on in a new one: open_segment().")
+            try:
+                if self._lock is not None:
+                    self._lock.check()
+                with self._files.explained("append to", self._path):
+                    self._file.append(data)
+            except BaseException as error:
+                # It is unknown how much was written: the next line could be appended to half a line.
+                self._end()
+                self._require_lock(error)
+                raise
+            self._appended.append(data)
+            self._size_bytes += len(data)
+            if self._size_bytes >= publishing.MOST_BYTES:
+                self._is_over = True
+                self._timer.cancel()
+                self._timer = self._start(0.0)
+
+    def close(self) -> None:
+        """Close the file, so that its length is final and everybody can read it.
+
+        Raises:
+            StoreError: HDFS could not close it; try again.
+        """
+        with self._guard:
+            if not self._has_ended:
+                try:
+                    self._file.close()
+                    self._is_open = False
+                except Exception as error:  # HDFS is asked to close it
+                    _log.debug("Journal segment %s: %s", self._name, error)
+                self._end()
+            if self._is_open:
+                self._files.recover(self._path)
+                self._is_open = False
+            _open.pop(_key(self._files, self._path), None)
+
+    def _end(self) -> None:
+        """Write nothing more; HDFS may have it open."""
+        self._has_ended = True
+        self._timer.cancel()
+        if self._is_open:
+            self._file.give_up()
+
+    def _publish(self) -> None:
+        """Close it in the timer's thread; the driver goes on in the next one."""
+        with self._guard:
+            if self._has_ended and not self._is_over:
+                return
+            self._is_over = True
+        try:
+            self.close()
+        except StoreError as error:
+            _log.info("Journal segment %s cannot be read by others yet: %s", self._name, error)
+            self._timer = self._start(publishing.SHORTEST_S)
+
+    def _start(self, delay_s: float) -> threading.Timer:
+        timer = threading.Timer(delay_s, self._publish)
+        timer.daemon = True
+        timer.name = "asyncsearch-journal-segment"
+        timer.start()
+        return timer
+
+    def _require_lock(self, error: BaseException) -> None:
+        """Say that another driver has the study, if that is why an append failed."""
+        if self._lock is None or isinstance(error, StoreLockedError):
+            return
+        try:
+            self._lock.confirm()
+        except StoreLockedError as lost:
+            raise lost from error
+        except StoreError:  # the first error says why
+            pass
+
+
+def open_here(files: HdfsFiles, name: str) -> HdfsSegment | None:
+    """Return the segment if this process has it open for writing."""
+    return _open.get(_key(files, f"journal/{name}"))
+
+
+def close_all(files: HdfsFiles) -> None:
+    """Close the segments of a store that are still open in this process."""
+    cluster, folder = _key(files, "journal/")
+    for (where, path), segment in list(_open.items()):
+        if where == cluster and path.startswith(folder):
+            try:
+                segment.close()
+            except StoreError as error:
+                _log.warning("%s Who takes the study over has HDFS close it.", error)
+
+
+def _key(files: HdfsFiles, path: str) -> tuple[str, str]:
+    return files.address.url, files.path(path)

@@ -1,0 +1,179 @@
+"""A study's folder on HDFS, through hdfs-native.
+
+Besides the guarantees of asyncsearch.store.far_store:
+
+* A small file is replaced atomically, and of several processes that create one, exactly one succeeds.
+* The journal is one open file of its driver, synced at each append; it is closed every now and then, so that others can
+  read it, and goes on in the next (see ``publishing``). A driver that takes a study over has HDFS close what former
+  drivers left open before it reads anything, which also keeps out a former driver that still runs. What is read is
+  compared with the length that the NameNode gives: less is an error, never a shorter journal.
+* Who does not hold the lock reads the closed segments, and learns that the last one is being written.
+* A log is appended to and closed every few seconds. One that a driver left open is closed when it is read or written.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from asyncsearch.errors import BeingWrittenError, JournalDamagedError, StoreError
+from asyncsearch.store import layout
+from asyncsearch.store.base_store import Store
+from asyncsearch.store.far_store import FarStore, split_lines
+from asyncsearch.store.hdfs import publishing
+from asyncsearch.store.hdfs.addresses import Address, parse
+from asyncsearch.store.hdfs.files import HdfsFiles
+from asyncsearch.store.hdfs.segment import HdfsSegment, close_all, open_here
+from asyncsearch.store.manifest import Manifest
+
+_UPLOADS = 8
+"""Files of a checkpoint that are copied at a time: closing one takes half a second, of which HDFS mostly waits."""
+_LOG_APPEND_S, _LOG_PAUSE_S = 2.0, 0.1
+"""How long a log may be open for an append, and the time between two looks at it."""
+
+
+class HdfsStore(FarStore):
+    """One study's folder at an ``hdfs://`` or ``viewfs://`` URL. It pickles its URL and the address of the cluster.
+
+    Args:
+        url: such as ``hdfs://namenode:8020/studies/digits``, or ``hdfs:///studies/digits``.
+        address: the cluster; None: as the URL says, Spark's Hadoop configuration or HADOOP_CONF_DIR.
+        lock_lease_s: seconds without a refresh after which a driver on another machine loses its lock.
+    """
+
+    _remote: HdfsFiles
+
+    def __init__(self, url: str, address: Address | None = None, *, lock_lease_s: float = 60.0) -> None:
+        super().__init__(lock_lease_s)
+        self._remote = HdfsFiles(url, address)
+        self._begun_s: float | None = None
+        """When the first segment was opened under the lock, monotonic seconds."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_begun_s": None}
+
+    def at(self, url: str) -> Store:
+        is_same = parse(url)[:2] == parse(self.url)[:2]  # a worker cannot find the address out again
+        return HdfsStore(url, self._remote.known_address if is_same else None, lock_lease_s=self._lease_s)
+
+    @contextlib.contextmanager
+    def lock(self) -> Iterator[None]:
+        with super().lock():
+            for name in self.journal_segments():
+                self._remote.recover(f"journal/{name}")
+            self._begun_s = None
+            try:
+                yield
+            finally:
+                close_all(self._remote)
+
+    # Journal
+
+    def read_segment(self, name: str) -> Iterator[bytes]:
+        if name not in self.journal_segments():
+            raise StoreError(
+                f"There is no journal segment {layout.check_segment(name)} in the store {self._remote.shown!r}. Take"
+                " its name from journal_segments()."
+            )
+        return self._segment_lines(name)
+
+    def _segment_lines(self, name: str) -> Iterator[bytes]:
+        mine = open_here(self._remote, name)
+        if mine is not None:
+            yield from split_lines(mine.lines())
+            return
+        size_bytes = self._remote.size(f"journal/{name}") or 0  # before it is read: it may grow
+        read = 0
+        last = b""
+        for last in split_lines(self._remote.blocks(f"journal/{name}")):
+            read += len(last)
+            if last.endswith(b"\n"):
+                yield last
+        if read >= size_bytes:
+            if last and not last.endswith(b"\n"):
+                yield last
+            return
+        words = f"Of journal segment {name} of {self._remote.shown!r} {read:,} of {size_bytes:,} bytes can be read"
+        if self._lock is not None:
+            raise JournalDamagedError(
+                f"{words}, although HDFS has closed it. See whether all DataNodes that had it run, hdfs fsck; nothing"
+                " was written. Then try again."
+            )
+        raise BeingWrittenError(
+            f"{words}: a driver is writing it, or has died. Read it later; or go on with the study, which reads all"
+            f" of it: Study.resume({self.shown!r})."
+        )
+
+    def open_segment(self) -> HdfsSegment:
+        if self._lock is not None:
+            self._lock.check()
+        number = max(layout.segment_numbers(self._remote.list("journal")), default=0) + 1
+        while (file := self._remote.open_new(f"journal/{layout.segment_name(number)}")) is None:
+            number += 1
+        name = layout.segment_name(number)
+        if self._lock is not None:
+            # A driver that takes the study over closes the segments that it finds. One that comes after that must not
+            # be written: this driver may have been stopped for long between the last look at the lock and here.
+            try:
+                self._lock.confirm()
+            except BaseException:
+                file.give_up()
+                with contextlib.suppress(StoreError):
+                    self._remote.remove(f"journal/{name}")
+                raise
+        now = time.monotonic()
+        if self._begun_s is None:
+            self._begun_s = now
+        open_s = math.inf if self._lock is None else publishing.pause_s(now - self._begun_s)
+        return HdfsSegment(self._remote, name, file, self._lock, open_s)
+
+    # Checkpoints
+
+    def _upload(self, manifest: Manifest, staged: Path, folder: str) -> None:
+        files = [(staged / file.name, f"{folder}/{layout.FILES}/{file.name}") for file in manifest.files]
+        if len(files) < 2:
+            for local, name in files:
+                self._remote.upload(local, name)
+            return
+        with ThreadPoolExecutor(min(len(files), _UPLOADS), "asyncsearch-upload") as pool:
+            for copied in [pool.submit(self._remote.upload, local, name) for local, name in files]:
+                copied.result()
+
+    # Logs
+
+    @property
+    def log_interval_s(self) -> float:
+        return 5.0
+
+    def append_log(self, name: str, lines: Sequence[str]) -> None:
+        path = layout.log_file(name)
+        data = "".join(f"{line}\n" for line in lines).encode(errors="backslashreplace")
+        with self._remote.guard(path):
+            if data:
+                self._remote.append(path, data)
+
+    def read_log(self, name: str) -> Iterator[str]:
+        path = layout.log_file(name)
+        return (line.decode(errors="replace").removesuffix("\n") for line in split_lines(self._log_blocks(path)))
+
+    def _log_blocks(self, path: str) -> Iterator[bytes]:
+        deadline = time.monotonic() + _LOG_APPEND_S
+        while (size_bytes := self._remote.size(path)) is not None:
+            blocks = list(self._remote.blocks(path))
+            if sum(map(len, blocks)) >= size_bytes:
+                yield from blocks
+                return
+            # An append is in progress, or its driver was killed in it.
+            if time.monotonic() < deadline:
+                time.sleep(_LOG_PAUSE_S)
+            elif self._lock is None and self.is_locked():
+                return
+            else:
+                self._remote.recover(path)
+                yield from self._remote.blocks(path)
+                return

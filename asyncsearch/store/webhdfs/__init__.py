@@ -1,0 +1,1 @@
+"""Stores on HDFS over HTTP, where only its gateway can be reached. ``hdfs://`` promises more."""

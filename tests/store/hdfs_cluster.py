@@ -1,0 +1,73 @@
+"""A real HDFS of two DataNodes for the tests of a process, started when the first of them asks for it.
+
+With ASYNCSEARCH_CLUSTER_DIR it is the one that `scripts/hdfs.sh start 2` has started there, and goes on afterwards.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import os
+import shutil
+import subprocess
+import tempfile
+import uuid
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).parents[2]
+_SCRIPT = REPOSITORY / "scripts" / "hdfs.sh"
+_PATIENCE_S = 300.0
+
+
+class Hdfs:
+    """A running HDFS."""
+
+    def __init__(self, folder: str) -> None:
+        self._environment = os.environ | {"ASYNCSEARCH_CLUSTER_DIR": folder}
+        self.url = ""
+
+    def call(self, *command: str) -> str:
+        """Run ``scripts/hdfs.sh`` and return what it prints."""
+        done = subprocess.run(
+            ["bash", str(_SCRIPT), *command],
+            env=self._environment,
+            capture_output=True,
+            text=True,
+            timeout=_PATIENCE_S,
+            check=False,
+        )
+        if done.returncode != 0:
+            raise RuntimeError(f"hdfs.sh {' '.join(command)} failed: {done.stdout}{done.stderr}")
+        return done.stdout.strip()
+
+    def new(self) -> str:
+        """Return the URL of a place where nothing is."""
+        return f"{self.url}/tests/{uuid.uuid4().hex}"
+
+
+def hdfs() -> Hdfs:
+    """Return the cluster; skip the test, with the reason, where it cannot run."""
+    found = _started()
+    if isinstance(found, str):
+        pytest.skip(found)
+    return found
+
+
+@functools.cache
+def _started() -> Hdfs | str:
+    pytest.importorskip("hdfs_native")
+    pytest.importorskip("pyspark")
+    if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
+        return "there is no Java"
+    given = os.environ.get("ASYNCSEARCH_CLUSTER_DIR", "")
+    cluster = Hdfs(given or tempfile.mkdtemp(prefix="asyncsearch-hdfs-"))
+    try:
+        if not given:
+            atexit.register(cluster.call, "stop", "--remove")
+        last = cluster.call("url" if given else "start", *(() if given else ("2",))).splitlines()[-1]
+    except (RuntimeError, subprocess.TimeoutExpired) as error:
+        return f"HDFS does not start here: {str(error)[-300:]}"
+    cluster.url = last
+    return cluster

@@ -1,0 +1,290 @@
+"""Stores on a real HDFS: the laws of every store, and those of open files, leases and forks."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+from typing import Any
+
+import pytest
+
+from asyncsearch.errors import BeingWrittenError, JournalDamagedError, SegmentOverError, StoreError, StoreLockedError
+from asyncsearch.events import DriverStarted
+from asyncsearch.journal.opening import read_records
+from asyncsearch.journal.writer import Journal
+from asyncsearch.store import open_store
+from asyncsearch.store.base_store import Store
+from asyncsearch.store.hdfs import bounded, publishing, segment
+from asyncsearch.store.hdfs.files import HdfsFiles
+from asyncsearch.store.hdfs.open_file import OpenFile
+from asyncsearch.store.hdfs.store import HdfsStore
+from asyncsearch.testing.stores import StoreTests
+from tests.store.hdfs_cluster import REPOSITORY, hdfs
+
+pytestmark = pytest.mark.cluster
+ODD = 'a\'; echo "b" ?x=1#y%20 ü'
+
+
+@pytest.fixture(autouse=True)
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stage and fetch inside the test's own folder."""
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+
+
+class TestHdfs(StoreTests):
+    def make(self) -> Store:
+        return open_store(f"{hdfs().new()}/{ODD}")
+
+
+@pytest.fixture
+def store() -> HdfsStore:
+    made = HdfsStore(hdfs().new(), lock_lease_s=1.0)
+    made.prepare()
+    return made
+
+
+@pytest.fixture
+def left_open(store: HdfsStore) -> HdfsStore:
+    """A store whose driver was killed behind its third append."""
+    code = (
+        "import os, sys\n"
+        "from asyncsearch.store import open_store\n"
+        "segment = open_store(sys.argv[1]).open_segment()\n"
+        "[segment.append(b'%d\\n' % number) for number in range(3)]\n"
+        "os.kill(os.getpid(), 9)\n"
+    )
+    subprocess.run([sys.executable, "-c", code, store.url], cwd=REPOSITORY, check=False)
+    return store
+
+
+def test_what_a_killed_driver_has_synced_is_read_under_the_lock(left_open: HdfsStore) -> None:
+    with left_open.lock():
+        assert list(left_open.read_segment("000001.jsonl")) == [b"0\n", b"1\n", b"2\n"]
+
+
+def test_without_the_lock_an_open_segment_is_never_taken_for_a_shorter_one(left_open: HdfsStore) -> None:
+    with pytest.raises(BeingWrittenError, match=r"0 of 6 bytes can be read.*Study\.resume"):
+        list(left_open.read_segment("000001.jsonl"))
+    list(read_records(left_open))
+
+
+def test_under_the_lock_a_segment_that_reads_shorter_than_it_is_is_refused(
+    store: HdfsStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with store.lock():
+        written = store.open_segment()
+        written.append(b"a\n" * 9)
+        written.close()
+        monkeypatch.setattr(store._remote, "blocks", lambda name: iter([b"a\na"]))
+        with pytest.raises(JournalDamagedError, match="3 of 18 bytes can be read"):
+            list(store.read_segment(written.name))
+
+
+def test_a_driver_that_lost_its_lease_appends_nothing_more_and_names_the_other_one(store: HdfsStore) -> None:
+    with store.lock():
+        old = store.open_segment()
+        old.append(b"a\n")
+        assert store._lock is not None
+        with TakenOver(store):
+            store._lock._fresh_until = float("inf")  # as in an append that began before its lease ended
+            with pytest.raises(StoreLockedError, match=f"to another driver, process {os.getpid()} on"):
+                old.append(b"b\n")
+            store._lock._fresh_until = float("inf")
+            with pytest.raises(StoreLockedError):
+                store.open_segment()
+    with store.lock():
+        assert store.journal_segments() == ["000001.jsonl"]
+        assert list(store.read_segment("000001.jsonl")) == [b"a\n"]
+
+
+class TakenOver:
+    """Another driver has the study, since the lease of the first one has run out."""
+
+    def __init__(self, store: HdfsStore) -> None:
+        self._other = HdfsStore(store.url, lock_lease_s=0.0)
+        self._other._lease_s = 60.0
+        segment._open.clear()  # the other driver is another process
+        self._context = self._other.lock()
+        first = store._lock
+        assert first is not None
+        first._stop.set()
+        first._thread.join()
+        record = store._remote.read(first._own.name)
+        assert record is not None
+        store._remote.write(first._own.name, record.replace(b'"released":false', b'"released":true'))
+
+    def __enter__(self) -> None:
+        self._context.__enter__()
+
+    def __exit__(self, *_: object) -> None:
+        self._context.__exit__(None, None, None)
+
+
+def test_a_segment_is_closed_by_and_by_so_that_others_can_read_it(
+    store: HdfsStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(publishing, "SHORTEST_S", 0.2)
+    with store.lock():
+        written = store.open_segment()
+        written.append(b"a\n")
+        written._timer.join()
+        with pytest.raises(SegmentOverError):
+            written.append(b"b\n")
+        assert list(HdfsStore(store.url).read_segment(written.name)) == [b"a\n"]
+
+
+def test_an_append_takes_some_milliseconds(store: HdfsStore) -> None:
+    written = store.open_segment()
+    times = []
+    for _ in range(100):
+        began = perf_counter()
+        written.append(b"x" * 300 + b"\n")
+        times.append(perf_counter() - began)
+    written.close()
+    sys.stdout.write(f"median of an append: {1000 * median(times):.1f} ms\n")
+
+
+def test_a_process_that_prepared_a_store_can_fork(store: HdfsStore) -> None:
+    done = subprocess.run(["true"], preexec_fn=lambda: None, timeout=30, check=False)  # as pyspark does
+    assert done.returncode == 0
+
+
+def test_a_process_that_used_a_store_can_fork_and_its_child_can_use_it(store: HdfsStore) -> None:
+    open_file = store.open_segment()
+    open_file.append(b"a\n")
+    context = multiprocessing.get_context("fork")
+    child = context.Process(target=store.write, args=("study.json", b"{}"))
+    child.start()
+    child.join(60)
+    assert child.exitcode == 0
+    open_file.append(b"b\n")
+    open_file.close()
+    assert store.read("study.json") == b"{}"
+
+
+@pytest.mark.parametrize("is_open", [True, False])
+def test_a_forked_child_that_ends_as_an_interpreter_does_does_not_hang(store: HdfsStore, is_open: bool) -> None:
+    code = (
+        "import os, sys\n"
+        "from asyncsearch.store import open_store\n"
+        "store = open_store(sys.argv[1])\n"
+        "store.prepare()\n"
+        "segment = store.open_segment() if sys.argv[2] == 'True' else None\n"
+        "segment is None or segment.append(b'a\\n')\n"
+        "if os.fork() == 0:\n"
+        "    del segment, store\n"
+        "    sys.exit(7)\n"
+        "sys.exit(os.waitstatus_to_exitcode(os.wait()[1]))\n"
+    )
+    command = [sys.executable, "-c", code, store.url, str(is_open)]
+    done = subprocess.run(command, cwd=REPOSITORY, timeout=120, check=False)
+    assert done.returncode == 7
+
+
+@pytest.mark.parametrize("is_read", [True, False])
+def test_a_log_that_was_left_open_is_read_and_written_on(store: HdfsStore, is_read: bool) -> None:
+    code = (
+        "import os, sys\n"
+        "from asyncsearch.store import open_store\n"
+        "file = open_store(sys.argv[1])._remote.open_new('logs/x.log')\n"
+        "file.append(b'a\\nb\\n')\n"
+        "os.kill(os.getpid(), 9)\n"
+    )
+    subprocess.run([sys.executable, "-c", code, store.url], cwd=REPOSITORY, check=False)
+    if is_read:
+        assert list(store.read_log("x")) == ["a", "b"]
+    store.append_log("x", ["c"])
+    assert list(store.read_log("x")) == ["a", "b", "c"]
+
+
+def test_an_append_that_hdfs_never_answers_fails_and_the_journal_goes_on_in_a_new_segment(
+    store: HdfsStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = threading.Event()
+    journal = Journal(store, "study", 0)
+    journal.append(journal.encode(DriverStarted("1"), (), 0.0))
+    line = journal.encode(DriverStarted("2"), (), 1.0)
+    with monkeypatch.context() as patch:
+        patch.setattr(OpenFile, "_write_and_sync", lambda self, data: answers.wait())
+        patch.setattr(bounded, "ANSWER_S", 0.2)
+        with pytest.raises(StoreError, match="does not answer in time"):
+            journal.append(line)
+    journal.append(line)
+    journal.close()
+    answers.set()
+    assert [record.n for record in read_records(store)] == [1, 2]
+    assert len(store.journal_segments()) == 2
+
+
+def test_a_pickled_store_knows_the_cluster_that_the_driver_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    authority = hdfs().url.removeprefix("hdfs://")
+    settings = {
+        "fs.defaultFS": "hdfs://team",
+        "dfs.ha.namenodes.team": "one",
+        "dfs.namenode.rpc-address.team.one": authority,
+    }
+    monkeypatch.setattr("asyncsearch.store.hdfs.files.hadoop_settings", lambda: settings)
+    place = hdfs().new().removeprefix(hdfs().url)
+    for url in (f"hdfs://{place}", f"hdfs://team{place}"):
+        data = pickle.dumps(open_store(url))
+        open_store(url).write("study.json", url.encode())
+        with monkeypatch.context() as patch:
+            patch.setattr("asyncsearch.store.hdfs.files.hadoop_settings", dict)
+            worker = pickle.loads(data)
+            assert worker.read("study.json") == url.encode()
+            assert worker.child("inside").read("study.json") is None
+
+
+class Repeating:
+    """A client that repeats each rename, as hdfs-native does when the answer to the first one was lost."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    def rename(self, *arguments: Any) -> None:
+        self._client.rename(*arguments)
+        self._client.rename(*arguments)
+
+
+def test_a_rename_that_is_repeated_after_a_failover_has_succeeded(
+    store: HdfsStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = HdfsFiles.client.fget  # type: ignore[attr-defined]
+    monkeypatch.setattr(HdfsFiles, "client", property(lambda files: Repeating(client(files))))
+    store.write("study.json", b"old")
+    store.write("study.json", b"new")
+    assert store.read("study.json") == b"new"
+    assert store.create("claims/a/1.json", b"first")
+    monkeypatch.undo()
+    assert not store.create("claims/a/1.json", b"second")
+    assert store.read("claims/a/1.json") == b"first"
+    assert not store._remote.list("tmp")
+
+
+def test_what_hdfs_refuses_is_said_in_words_without_java(store: HdfsStore) -> None:
+    store.write("study.json", b"{}")
+    with pytest.raises(StoreError) as caught:
+        open_store(f"{store.url}/study.json/x").write("a", b"")
+    assert "a parent of that path is a file" in str(caught.value)
+    assert "org.apache" not in str(caught.value)
+    assert caught.value.__cause__ is None
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left_open() -> Iterator[None]:
+    yield
+    for left in list(segment._open.values()):
+        left.close()

@@ -1,0 +1,137 @@
+"""Searches on a real HDFS: drivers killed or stopped inside an append, servers that go away and come back."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from asyncsearch import Study
+from asyncsearch.errors import BeingWrittenError
+from asyncsearch.events import CheckpointCommitted
+from asyncsearch.journal.opening import read_records
+from asyncsearch.store import open_store
+from asyncsearch.trial import TrialState
+from tests.store.hdfs_cluster import REPOSITORY, Hdfs, hdfs
+from tests.store.hdfs_search import CONFIGURATIONS, UNITS
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+PATIENCE_S = 240.0
+
+
+class Search:
+    """A search whose script is run until it has found the best configuration."""
+
+    def __init__(self, folder: Path) -> None:
+        self.cluster: Hdfs = hdfs()
+        self.url = self.cluster.new()
+        self._folder = folder
+        self.witness = folder / "witness"
+
+    def start(self, **order: object) -> subprocess.Popen[str]:
+        argument = msgspec.json.encode({"url": self.url, "witness": str(self.witness), **order}).decode()
+        command = [sys.executable, "-m", "tests.store.hdfs_search", argument]
+        with (self._folder / "output").open("a") as output:  # not a pipe, which nobody empties
+            return subprocess.Popen(command, cwd=REPOSITORY, stdout=output, stderr=subprocess.STDOUT, text=True)
+
+    def output(self) -> str:
+        return (self._folder / "output").read_text()
+
+    def finish(self, **order: object) -> None:
+        assert self.start(**order).wait(PATIENCE_S) == 0, self.output()
+        assert self.output().endswith("best: 1\n")
+
+    def run_with(self, disturbance: Callable[[], object]) -> str:
+        """Run it to its end, with a disturbance once the first records are durable."""
+        gate = self._folder / "gate"
+        os.mkfifo(gate)
+        driver = self.start(unit_s=0.5, gate=str(gate))
+        gate.read_text()
+        disturbance()
+        assert driver.wait(PATIENCE_S) == 0, self.output()
+        return self.output()
+
+    def require_whole(self) -> None:
+        """Everything that was acknowledged is in the journal; nothing was trained twice, and no trial was charged."""
+        store = open_store(self.url)
+        journal = {line for name in store.journal_segments() for line in store.read_segment(name)}
+        noted = self.witness.read_bytes().splitlines(keepends=True)
+        assert not [line for line in noted if line.endswith(b"}\n") and line not in journal], "a durable record is gone"
+        study = Study.open(self.url)
+        assert [trial.params["x"] for trial in study.trials] == list(range(1, CONFIGURATIONS + 1))
+        assert {trial.state for trial in study.trials} <= {TrialState.PAUSED, TrialState.COMPLETED}
+        assert (study.best_trial.params, study.best_trial.resource) == ({"x": 1}, UNITS)
+        for trial in study.trials:
+            assert [resource for resource, _ in study.history(trial)] == list(range(1, trial.resource + 1))
+            assert trial.failures == 0
+        commits = [r.event.checkpoint for r in read_records(store) if isinstance(r.event, CheckpointCommitted)]
+        assert len(commits) == len(set(commits)), "what was committed is not trained again"
+
+
+@pytest.fixture
+def search(tmp_path: Path) -> Search:
+    return Search(tmp_path)
+
+
+@pytest.mark.parametrize("append", [1, 15])
+def test_a_driver_killed_inside_an_append_loses_nothing(search: Search, append: int) -> None:
+    assert search.start(kill_at=append).wait(PATIENCE_S) == -signal.SIGKILL
+    store = open_store(search.url)
+    if search.witness.read_bytes():
+        with pytest.raises(BeingWrittenError):
+            list(store.read_segment("000001.jsonl"))
+        assert "its driver has died" in Study.open(search.url).summary()
+    search.finish()
+    search.require_whole()
+
+
+def test_a_driver_stopped_inside_an_append_is_shut_out_by_the_one_that_took_over(search: Search) -> None:
+    first = search.start(stop_at=9, lease_s=2.0)
+    os.waitpid(first.pid, os.WUNTRACED)
+    second = search.start(lease_s=2.0)
+    while second.poll() is None and second.wait(PATIENCE_S) != 0:
+        second = search.start(lease_s=2.0)  # the lease of the first one had not run out
+    os.kill(first.pid, signal.SIGCONT)
+    assert first.wait(PATIENCE_S) == 1, search.output()
+    lost = [line for line in search.output().splitlines() if f"Process {first.pid} has lost the study at" in line]
+    assert lost, search.output()
+    assert f"to another driver, process {second.pid} on" in lost[-1], lost
+    assert "org.apache" not in search.output()
+    search.require_whole()
+
+
+def test_a_namenode_that_is_restarted_is_waited_for(search: Search) -> None:
+    def restart() -> None:
+        search.cluster.call("kill-nn")
+        search.cluster.call("start-nn")
+
+    require_waited(search, search.run_with(restart), "the NameNode")
+
+
+def test_safe_mode_is_waited_for(search: Search) -> None:
+    def be_safe() -> None:
+        search.cluster.call("safemode", "enter")
+        search.cluster.call("safemode", "leave")
+
+    require_waited(search, search.run_with(be_safe), "")
+
+
+def test_a_datanode_that_dies_is_done_without(search: Search) -> None:
+    try:
+        require_waited(search, search.run_with(lambda: search.cluster.call("kill-dn", "2")), "")
+    finally:
+        search.cluster.call("start-dn", "2")
+
+
+def require_waited(search: Search, output: str, words: str) -> None:
+    """The search has come to its end, and said in words that it waited."""
+    assert "Traceback" not in output, output
+    assert "org.apache" not in output, output
+    assert words in output, output
+    search.require_whole()
