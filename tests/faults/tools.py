@@ -44,9 +44,7 @@ class Search:
         self.tmp.mkdir(parents=True)
         self._mark = uuid.uuid4().hex
 
-    def run(
-        self, *, meanwhile: Callable[[psutil.Popen], None] = lambda driver: None, **order: object
-    ) -> tuple[int, str]:
+    def run(self, *, meanwhile: Callable[[psutil.Popen], None] = lambda driver: None, **order: Any) -> tuple[int, str]:
         """Run the script; return its exit code and output once it and all of its processes have ended.
 
         Args:
