@@ -33,11 +33,12 @@ def test_a_driver_that_yarn_starts_again_goes_on_with_the_study(
     options = (*SMALL, "--deploy-mode", "cluster")
     with machine.submit("submit_yarn.sh", tmp_path, *options, SEARCH, tmp_path, store) as search:
         search.until("two trials at once", lambda: len(search.waiting()) == 2)
+        search.until("nine durable reports", lambda: sum(map(len, machine.reports(store).values())) == 9)
         executor = search.waiting()[0][2]  # container_..._01_000002
         java_of(f"{executor.rsplit('_', 1)[0]}_000001").kill()
         search.until("trials of the second attempt", lambda: len(search.waiting()) == 4)
         search.open()
         search.finish()
     assert "best: 1" in machine.script("yarn.sh", "logs")
-    # Each worker had a durable checkpoint and report of its trial's first unit, and waited in the second.
+    # Each trial had a durable checkpoint and report of its first unit; two of them waited in the second.
     require_whole(search, machine.reports(store))

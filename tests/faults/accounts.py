@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -55,11 +56,19 @@ def require_accounted(study: Study, configurations: Sequence[object], levels: Se
     assert all(one.t <= other.t or isinstance(other.event, DriverStarted) for one, other in pairs), "time went back"
 
 
+def say(line: str) -> None:
+    """Print a line, and append it to the file that ASYNCSEARCH_SAID names: pytest keeps what passing tests print."""
+    sys.stdout.write(f"{line}\n")
+    if path := os.environ.get("ASYNCSEARCH_SAID"):
+        with open(path, "a") as file:
+            file.write(f"{line}\n")
+
+
 def tell(name: str, study: Study, undisturbed: Study) -> None:
     """Print what a fault cost, beside a search without it."""
     drivers = sum(isinstance(record.event, DriverStarted) for record in read_records(study.store))
     trained, other = (sum(trial.trained for trial in each.trials) for each in (study, undisturbed))
-    sys.stdout.write(
+    say(
         f"{name}: {len(study.trials)} trials, {trained} units trained, {wasted(study)} of them wasted, "
-        f"{len(losses(study))} workers lost, {drivers} drivers; undisturbed: {other} units\n"
+        f"{len(losses(study))} workers lost, {drivers} drivers; undisturbed: {other} units"
     )

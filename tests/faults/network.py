@@ -31,8 +31,8 @@ class Weather(msgspec.Struct, frozen=True, kw_only=True):
 
     delay_s: float = 0.0
     """By how much later each piece arrives."""
-    drops_after: int | None = None
-    """Bytes, of both directions, after which a connection is reset; None: never."""
+    drops_after: tuple[int, ...] = ()
+    """Bytes, of both directions, after which a connection is reset, for each connection in turn; empty: never."""
     swallows: frozenset[str] = frozenset()
     """Directions in which connections stand and carry nothing."""
     is_down: bool = False
@@ -108,7 +108,7 @@ class _Pair:
     """One connection of a worker, and the one to the driver that carries on what comes from it."""
 
     def __init__(self, link: Link, near: socket.socket, far: socket.socket) -> None:
-        self._link, self._sockets = link, (near, far)
+        self._link, self._sockets, self._number = link, (near, far), link.accepted
         self._carried = 0
         for source, sink, way in ((near, far, UP), (far, near, DOWN)):
             pieces: queue.SimpleQueue[tuple[float, bytes]] = queue.SimpleQueue()
@@ -140,7 +140,8 @@ class _Pair:
                     sink.shutdown(socket.SHUT_WR)
                     return
                 self._carried += len(data)
-                if weather.drops_after is not None and self._carried > weather.drops_after:
+                limits = weather.drops_after
+                if limits and self._carried > limits[self._number % len(limits)]:
                     self.reset()
                     return
                 sink.sendall(data)
@@ -210,6 +211,13 @@ class Network(ProcessLauncher):
         """Return the links of all launches of a worker, the newest last."""
         with self._made:
             return [self._links[key] for key in sorted(self._links) if key[0] == worker]
+
+    def end_of(self, worker: int, epoch: int) -> str:
+        """Wait for the end of a launch, and return its reason."""
+        while True:
+            ended = self.ends.get(timeout=PATIENCE_S)
+            if ended[:2] == (worker, epoch):
+                return ended[2]
 
     def agents(self) -> dict[WorkerId, int]:
         """Return the process of each worker that has one."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,6 +11,7 @@ from asyncsearch import Study
 from asyncsearch.events import CheckpointCommitted
 from asyncsearch.journal.opening import read_records
 from asyncsearch.store import LocalStore
+from tests.faults.accounts import say
 from tests.faults.reference_searches import SEARCHES, Crash, Results, crashes, results, run_reference
 from tests.faults.tools import seeds
 
@@ -62,9 +62,9 @@ def test_a_driver_that_dies_at_any_record_finishes_the_same_trials(reference: Re
         assert results(study) == reference.whole, f"cut after record {number + 1}"
         require_nothing_trained_twice(root)
         wasted.append(_trained(study) - reference.trained)
-    sys.stdout.write(
+    say(
         f"{reference.name}: {len(wasted)} of {len(cuts)} records; wasted units of training: at most {max(wasted)} of "
-        f"{reference.trained} for each crash\n"
+        f"{reference.trained} for each crash"
     )
 
 

@@ -12,15 +12,15 @@ from asyncsearch import ASHA, Study, WorkerOptions
 from asyncsearch.events import WorkerAttached, WorkerLost
 from asyncsearch.journal.opening import read_records
 from tests.faults.accounts import losses, require_accounted, tell, wait_until, wasted
-from tests.faults.network import DOWN, FAIR, PATIENCE_S, UP, Network, Weather, wary_agent
+from tests.faults.network import DOWN, FAIR, UP, Network, Weather, wary_agent
 from tests.system.tools import Gate, Running, make_study, make_trainable, require_gone
 
 pytestmark = pytest.mark.slow
 
 LEVELS = [1, 3]
-LEASE_S = 3.0
-BYTES = 4_800
-"""Carried by a connection before it drops: that which attaches a worker takes most of it."""
+LEASE_S = 5.0
+BYTES = (4_500, 5_000, 6_000, 8_000, 12_000)
+"""Carried by each connection in turn before it drops: that which attaches a worker takes most of the first."""
 NOTHING = Weather(swallows=frozenset({UP, DOWN}))
 DOWN_HILL = Weather(is_down=True)
 
@@ -88,7 +88,7 @@ def test_connections_that_drop_again_and_again_cost_no_lease_and_no_report(
     gate.pids()
     gate.open()
     end(study, running, undisturbed, request)
-    assert sum(link.accepted for worker in (0, 1) for link in network.links(worker)) >= 6, "too few drops"
+    assert sum(link.accepted for worker in (0, 1) for link in network.links(worker)) >= 4, "too few drops"
     assert losses(study) == []
     assert wasted(study) == 0
 
@@ -131,16 +131,13 @@ def test_a_worker_that_is_cut_off_for_longer_than_its_lease_is_replaced_and_refu
     pids = gate.pids()
     with_trial = worker_of(pids[1], study)
     network.link(with_trial).set(weather)
-    wait_until(study, lambda event: isinstance(event, WorkerLost))
+    wait_until(study, lambda event: isinstance(event, WorkerLost) and event.worker == with_trial)
     network.link(with_trial).set(FAIR)
     gate.open()  # the trial that nobody waits for any more goes on, too
     running.wait()
-    ends = [network.ends.get(timeout=PATIENCE_S) for _ in range(3)]
-    [reason] = [reason for worker, epoch, reason in ends if (worker, epoch) == (with_trial, 1)]
-    assert "silent" in reason
+    assert "silent" in network.end_of(with_trial, 1)
     end(study, running, undisturbed, request)
-    [lost] = losses(study)
-    assert "silent" in lost.reason
+    assert all("silent" in lost.reason for lost in losses(study))
     require_gone(list(pids))
 
 

@@ -10,13 +10,12 @@ from __future__ import annotations
 import os
 import random
 import signal
-import sys
 from pathlib import Path
 
 import pytest
 
 from asyncsearch import Study
-from tests.faults.accounts import require_accounted, tell
+from tests.faults.accounts import require_accounted, say, tell
 from tests.faults.storm import FIRST, schedule
 from tests.faults.tools import Search, require_kept
 
@@ -61,7 +60,7 @@ def test_a_seed_says_which_faults_come_at_which_records() -> None:
 
 def test_a_search_in_a_storm_of_faults_accounts_for_every_trial(tmp_path: Path) -> None:
     chosen = seed()
-    sys.stdout.write(f"ASYNCSEARCH_SEED={chosen}: {FAULTS} faults over {TRIALS} trials\n")
+    say(f"ASYNCSEARCH_SEED={chosen}: {FAULTS} faults over {TRIALS} trials")
     undisturbed = storm(tmp_path / "undisturbed")
     require_accounted(undisturbed, range(1, TRIALS + 1), LEVELS)
     study = storm(tmp_path / "storm", seed=chosen, faults=FAULTS)

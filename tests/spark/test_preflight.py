@@ -114,7 +114,42 @@ def test_a_first_executor_is_waited_for_while_the_application_is_young(
             check(spark, 2)
         return
     assert check(spark, 2).parallelism == 2
-    assert [record.getMessage()[:36] for record in caplog.records] == ["yarn has no executor for this applic"]
+    assert [record.getMessage()[:41] for record in caplog.records] == ["yarn has given this application no slot y"]
+
+
+class SlowSpark(FakeSpark):
+    """Its executors come one by one, further apart than those of a cluster that has no more."""
+
+    def __init__(self, settings: dict[str, str], age_s: float, master: str) -> None:
+        super().__init__(settings, master=master)
+        self.context.startTime = int((time.time() - age_s) * 1000)
+        self.counts = [1] * 10 + [2] * 10 + [3]
+
+    def slots(self) -> int:
+        return self.counts.pop(0) if len(self.counts) > 1 else self.counts[0]
+
+
+@pytest.mark.parametrize(
+    ("master", "settings", "age_s", "wanted", "workers"),
+    [
+        ("yarn", {}, 0.0, None, 2),  # YARN is asked for two executors
+        ("yarn", {"spark.executor.instances": "3"}, 0.0, None, 3),
+        ("yarn", {"spark.executor.instances": "3"}, 100.0, 3, 3),
+        ("yarn", {"spark.executor.instances": "3"}, 100.0, None, 1),
+        ("spark://host:7077", {}, 0.0, None, 1),  # it gives what it has
+    ],
+)
+def test_executors_that_were_asked_for_are_waited_for(
+    master: str,
+    settings: dict[str, str],
+    age_s: float,
+    wanted: int | None,
+    workers: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("asyncsearch.launch.spark.slots._SETTLED_S", 0.0)
+    monkeypatch.setattr("asyncsearch.launch.spark.slots._LOOK_EVERY_S", 0.001)
+    assert check(SlowSpark(settings, age_s, master), wanted).parallelism == workers
 
 
 def test_no_workers_are_refused() -> None:

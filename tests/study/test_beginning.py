@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import threading
 from pathlib import Path
@@ -93,7 +94,7 @@ def test_a_server_that_cannot_start_ends_the_workers_at_once_and_the_run(
     launcher = Workerless()
 
     async def refuse(server: SearchServer, *_: Any) -> int:
-        assert launcher.launched.wait(PATIENCE_S)
+        assert await asyncio.to_thread(launcher.launched.wait, PATIENCE_S)
         raise ClusterError("the driver cannot listen")
 
     monkeypatch.setattr(SearchServer, "start", refuse)

@@ -14,7 +14,7 @@ _log = logging.getLogger(__name__)
 _NEW_S = 60.0
 """Age of an application up to which further executors may still be starting."""
 _FIRST_S = 600.0
-"""Age up to which its first executor is waited for: in a queue of YARN, applications wait for minutes."""
+"""Age up to which executors are waited for that are needed and were asked for: a queue of YARN may take minutes."""
 _SETTLED_S = 5.0
 """Time without growth after which the number of slots counts as final."""
 _LOOK_EVERY_S = 0.25
@@ -73,18 +73,23 @@ def _await_slots(spark: Spark, wanted: int | None) -> int:
     """Return the number of slots, once it suffices or stops growing: a new session's executors start one by one."""
     began = grown = time.monotonic()
     most = slots = spark.slots()
+    requested = _requested(spark)
     is_shown = False
     pause = threading.Event()
     while not spark.is_local and (wanted is None or slots < wanted):
         now = time.monotonic()
-        if spark.age_s > (_NEW_S if slots else _FIRST_S) or (slots and now - grown > _SETTLED_S):
+        is_needed = not slots or slots < min(wanted or 0, requested)
+        if spark.age_s > (_FIRST_S if is_needed else _NEW_S) or (
+            slots >= max(1, requested) and now - grown > _SETTLED_S
+        ):
             break
-        if not slots and not is_shown and now - began > WAIT_LOGGED_AFTER_S:
+        if is_needed and not is_shown and now - began > WAIT_LOGGED_AFTER_S:
             is_shown = True
             _log.warning(
-                "%s has no executor for this application yet: waiting until it is %.0f s old. Its queue may be full; "
-                "the cluster's web page says what it waits for.",
+                "%s has given this application %s yet: waiting for executors until it is %.0f s old. Its queue may be "
+                "full; the cluster's web page says what it waits for.",
                 spark.context.master,
+                f"{slots} of {wanted} slots" if slots else "no slot",
                 _FIRST_S,
             )
         pause.wait(_LOOK_EVERY_S)  # Spark does not notify Python of new executors
@@ -92,6 +97,13 @@ def _await_slots(spark: Spark, wanted: int | None) -> int:
         if slots > most:
             most, grown = slots, time.monotonic()
     return slots
+
+
+def _requested(spark: Spark) -> int:
+    """Return the number of slots that the application has asked its cluster for; 0: for as many as there are."""
+    default = "0" if str(spark.context.master).startswith("spark:") else "2"
+    executors = _number(spark.conf("spark.executor.instances", default))
+    return executors * max(1, _number(spark.conf("spark.executor.cores", "1")) // spark.cpus_per_task)
 
 
 def _require(workers: int, slots: int, who_has: str, more: str) -> None:
