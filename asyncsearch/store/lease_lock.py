@@ -133,6 +133,8 @@ class LeaseLock:
         try:
             self.refresh()
             self._files.write(self._own.name, self._record(released=True))
+        except StoreLockedError:
+            logger.debug("The lock belongs to another driver: there is nothing to release.")
         except StoreError as error:
             logger.warning("The lock could not be released; others can take it in %g s: %s", self._lease_s, error)
 

@@ -62,9 +62,11 @@ def _started() -> Hdfs | str:
     if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
         return "there is no Java"
     given = os.environ.get("ASYNCSEARCH_CLUSTER_DIR", "")
-    cluster = Hdfs(given or tempfile.mkdtemp(prefix="asyncsearch-hdfs-"))
+    folder = given or tempfile.mkdtemp(prefix="asyncsearch-hdfs-")
+    cluster = Hdfs(folder)
     try:
         if not given:
+            atexit.register(shutil.rmtree, folder, ignore_errors=True)  # the last to be called
             atexit.register(cluster.call, "stop", "--remove")
         last = cluster.call("url" if given else "start", *(() if given else ("2",))).splitlines()[-1]
     except (RuntimeError, subprocess.TimeoutExpired) as error:
