@@ -132,9 +132,10 @@ class StudyState:
 
     def is_stale(self, event: AnyEvent) -> bool:
         """Return whether the event concerns a lease or a launch that is over; ``handle`` would ignore it."""
+        lease: Lease | None = getattr(event, "lease", None)  # a match of LeaseEvent takes longer, for each event
+        if lease is not None:
+            return self.attempt(lease) is None
         match event:
-            case LeaseEvent():
-                return self.attempt(event.lease) is None
             case WorkerAttached(worker=worker, epoch=epoch):
                 slot = self.pool.slots.get(worker)
                 return slot is None or slot.epoch != epoch or slot.state is not SlotState.LAUNCHING
@@ -148,6 +149,8 @@ class StudyState:
                 return not self.is_news(event)
             case NodeFreed(node=node):
                 return node not in self.busy
+            case LeaseEvent():
+                return False  # see above
 
     def attempt(self, lease: Lease) -> Attempt | None:
         """Return the open attempt of a lease, or None if the lease is stale."""
