@@ -8,42 +8,32 @@ with what is read.
 from __future__ import annotations
 
 import contextlib
-import logging
 import threading
 import time
 import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
-from weakref import WeakValueDictionary
 
 from asyncsearch.errors import CheckpointError, StoreError
 from asyncsearch.store.base_store import FileInfo
-from asyncsearch.store.disk import next_step
-from asyncsearch.store.hdfs import hdfs_errors
-from asyncsearch.store.hdfs.addresses import Address, address_of, hadoop_settings, parse
+from asyncsearch.store.hdfs.addresses import Address, address_of, hadoop_settings
 from asyncsearch.store.hdfs.bounded import Bounded, call
 from asyncsearch.store.hdfs.client import client_of
+from asyncsearch.store.hdfs.hadoop_files import HadoopFiles
 from asyncsearch.store.hdfs.open_file import OpenFile
 from asyncsearch.store.manifest import Content, new_digest
-from asyncsearch.store.passwords import without_password
 
-_log = logging.getLogger(__name__)
 _BLOCK = 1 << 20
 _RECOVERY_S = 120.0
-_guards: WeakValueDictionary[tuple[str, str], threading.Lock] = WeakValueDictionary()
-_guards_guard = threading.Lock()
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 1.0
 
 
-class HdfsFiles:
+class HdfsFiles(HadoopFiles):
     """The files below a URL. It holds no connection: each process has one client for each cluster."""
 
-    is_exclusive = True
-
     def __init__(self, url: str, address: Address | None = None) -> None:
-        self._place = parse(url)
-        self.url = f"{self._place.scheme}://{self._place.authority}{self._place.path or '/'}"
+        super().__init__(url)
         self.known_address = address
         """The cluster, once it was found out."""
 
@@ -51,11 +41,6 @@ class HdfsFiles:
         with contextlib.suppress(StoreError):  # a worker finds out what is wrong
             self.address  # noqa: B018  # workers have no Spark session to ask
         return self.__dict__
-
-    @property
-    def shown(self) -> str:
-        """The URL for messages."""
-        return without_password(self.url)
 
     @property
     def address(self) -> Address:
@@ -68,28 +53,10 @@ class HdfsFiles:
             self.known_address = address_of(self.url, hadoop_settings())
         return self.known_address
 
-    def path(self, name: str) -> str:
-        """Return the path of a file on HDFS."""
-        return f"{self._place.path}/{name}" if name else self._place.path or "/"
-
     @property
     def client(self) -> Any:
         """The client of this process; each call of it ends within a time."""
         return Bounded(client_of(self.address).inner)
-
-    @contextlib.contextmanager
-    def explained(self, doing: str, name: str) -> Iterator[None]:
-        """Turn any error of HDFS, or of a local file, into a StoreError in words."""
-        try:
-            yield
-        except StoreError:
-            raise
-        except Exception as error:  # hdfs-native raises OSError, RuntimeError and others
-            meaning, step = hdfs_errors.explain(error)
-            where = f"{self.shown}/{name}".rstrip("/")
-            _log.debug("Cannot %s %r: %s", doing, where, error)
-            # Not `from error`: Java's stack trace would be shown.
-            raise StoreError(f"Cannot {doing} {where!r}: {meaning}. {next_step(error, step)}.") from None
 
     def is_file(self, name: str) -> bool:
         """Return whether there is a file of this name."""
@@ -170,7 +137,7 @@ class HdfsFiles:
             while not self._is_closed(name):
                 if time.monotonic() > deadline:
                     raise StoreError(
-                        f"HDFS could not close {self.shown}/{name!r}, which its writer has left open, within"
+                        f"HDFS could not close {f'{self.shown}/{name}'!r}, which its writer has left open, within"
                         f" {_RECOVERY_S:g} s: DataNodes with its last block are away. Start them, then try again."
                     )
                 time.sleep(pause_s)  # HDFS tells nobody when it is done
@@ -203,12 +170,7 @@ class HdfsFiles:
 
     def guard(self, name: str) -> threading.Lock:
         """Return the lock of a file in this process, the same one for every store that has the file."""
-        key = (self.address.url, self.path(name))
-        with _guards_guard:
-            lock = _guards.get(key)
-            if lock is None:
-                lock = _guards[key] = threading.Lock()
-            return lock
+        return self._guard(self.address.url, name)
 
     def remove(self, name: str) -> None:
         """Remove a file; no error if there is none."""

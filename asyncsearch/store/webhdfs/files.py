@@ -7,7 +7,6 @@ it, and what was written then is in the memory of the DataNodes.
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import threading
 import uuid
@@ -17,13 +16,10 @@ from typing import Any
 
 from asyncsearch.errors import CheckpointError, StoreError
 from asyncsearch.store.base_store import FileInfo
-from asyncsearch.store.disk import next_step
-from asyncsearch.store.hdfs import hdfs_errors
-from asyncsearch.store.hdfs.addresses import gateways_of, hadoop_settings, parse
+from asyncsearch.store.hdfs.addresses import gateways_of, hadoop_settings
+from asyncsearch.store.hdfs.hadoop_files import HadoopFiles
 from asyncsearch.store.manifest import Content, new_digest
-from asyncsearch.store.passwords import without_password
 
-_log = logging.getLogger(__name__)
 _BLOCK = 1 << 20
 _TIMEOUT_S = (10.0, 120.0)
 """To connect, and to wait for an answer."""
@@ -31,17 +27,15 @@ _local = threading.local()
 """The connections of each thread: requests does not promise that threads may share them."""
 
 
-class WebHdfsFiles:
+class WebHdfsFiles(HadoopFiles):
     """The files below a URL. It holds no connection."""
 
-    is_exclusive = True
     can_append = True
 
     def __init__(self, url: str, gateways: str = "") -> None:
         if "#LATEST" in url:
             raise StoreError(f"{url!r} cannot be a path for HdfsCLI, which replaces '#LATEST'. Choose another name.")
-        self._place = parse(url)
-        self.url = f"{self._place.scheme}://{self._place.authority}{self._place.path or '/'}"
+        super().__init__(url)
         self.known_gateways = gateways
         """The addresses of the NameNodes, once they were found out."""
 
@@ -49,11 +43,6 @@ class WebHdfsFiles:
         with contextlib.suppress(StoreError):  # a worker finds out what is wrong
             self.gateways  # noqa: B018  # workers have no Spark session to ask
         return self.__dict__
-
-    @property
-    def shown(self) -> str:
-        """The URL for messages."""
-        return without_password(self.url)
 
     @property
     def gateways(self) -> str:
@@ -74,23 +63,8 @@ class WebHdfsFiles:
             _local.client, _local.key = _made(self.gateways), key
         return _local.client
 
-    def path(self, name: str) -> str:
-        """Return the path of a file on HDFS."""
-        return f"{self._place.path}/{name}" if name else self._place.path or "/"
-
-    @contextlib.contextmanager
-    def explained(self, doing: str, name: str) -> Iterator[None]:
-        """Turn any error of HDFS, of the connection or of a local file into a StoreError in words."""
-        try:
-            yield
-        except StoreError:
-            raise
-        except Exception as error:  # HdfsCLI and requests have exceptions of their own
-            kind = getattr(error, "exception", None) or type(error).__name__
-            meaning, step = hdfs_errors.explain(RuntimeError(f"{kind}: {error}"))
-            where = f"{self.shown}/{name}".rstrip("/")
-            _log.debug("Cannot %s %r: %s", doing, where, error)
-            raise StoreError(f"Cannot {doing} {where!r}: {meaning}. {next_step(error, step)}.") from None
+    def _named(self, error: Exception) -> Exception:
+        return RuntimeError(f"{getattr(error, 'exception', None) or type(error).__name__}: {error}")
 
     def is_file(self, name: str) -> bool:
         """Return whether there is a file of this name."""
@@ -182,8 +156,7 @@ class WebHdfsFiles:
 
     def guard(self, name: str) -> threading.Lock:
         """Return the lock of a file in this process, the same one for every store that has the file."""
-        with _guards_guard:
-            return _guards.setdefault((self.gateways, self.path(name)), threading.Lock())
+        return self._guard(self.gateways, name)
 
     def remove(self, name: str) -> None:
         """Remove a file; no error if there is none."""
@@ -247,10 +220,6 @@ class WebHdfsFiles:
                 raise
             self.client.makedirs(target.rpartition("/")[0] or "/")
             self.client._rename(source, destination=target, renameoptions=option)
-
-
-_guards: dict[tuple[str, str], threading.Lock] = {}
-_guards_guard = threading.Lock()
 
 
 def _is(error: Exception, *kinds: str) -> bool:
