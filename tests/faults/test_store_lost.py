@@ -270,22 +270,28 @@ def test_a_lock_that_is_lost_ends_the_run_and_the_study_goes_on(attack: Callable
     assert os.listdir(root / "tmp") == []
 
 
-def test_a_store_that_is_lost_while_it_cannot_be_written_is_rescued_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store = LocalStore(tmp_path / "store")
+def refused(folder: Path, monkeypatch: pytest.MonkeyPatch, error: OSError) -> tuple[LocalStore, Journal, bytes]:
+    """Return a journal with one durable record, and a line that its disk has refused."""
+    store = LocalStore(folder / "store")
     store.prepare()
     journal = Journal(store, "s", 0)
     journal.append(journal.encode(DriverStarted("1"), (), 1.0))
     line = journal.encode(DriverStarted("2"), (), 2.0)
 
-    def refuse(*args: Any) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
+    def refuse(*_: Any) -> None:
+        raise error
 
     with monkeypatch.context() as patch:
         patch.setattr("asyncsearch.store.local_segment.sync_data", refuse)
-        with pytest.raises(StoreError, match="No space left"):
+        with pytest.raises(StoreError, match=str(error.strerror)):
             journal.append(line)
+    return store, journal, line
+
+
+def test_a_store_that_is_lost_while_it_cannot_be_written_is_rescued_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, journal, line = refused(tmp_path, monkeypatch, OSError(errno.ENOSPC, "No space left on device"))
     shutil.rmtree(store.url)
     with pytest.raises(StoreLostError, match="rescued"):
         journal.append(line)
@@ -299,19 +305,7 @@ def test_a_store_that_is_lost_while_it_cannot_be_written_is_rescued_too(
 def test_records_that_failed_to_be_written_are_written_once_in_the_next_segment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = LocalStore(tmp_path / "store")
-    store.prepare()
-    journal = Journal(store, "s", 0)
-    journal.append(journal.encode(DriverStarted("1"), (), 1.0))
-    line = journal.encode(DriverStarted("2"), (), 2.0)
-
-    def refuse(*args: Any) -> None:
-        raise OSError(errno.EIO, "Input/output error")
-
-    with monkeypatch.context() as patch:
-        patch.setattr("asyncsearch.store.local_segment.sync_data", refuse)
-        with pytest.raises(StoreError, match="Input/output"):
-            journal.append(line)
+    store, journal, line = refused(tmp_path, monkeypatch, OSError(errno.EIO, "Input/output error"))
     journal.append(line)
     journal.close()
     assert store.journal_segments() == ["000001.jsonl", "000002.jsonl"]

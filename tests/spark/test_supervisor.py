@@ -93,13 +93,8 @@ class LeavingSpark(CrowdedSpark):
         return tag.endswith("worker-0.1")
 
 
-def test_a_worker_on_a_decommissioned_executor_is_ended_and_no_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("asyncsearch.launch.spark.departures.LOOK_EVERY_S", 0.001)
-    spark, ends, config = LeavingSpark(), Ends(), config_for(tmp_path)
-    spark.switched_on = {"spark.decommission.enabled"}
-    supervisor = Supervisor(
+def supervise(spark: FakeSpark, ends: Ends) -> Supervisor:
+    return Supervisor(
         cast("Spark", spark),
         agent=run_agent,
         mode=TaskMode.PLAIN,
@@ -108,6 +103,15 @@ def test_a_worker_on_a_decommissioned_executor_is_ended_and_no_other(
         start_timeout_s=PATIENCE_S,
         ended=ends,
     )
+
+
+def test_a_worker_on_a_decommissioned_executor_is_ended_and_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("asyncsearch.launch.spark.departures.LOOK_EVERY_S", 0.001)
+    spark, ends, config = LeavingSpark(), Ends(), config_for(tmp_path)
+    spark.switched_on = {"spark.decommission.enabled"}
+    supervisor = supervise(spark, ends)
     supervisor.start()
     supervisor.launch((WorkerId(1), 1), config)
     supervisor.launch((WorkerId(0), 1), config)
@@ -166,15 +170,7 @@ def test_a_worker_leaves_with_the_executor_of_its_running_task_only() -> None:
 
 def test_launch_that_comes_while_the_others_are_ended_starts_no_job_and_is_told(tmp_path: Path) -> None:
     spark, ends, config = FakeSpark(), Ends(), config_for(tmp_path)
-    supervisor = Supervisor(
-        cast("Spark", spark),
-        agent=run_agent,
-        mode=TaskMode.PLAIN,
-        study="digits",
-        tag="tag",
-        start_timeout_s=PATIENCE_S,
-        ended=ends,
-    )
+    supervisor = supervise(spark, ends)
     spark.on_cancel = lambda: supervisor.launch((WorkerId(1), 2), config)
     supervisor.start()
     supervisor.launch((WorkerId(0), 1), config)
