@@ -1,8 +1,8 @@
 """Time limits of a worker's attempts to attach. Pure: the number of an attempt gives its limit.
 
 A dead way should be given up soon, and a slow one needs time: attaching takes up to eight crossings of the network, two
-for TCP, three for TLS, one for the settings of HTTP/2, and two for the greeting. So each attempt may take twice as long as
-the one before, within the time that is left.
+for TCP, three for TLS, one for the settings of HTTP/2, and two for the greeting. So each attempt may take twice as long
+as the one before, within the time that is left.
 """
 
 from __future__ import annotations
