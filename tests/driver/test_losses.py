@@ -9,7 +9,6 @@ from asyncsearch.engine.handling import handle
 from asyncsearch.engine.state import StudyState
 from asyncsearch.events import (
     KILLED,
-    AnyEvent,
     CheckpointCommitted,
     Outcome,
     StopRequested,
@@ -24,7 +23,7 @@ from tests.engine.tools import make_state
 W0 = WorkerId(0)
 
 
-def sentence(state: StudyState, event: AnyEvent) -> str:
+def sentence(state: StudyState, event: WorkerLost | TrainingEnded) -> str:
     loss = loss_in(state, event)
     handle(state, event, 1e6)
     return "" if loss is None else loss.sentence(state)
