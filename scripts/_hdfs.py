@@ -191,11 +191,18 @@ class Hdfs:
             "fs.defaultFS": self.url,
             "hadoop.tmp.dir": self._folder / "tmp",
             "hadoop.http.staticuser.user": user(),  # who asks WebHDFS without a name; by default a stranger, dr.who
-            **(
-                {"hadoop.security.authentication": "kerberos", "hadoop.security.authorization": "true"}
-                if self.has_kerberos
-                else {}
-            ),
+            **(self._realm_settings() if self.has_kerberos else {}),
+        }
+
+    def _realm_settings(self) -> dict[str, object]:
+        return {
+            "hadoop.security.authentication": "kerberos",
+            "hadoop.security.authorization": "true",
+            "hadoop.http.authentication.type": "kerberos",
+            "hadoop.http.authentication.kerberos.principal": self._realm.web,
+            "hadoop.http.authentication.kerberos.keytab": self._realm.keytab("servers"),
+            "hadoop.http.authentication.signature.secret.file": self._realm.secret,
+            "hadoop.http.authentication.kerberos.endpoint.whitelist": "/jmx",  # these scripts ask it for the state
         }
 
     def _hdfs_site(self) -> dict[str, object]:

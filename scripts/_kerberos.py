@@ -6,6 +6,7 @@ It needs the programs of MIT Kerberos; on Debian `apt-get install krb5-kdc krb5-
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 import subprocess
 from pathlib import Path
@@ -41,6 +42,11 @@ class Realm:
         """Return the file with the keys of ``servers`` or of a user."""
         return self._folder / f"{name}.keytab"
 
+    @property
+    def secret(self) -> Path:
+        """The file with which web servers sign their cookies."""
+        return self._folder / "secret"
+
     def start(self) -> None:
         """Start the centre unless it runs; make the realm the first time.
 
@@ -52,7 +58,8 @@ class Realm:
             raise ClusterError(f"There is no {missing[0]}: apt-get install krb5-kdc krb5-admin-server krb5-user.")
         is_new = not self._folder.exists()
         if is_new:
-            self._folder.mkdir()
+            self._folder.mkdir(mode=0o700)
+            self.secret.write_text(secrets.token_hex(32))
             self._configure()
             self._run("kdb5_util", "create", "-s", "-r", REALM, "-P", "a password of a test")
             for principal, keytab in ((self.server, "servers"), (self.web, "servers"), (f"{USER}@{REALM}", USER)):
