@@ -17,7 +17,7 @@ def attempt_limit(attempt: int, left_s: float) -> float:
     """Return how long an attempt to attach may take, in seconds.
 
     Args:
-        attempt: how many attempts have failed for want of time since the worker could last attach, from 0.
+        attempt: how many attempts have failed for want of time so far: a slow way stays slow.
         left_s: time until the worker gives up its driver.
     """
     return max(_LEAST_S, min(_FIRST_S * 2.0 ** min(attempt, 32), left_s))
