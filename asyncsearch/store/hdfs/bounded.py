@@ -15,11 +15,14 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 ANSWER_S = 30.0
 """Longer than hdfs-native itself tries again: HDFS may take some 15 s to close a file."""
+SYNC_S = 10.0
+"""For an append that is synced: after the death of a server hdfs-native may wait for ever, and the journal can go on
+in a new file."""
 _IDLE_S = 60.0
 
 
-class _Call:
-    """A call and its outcome."""
+class Call:
+    """A call in a thread of its own, and its outcome."""
 
     def __init__(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
         self.function, self.arguments = function, arguments
@@ -27,14 +30,26 @@ class _Call:
         self.error: BaseException | None = None
         self.done = threading.Event()
 
+    def result_within(self, limit_s: float) -> Any:
+        """Return what the function returns, or raise what it raises.
+
+        Raises:
+            TimeoutError: it does not end in time.
+        """
+        if not self.done.wait(limit_s):
+            raise TimeoutError("The call timed out")
+        if self.error is not None:
+            raise self.error
+        return self.result
+
 
 class _Threads:
     """Threads for calls; one that is idle is used again, since starting one takes longer than a call."""
 
     def __init__(self) -> None:
-        self._idle: list[queue.SimpleQueue[_Call]] = []
+        self._idle: list[queue.SimpleQueue[Call]] = []
 
-    def run(self, call: _Call) -> None:
+    def run(self, call: Call) -> None:
         try:
             inbox = self._idle.pop()
         except IndexError:
@@ -42,7 +57,7 @@ class _Threads:
             threading.Thread(target=self._work, args=(inbox,), name="asyncsearch-hdfs", daemon=True).start()
         inbox.put(call)
 
-    def _work(self, inbox: queue.SimpleQueue[_Call]) -> None:
+    def _work(self, inbox: queue.SimpleQueue[Call]) -> None:
         while True:
             try:
                 call = inbox.get(timeout=_IDLE_S)
@@ -68,19 +83,20 @@ class _Threads:
 _threads = _Threads()
 
 
+def begin(function: Callable[..., Any], *arguments: Any) -> Call:
+    """Begin to call a function."""
+    made = Call(function, arguments)
+    _threads.run(made)
+    return made
+
+
 def call(function: Callable[..., T], *arguments: Any) -> T:
     """Call a function and return what it returns.
 
     Raises:
         TimeoutError: it has not ended within ``ANSWER_S``.
     """
-    made = _Call(function, arguments)
-    _threads.run(made)
-    if not made.done.wait(ANSWER_S):
-        raise TimeoutError(f"The call timed out: no answer for {ANSWER_S:g} s")
-    if made.error is not None:
-        raise made.error
-    result: T = made.result
+    result: T = begin(function, *arguments).result_within(ANSWER_S)
     return result
 
 

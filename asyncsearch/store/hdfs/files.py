@@ -8,6 +8,7 @@ with what is read.
 from __future__ import annotations
 
 import contextlib
+import functools
 import threading
 import time
 import uuid
@@ -112,18 +113,9 @@ class HdfsFiles(HadoopFiles):
         """Begin a file that does not exist yet, to be written on; return None if it does."""
         with self.explained("create", name):
             try:
-                return OpenFile(self.client.create(self.path(name), _options()))
+                return self._created(self.path(name))
             except FileExistsError:
                 return None
-
-    def append(self, name: str, data: bytes) -> None:
-        """Append to a file, made if absent, and close it."""
-        with self.explained("append to", name):
-            try:
-                file = OpenFile(self._appended(name))
-            except FileNotFoundError:
-                file = OpenFile(self.client.create(self.path(name), _options()))
-            file.write_and_close(data)
 
     def recover(self, name: str) -> None:
         """Close a file that its writer has left open, or still has open: it can write nothing more into it.
@@ -151,8 +143,7 @@ class HdfsFiles(HadoopFiles):
                 " Let save() give it another name."
             )
         with self.explained("upload", name), open(local, "rb") as source:
-            file = OpenFile(self.client.create(self.path(name), _options(overwrite=True)))
-            file.copy_and_close(source)
+            self._created(self.path(name), overwrite=True).copy_and_close(source)
 
     def download(self, name: str, local: Path) -> Content | None:
         """Copy a file from here to a local one, hashed meanwhile, and return what was copied; None: there is none."""
@@ -220,7 +211,7 @@ class HdfsFiles(HadoopFiles):
     def _temporary(self, data: bytes) -> str:
         """Write a file under a name of its own, and return its path."""
         path = self.path(f"tmp/file-{uuid.uuid4().hex}")
-        OpenFile(self.client.create(path, _options())).write_and_close(data)
+        self._created(path).write_and_close(data)
         return path
 
     def _move(self, source: str, name: str, *, overwrite: bool) -> bool:
@@ -255,12 +246,18 @@ class HdfsFiles(HadoopFiles):
             return bool(self.client.recover_lease(self.path(name)))
         return True
 
-    def _appended(self, name: str) -> Any:
-        try:
-            return self.client.append(self.path(name))
-        except FileExistsError:  # a writer that was killed has left it open
-            self.recover(name)
-            return self.client.append(self.path(name))
+    def _created(self, path: str, overwrite: bool = False) -> OpenFile:
+        return OpenFile(self.client.create(path, _options(overwrite)), functools.partial(self._finish, path))
+
+    def _finish(self, path: str, size_bytes: int) -> bool:
+        """Close a file at the NameNode if all of it can be read; return whether it did.
+
+        A reader is not told of a last block that no DataNode has reported. With such a block, the recovery of the lease
+        would not close the file but break off its writer.
+        """
+        if self.client.read(path).file_length() < size_bytes:
+            return False
+        return bool(self.client.recover_lease(path))
 
 
 def _options(overwrite: bool = False) -> Any:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from typing import Any, BinaryIO
 
+from asyncsearch.store.hdfs import bounded, closing
 from asyncsearch.store.hdfs.bounded import Bounded, call
 from asyncsearch.store.hdfs.client import note_closed, note_open
 
@@ -14,16 +16,24 @@ _BLOCK = 1 << 20
 class OpenFile:
     """One writer of hdfs-native. After an error nothing more can be written into the file."""
 
-    def __init__(self, writer: Any) -> None:
+    def __init__(self, writer: Any, finish: Callable[[int], bool]) -> None:
+        """Take over a writer.
+
+        Args:
+            writer: of hdfs-native, of a new file.
+            finish: closes the file at the NameNode if all of so many bytes can be read; returns whether it did.
+        """
         self._raw, self._writer = writer, Bounded(writer)
+        self._finish, self._size_bytes = finish, 0
         note_open(writer)
 
     def append(self, data: bytes) -> None:
         """Write, and return when every DataNode of the file has it on its disk, and the NameNode knows its length."""
-        call(self._write_and_sync, data)
+        bounded.begin(self._write_and_sync, data).result_within(bounded.SYNC_S)
 
     def _write_and_sync(self, data: bytes) -> None:
         self._raw.write(data)
+        self._size_bytes += len(data)
         self._raw.hsync()
 
     def write_and_close(self, data: bytes) -> None:
@@ -31,6 +41,7 @@ class OpenFile:
         try:
             if data:
                 self._writer.write(data)
+                self._size_bytes += len(data)
         except BaseException:
             self.give_up()
             raise
@@ -41,6 +52,7 @@ class OpenFile:
         try:
             while block := source.read(_BLOCK):
                 self._writer.write(block)
+                self._size_bytes += len(block)
         except BaseException:
             self.give_up()
             raise
@@ -48,12 +60,15 @@ class OpenFile:
 
     def close(self) -> None:
         """Let the NameNode know that the file is complete."""
-        try:
-            self._writer.close()
-        finally:
-            note_closed(self._raw)
+        closing.close(self._close_writer, lambda: self._size_bytes > 0 and self._finish(self._size_bytes))
 
     def give_up(self) -> None:
         """Close what can be closed of it; the content is unknown."""
         with contextlib.suppress(Exception):
-            self.close()
+            call(self._close_writer)
+
+    def _close_writer(self) -> None:
+        try:
+            self._raw.close()
+        finally:
+            note_closed(self._raw)
