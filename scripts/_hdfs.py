@@ -8,10 +8,11 @@ import json
 import shutil
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import psutil
 from _hadoop import class_path, java, run_java, send, state, user, write_settings
 from _servers import ClusterError, Servers, cluster_folder, say
 
@@ -70,7 +71,7 @@ class Hdfs:
             self.start_datanode(number)
         if self.is_ha:
             self._activate_one()
-        self.wait(count)
+        self.wait()
         if is_new:
             # Who may write at the top of a cluster for tests is anybody, as in /tmp.
             send("PUT", f"{self._web(self.active())}/webhdfs/v1/?op=SETPERMISSION&permission=1777&user.name={user()}")
@@ -87,14 +88,25 @@ class Hdfs:
         if self.servers.start(f"datanode-{number}", self._java(f"{_SERVER}.datanode.DataNode", data)):
             say(f"starting DataNode {number}")
 
-    def wait(self, datanodes: int) -> None:
-        """Wait until the active NameNode is out of safe mode and knows these DataNodes."""
+    def wait(self) -> None:
+        """Wait until the active NameNode is out of safe mode and has registered the DataNodes that run."""
 
         def is_ready() -> bool:
-            shown = state(self._ports[f"http-{self.active() or 1}"], "NameNode,name=FSNamesystemState")
-            return shown.get("FSState") == "Operational" and shown["NumLiveDataNodes"] >= datanodes
+            port = self._ports[f"http-{self.active() or 1}"]
+            is_open = state(port, "NameNode,name=FSNamesystemState").get("FSState") == "Operational"
+            return is_open and self._has_registered_all(state(port, "NameNode,name=NameNodeInfo"))
 
         self.servers.wait("HDFS", is_ready)
+
+    def _has_registered_all(self, shown: Mapping[str, Any]) -> bool:
+        """Return whether the NameNode knows each DataNode by a port on which its present process listens.
+
+        A number would not tell: one that was killed counts as live for another 12 s.
+        """
+        live = json.loads(shown.get("LiveNodes", "{}")).values()
+        known = {int(one["xferaddr"].rpartition(":")[2]) for one in live}
+        found = [self.servers.process(name) for name in self.servers.names() if name.startswith("datanode-")]
+        return all(known & _listening(one) for one in found if one is not None and not _is_stopped(one))
 
     def active(self) -> int | None:
         """Return the number of the NameNode that is active; None: none is."""
@@ -215,6 +227,19 @@ class Hdfs:
         }
 
 
+def _listening(process: psutil.Process) -> set[int]:
+    """Return the ports on which a process listens; none if it has ended."""
+    with contextlib.suppress(psutil.Error):
+        return {one.laddr.port for one in process.net_connections("tcp") if one.status == psutil.CONN_LISTEN}
+    return set()
+
+
+def _is_stopped(process: psutil.Process) -> bool:
+    with contextlib.suppress(psutil.Error):
+        return bool(process.status() == psutil.STATUS_STOPPED)
+    return False
+
+
 @contextlib.contextmanager
 def hdfs(folder: Path) -> Iterator[str]:
     """Run an HDFS of one DataNode in an empty folder, and yield its URL; all users may write to it.
@@ -268,8 +293,7 @@ def _server(cluster: Hdfs, options: argparse.Namespace) -> None:
         (cluster.start_namenode if kind == "nn" else cluster.start_datanode)(options.number)
         if cluster.is_ha and kind == "nn":
             cluster._activate_one()
-        alive = [one for one in cluster.servers.names() if one.startswith("datanode")]
-        cluster.wait(len(alive))
+        cluster.wait()
 
 
 def _safemode(cluster: Hdfs, options: argparse.Namespace) -> None:
