@@ -177,11 +177,13 @@ class Remote:
             except FileNotFoundError:
                 self.put(name, data)
 
-    def upload(self, local: Path, name: str) -> None:
-        """Copy a local file here."""
+    def upload(self, local: Path, name: str) -> Content:
+        """Copy a local file here, and return what was copied."""
         path = self._path(name)
         with self.explained("upload", name):
+            content = content_of(local)
             self._with_folder(path, lambda: self._fs.put_file(str(local), path))
+        return content
 
     def download(self, name: str, local: Path) -> Content | None:
         """Copy a file from here to a local one, and return what was copied; None: there is no such file.

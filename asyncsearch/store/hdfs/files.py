@@ -23,9 +23,9 @@ from asyncsearch.store.hdfs.bounded import Bounded, call
 from asyncsearch.store.hdfs.client import client_of
 from asyncsearch.store.hdfs.hadoop_files import HadoopFiles
 from asyncsearch.store.hdfs.open_file import OpenFile
+from asyncsearch.store.hdfs.reading import read_ahead
 from asyncsearch.store.manifest import Content, new_digest
 
-_BLOCK = 1 << 20
 _RECOVERY_S = 120.0
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 1.0
 
@@ -86,9 +86,7 @@ class HdfsFiles(HadoopFiles):
     def blocks(self, name: str) -> Iterator[bytes]:
         """Yield what can be read of a file, in blocks; see ``size`` for what there should be."""
         with self.explained("read", name):
-            file = Bounded(self.client.read(self.path(name)))
-            while block := file.read(_BLOCK):
-                yield block
+            yield from read_ahead(self.client.read(self.path(name)))
 
     def write(self, name: str, data: bytes) -> None:
         """Write a file atomically: a reader sees the old content or the new."""
@@ -135,26 +133,26 @@ class HdfsFiles(HadoopFiles):
                 time.sleep(pause_s)  # HDFS tells nobody when it is done
                 pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
-    def upload(self, local: Path, name: str) -> None:
-        """Copy a local file here."""
+    def upload(self, local: Path, name: str) -> Content:
+        """Copy a local file here, hashed meanwhile, and return what was copied."""
         if ":" in name:
             raise CheckpointError(
                 f"The file {name.rpartition('/')[2]!r} of a checkpoint cannot be on HDFS, which takes no ':' in names."
                 " Let save() give it another name."
             )
         with self.explained("upload", name), open(local, "rb") as source:
-            self._created(self.path(name), overwrite=True).copy_and_close(source)
+            return self._created(self.path(name), overwrite=True).copy_and_close(source)
 
     def download(self, name: str, local: Path) -> Content | None:
         """Copy a file from here to a local one, hashed meanwhile, and return what was copied; None: there is none."""
         size_bytes, digest = 0, new_digest()
         with self.explained("download", name):
             try:
-                source = Bounded(self.client.read(self.path(name)))
+                source = self.client.read(self.path(name))
             except FileNotFoundError:
                 return None
             with open(local, "wb") as target:
-                while block := source.read(_BLOCK):
+                for block in read_ahead(source):
                     digest.update(block)
                     size_bytes += target.write(block)
         return Content(size_bytes, digest.hexdigest())

@@ -9,6 +9,7 @@ from typing import Any, BinaryIO
 from asyncsearch.store.hdfs import bounded, closing
 from asyncsearch.store.hdfs.bounded import Bounded, call
 from asyncsearch.store.hdfs.client import note_closed, note_open
+from asyncsearch.store.manifest import Content, new_digest
 
 _BLOCK = 1 << 20
 
@@ -47,16 +48,20 @@ class OpenFile:
             raise
         self.close()
 
-    def copy_and_close(self, source: BinaryIO) -> None:
-        """Write what is left of a local file."""
+    def copy_and_close(self, source: BinaryIO) -> Content:
+        """Write what is left of a local file; each block is hashed while it is written. Return what was written."""
+        digest = new_digest()
         try:
             while block := source.read(_BLOCK):
-                self._writer.write(block)
+                writing = bounded.begin(self._raw.write, block)
+                digest.update(block)
+                writing.result_within(bounded.ANSWER_S)
                 self._size_bytes += len(block)
         except BaseException:
             self.give_up()
             raise
         self.close()
+        return Content(self._size_bytes, digest.hexdigest())
 
     def close(self) -> None:
         """Let the NameNode know that the file is complete."""

@@ -29,7 +29,7 @@ from asyncsearch.store.hdfs import log_pieces, publishing
 from asyncsearch.store.hdfs.addresses import Address, parse
 from asyncsearch.store.hdfs.files import HdfsFiles
 from asyncsearch.store.hdfs.segment import HdfsSegment, close_all, open_here
-from asyncsearch.store.manifest import Manifest
+from asyncsearch.store.manifest import Content
 
 _UPLOADS = 8
 """Files of a checkpoint that are copied at a time: for a small one HDFS mostly waits."""
@@ -132,15 +132,11 @@ class HdfsStore(FarStore):
 
     # Checkpoints
 
-    def _upload(self, manifest: Manifest, staged: Path, folder: str) -> None:
-        files = [(staged / file.name, f"{folder}/{layout.FILES}/{file.name}") for file in manifest.files]
-        if len(files) < 2:
-            for local, name in files:
-                self._remote.upload(local, name)
-            return
-        with ThreadPoolExecutor(min(len(files), _UPLOADS), "asyncsearch-upload") as pool:
-            for copied in [pool.submit(self._remote.upload, local, name) for local, name in files]:
-                copied.result()
+    def _upload(self, names: Sequence[str], staged: Path, folder: str) -> Sequence[Content]:
+        if len(names) < 2:
+            return super()._upload(names, staged, folder)
+        with ThreadPoolExecutor(min(len(names), _UPLOADS), "asyncsearch-upload") as pool:
+            return list(pool.map(lambda name: self._remote.upload(staged / name, f"{folder}/{name}"), names))
 
     # Logs
 

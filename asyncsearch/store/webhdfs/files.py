@@ -12,7 +12,7 @@ import threading
 import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from asyncsearch.errors import CheckpointError, StoreError
 from asyncsearch.store.base_store import FileInfo
@@ -129,15 +129,25 @@ class WebHdfsFiles(HadoopFiles):
                     raise
                 self.client.write(self.path(name), data, overwrite=False)
 
-    def upload(self, local: Path, name: str) -> None:
-        """Copy a local file here."""
+    def upload(self, local: Path, name: str) -> Content:
+        """Copy a local file here, hashed meanwhile, and return what was copied."""
         if ":" in name or "#LATEST" in name:
             raise CheckpointError(
                 f"The file {name.rpartition('/')[2]!r} of a checkpoint cannot be on HDFS, which takes no ':' in names,"
                 " and no '#LATEST' over HTTP. Let save() give it another name."
             )
-        with self.explained("upload", name), open(local, "rb") as source:
-            self.client.write(self.path(name), iter(lambda: source.read(_BLOCK), b""), overwrite=True)
+        size_bytes, digest = 0, new_digest()
+
+        def blocks(source: BinaryIO) -> Iterator[bytes]:
+            nonlocal size_bytes
+            while block := source.read(_BLOCK):
+                digest.update(block)
+                size_bytes += len(block)
+                yield block
+
+        with self.explained("upload", name), open(local, "rb") as file:
+            self.client.write(self.path(name), blocks(file), overwrite=True)
+        return Content(size_bytes, digest.hexdigest())
 
     def download(self, name: str, local: Path) -> Content | None:
         """Copy a file from here to a local one, hashed meanwhile, and return what was copied; None: there is none."""
