@@ -300,8 +300,8 @@ def _safemode(cluster: Hdfs, options: argparse.Namespace) -> None:
     print(cluster.admin("dfsadmin", "-safemode", options.verb), end="")
 
 
-def _fs(cluster: Hdfs, options: argparse.Namespace) -> None:
-    print(cluster.admin("fs", *options.arguments), end="")
+def _tool(cluster: Hdfs, options: argparse.Namespace) -> None:
+    print(cluster.admin(options.command, *options.arguments), end="")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -332,9 +332,14 @@ def _parser() -> argparse.ArgumentParser:
     safemode.set_defaults(function=_safemode)
     words_of_failover = "make the other NameNode the active one"
     commands.add_parser("failover", help=words_of_failover).set_defaults(function=lambda it, options: it.failover())
-    fs = commands.add_parser("fs", help="run a command on files, as `hdfs dfs` does: fs -ls /", prefix_chars="+")
-    fs.add_argument("arguments", nargs=argparse.REMAINDER)
-    fs.set_defaults(function=_fs)
+    tools = {
+        "fs": "run a command on files, as `hdfs dfs` does: fs -ls /",
+        "dfsadmin": "run a command for administrators: dfsadmin -setSpaceQuota 1 /studies",
+    }
+    for tool, words in tools.items():
+        command = commands.add_parser(tool, help=words, prefix_chars="+")
+        command.add_argument("arguments", nargs=argparse.REMAINDER)
+        command.set_defaults(function=_tool)
     return parser
 
 
@@ -345,7 +350,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if options.command not in ("start", "stop") and not cluster._kind:
             raise ClusterError("There is no HDFS yet: bash scripts/hdfs.sh start")
-        if options.command in ("fs", "status", "url"):
+        if options.command in ("fs", "dfsadmin", "status", "url"):
             options.function(cluster, options)
         else:
             with cluster.servers.exclusively():

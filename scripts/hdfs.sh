@@ -9,6 +9,7 @@
 #   bash scripts/hdfs.sh safemode enter | leave | get
 #   bash scripts/hdfs.sh failover                             with --ha: make the other NameNode the active one
 #   bash scripts/hdfs.sh fs -ls /                             any command of `hdfs dfs`
+#   bash scripts/hdfs.sh dfsadmin -setSpaceQuota 1 /studies   any command of `hdfs dfsadmin`
 set -euo pipefail
 
 here=$(CDPATH='' cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)

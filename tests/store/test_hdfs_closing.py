@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 
@@ -57,3 +59,20 @@ def test_a_file_that_nobody_closes_is_an_error_in_time(writer: Writer, monkeypat
     monkeypatch.setattr(bounded, "ANSWER_S", 0.1)
     with pytest.raises(TimeoutError, match="timed out"):
         closing.close(writer.close, lambda: False)
+
+
+def test_a_process_ends_after_its_calls_have_come_back() -> None:
+    code = (
+        "import sys, threading, time\n"
+        "from asyncsearch.store.hdfs import bounded\n"
+        "begun = threading.Event()\n"
+        "def close():\n"
+        "    begun.set()\n"
+        "    time.sleep(0.3)\n"  # as hdfs-native does before it asks again
+        "    sys.stdout.write('closed')\n"
+        "    sys.stdout.flush()\n"
+        "bounded.begin(close)\n"
+        "begun.wait()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "closed"

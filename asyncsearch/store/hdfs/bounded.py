@@ -5,10 +5,12 @@ A call runs in a thread of its own. One that never ends keeps its thread; who ca
 
 from __future__ import annotations
 
+import atexit
 import functools
 import os
 import queue
 import threading
+import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -18,6 +20,9 @@ ANSWER_S = 30.0
 SYNC_S = 10.0
 """For an append that is synced: after the death of a server hdfs-native may wait for ever, and the journal can go on
 in a new file."""
+EXIT_S = 10.0
+"""For the calls that still run when the process ends: a thread that came back from hdfs-native while the interpreter is
+taken down would abort the process."""
 _IDLE_S = 60.0
 
 
@@ -48,8 +53,10 @@ class _Threads:
 
     def __init__(self) -> None:
         self._idle: list[queue.SimpleQueue[Call]] = []
+        self._running: set[Call] = set()
 
     def run(self, call: Call) -> None:
+        self._running.add(call)
         try:
             inbox = self._idle.pop()
         except IndexError:
@@ -72,15 +79,24 @@ class _Threads:
             except BaseException as error:
                 call.error = error
             self._idle.append(inbox)
+            self._running.discard(call)
             call.done.set()
             del call
 
     def drop(self) -> None:
         """Forget the threads in a forked child, which has none of them."""
         self._idle.clear()
+        self._running.clear()
+
+    def finish(self) -> None:
+        """Wait for the calls that run."""
+        deadline = time.monotonic() + EXIT_S
+        for call in list(self._running):
+            call.done.wait(max(0.0, deadline - time.monotonic()))
 
 
 _threads = _Threads()
+atexit.register(_threads.finish)
 
 
 def begin(function: Callable[..., Any], *arguments: Any) -> Call:
