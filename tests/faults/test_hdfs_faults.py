@@ -1,4 +1,6 @@
-"""Searches on a real HDFS: drivers killed or stopped inside an append, servers that go away and come back."""
+"""Searches on a real HDFS: drivers killed or stopped inside an append, servers that go away and come back.
+
+The test command runs one case of each kind of disturbance."""
 
 from __future__ import annotations
 
@@ -20,11 +22,13 @@ from asyncsearch.events import CheckpointCommitted
 from asyncsearch.journal.opening import read_records
 from asyncsearch.store import open_store
 from asyncsearch.trial import TrialState
+from tests.faults.damages import ALL
 from tests.store.hdfs_cluster import REPOSITORY, Hdfs, hdfs
 from tests.store.hdfs_search import CONFIGURATIONS, UNITS
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 PATIENCE_S = 240.0
+in_the_fault_command = pytest.mark.skipif(not ALL, reason="bash scripts/test_faults.sh runs it: it takes long")
 
 
 class Search:
@@ -97,7 +101,7 @@ def search(tmp_path: Path) -> Search:
     return Search(tmp_path)
 
 
-@pytest.mark.parametrize("append", [1, 15])
+@pytest.mark.parametrize("append", [1, 8, 15] if ALL else [8])
 def test_a_driver_killed_inside_an_append_loses_nothing(search: Search, append: int) -> None:
     assert search.start(kill_at=append).wait(PATIENCE_S) == -signal.SIGKILL
     store = open_store(search.url)
@@ -124,6 +128,7 @@ def test_a_driver_stopped_inside_an_append_is_shut_out_by_the_one_that_took_over
     search.require_whole()
 
 
+@in_the_fault_command
 def test_a_namenode_that_is_restarted_is_waited_for(search: Search) -> None:
     def restart() -> None:
         search.cluster.call("kill-nn")
@@ -138,9 +143,14 @@ def test_a_namenode_that_is_restarted_is_waited_for(search: Search) -> None:
 @pytest.mark.parametrize(
     ("begin", "end", "words"),
     [
-        ("safemode enter", "safemode leave", "the NameNode is in safe mode"),
+        pytest.param("safemode enter", "safemode leave", "the NameNode is in safe mode", marks=in_the_fault_command),
         ("dfsadmin -setSpaceQuota 1 {}", "dfsadmin -clrSpaceQuota {}", "the quota of that folder is used up"),
-        ("fs -chmod -R a-w {}", "fs -chmod -R u+w {}", "this user lacks the right to do that"),
+        pytest.param(
+            "fs -chmod -R a-w {}",
+            "fs -chmod -R u+w {}",
+            "this user lacks the right to do that",
+            marks=in_the_fault_command,
+        ),
     ],
     ids=["safe mode", "full", "read-only"],
 )
@@ -159,6 +169,7 @@ def test_a_store_that_cannot_be_written_is_waited_for(search: Search, begin: str
     require_waited(search, search.run_with(disturb))
 
 
+@in_the_fault_command
 def test_a_datanode_that_dies_is_done_without(search: Search) -> None:
     def kill() -> None:
         search.cluster.call("kill-dn", "2")
