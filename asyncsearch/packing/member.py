@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch.nn import functional
 
+from asyncsearch.errors import UsageError
+
 Loss = Callable[[Any, Any], Any]
 
 
@@ -48,3 +50,15 @@ class Member:
     """Its hyper-parameters, for those who read about it."""
     taken: int = 0
     """Steps that it has made in packs."""
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "batch_size"):
+            value = getattr(self, name)
+            if value is not None and (type(value) is not int or value < 1):
+                raise UsageError(
+                    f"{name}={value} of a member is not a number to count: give an integer from 1, or None."
+                )
+        if self.clip_grad_norm is not None and not self.clip_grad_norm > 0:
+            raise UsageError(
+                f"clip_grad_norm={self.clip_grad_norm} of a member is no length: give a positive number, or None."
+            )

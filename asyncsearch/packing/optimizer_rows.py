@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from asyncsearch.packing.update_rules import RULES, Numbers, UpdateRule, numbers_of, settings
+from asyncsearch.packing.update_rules import RULES, OptionValues, UpdateRule, numbers_of, settings
 
 _MOST_COLUMNS = 256
 """Columns that are kept; those of Adam change at each step."""
@@ -64,7 +64,7 @@ class OptimizerRows:
     _used: tuple[bool, ...]
     _blocks: list[Block]
     _found: list[list[tuple[Any, ...]]]
-    _options: list[dict[str, Numbers]]
+    _options: list[dict[str, OptionValues]]
     _columns: dict[bytes, Any]
 
     def __init__(self, optimizer: Any, parameters: list[TrainedParameter]) -> None:
@@ -77,7 +77,7 @@ class OptimizerRows:
         tensors = [self._tensor(optimizer, parameter) for parameter in parameters]
         self.weights = _row(tensors)
         self.state: dict[str, Any] = {}
-        self.steps: Numbers = np.zeros((1, len(parameters)))
+        self.steps: OptionValues = np.zeros((1, len(parameters)))
         self.present = {name: np.zeros((1, len(parameters)), dtype=bool) for name in self.names}
         self._forget()
         self.take(0, optimizer)
@@ -151,7 +151,7 @@ class OptimizerRows:
 
     # Updates
 
-    def update(self, grads: Sequence[Any], limits: Numbers | None) -> None:
+    def update(self, grads: Sequence[Any], limits: OptionValues | None) -> None:
         """Make one step of every member.
 
         Args:
@@ -172,7 +172,7 @@ class OptimizerRows:
         for optimizer in self.optimizers:
             optimizer._opt_called = True  # what a learning rate scheduler asks for, lest it warns
 
-    def _update(self, block: Block, grads: Any, numbers: dict[str, Numbers]) -> None:
+    def _update(self, block: Block, grads: Any, numbers: dict[str, OptionValues]) -> None:
         columns = slice(block.start, block.stop)
         has_momentum = "momentum" in numbers and numbers["momentum"].any()
         names = [name for name in self.names if has_momentum or name not in self.rule.later]
@@ -180,7 +180,7 @@ class OptimizerRows:
         steps = {"step": self.steps[:, block.first]}
         self.rule.update(self.weights[:, columns], grads, numbers | steps, state, self._column)
 
-    def _advance(self, used: npt.NDArray[np.bool_], numbers: list[dict[str, Numbers]]) -> None:
+    def _advance(self, used: npt.NDArray[np.bool_], numbers: list[dict[str, OptionValues]]) -> None:
         for name in (name for name in self.names if not self.present[name].all()):
             if name not in self.rule.later:
                 self.present[name] |= used
@@ -199,7 +199,7 @@ class OptimizerRows:
         ]
         return torch.cat(parts, 1)
 
-    def _clip(self, matrix: Any, limits: Numbers) -> None:
+    def _clip(self, matrix: Any, limits: OptionValues) -> None:
         """Clip as ``torch.nn.utils.clip_grad_norm_`` does, each row by its own norm."""
         norms = torch.linalg.vector_norm(matrix, dim=1, keepdim=True)
         matrix.mul_((self._column(limits) / (norms + 1e-6)).clamp_(max=1.0))
@@ -217,7 +217,7 @@ class OptimizerRows:
                 blocks.append(Block(key[1], places[0], start, stop))
         return blocks
 
-    def _numbers(self) -> list[dict[str, Numbers]]:
+    def _numbers(self) -> list[dict[str, OptionValues]]:
         """Return for each group the options of each member now: schedules change them between steps."""
         found = [[settings(optimizer, group) for group in optimizer.param_groups] for optimizer in self.optimizers]
         if found != self._found:
@@ -227,7 +227,7 @@ class OptimizerRows:
             self._options = [{name: group[:, at] for at, name in enumerate(self.rule.options)} for group in groups]
         return self._options
 
-    def _column(self, numbers: Numbers) -> Any:
+    def _column(self, numbers: OptionValues) -> Any:
         key = numbers.tobytes()
         known = self._columns.get(key)
         if known is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch.utils import _pytree
@@ -156,6 +156,12 @@ class Pack:
             for member in list(self.members):
                 self.leave(member)
             self._is_free = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.free()
 
     def _step(self, batches: list[Any]) -> Any:
         self._require_open()

@@ -65,6 +65,8 @@ def _model_refusals(model: Any) -> Iterator[str]:
     if not isinstance(model, nn.Module):
         yield f"the model is a {type(model).__name__}: give a torch.nn.Module"
         return
+    for name, parameter in model.named_parameters():
+        yield from _parameter_refusals(name, parameter)
     for name, module in model.named_modules():
         at = f"layer {name!r}, a {type(module).__name__}," if name else f"the model, a {type(module).__name__},"
         for kinds, words in _LAYERS:
@@ -78,8 +80,6 @@ def _model_refusals(model: Any) -> Iterator[str]:
             yield f"{at} has sparse=True or max_norm, which change its weights in their own ways: leave them out"
         if any(getattr(module, hooks, None) for hooks in _MODULE_HOOKS):
             yield f"{at} has a hook, which would be called once for all members: remove it"
-    for name, parameter in model.named_parameters():
-        yield from _parameter_refusals(name, parameter)
 
 
 def _parameter_refusals(name: str, parameter: Any) -> Iterator[str]:

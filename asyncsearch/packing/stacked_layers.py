@@ -15,7 +15,7 @@ from asyncsearch.packing.activations import Activations
 from asyncsearch.packing.dropout_masks import DROPOUTS, DropoutMasks
 
 nn: Any = torch.nn
-Values = Mapping[str, Any]
+StackedValues = Mapping[str, Any]
 """Parameters and buffers of all members by name, each (K, ...)."""
 
 
@@ -38,11 +38,11 @@ class StackedLayer:
         """Return whether this layer, with its settings, is one that can be computed for all members."""
         return True
 
-    def run(self, values: Values, x: Activations, masks: DropoutMasks) -> Activations:
+    def run(self, values: StackedValues, x: Activations, masks: DropoutMasks) -> Activations:
         """Return the activations behind the layer."""
         return x.of(self.module(x.tensor))
 
-    def value(self, values: Values, name: str) -> Any:
+    def value(self, values: StackedValues, name: str) -> Any:
         """Return a parameter or a buffer of the layer, (K, ...), or None."""
         return values.get(self._prefix + name)
 
@@ -50,7 +50,7 @@ class StackedLayer:
 class StackedLinear(StackedLayer):
     """One batched matrix product."""
 
-    def run(self, values: Values, x: Activations, masks: DropoutMasks) -> Activations:
+    def run(self, values: StackedValues, x: Activations, masks: DropoutMasks) -> Activations:
         weight, bias, rows = self.value(values, "weight"), self.value(values, "bias"), x.as_rows()
         flat = rows.flatten(1, -2) if rows.dim() != 3 else rows
         weight = weight.transpose(1, 2)
@@ -64,7 +64,7 @@ class StackedConvolution(StackedLayer):
     def can_compute(self) -> bool:
         return bool(self.module.padding_mode == "zeros")
 
-    def run(self, values: Values, x: Activations, masks: DropoutMasks) -> Activations:
+    def run(self, values: StackedValues, x: Activations, masks: DropoutMasks) -> Activations:
         module, bias = self.module, self.value(values, "bias")
         convolve = _CONVOLUTIONS[type(module)]
         weight = self.value(values, "weight").flatten(0, 1)
@@ -80,7 +80,7 @@ class StackedPool(StackedLayer):
     def can_compute(self) -> bool:
         return not getattr(self.module, "return_indices", False)
 
-    def run(self, values: Values, x: Activations, masks: DropoutMasks) -> Activations:
+    def run(self, values: StackedValues, x: Activations, masks: DropoutMasks) -> Activations:
         if x.layout == "rows":
             return x.of(self.module(x.as_channels()), "channels")
         return x.of(self.module(x.tensor))
@@ -89,7 +89,7 @@ class StackedPool(StackedLayer):
 class StackedFlatten(StackedLayer):
     """A view of each sample."""
 
-    def run(self, values: Values, x: Activations, masks: DropoutMasks) -> Activations:
+    def run(self, values: StackedValues, x: Activations, masks: DropoutMasks) -> Activations:
         if x.layout == "shared":
             return x.of(self.module(x.tensor))
         start, end = (at + 1 if at >= 0 else at for at in (self.module.start_dim, self.module.end_dim))
@@ -102,7 +102,7 @@ class StackedUnflatten(StackedLayer):
     def can_compute(self) -> bool:
         return isinstance(self.module.dim, int)
 
-    def run(self, values: Values, x: Activations, masks: DropoutMasks) -> Activations:
+    def run(self, values: StackedValues, x: Activations, masks: DropoutMasks) -> Activations:
         if x.layout == "shared":
             return x.of(self.module(x.tensor))
         at = self.module.dim + 1 if self.module.dim >= 0 else self.module.dim
@@ -115,7 +115,7 @@ class StackedBatchNorm(StackedLayer):
     def can_compute(self) -> bool:
         return self.module.momentum is not None  # else it weighs a batch by the number of those before
 
-    def run(self, values: Values, x: Activations, masks: DropoutMasks) -> Activations:
+    def run(self, values: StackedValues, x: Activations, masks: DropoutMasks) -> Activations:
         module = self.module
         weight, bias = (self._flat(values, name) for name in ("weight", "bias"))
         mean, var = (self._flat(values, name) for name in ("running_mean", "running_var"))
@@ -125,7 +125,7 @@ class StackedBatchNorm(StackedLayer):
         out = functional.batch_norm(x.as_channels(), mean, var, weight, bias, by_batch, module.momentum, module.eps)
         return x.of(out, "channels")
 
-    def _flat(self, values: Values, name: str) -> Any:
+    def _flat(self, values: StackedValues, name: str) -> Any:
         """Return (K, C) as (K * C); of running averages a view, as a copy would lose their update."""
         value = self.value(values, name)
         if value is None:
@@ -136,7 +136,7 @@ class StackedBatchNorm(StackedLayer):
 class StackedLayerNorm(StackedLayer):
     """One LayerNorm, and each member's own scale."""
 
-    def run(self, values: Values, x: Activations, masks: DropoutMasks) -> Activations:
+    def run(self, values: StackedValues, x: Activations, masks: DropoutMasks) -> Activations:
         weight, bias = self.value(values, "weight"), self.value(values, "bias")
         out = functional.layer_norm(x.as_rows(), self.module.normalized_shape, None, None, self.module.eps)
         out = out if weight is None else out * _beside(weight, out)
@@ -149,7 +149,7 @@ class StackedEmbedding(StackedLayer):
     def can_compute(self) -> bool:
         return self.module.max_norm is None and not self.module.scale_grad_by_freq and not self.module.sparse
 
-    def run(self, values: Values, x: Activations, masks: DropoutMasks) -> Activations:
+    def run(self, values: StackedValues, x: Activations, masks: DropoutMasks) -> Activations:
         weight, padding = self.value(values, "weight"), self.module.padding_idx
         indices = x.tensor if x.layout == "shared" else x.as_rows()
         if x.layout == "shared":
@@ -165,7 +165,7 @@ class StackedEmbedding(StackedLayer):
 class StackedDropout(StackedLayer):
     """Each member's own p and generator."""
 
-    def run(self, values: Values, x: Activations, masks: DropoutMasks) -> Activations:
+    def run(self, values: StackedValues, x: Activations, masks: DropoutMasks) -> Activations:
         return masks.applied(self.name, self.module, x)
 
 
@@ -182,7 +182,7 @@ def stacked_layers(module: Any, name: str) -> list[StackedLayer] | None:
     return [layer]
 
 
-def computed(layers: list[StackedLayer], values: Values, x: Activations, masks: DropoutMasks) -> Activations:
+def computed(layers: list[StackedLayer], values: StackedValues, x: Activations, masks: DropoutMasks) -> Activations:
     """Return the activations behind layers.
 
     Raises:

@@ -15,7 +15,7 @@ from asyncsearch.packing.optimizer_rows import trained_parameters
 from asyncsearch.packing.update_rules import RULES
 
 _OWN = {"_parameters", "_buffers", "_modules", "_non_persistent_buffers_set"}
-"""What a module's parts are compared by elsewhere, or not at all."""
+"""Attributes of a module that hold its parts, which are compared by themselves; hooks are refused elsewhere."""
 
 
 def difference_between(one: Member, other: Member) -> str | None:
@@ -40,17 +40,32 @@ def _differences(one: Member, other: Member) -> Iterator[str]:
 
 
 def _module_differences(name: str, one: Any, other: Any) -> Iterator[str]:
-    if type(one) is not type(other):
-        yield f"layer {name!r} is a {type(one).__name__} in one and a {type(other).__name__} in the other"
+    kinds = _class_of(one), _class_of(other)
+    if kinds[0] is not kinds[1]:
+        yield f"layer {name!r} is a {kinds[0].__name__} in one and a {kinds[1].__name__} in the other{_hint(*kinds)}"
     if one._non_persistent_buffers_set != other._non_persistent_buffers_set:
         yield f"layer {name!r} saves different buffers"
     free = _OWN | ({"p"} if type(one) in DROPOUTS else set())
-    mine, theirs = ({key: value for key, value in vars(m).items() if key not in free} for m in (one, other))
+    mine, theirs = (
+        {key: value for key, value in vars(module).items() if key not in free and "hook" not in key}
+        for module in (one, other)
+    )
     if mine.keys() != theirs.keys():
         yield f"layer {name!r} has {_first_missing(mine, theirs)!r} in only one of them"
     for key, value in mine.items():
         if not is_same(value, theirs[key]):
             yield f"layer {name!r} has {key}={_short(value)} in one and {_short(theirs[key])} in the other"
+
+
+def _class_of(module: Any) -> type[Any]:
+    """Return the class of a module; torch makes one for each module with parametrizations."""
+    kind = type(module)
+    return kind.__bases__[0] if torch.nn.utils.parametrize.is_parametrized(module) else kind
+
+
+def _hint(one: type[Any], other: type[Any]) -> str:
+    is_made_anew = (one.__module__, one.__qualname__) == (other.__module__, other.__qualname__)
+    return ", made anew for each model: define the class once, outside the function" if is_made_anew else ""
 
 
 def _tensor_differences(mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> Iterator[str]:

@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-Numbers = npt.NDArray[np.float64]
-Column = Callable[[Numbers], Any]
+OptionValues = npt.NDArray[np.float64]
+Column = Callable[[OptionValues], Any]
 """Makes a column (K, 1) in the dtype and on the device of the block."""
 
 
@@ -37,7 +37,7 @@ class UpdateRule:
         raise NotImplementedError
 
     def update(
-        self, weights: Any, grads: Any, numbers: Mapping[str, Numbers], state: Mapping[str, Any], column: Column
+        self, weights: Any, grads: Any, numbers: Mapping[str, OptionValues], state: Mapping[str, Any], column: Column
     ) -> None:
         """Update the weights of a block and its state in place.
 
@@ -62,7 +62,7 @@ class SGDRule(UpdateRule):
         return ("momentum_buffer",)
 
     def update(
-        self, weights: Any, grads: Any, numbers: Mapping[str, Numbers], state: Mapping[str, Any], column: Column
+        self, weights: Any, grads: Any, numbers: Mapping[str, OptionValues], state: Mapping[str, Any], column: Column
     ) -> None:
         grads = _decayed(_ascending(grads, numbers, column), weights, numbers, column)
         momentum = numbers["momentum"]
@@ -70,7 +70,7 @@ class SGDRule(UpdateRule):
             grads = self._direction(grads, state["momentum_buffer"], numbers, column)
         weights.addcmul_(grads, column(-numbers["lr"]))
 
-    def _direction(self, grads: Any, buffer: Any, numbers: Mapping[str, Numbers], column: Column) -> Any:
+    def _direction(self, grads: Any, buffer: Any, numbers: Mapping[str, OptionValues], column: Column) -> Any:
         momentum, dampening, nesterov = numbers["momentum"], numbers["dampening"], numbers["nesterov"]
         has_momentum = momentum != 0
         # The first buffer is the gradient itself, not dampened; without momentum the buffer stays as it is.
@@ -94,7 +94,7 @@ class AdamRule(UpdateRule):
         return ("exp_avg", "exp_avg_sq", *(("max_exp_avg_sq",) if common["amsgrad"] else ()))
 
     def update(
-        self, weights: Any, grads: Any, numbers: Mapping[str, Numbers], state: Mapping[str, Any], column: Column
+        self, weights: Any, grads: Any, numbers: Mapping[str, OptionValues], state: Mapping[str, Any], column: Column
     ) -> None:
         step, lr, beta1, beta2 = numbers["step"] + 1, numbers["lr"], numbers["beta1"], numbers["beta2"]
         grads = _ascending(grads, numbers, column)
@@ -122,7 +122,7 @@ class RMSpropRule(UpdateRule):
         return ("square_avg", "momentum_buffer", *(("grad_avg",) if common["centered"] else ()))
 
     def update(
-        self, weights: Any, grads: Any, numbers: Mapping[str, Numbers], state: Mapping[str, Any], column: Column
+        self, weights: Any, grads: Any, numbers: Mapping[str, OptionValues], state: Mapping[str, Any], column: Column
     ) -> None:
         alpha, momentum = numbers["alpha"], numbers["momentum"]
         grads = _decayed(_ascending(grads, numbers, column), weights, numbers, column)
@@ -149,7 +149,7 @@ class AdagradRule(UpdateRule):
         return ("sum",)
 
     def update(
-        self, weights: Any, grads: Any, numbers: Mapping[str, Numbers], state: Mapping[str, Any], column: Column
+        self, weights: Any, grads: Any, numbers: Mapping[str, OptionValues], state: Mapping[str, Any], column: Column
     ) -> None:
         grads = _decayed(_ascending(grads, numbers, column), weights, numbers, column)
         rate = numbers["lr"] / (1 + numbers["step"] * numbers["lr_decay"])
@@ -189,11 +189,11 @@ _READERS: dict[type[Any], Callable[[Mapping[str, Any]], tuple[Any, ...]]] = {
 }
 
 
-def _ascending(grads: Any, numbers: Mapping[str, Numbers], column: Column) -> Any:
+def _ascending(grads: Any, numbers: Mapping[str, OptionValues], column: Column) -> Any:
     """Turn the gradients of members that maximize round."""
     return grads.mul_(column(1 - 2 * numbers["maximize"])) if numbers["maximize"].any() else grads
 
 
-def _decayed(grads: Any, weights: Any, numbers: Mapping[str, Numbers], column: Column) -> Any:
+def _decayed(grads: Any, weights: Any, numbers: Mapping[str, OptionValues], column: Column) -> Any:
     decay = numbers["weight_decay"]
     return grads.addcmul_(weights, column(decay)) if decay.any() else grads

@@ -9,22 +9,22 @@ import torch
 
 _OWN_FOLDERS = (str(Path(__file__).parent), str(Path(torch.__file__).parent))
 
+_SHARED = "writes into a tensor that all members would share", "make it a buffer (register_buffer) or a new tensor"
+_SHAPE = "makes a tensor whose shape depends on values, as a boolean mask does", "write it with torch.where"
 _CAUSES = (
     ("data-dependent control flow", "decides in Python by a value of a tensor", "write it with torch.where"),
     (".item()", "takes a number out of a tensor (.item(), float(), int())", "compute with the tensor itself"),
     ("random operation", "draws random numbers", "use an nn.Dropout layer, or draw them in data()"),
-    ("dynamic", "makes a tensor whose shape depends on values, as a boolean mask does", "write it with torch.where"),
-    ("nonzero", "makes a tensor whose shape depends on values, as a boolean mask does", "write it with torch.where"),
-    (
-        "inplace",
-        "writes into a tensor that all members would share",
-        "make it a buffer (register_buffer), or a new tensor",
-    ),
-    ("lstm", "calls an LSTM", "pack members without it, or write its steps with nn.LSTMCell's formulas"),
-    ("gru", "calls a GRU", "pack members without it, or write its steps with its formulas"),
+    ("dynamic", *_SHAPE),
+    ("nonzero", *_SHAPE),
+    ("inplace", *_SHARED),
+    ("broadcast shape", *_SHARED),
+    ("lstm", "calls an LSTM", "train it without packing"),
+    ("gru", "calls a GRU", "train it without packing"),
     ("", "calls an operation that torch.func.vmap does not know", "replace it, or train without packing"),
 )
-_MARKS = ("vmap", "batching rule", "functorch", "batchedtensor", "custom_function_call")
+"""What torch says, in small letters -> what the line does, and what to do instead."""
+_MARKS = ("vmap", "batching rule", "functorch", "batchedtensor", "custom_function_call", "match the broadcast shape")
 
 
 def in_words(error: RuntimeError) -> str | None:
