@@ -30,7 +30,7 @@ class LoneMember:
         (member,) = self.members
         batch = batches[0] if member.batch_size is None else first_samples(batches[0], member.batch_size)
         member.optimizer.zero_grad()
-        with _drawing_from(member.generator):
+        with drawing_from(member.generator):
             loss = member.loss(member.model, batch)
             loss.backward()
         if member.clip_grad_norm is not None:
@@ -42,7 +42,7 @@ class LoneMember:
 
 
 @contextlib.contextmanager
-def _drawing_from(generator: Any) -> Iterator[None]:
+def drawing_from(generator: Any) -> Iterator[None]:
     """Let torch's own generator be that of the member: layers outside a stack draw from no other."""
     if generator is None:
         yield

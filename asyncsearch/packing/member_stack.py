@@ -9,8 +9,9 @@ import numpy as np
 import torch
 
 from asyncsearch.errors import UsageError
-from asyncsearch.packing.member import Member, cross_entropy
+from asyncsearch.packing.member import Member
 from asyncsearch.packing.optimizer_rows import OptimizerRows, trained_parameters
+from asyncsearch.packing.refusals import padding_refusal
 from asyncsearch.packing.sample_masks import batch_length, first_samples, stacked_batches
 from asyncsearch.packing.stacked_model import StackedModel
 from asyncsearch.packing.vmap_errors import in_words
@@ -24,6 +25,7 @@ class MemberStack:
 
     def __init__(self, members: Sequence[Member]) -> None:
         self.members: list[Member] = []
+        self._seen: dict[Member, Any] = {}
         member = members[0]
         self._model = StackedModel(member)
         self._parameters = trained_parameters(member.model, member.optimizer)
@@ -70,6 +72,10 @@ class MemberStack:
         for name, tensor in self._others(member).items():
             self._fixed[name][row] = tensor[0]
 
+    def is_outdated(self) -> bool:
+        """Return whether a model has other trained parameters or modes than when it joined."""
+        return any(self._seen[member] != _plan(member) for member in self.members)
+
     def step(self, batches: Sequence[Any]) -> Any:
         """Train each member by one step, and return their losses, (K,).
 
@@ -77,7 +83,9 @@ class MemberStack:
             batches: one that all share, or one for each member.
         """
         batch, is_shared, sizes = self._stacked(batches)
-        self._require_padding(sizes)
+        words = None if sizes is None else padding_refusal(self.members[0], sizes)
+        if words is not None:
+            raise UsageError(words)
         try:
             losses = self._losses(batch, is_shared, sizes)
             names = [parameter.name for parameter in self._parameters]
@@ -119,22 +127,6 @@ class MemberStack:
         )
         return batch, False, sizes_found
 
-    def _require_padding(self, sizes: list[int] | None) -> None:
-        if sizes is None:
-            return
-        first = self.members[0]
-        if first.loss is not cross_entropy and first.sample_losses is None:
-            raise UsageError(
-                f"The batches of the members have {min(sizes)} to {max(sizes)} samples, and a mean loss cannot leave "
-                "out padding: give sample_losses(model, batch), which returns one loss for each sample."
-            )
-        for name, module in first.model.named_modules():
-            if isinstance(module, torch.nn.modules.batchnorm._BatchNorm) and module.training:
-                raise UsageError(
-                    f"The batches of the members have {min(sizes)} to {max(sizes)} samples, and layer {name!r}, a "
-                    f"{type(module).__name__}, mixes samples, padding too: pack members of one batch size."
-                )
-
     def _limits(self) -> Any:
         limits = [member.clip_grad_norm for member in self.members]
         return None if not any(limits) else np.array([np.inf if limit is None else limit for limit in limits])
@@ -147,6 +139,12 @@ class MemberStack:
 
     def _changed(self, members: list[Member]) -> None:
         self.members = members
+        self._seen = {member: self._seen.get(member) or _plan(member) for member in members}
         self._model.masks.models = [member.model for member in members]
         self._model.masks.generators = [member.generator for member in members]
         self._leaves = self._rows.views()
+
+
+def _plan(member: Member) -> Any:
+    modes = tuple(module.training for module in member.model.modules())
+    return trained_parameters(member.model, member.optimizer), modes

@@ -88,17 +88,7 @@ class Pack:
         """Let a member out, its state in its own model and optimizer, and return it."""
         found = self._member(member)
         self._require_open()
-        group = self._group_of(found)
-        rest = [one for one in group.members if one is not found]
-        if isinstance(group, MemberStack) and len(rest) > 1:
-            group.leave([found])
-        else:  # one member alone is faster without a stack
-            for one in group.members:
-                group.sync(one)
-            at = self._groups.index(group)
-            self._groups[at : at + 1] = [LoneMember(one) for one in rest]
-        self.members.remove(found)
-        self.left.append(found)
+        self._let_out([found])
         return found
 
     def sync(self) -> None:
@@ -133,6 +123,18 @@ class Pack:
         found.optimizer.load_state_dict(state["optimizer"])
         group.load(found)
 
+    def reload(self, member: Member | int) -> None:
+        """Take the state of a member from its own model and optimizer anew, after something else has changed it."""
+        found = self._member(member)
+        self._group_of(found).load(found)
+
+    def regroup(self) -> None:
+        """See again who is like whom, where parameters were frozen or modes of layers changed since they joined."""
+        if any(isinstance(group, MemberStack) and group.is_outdated() for group in self._groups):
+            self.sync()
+            self._groups, self._unfit, self._unlike = [], {}, {}
+            self._place(self.members)
+
     def diverged(self) -> list[Member]:
         """Return the members whose last loss is not a finite number. They harm no other, and stay until they leave."""
         return [member for member in self.members if member in self._last and not bool(self._last[member].isfinite())]
@@ -153,9 +155,9 @@ class Pack:
     def free(self) -> None:
         """Let all members out; more than once does no harm."""
         if not self._is_free:
-            for member in list(self.members):
-                self.leave(member)
-            self._is_free = True
+            self.sync()
+            self.left += self.members
+            self.members, self._groups, self._is_free = [], [], True
 
     def __enter__(self) -> Self:
         return self
@@ -175,9 +177,27 @@ class Pack:
             losses |= dict(zip(group.members, found.unbind(), strict=True))
         self._last = losses
         result = torch.stack([losses[member] for member in self.members])
-        for member in [one for one in self.members if one.steps is not None and one.taken >= one.steps]:
-            self.leave(member)
+        self._let_out([one for one in self.members if one.steps is not None and one.taken >= one.steps])
         return result
+
+    def _let_out(self, members: list[Member]) -> None:
+        if not members:
+            return
+        groups: list[MemberStack | LoneMember] = []
+        for group in self._groups:
+            rest = [one for one in group.members if one not in members]
+            if len(rest) == len(group.members):
+                groups.append(group)
+            elif isinstance(group, MemberStack) and len(rest) > 1:
+                group.leave([one for one in group.members if one in members])
+                groups.append(group)
+            else:  # one member alone is faster without a stack
+                for one in group.members:
+                    group.sync(one)
+                groups += map(LoneMember, rest)
+        self._groups = groups
+        self.members = [one for one in self.members if one not in members]
+        self.left += members
 
     def _streams(self) -> Iterator[tuple[MemberStack | LoneMember, contextlib.AbstractContextManager[Any]]]:
         """Yield each group with the stream of the device that computes it: unlike groups may overlap on CUDA."""

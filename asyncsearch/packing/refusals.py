@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from asyncsearch.packing.dropout_masks import DROPOUTS
-from asyncsearch.packing.member import Member
+from asyncsearch.packing.member import Member, cross_entropy
 from asyncsearch.packing.update_rules import RULES
 
 nn: Any = torch.nn
@@ -33,6 +33,21 @@ def refusal(member: Member) -> str | None:
 def conflict(members: Sequence[Member]) -> str | None:
     """Return why members cannot be in one pack, alike or not: they would change each other's results."""
     return _shared_objects(members) or _without_generator(members)
+
+
+def padding_refusal(member: Member, sizes: Sequence[int]) -> str | None:
+    """Return why members like this one cannot have batches of these different sizes; None if they can."""
+    differ = f"The batches of the members have {min(sizes)} to {max(sizes)} samples, and"
+    if member.loss is not cross_entropy and member.sample_losses is None:
+        return (
+            f"{differ} a mean loss cannot leave out padding: give sample_losses(model, batch), which returns one loss "
+            "for each sample."
+        )
+    for name, module in member.model.named_modules():
+        if isinstance(module, nn.modules.batchnorm._BatchNorm) and module.training:
+            kind = type(module).__name__
+            return f"{differ} layer {name!r}, a {kind}, mixes samples, padding too: pack members of one batch size."
+    return None
 
 
 def _shared_objects(members: Sequence[Member]) -> str | None:
