@@ -13,7 +13,7 @@ from torch.utils import _pytree
 
 from asyncsearch.packing.activations import Activations
 from asyncsearch.packing.dropout_masks import DROPOUTS, DropoutMasks
-from asyncsearch.packing.member import Loss, Member, cross_entropy
+from asyncsearch.packing.member import LossFunction, Member, cross_entropy
 from asyncsearch.packing.sample_masks import masked_mean, stacked_cross_entropy
 from asyncsearch.packing.stacked_layers import OtherRankError, StackedLayer, computed, stacked_layers
 
@@ -70,7 +70,7 @@ class StackedModel:
     def _count(self) -> int:
         return len(self.masks.models)
 
-    def _mapped(self, function: Loss, batch: Any, is_shared: bool) -> Any:
+    def _mapped(self, function: LossFunction, batch: Any, is_shared: bool) -> Any:
         leaves, structure = _pytree.tree_flatten(batch)
         names = list(self._values)
         buffers = [name for name, _ in self._template.named_buffers()]
@@ -128,7 +128,7 @@ class _Caller(nn.Module):  # type: ignore[misc]
         super().__init__()
         self.model = model
 
-    def forward(self, function: Loss, batch: Any) -> Any:
+    def forward(self, function: LossFunction, batch: Any) -> Any:
         return function(self.model, batch)
 
 
