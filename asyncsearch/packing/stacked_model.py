@@ -11,6 +11,7 @@ import torch
 from torch.func import functional_call, vmap
 from torch.utils import _pytree
 
+from asyncsearch.errors import UsageError
 from asyncsearch.packing.activations import Activations
 from asyncsearch.packing.dropout_masks import DROPOUTS, DropoutMasks
 from asyncsearch.packing.member import LossFunction, Member, cross_entropy
@@ -26,8 +27,8 @@ class StackedModel:
     def __init__(self, member: Member) -> None:
         self.masks = DropoutMasks()
         self._loss, self._sample_losses = member.loss, member.sample_losses
-        self._template = copy.deepcopy(member.model)
-        """A copy: calls with other weights, and what ``forward`` may keep, must not reach the user's model."""
+        # Calls with other weights, and what forward may keep, must not reach the user's model.
+        self._template = _copied(member.model)
         self._whole = stacked_layers(self._template, "")
         self._caller = _Caller(self._template)
         self._values: dict[str, Any] = {}
@@ -115,6 +116,16 @@ class StackedModel:
                 return own(x)
 
         return forward
+
+
+def _copied(model: Any) -> Any:
+    try:
+        return copy.deepcopy(model)
+    except Exception as error:
+        raise UsageError(
+            f"A {type(model).__name__} cannot be copied, which a pack does once ({type(error).__name__}: {error}): "
+            "keep in it only what copy.deepcopy copies."
+        ) from error
 
 
 def _forward(model: Any, x: Any) -> Any:
