@@ -1,4 +1,4 @@
-"""The execution of a worker's work: one runner, one training at a time, and the stop of a training.
+"""The execution of a worker's work: one training at a time, and the stop of a training.
 
 Pseudocode of a run's life::
 
@@ -19,15 +19,15 @@ from asyncsearch import events
 from asyncsearch.actions import StopTraining
 from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.agent.driver_stream import DriverStream
-from asyncsearch.agent.io_selector import READ, WRITE, DescriptorSelector
+from asyncsearch.agent.io_selector import DescriptorSelector
 from asyncsearch.agent.lane_run import LaneRun
-from asyncsearch.agent.outputs import MAX_BACKLOG, Outputs
 from asyncsearch.agent.runner_deaths import cause_of_death
 from asyncsearch.agent.runner_process import RunnerProcess
+from asyncsearch.agent.runner_supervisor import RunnerSupervisor
 from asyncsearch.agent.transfers import Fetched, Uploaded, Waiting
 from asyncsearch.agent.worker_checkpoints import WorkerCheckpoints
 from asyncsearch.errors import ProtocolError
-from asyncsearch.events import KILLED, Outcome
+from asyncsearch.events import Outcome
 from asyncsearch.ids import Lease
 from asyncsearch.nonfinite import spell_all
 from asyncsearch.runner.protocol import (
@@ -39,15 +39,9 @@ from asyncsearch.runner.protocol import (
     RunnerReady,
     Saved,
     SaveFailed,
-    ToRunner,
-    Train,
 )
 from asyncsearch.work import Work
 
-_CHOKED_S = 0.02
-"""Time that reports wait in the runner before the next check of the driver's backlog."""
-_CUT_OFF_S = 1.0
-"""Time that a runner may live without its channel: a dying one must still set its own exit code."""
 _REMEMBERED = 16
 """Number of ended runs kept to recognize a refusal or a repeated assignment."""
 
@@ -64,24 +58,19 @@ class Workbench:
     ) -> None:
         """Prepare; any thread may call ``post``, which passes its argument to one of the ``on_`` methods."""
         self._config = config
-        self._watch = watch
         self._stream = stream
-        self._post = post
-        self._outputs = Outputs(watch, stream, config.log)
-        self.checkpoints = WorkerCheckpoints(config.store, stream.send, post, self._tell_runner)
-        self._runner: RunnerProcess | None = None
+        self.runners = RunnerSupervisor(config, watch, stream, exited=post, received=self._on_message)
+        self.checkpoints = WorkerCheckpoints(config.store, stream.send, post, self.runners.tell)
         self._current: LaneRun | None = None
         self._waiting: deque[LaneRun] = deque()
         self._known: deque[LaneRun] = deque(maxlen=_REMEMBERED)
-        self._is_choked = False
         self._is_dismissed = False
 
     def close(self) -> None:
         """Kill the runner, and end the transfers' threads."""
         self._is_dismissed = True
         self.checkpoints.wait_no_longer(self._living())
-        if self._runner is not None:
-            self._part_with(self._runner)
+        self.runners.close()
         self.checkpoints.close()
 
     @property
@@ -116,7 +105,7 @@ class Workbench:
             if (run.lease, run.number) != (amendment.lease, amendment.lane) or run.stop_reason is not None:
                 continue
             if run.is_sent:
-                self._tell_runner(amendment)
+                self.runners.tell(amendment)
             else:
                 run.amendments.append(amendment)
 
@@ -129,8 +118,8 @@ class Workbench:
         for run in self._living():
             if not run.is_refused:
                 continue
-            if run.is_sent and self._runner is not None:
-                self._runner.kill()
+            if run.is_sent:
+                self.runners.kill()
             else:
                 self._finish(run, Outcome.STOPPED)
         self._go_on()
@@ -155,49 +144,34 @@ class Workbench:
 
     def on_exit(self, runner: RunnerProcess) -> None:
         """Clean up after a dead runner, and start the next one."""
-        if runner is not self._runner:
+        if runner is not self.runners.runner:
             return
-        runner.is_retired = True
-        runner.kill()  # its children must not outlive it
-        for message in runner.channel.receive_rest():
-            self._on_message(runner, message)
-        self._outputs.read_to_end(runner)
-        returncode = self._part_with(runner)
+        returncode = self.runners.drain(runner)
         if self._current is not None and self._current.is_sent:
             self._finish_by_death(self._current, runner, returncode)
         # A runner that dies while it loads the trainable would die repeatedly; only the next work retries.
         if runner.is_ready and not self._is_dismissed:
-            self.start_runner()
+            self.runners.start()
         self._go_on()
 
     def look_at_memory(self) -> None:
         """Note what the kernel has killed so far, for the message if the training's process is killed."""
-        if self._runner is not None and self._current is not None:
-            self._runner.oom.look()
+        if self.runners.runner is not None and self._current is not None:
+            self.runners.runner.oom.look()
 
     def next_due(self) -> float:
         """Return the time of the next due action of ``tick``, in monotonic seconds."""
         escalate_at = None if self._current is None else self._current.escalate_at
-        kill_at = None if self._runner is None else self._runner.kill_at
-        choked = time.monotonic() + _CHOKED_S if self._is_choked else None
-        all_due = (self._outputs.due, escalate_at, kill_at, choked, self.checkpoints.due, math.inf)
+        all_due = (self.runners.due, escalate_at, self.checkpoints.due, math.inf)
         return min(due for due in all_due if due is not None)
 
     def tick(self, now: float) -> None:
         """Do all due actions."""
         self.checkpoints.tick(now)
-        run, runner = self._current, self._runner
-        if self._outputs.due is not None and now >= self._outputs.due:
-            self._outputs.send(now)
+        run = self._current
         if run is not None and run.escalate_at is not None and now >= run.escalate_at:
             self._escalate(run, now)
-        if runner is not None and runner.kill_at is not None and now >= runner.kill_at:
-            runner.kill_at = None
-            runner.is_overdue = True
-            runner.kill()
-        if runner is not None and self._is_choked != (self._stream.backlog > MAX_BACKLOG):
-            self._is_choked = not self._is_choked
-            self._watch_channel(runner)
+        self.runners.tick(now)
 
     # The life of a run
 
@@ -206,20 +180,8 @@ class Workbench:
         if self._current is None and self._waiting:
             self._current = self._waiting.popleft()
             self.checkpoints.fetch(self._current)
-        if self._current is None or not self._current.can_start:
-            return
-        if self._runner is None:
-            self.start_runner()
-        if self._runner is not None and not self._runner.is_retired:
-            self._begin(self._current, self._runner)
-
-    def _begin(self, run: LaneRun, runner: RunnerProcess) -> None:
-        run.is_sent = True
-        runner.trainings += 1
-        runner.oom.look()
-        self._outputs.begin(run, runner)
-        load = None if run.load is None else str(run.load)
-        self._tell_runner(Train(run.lane.stages, load, tuple(run.amendments)))
+        if self._current is not None and self._current.can_start:
+            self.runners.begin(self._current)
 
     def _stop(self, run: LaneRun, reason: str) -> None:
         if run.stop_reason is not None:
@@ -231,19 +193,20 @@ class Workbench:
             return
         self.checkpoints.give_up()
         run.escalate_at = time.monotonic() + self._config.stop_grace_s
-        self._tell_runner(StopTraining(run.lease, reason, run.number))
+        self.runners.tell(StopTraining(run.lease, reason, run.number))
 
     def _escalate(self, run: LaneRun, now: float) -> None:
-        if self._runner is None:
+        runner = self.runners.runner
+        if runner is None:
             return
         if run.is_terminated:
             run.escalate_at = None
             run.is_killed = True
-            self._runner.kill()
+            runner.kill()
         else:
             run.escalate_at = now + self._config.kill_grace_s
             run.is_terminated = True
-            self._runner.terminate()
+            runner.terminate()
 
     def _finish_by_death(self, run: LaneRun, runner: RunnerProcess, returncode: int) -> None:
         if run.is_killed:
@@ -268,7 +231,7 @@ class Workbench:
         if run is self._current:
             self._current = None
             self.checkpoints.give_up()
-            self._outputs.end()
+            self.runners.outputs.end()
         else:
             self._waiting.remove(run)
         self.checkpoints.forget(run)
@@ -279,18 +242,6 @@ class Workbench:
         return [*self._waiting] if self._current is None else [self._current, *self._waiting]
 
     # Messages of the runner
-
-    def _on_channel(self, mask: int) -> None:
-        runner = self._runner
-        assert runner is not None
-        if mask & WRITE:
-            runner.channel.send_rest()
-        if mask & READ:
-            for message in runner.channel.receive_now():
-                self._on_message(runner, message)
-        if runner.channel.is_closed and runner.kill_at is None:
-            runner.kill_at = time.monotonic() + _CUT_OFF_S
-        self._watch_channel(runner)
 
     def _on_message(self, runner: RunnerProcess, message: FromRunner) -> None:
         run = self._current
@@ -324,47 +275,8 @@ class Workbench:
             run.resource = max(run.resource, reported.resource)
 
     def _on_ended(self, run: LaneRun, runner: RunnerProcess, ended: Ended) -> None:
-        self._outputs.read_to_marker(runner)
+        self.runners.outputs.read_to_marker(runner)
         run.resource = max(run.resource, ended.resource)
         self._finish(run, ended.outcome, ended.error, ended.error_kind)
-        if self._is_worn(runner, run, ended):
-            runner.retire(time.monotonic() + self._config.kill_grace_s)
+        self.runners.retire_if_worn(runner, run, ended)
         self._go_on()
-
-    def _is_worn(self, runner: RunnerProcess, run: LaneRun, ended: Ended) -> bool:
-        config = self._config
-        if config.fresh_process or runner.trainings >= config.recycle_after or runner.is_retired:
-            return True
-        # SIGTERM may have unwound it anywhere, in the middle of an import or with a lock held.
-        if run.is_terminated or ended.error_kind in (KILLED, "MemoryError"):
-            return True
-        runner.look_at_memory()
-        if runner.first_memory_bytes is None:
-            runner.first_memory_bytes = runner.memory_bytes
-        return runner.memory_bytes - runner.first_memory_bytes > config.recycle_growth_bytes
-
-    # The runner
-
-    def start_runner(self) -> None:
-        """Start a process for the following trainings."""
-        self._runner = RunnerProcess(self._config, self._post)
-        self._outputs.open(self._runner)
-        self._watch_channel(self._runner)
-
-    def _part_with(self, runner: RunnerProcess) -> int:
-        self._watch.forget(runner.channel.socket)
-        for output in runner.outputs:
-            self._watch.forget(output)
-        self._runner = None
-        return runner.close()
-
-    def _tell_runner(self, message: ToRunner) -> None:
-        if self._runner is not None:
-            self._runner.channel.post(message)
-            self._watch_channel(self._runner)
-
-    def _watch_channel(self, runner: RunnerProcess) -> None:
-        channel, mask = runner.channel, 0
-        if runner is self._runner and not channel.is_closed:
-            mask = (0 if self._is_choked else READ) | (WRITE if channel.has_rest else 0)
-        self._watch.set(channel.socket, mask, self._on_channel)

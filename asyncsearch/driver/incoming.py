@@ -31,7 +31,7 @@ class Incoming:
     def event_in(self, received: Received) -> AnyEvent | None:
         """Return the event in a message; log lines are no events, and stale leases are refused."""
         worker, message = (received.worker, received.epoch), received.message
-        if isinstance(message, Hello | Heartbeat):
+        if isinstance(message, (Hello, Heartbeat)):  # a union of the two would be built for each message
             return None
         if isinstance(message, StoreOutage):
             if self._state.pool.is_current(*worker):
@@ -41,9 +41,7 @@ class Incoming:
         if attempt is None or message.lease.worker != received.worker or message.lease.epoch != received.epoch:
             self._dispatcher.refuse(worker, message.lease, f"{message.lease} is not current any more")
             return None
-        needs_training = isinstance(
-            message, Reported | TrainingEnded
-        )  # commits and lines may follow the end of their lane
+        needs_training = isinstance(message, (Reported, TrainingEnded))  # commits and lines may follow a lane's end
         if not (attempt.may_report(message.lane) if needs_training else attempt.has_lane(message.lane)):
             self._dispatcher.refuse(worker, message.lease, f"lane {message.lane} of {message.lease} trains no more")
             return None

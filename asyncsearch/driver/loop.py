@@ -58,6 +58,7 @@ class Driver:
         *,
         launch: Callable[[WorkerId, int], None],
         kill: Callable[[WorkerId, int], None],
+        launches_at_once: int | None = None,
         changed: Callable[[], None] = lambda: None,
         settings: DriverSettings | None = None,
         shared: FolderMembership | None = None,
@@ -68,6 +69,7 @@ class Driver:
         Args:
             launch: starts a worker; called in a thread of its own, may block.
             kill: ends a worker that counts as lost; likewise.
+            launches_at_once: how many workers may be starting, from 1, until one has attached; None: any number.
             shared: the folder in which the study's checkpoints are, if it shares them with others.
             changed: called in the driver's thread after each change that a display may show.
             clock: seconds since 1970.
@@ -100,7 +102,15 @@ class Driver:
             requested_stop=self._requested_stop,
         )
         self._dispatcher = Dispatcher(
-            self._timeouts, self.logs, launch=launch, kill=kill, post=self._take, lost=self.lost, end=self._end
+            self._timeouts,
+            self.logs,
+            launch=launch,
+            kill=kill,
+            post=self._take,
+            lost=self.lost,
+            end=self._end,
+            call_later=self.loop.call_later,
+            launches_at_once=launches_at_once,
         )
         self._incoming = Incoming(state, self._dispatcher, self._timeouts, self.logs)
         self._sharing: SharingSession | None = None
@@ -211,8 +221,12 @@ class Driver:
 
     async def _process(self, batch: list[AnyEvent | Received]) -> None:
         for item in batch:
-            event = self._event_of(item)
-            if event is not None and not self._state.is_stale(event):
+            if isinstance(item, Received):
+                self._commits.receive((item.worker, item.epoch), item.number)
+                event = self._incoming.event_in(item)
+            else:
+                event = None if self._state.is_stale(item) else item
+            if event is not None:
                 self._handle(event)
         is_snapshot_due = self._snapshots.is_due
         if self._commits.is_due or is_snapshot_due:
@@ -224,20 +238,17 @@ class Driver:
             await self._snapshots.save(self._files)
         self._changed()
 
-    def _event_of(self, item: AnyEvent | Received) -> AnyEvent | None:
-        if not isinstance(item, Received):
-            return item
-        self._commits.receive((item.worker, item.epoch), item.number)
-        return self._incoming.event_in(item)
-
     def _handle(self, event: AnyEvent) -> None:
+        loss = None
         if isinstance(event, WorkerLost):
             self._dispatcher.forget(event)
+            loss = loss_in(self._state, event)
         elif isinstance(event, TrainingEnded):
             self._timeouts.end_attempt(event.lease)
+            loss = loss_in(self._state, event)
         if self._sharing is not None:
             self._sharing.note(event)
-        now, loss = self._time(), loss_in(self._state, event)
+        now = self._time()
         self._commits.add(event, handle(self._state, event, now), now)
         if loss is not None:
             self._waits.say(loss.sentence(self._state))
