@@ -233,7 +233,7 @@ class Driver:
     def _handle(self, event: AnyEvent) -> None:
         if isinstance(event, WorkerLost):
             self._dispatcher.forget(event)
-        elif isinstance(event, TrainingEnded):
+        elif isinstance(event, TrainingEnded) and self._is_last_lane(event):
             self._timeouts.end_attempt(event.lease)
         if self._sharing is not None:
             self._sharing.note(event)
@@ -241,6 +241,10 @@ class Driver:
         self._commits.add(event, handle(self._state, event, now), now)
         if loss is not None:
             self._waits.say(loss.sentence(self._state))
+
+    def _is_last_lane(self, end: TrainingEnded) -> bool:
+        lanes = self._state.attempts_under(end.lease)
+        return not any(lane.is_training for lane in lanes if lane.lane != end.lane)
 
     async def _commit(self) -> None:
         """Make the records durable, and then acknowledge and carry out what is in them."""

@@ -59,7 +59,7 @@ def loss_in(state: StudyState, event: AnyEvent) -> LossNotice | None:
             what = f"{worker_name(event.worker)} was lost: {_short(event.reason)}."
             return LossNotice(what, _trained(attempts), event.worker)
         case TrainingEnded(error_kind=kind) if kind == KILLED:
-            attempt = state.attempt(event.lease)
+            attempt = state.attempt(event.lease, event.lane)
             if attempt is None or attempt.is_closed:
                 return None
             trials = [trial.id for trial in state.unsaved(attempt, event)]
