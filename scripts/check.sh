@@ -35,4 +35,4 @@ export SPARK_LAUNCHER_OPTS=$SPARK_SUBMIT_OPTS
 
 # Three workers for two cores: the tests of Spark, with which one worker begins, wait as much as they compute.
 printf '== tests\n'
-exec "$PYTHON" -m pytest -n 3 --dist loadgroup --no-loadscope-reorder "$@"
+exec "$PYTHON" -m pytest -p tests.run_alone -n 3 --dist loadgroup --no-loadscope-reorder "$@"

@@ -76,7 +76,7 @@ class Agent:
     def run(self) -> str:
         self._watch.set(self._inbox, READ, self._on_inbox)
         try:
-            self._bench.start_runner()  # it loads the trainable while the stream attaches
+            self._bench.runners.start()  # it loads the trainable while the stream attaches
             self._stream.open()
             self._heartbeat_due = time.monotonic() + self._config.heartbeat_s
             while self._end is None:

@@ -1,4 +1,4 @@
-"""The execution of a worker's work: one runner, one training at a time, and the stop of a training.
+"""The execution of a worker's work: one training at a time, and the stop of a training.
 
 Pseudocode of a run's life::
 
@@ -19,15 +19,15 @@ from asyncsearch import events
 from asyncsearch.actions import StopTraining
 from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.agent.driver_stream import DriverStream
-from asyncsearch.agent.io_selector import READ, WRITE, DescriptorSelector
+from asyncsearch.agent.io_selector import DescriptorSelector
 from asyncsearch.agent.lane_run import LaneRun
-from asyncsearch.agent.outputs import MAX_BACKLOG, Outputs
 from asyncsearch.agent.runner_deaths import cause_of_death
 from asyncsearch.agent.runner_process import RunnerProcess
+from asyncsearch.agent.runner_supervisor import RunnerSupervisor
 from asyncsearch.agent.transfers import Fetched, Uploaded, Waiting
 from asyncsearch.agent.worker_checkpoints import WorkerCheckpoints
 from asyncsearch.errors import ProtocolError
-from asyncsearch.events import KILLED, Outcome
+from asyncsearch.events import KILLED, MEMORY_KINDS, Outcome
 from asyncsearch.ids import Lease
 from asyncsearch.nonfinite import spell_all
 from asyncsearch.runner.protocol import (
@@ -39,21 +39,15 @@ from asyncsearch.runner.protocol import (
     RunnerReady,
     Saved,
     SaveFailed,
-    ToRunner,
-    Train,
 )
 from asyncsearch.work import Work
 
-_CHOKED_S = 0.02
-"""Time that reports wait in the runner before the next check of the driver's backlog."""
-_CUT_OFF_S = 1.0
-"""Time that a runner may live without its channel: a dying one must still set its own exit code."""
 _REMEMBERED = 16
 """Number of ended runs kept to recognize a refusal or a repeated assignment."""
 
 
 class Workbench:
-    """Trains the driver's assignments, one lane after the other."""
+    """Trains the driver's assignments one after the other; the lanes of one are given to the runner together."""
 
     def __init__(
         self,
@@ -64,24 +58,21 @@ class Workbench:
     ) -> None:
         """Prepare; any thread may call ``post``, which passes its argument to one of the ``on_`` methods."""
         self._config = config
-        self._watch = watch
         self._stream = stream
-        self._post = post
-        self._outputs = Outputs(watch, stream, config.log)
-        self.checkpoints = WorkerCheckpoints(config.store, stream.send, post, self._tell_runner)
-        self._runner: RunnerProcess | None = None
-        self._current: LaneRun | None = None
-        self._waiting: deque[LaneRun] = deque()
+        self.runners = RunnerSupervisor(config, watch, stream, exited=post, received=self._on_message)
+        self.checkpoints = WorkerCheckpoints(config.store, stream.send, post, self.runners.tell)
+        self._current: list[LaneRun] = []
+        """The lanes of the present work that have not ended."""
+        self._waiting: deque[list[LaneRun]] = deque()
+        """Those of each later work."""
         self._known: deque[LaneRun] = deque(maxlen=_REMEMBERED)
-        self._is_choked = False
         self._is_dismissed = False
 
     def close(self) -> None:
         """Kill the runner, and end the transfers' threads."""
         self._is_dismissed = True
         self.checkpoints.wait_no_longer(self._living())
-        if self._runner is not None:
-            self._part_with(self._runner)
+        self.runners.close()
         self.checkpoints.close()
 
     @property
@@ -95,10 +86,9 @@ class Workbench:
         """Train this work after the work before it. Work that is known already is ignored."""
         if self._is_dismissed or any(run.lease == work.lease for run in self._known):
             return
-        for number, lane in enumerate(work.lanes):
-            run = LaneRun(work.lease, number, lane, self._config.log)
-            self._known.append(run)
-            self._waiting.append(run)
+        runs = [LaneRun(work.lease, number, lane, self._config.log) for number, lane in enumerate(work.lanes)]
+        self._known.extend(runs)
+        self._waiting.append(runs)
         self._go_on()
 
     def stop(self, stop: StopTraining) -> None:
@@ -116,7 +106,7 @@ class Workbench:
             if (run.lease, run.number) != (amendment.lease, amendment.lane) or run.stop_reason is not None:
                 continue
             if run.is_sent:
-                self._tell_runner(amendment)
+                self.runners.tell(amendment)
             else:
                 run.amendments.append(amendment)
 
@@ -129,8 +119,8 @@ class Workbench:
         for run in self._living():
             if not run.is_refused:
                 continue
-            if run.is_sent and self._runner is not None:
-                self._runner.kill()
+            if run.is_sent:
+                self.runners.kill()
             else:
                 self._finish(run, Outcome.STOPPED)
         self._go_on()
@@ -146,7 +136,7 @@ class Workbench:
 
     def on_fetched(self, fetched: Fetched) -> None:
         """Start the run that waited for its checkpoint, unless it was stopped meanwhile."""
-        if fetched.run is not self._current:
+        if fetched.run not in self._current:
             return
         if fetched.path is None:
             self._finish(fetched.run, Outcome.FAILED, fetched.error, "checkpoint")
@@ -155,71 +145,45 @@ class Workbench:
 
     def on_exit(self, runner: RunnerProcess) -> None:
         """Clean up after a dead runner, and start the next one."""
-        if runner is not self._runner:
+        if runner is not self.runners.runner:
             return
-        runner.is_retired = True
-        runner.kill()  # its children must not outlive it
-        for message in runner.channel.receive_rest():
-            self._on_message(runner, message)
-        self._outputs.read_to_end(runner)
-        returncode = self._part_with(runner)
-        if self._current is not None and self._current.is_sent:
-            self._finish_by_death(self._current, runner, returncode)
+        returncode = self.runners.drain(runner)
+        for run in list(self._current):
+            if run.is_sent:
+                self._finish_by_death(run, runner, returncode)
         # A runner that dies while it loads the trainable would die repeatedly; only the next work retries.
         if runner.is_ready and not self._is_dismissed:
-            self.start_runner()
+            self.runners.start()
         self._go_on()
 
     def look_at_memory(self) -> None:
         """Note what the kernel has killed so far, for the message if the training's process is killed."""
-        if self._runner is not None and self._current is not None:
-            self._runner.oom.look()
+        if self.runners.runner is not None and self._current:
+            self.runners.runner.oom.look()
 
     def next_due(self) -> float:
         """Return the time of the next due action of ``tick``, in monotonic seconds."""
-        escalate_at = None if self._current is None else self._current.escalate_at
-        kill_at = None if self._runner is None else self._runner.kill_at
-        choked = time.monotonic() + _CHOKED_S if self._is_choked else None
-        all_due = (self._outputs.due, escalate_at, kill_at, choked, self.checkpoints.due, math.inf)
+        all_due = (self.runners.due, *(run.escalate_at for run in self._current), self.checkpoints.due, math.inf)
         return min(due for due in all_due if due is not None)
 
     def tick(self, now: float) -> None:
         """Do all due actions."""
         self.checkpoints.tick(now)
-        run, runner = self._current, self._runner
-        if self._outputs.due is not None and now >= self._outputs.due:
-            self._outputs.send(now)
-        if run is not None and run.escalate_at is not None and now >= run.escalate_at:
-            self._escalate(run, now)
-        if runner is not None and runner.kill_at is not None and now >= runner.kill_at:
-            runner.kill_at = None
-            runner.is_overdue = True
-            runner.kill()
-        if runner is not None and self._is_choked != (self._stream.backlog > MAX_BACKLOG):
-            self._is_choked = not self._is_choked
-            self._watch_channel(runner)
+        for run in self._current:
+            if run.escalate_at is not None and now >= run.escalate_at:
+                self._escalate(run, now)
+        self.runners.tick(now)
 
     # The life of a run
 
     def _go_on(self) -> None:
-        """Start the next run, if possible."""
-        if self._current is None and self._waiting:
+        """Start the next work, if possible: its lanes wait until the checkpoints of all are here."""
+        if not self._current and self._waiting:
             self._current = self._waiting.popleft()
-            self.checkpoints.fetch(self._current)
-        if self._current is None or not self._current.can_start:
-            return
-        if self._runner is None:
-            self.start_runner()
-        if self._runner is not None and not self._runner.is_retired:
-            self._begin(self._current, self._runner)
-
-    def _begin(self, run: LaneRun, runner: RunnerProcess) -> None:
-        run.is_sent = True
-        runner.trainings += 1
-        runner.oom.look()
-        self._outputs.begin(run, runner)
-        load = None if run.load is None else str(run.load)
-        self._tell_runner(Train(run.lane.stages, load, tuple(run.amendments)))
+            for run in list(self._current):
+                self.checkpoints.fetch(run)
+        if self._current and all(run.can_start for run in self._current):
+            self.runners.begin(self._current)
 
     def _stop(self, run: LaneRun, reason: str) -> None:
         if run.stop_reason is not None:
@@ -229,21 +193,22 @@ class Workbench:
         if not run.is_sent:
             self._finish(run, Outcome.STOPPED)
             return
-        self.checkpoints.give_up()
+        self.checkpoints.give_up(run)
         run.escalate_at = time.monotonic() + self._config.stop_grace_s
-        self._tell_runner(StopTraining(run.lease, reason, run.number))
+        self.runners.tell(StopTraining(run.lease, reason, run.number))
 
     def _escalate(self, run: LaneRun, now: float) -> None:
-        if self._runner is None:
+        runner = self.runners.runner
+        if runner is None:
             return
         if run.is_terminated:
             run.escalate_at = None
             run.is_killed = True
-            self._runner.kill()
+            runner.kill()
         else:
             run.escalate_at = now + self._config.kill_grace_s
             run.is_terminated = True
-            self._runner.terminate()
+            runner.terminate()
 
     def _finish_by_death(self, run: LaneRun, runner: RunnerProcess, returncode: int) -> None:
         if run.is_killed:
@@ -259,46 +224,47 @@ class Workbench:
             self._finish(run, Outcome.FAILED, text, "exit")
         else:
             kind, text = cause_of_death(returncode, runner.peak_bytes, runner.oom.kills())
+            if run.is_packed and kind not in MEMORY_KINDS:
+                kind, text = KILLED, f"{text}\nThe process that it shared with other trainings ended."  # whose doing?
             self._finish(run, Outcome.FAILED, text, kind)
 
     def _finish(self, run: LaneRun, outcome: Outcome, error: str = "", error_kind: str = "") -> None:
         """Send all remaining events of a run, its end last."""
         if not run.is_sent:
             run.gives_up.set()  # a fetch is of no use any more
-        if run is self._current:
-            self._current = None
-            self.checkpoints.give_up()
-            self._outputs.end()
+        if run in self._current:
+            self._current.remove(run)
+            self.checkpoints.give_up(run)
+            if self._current:
+                self.runners.outputs.pass_on(run, self._current[0])
+            else:
+                self.runners.outputs.end()
         else:
-            self._waiting.remove(run)
+            self._drop(run)
         self.checkpoints.forget(run)
         for event in run.end(outcome, error, error_kind):
             self._stream.send(event)
 
+    def _drop(self, run: LaneRun) -> None:
+        """Drop a run of a later work."""
+        for runs in [runs for runs in self._waiting if run in runs]:
+            runs.remove(run)
+            if not runs:
+                self._waiting.remove(runs)
+
     def _living(self) -> list[LaneRun]:
-        return [*self._waiting] if self._current is None else [self._current, *self._waiting]
+        return [*self._current, *(run for runs in self._waiting for run in runs)]
 
     # Messages of the runner
 
-    def _on_channel(self, mask: int) -> None:
-        runner = self._runner
-        assert runner is not None
-        if mask & WRITE:
-            runner.channel.send_rest()
-        if mask & READ:
-            for message in runner.channel.receive_now():
-                self._on_message(runner, message)
-        if runner.channel.is_closed and runner.kill_at is None:
-            runner.kill_at = time.monotonic() + _CUT_OFF_S
-        self._watch_channel(runner)
-
     def _on_message(self, runner: RunnerProcess, message: FromRunner) -> None:
-        run = self._current
         if isinstance(message, RunnerReady):
             runner.is_ready = True
-        elif run is None or not run.is_sent:
-            return  # the run was dropped
-        elif isinstance(message, LaneReported):
+            return
+        run = next((run for run in self._current if run.is_sent and run.number == message.lane), None)
+        if run is None:
+            return  # it was dropped
+        if isinstance(message, LaneReported):
             self._on_reported(run, runner, message)
         elif isinstance(message, FolderWanted):
             if run.stop_reason is None:
@@ -324,47 +290,11 @@ class Workbench:
             run.resource = max(run.resource, reported.resource)
 
     def _on_ended(self, run: LaneRun, runner: RunnerProcess, ended: Ended) -> None:
-        self._outputs.read_to_marker(runner)
+        is_last = len(self._current) == 1
+        if is_last:
+            self.runners.outputs.read_to_marker(runner)
         run.resource = max(run.resource, ended.resource)
         self._finish(run, ended.outcome, ended.error, ended.error_kind)
-        if self._is_worn(runner, run, ended):
-            runner.retire(time.monotonic() + self._config.kill_grace_s)
+        if is_last:
+            self.runners.retire_if_worn(runner, run, ended)
         self._go_on()
-
-    def _is_worn(self, runner: RunnerProcess, run: LaneRun, ended: Ended) -> bool:
-        config = self._config
-        if config.fresh_process or runner.trainings >= config.recycle_after or runner.is_retired:
-            return True
-        # SIGTERM may have unwound it anywhere, in the middle of an import or with a lock held.
-        if run.is_terminated or ended.error_kind in (KILLED, "MemoryError"):
-            return True
-        runner.look_at_memory()
-        if runner.first_memory_bytes is None:
-            runner.first_memory_bytes = runner.memory_bytes
-        return runner.memory_bytes - runner.first_memory_bytes > config.recycle_growth_bytes
-
-    # The runner
-
-    def start_runner(self) -> None:
-        """Start a process for the following trainings."""
-        self._runner = RunnerProcess(self._config, self._post)
-        self._outputs.open(self._runner)
-        self._watch_channel(self._runner)
-
-    def _part_with(self, runner: RunnerProcess) -> int:
-        self._watch.forget(runner.channel.socket)
-        for output in runner.outputs:
-            self._watch.forget(output)
-        self._runner = None
-        return runner.close()
-
-    def _tell_runner(self, message: ToRunner) -> None:
-        if self._runner is not None:
-            self._runner.channel.post(message)
-            self._watch_channel(self._runner)
-
-    def _watch_channel(self, runner: RunnerProcess) -> None:
-        channel, mask = runner.channel, 0
-        if runner is self._runner and not channel.is_closed:
-            mask = (0 if self._is_choked else READ) | (WRITE if channel.has_rest else 0)
-        self._watch.set(channel.socket, mask, self._on_channel)

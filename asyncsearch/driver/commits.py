@@ -18,7 +18,7 @@ from asyncsearch.errors import may_pass
 from asyncsearch.events import AnyEvent
 from asyncsearch.journal.writer import Journal
 
-_DELAY_S = 0.01
+_DELAY_S = 0.02
 """How long records without a decision wait for others to be synced with: only their acknowledgement waits, and a sync,
 with its two changes of threads, costs as much as handling several reports."""
 

@@ -31,7 +31,7 @@ class Incoming:
     def event_in(self, received: Received) -> AnyEvent | None:
         """Return the event in a message; log lines are no events, and stale leases are refused."""
         worker, message = (received.worker, received.epoch), received.message
-        if isinstance(message, Hello | Heartbeat):
+        if isinstance(message, (Hello, Heartbeat)):  # a union of the two would be built for each message
             return None
         if isinstance(message, StoreOutage):
             if self._state.pool.is_current(*worker):

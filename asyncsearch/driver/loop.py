@@ -211,8 +211,12 @@ class Driver:
 
     async def _process(self, batch: list[AnyEvent | Received]) -> None:
         for item in batch:
-            event = self._event_of(item)
-            if event is not None and not self._state.is_stale(event):
+            if isinstance(item, Received):
+                self._commits.receive((item.worker, item.epoch), item.number)
+                event = self._incoming.event_in(item)
+            else:
+                event = None if self._state.is_stale(item) else item
+            if event is not None:
                 self._handle(event)
         is_snapshot_due = self._snapshots.is_due
         if self._commits.is_due or is_snapshot_due:
@@ -224,20 +228,18 @@ class Driver:
             await self._snapshots.save(self._files)
         self._changed()
 
-    def _event_of(self, item: AnyEvent | Received) -> AnyEvent | None:
-        if not isinstance(item, Received):
-            return item
-        self._commits.receive((item.worker, item.epoch), item.number)
-        return self._incoming.event_in(item)
-
     def _handle(self, event: AnyEvent) -> None:
+        loss = None
         if isinstance(event, WorkerLost):
             self._dispatcher.forget(event)
-        elif isinstance(event, TrainingEnded) and self._is_last_lane(event):
-            self._timeouts.end_attempt(event.lease)
+            loss = loss_in(self._state, event)
+        elif isinstance(event, TrainingEnded):
+            if self._is_last_lane(event):
+                self._timeouts.end_attempt(event.lease)
+            loss = loss_in(self._state, event)
         if self._sharing is not None:
             self._sharing.note(event)
-        now, loss = self._time(), loss_in(self._state, event)
+        now = self._time()
         self._commits.add(event, handle(self._state, event, now), now)
         if loss is not None:
             self._waits.say(loss.sentence(self._state))

@@ -9,7 +9,7 @@ import msgspec
 from asyncsearch.engine.attempts import Attempt
 from asyncsearch.engine.pool import SlotState
 from asyncsearch.engine.state import StudyState
-from asyncsearch.events import KILLED, AnyEvent, TrainingEnded, WorkerLost
+from asyncsearch.events import KILLED, TrainingEnded, WorkerLost
 from asyncsearch.ids import TrialId, WorkerId, trial_name, worker_name
 from asyncsearch.trial import Trial, TrialState
 
@@ -51,25 +51,21 @@ class LossNotice(msgspec.Struct, frozen=True):
         )
 
 
-def loss_in(state: StudyState, event: AnyEvent) -> LossNotice | None:
+def loss_in(state: StudyState, event: WorkerLost | TrainingEnded) -> LossNotice | None:
     """Return what an event says is lost; called before the state has handled it."""
-    match event:
-        case WorkerLost():
-            attempts = state.attempts_of(event.worker)
-            what = f"{worker_name(event.worker)} was lost: {_short(event.reason)}."
-            return LossNotice(what, _trained(attempts), event.worker)
-        case TrainingEnded(error_kind=kind) if kind == KILLED:
-            attempt = state.attempt(event.lease, event.lane)
-            if attempt is None or attempt.is_closed:
-                return None
-            trials = [trial.id for trial in state.unsaved(attempt, event)]
-            what = (
-                f"{_names(trials or [attempt.trial])} lost a process on {worker_name(event.lease.worker)}: "
-                f"{_short(event.error.strip().splitlines()[-1] if event.error.strip() else 'it was killed')}."
-            )
-            return LossNotice(what, dict.fromkeys(trials, max(event.resource, attempt.resource)))
-        case _:
-            return None
+    if isinstance(event, WorkerLost):
+        attempts = state.attempts_of(event.worker)
+        what = f"{worker_name(event.worker)} was lost: {_short(event.reason)}."
+        return LossNotice(what, _trained(attempts), event.worker)
+    attempt = state.attempt(event.lease, event.lane)
+    if event.error_kind != KILLED or attempt is None or attempt.is_closed:
+        return None
+    trials = [trial.id for trial in state.unsaved(attempt, event)]
+    what = (
+        f"{_names(trials or [attempt.trial])} lost a process on {worker_name(event.lease.worker)}: "
+        f"{_short(event.error.strip().splitlines()[-1] if event.error.strip() else 'it was killed')}."
+    )
+    return LossNotice(what, dict.fromkeys(trials, max(event.resource, attempt.resource)))
 
 
 def _trained(attempts: list[Attempt]) -> dict[TrialId, int]:

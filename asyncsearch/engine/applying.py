@@ -172,6 +172,7 @@ def _apply_move(state: StudyState, action: actions.MoveTrial, now: float) -> Non
                 state.touched[lease] = action.reason
         state.plan.withdraw(trial.id)
     if action.to.is_finished:
+        state.consecutive_losses.pop(trial.id, None)
         trial.pack()
         state.plan.reports.settle(trial.node)
         _retire_checkpoint(state, trial, score)

@@ -7,17 +7,13 @@ from collections.abc import Set
 
 import msgspec
 
-from asyncsearch.events import Outcome, TrainingEnded
+from asyncsearch.events import MEMORY_KINDS, Outcome, TrainingEnded
 from asyncsearch.ids import CheckpointRef, Lease, NodeKey, TrialId
 from asyncsearch.plan.base_plan import Batch, PlannedStage
 from asyncsearch.trial import Trial, TrialState, is_end
 
 FATAL_KINDS = {"cannot_pause": "CannotPauseError"}
 """Failures that every trial of the study would have, and the error that ``run`` raises for them."""
-
-
-OUT_OF_MEMORY = "out_of_memory"
-"""``error_kind`` of a training that had too little memory."""
 
 
 class Attempt(msgspec.Struct):
@@ -70,7 +66,7 @@ class Attempt(msgspec.Struct):
     @property
     def is_too_large(self) -> bool:
         """Whether its training ended since the trainings of its process had too little memory together."""
-        return self.lanes > 1 and self.end is not None and self.end.error_kind == OUT_OF_MEMORY
+        return self.lanes > 1 and self.end is not None and self.end.error_kind in MEMORY_KINDS
 
     @property
     def is_evaluation(self) -> bool:

@@ -32,7 +32,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     max_failures: int = 0
     """How many failed attempts of a trial are retried."""
     max_losses: int = 3
-    """How many attempts of a trial may be lost, with their worker or their process, before the trial is blamed."""
+    """How many attempts in a row may be lost without progress, with worker or process, before the trial is blamed."""
     max_relaunches: int = 5
     """How many times in a row a worker may be lost without having finished any training or stored a checkpoint."""
     keep_checkpoints: int = 1

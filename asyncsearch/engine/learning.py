@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from asyncsearch.engine.attempts import Attempt
+from asyncsearch.engine.consecutive_losses import after_loss
 from asyncsearch.engine.repeated_failures import RepeatedFailures
 from asyncsearch.engine.state import StudyState
 from asyncsearch.events import (
@@ -156,7 +157,9 @@ def _count_losses(state: StudyState, attempt: Attempt, trials: list[Trial]) -> N
     """Count a lost attempt as a loss of trials, unless the run is ending: then nothing waits for its workers."""
     for trial in [] if state.stopping else trials:
         trial.losses += 1
-        if trial.losses > state.config.max_losses:
+        losses = after_loss(state.consecutive_losses.get(trial.id), trial.resource)
+        state.consecutive_losses[trial.id] = losses
+        if losses.count > state.config.max_losses:
             state.pool.slots[attempt.lease.worker].fruitless = 0  # the trial is to blame, not the worker
 
 

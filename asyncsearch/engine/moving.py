@@ -11,9 +11,11 @@ from asyncsearch.trial import Trial, TrialState
 
 
 def requeue_lost(state: StudyState, trial: Trial, reason: str, emit: Emit, detail: str = "") -> None:
-    """Let a trial whose attempt was lost wait again; after too many losses the trial itself is blamed and fails."""
-    if trial.losses > state.config.max_losses:
-        words = f"{trial.losses} attempts were lost; the last one: {reason}"
+    """Let a trial whose attempt was lost wait again; after too many in a row the trial itself is blamed and fails."""
+    losses = state.consecutive_losses.get(trial.id)
+    if losses is not None and losses.count > state.config.max_losses:
+        many = "1 attempt was" if losses.count == 1 else f"{losses.count} attempts were"
+        words = f"{many} lost without progress beyond {losses.resource}; the last one: {reason}"
         emit(MoveTrial(trial.id, TrialState.FAILED, words, detail))
     else:
         wait(state, trial, reason, emit, detail)

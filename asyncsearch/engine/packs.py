@@ -16,7 +16,7 @@ from asyncsearch.plan.packing import PackCandidate, PackChoice, Packing, mates, 
 _WINDOW = 4
 """For each training of a pack so many are looked at."""
 MOST_LOSSES = 1
-"""A trial that lost more attempts trains alone: if it is what ends the process, nobody else pays, and it is charged."""
+"""A trial that lost more attempts in a row trains alone: if it ends its process, it alone pays, and is charged."""
 
 
 def pack(state: StudyState, packing: Packing, worker: WorkerId, more: Callable[[], bool]) -> list[Batch]:
@@ -48,7 +48,8 @@ def pack(state: StudyState, packing: Packing, worker: WorkerId, more: Callable[[
 def may_be_packed(state: StudyState, candidate: PackCandidate) -> bool:
     """Return whether a training may have company: none of the trials that it is for has lost attempts repeatedly."""
     trials = {trial for stage in candidate.batch.stages for trial in stage.trials}
-    return may_join(candidate, candidate) and all(state.trials[trial].losses <= MOST_LOSSES for trial in trials)
+    lost = [state.consecutive_losses[trial].count for trial in trials if trial in state.consecutive_losses]
+    return may_join(candidate, candidate) and max(lost, default=0) <= MOST_LOSSES
 
 
 def _most_lanes(state: StudyState, packing: Packing) -> int:

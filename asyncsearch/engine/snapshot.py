@@ -10,6 +10,7 @@ from typing import Any, cast
 import msgspec
 
 from asyncsearch.engine.attempts import Attempt
+from asyncsearch.engine.consecutive_losses import ConsecutiveLosses
 from asyncsearch.engine.pool import Slot
 from asyncsearch.engine.repeated_failures import RepeatedFailures
 from asyncsearch.engine.run_times import RunTimes
@@ -52,6 +53,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     imported: list[CheckpointRef] = []
     repeated: RepeatedFailures = msgspec.field(default_factory=RepeatedFailures)
     damages: dict[TrialId, int] = {}
+    consecutive_losses: dict[TrialId, ConsecutiveLosses] = {}
     times: RunTimes = msgspec.field(default_factory=lambda: RunTimes(total_s=None))
     most_lanes: int | None = None
 
@@ -94,6 +96,7 @@ def encode(state: StudyState, record: int) -> bytes:
             imported=list(state.imported),
             repeated=state.repeated,
             damages=state.damages,
+            consecutive_losses=state.consecutive_losses,
             times=state.times,
             most_lanes=state.most_lanes,
         ),
@@ -122,6 +125,7 @@ def restore(state: StudyState, snapshot: Snapshot) -> None:
     state.run = snapshot.run
     state.stopping, state.stopping_kind = snapshot.stopping
     state.repeated, state.damages = snapshot.repeated, snapshot.damages
+    state.consecutive_losses = snapshot.consecutive_losses
     state.times = snapshot.times
     state.most_lanes = snapshot.most_lanes
     state.next_lease = snapshot.next_lease

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from asyncsearch.engine.attempts import Attempt
 from asyncsearch.engine.config import EngineConfig
+from asyncsearch.engine.consecutive_losses import ConsecutiveLosses
 from asyncsearch.engine.pool import Pool, SlotState
 from asyncsearch.engine.repeated_failures import RepeatedFailures
 from asyncsearch.engine.run_times import RunTimes
@@ -48,6 +49,7 @@ class StudyState:
         "best_trials",
         "busy",
         "config",
+        "consecutive_losses",
         "damages",
         "horizon",
         "imported",
@@ -126,6 +128,8 @@ class StudyState:
         """How many checkpoints each trial found damaged when it loaded them; trials without any are left out."""
         self.most_lanes: int | None = None
         """How many trainings have memory enough together, as those have shown that had not; None: not known."""
+        self.consecutive_losses: dict[TrialId, ConsecutiveLosses] = {}
+        """The latest losses of each unfinished trial that had any."""
         self.next_lease = 0
         self.proposals = 0
         """How many proposals of the searcher became trials."""

@@ -68,7 +68,7 @@ class Faults(msgspec.Struct, frozen=True, kw_only=True):
     chance: Chance = Chance()
     """Stragglers and dropped work."""
     max_losses: int = 3
-    """Attempts of a trial that may be lost before it counts as failed."""
+    """Attempts in a row that a trial may lose without progress before it counts as failed."""
 
     def __post_init__(self) -> None:
         checked(self.chance, Chance, "chance")

@@ -199,7 +199,8 @@ class Space:
 
     def is_active(self, name: str, flat: Mapping[str, Any]) -> bool:
         """Return whether a parameter exists where its parents have these values."""
-        return self._candidates.is_active(name, flat)
+        # not by ``_candidates``, which is made anew at each access: this is asked for each parameter of each trial
+        return all(condition.holds(flat) for condition in self._parameters[name].conditions)
 
     def flatten(self, params: Mapping[str, Any]) -> dict[str, Any]:
         """Return dotted name -> value of nested params, without looking at values other than sequences.

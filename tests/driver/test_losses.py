@@ -9,7 +9,6 @@ from asyncsearch.engine.handling import handle
 from asyncsearch.engine.state import StudyState
 from asyncsearch.events import (
     KILLED,
-    AnyEvent,
     CheckpointCommitted,
     Outcome,
     StopRequested,
@@ -24,7 +23,7 @@ from tests.engine.tools import make_state
 W0 = WorkerId(0)
 
 
-def sentence(state: StudyState, event: AnyEvent) -> str:
+def sentence(state: StudyState, event: WorkerLost | TrainingEnded) -> str:
     loss = loss_in(state, event)
     handle(state, event, 1e6)
     return "" if loss is None else loss.sentence(state)
@@ -89,9 +88,8 @@ def test_a_killed_process_names_its_trial_and_worker() -> None:
 
 
 def test_a_trial_that_fails_by_its_losses_is_said_to_have_failed() -> None:
-    assert ". trial-0 has failed: 1 attempts were lost; the last one: worker-0 was lost: " in lost(
-        trained(1, 0, max_losses=0)
-    )
+    words = ". trial-0 has failed: 1 attempt was lost without progress beyond 1; the last one: worker-0 was lost: "
+    assert words in lost(trained(1, 0, max_losses=0))
 
 
 def test_a_loss_while_the_run_ends_says_that_the_trial_goes_on_later() -> None:

@@ -63,7 +63,7 @@ def test_a_trial_whose_process_is_killed_too_often_fails_in_the_words_of_lost_wo
         player.tell(killed(lease_of(player.last), 0))
     trial = player.state.trials[0]
     assert trial.state is TrialState.FAILED
-    assert trial.reason == f"3 attempts were lost; the last one: {REASON}, on worker-0"
+    assert trial.reason == f"3 attempts were lost without progress beyond 0; the last one: {REASON}, on worker-0"
     assert charged(player.state) == [(0, 3)]
     assert "its last line" in only(player.last, MoveTrial)[0].detail
 
