@@ -9,9 +9,9 @@ from asyncsearch.trainable import Trainable, Trainer
 
 
 def packing_of(
-    trainable: Trainable, scheduler: Scheduler, pack: int | str | None, strategy: str, *, share: bool
+    trainable: Trainable, scheduler: Scheduler, pack: int | str | None, strategy: str, *, share: bool, is_shared: bool
 ) -> Packing | None:
-    """Return how a study packs; None: it does not.
+    """Return how a study packs; None: it does not. ``is_shared``: other studies may train for it, and it for them.
 
     Raises:
         UsageError: ``pack`` is no number of trials, or the trainable or the scheduler cannot do with packs.
@@ -29,6 +29,12 @@ def packing_of(
         raise UsageError(
             f"pack={pack} and share=False: under {type(scheduler).__name__} a trial continues with the weights of "
             "another one, and with share=False each is to train alone. Leave out one of the two."
+        )
+    if is_shared:
+        raise UsageError(
+            f"pack={pack} and version=: other studies of this version would take over what was trained in packs, which "
+            "agrees with what they train within a tolerance only. Leave out one of the two, or share with nobody: "
+            "Sharing(shared=False)."
         )
     return packing if packing.limit > 1 else None
 

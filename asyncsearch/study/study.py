@@ -178,7 +178,9 @@ class Study(Results):
         require_target(self.scheduler, self.scheduler.begin(self.space, seed))
         require_pausable(trainable, self.scheduler)
         require_sequences(trainable, self.space, self.scheduler, share=self.config.share)
-        self._packing = packing_of(trainable, self.scheduler, pack, pack_opt, share=share)
+        self._packing = packing_of(
+            trainable, self.scheduler, pack, pack_opt, share=share, is_shared=self.shared is not None
+        )
         self._bundle: bytes | None = None
 
     @classmethod

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from asyncsearch import ASHA, FIFO, PBT, SHA, Study, Trainer, uniform
+from asyncsearch import ASHA, FIFO, PBT, SHA, Sharing, Study, Trainer, uniform
 from asyncsearch.actions import Assign
 from asyncsearch.errors import UsageError
 from asyncsearch.journal.opening import read_records
@@ -116,6 +116,12 @@ def test_a_trainer_that_trains_one_alone_is_told_what_to_write(tmp_path: Path) -
 def test_pbt_that_may_not_share_does_not_pack(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="pack=2 and share=False: under PBT"):
         study(tmp_path / "s", scheduler=PBT(max_resource=9, perturbation_interval=3), share=False, pack=2)
+
+
+def test_a_study_that_packs_trains_for_no_other_study(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"pack=2 and version=: other studies"):
+        study(tmp_path / "s", version="1", pack=2)
+    study(tmp_path / "s", version="1", pack=2, sharing=Sharing(shared=False))
 
 
 def test_pack_of_one_is_a_study_that_does_not_pack(tmp_path: Path) -> None:
