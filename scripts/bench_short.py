@@ -11,6 +11,8 @@ twice the time of ``study.run``. ``latency_ratio`` is the time of a search for 4
 them bad, under ``ASHA(max_resource=50, reduction_factor=3)``; its baseline is the same search simulated without any
 latency. ``show_s`` is the time of ``asyncsearch show`` for a study of 1,000 trials with ten reports each.
 
+The conditions are printed first: the cores, what else the machine did, the versions, and the options of Java.
+
     python scripts/bench_short.py [--rounds 9] [--only fixed show]
 """
 
@@ -30,6 +32,7 @@ from pathlib import Path
 from typing import Any
 
 from _bench import Figure, show
+from _conditions import conditions, load
 
 from asyncsearch import ASHA, Study, TrialContext, uniform
 from asyncsearch.ids import TrialId
@@ -233,7 +236,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as compiled:
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
         os.environ.setdefault("PYTHONPYCACHEPREFIX", compiled)
-        show(f"A short search on {WORKERS} workers", figures(options.rounds, options.only))
+        print("\n".join([*conditions(), f"{options.rounds} rounds", load("before")]), flush=True)
+        found = figures(options.rounds, options.only)
+        print(load("after"))
+        show(f"A short search on {WORKERS} workers", found)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import assert_never
 
@@ -27,6 +27,7 @@ from asyncsearch.actions import (
     StopTraining,
 )
 from asyncsearch.driver.deletions import CheckpointDeletions
+from asyncsearch.driver.launch_order import LaunchOrder
 from asyncsearch.driver.logs import LogSink
 from asyncsearch.driver.store_waits import Worker
 from asyncsearch.driver.timeouts import Timeouts
@@ -40,6 +41,8 @@ from asyncsearch.work import Stage
 
 _log = logging.getLogger(__name__)
 
+_HELD_S = 5.0
+"""Time that launches are held back in all: a worker that does not attach must not keep the others from it."""
 _NAMED = 8
 """Trials that a shared stage's log names."""
 
@@ -57,6 +60,8 @@ class Dispatcher:
         post: Callable[[AnyEvent], None],
         lost: Callable[[WorkerId, int, str], None],
         end: Callable[[EndRun], None],
+        call_later: Callable[[float, Callable[[], None]], object],
+        launches_at_once: int | None,
     ) -> None:
         """Begin without workers.
 
@@ -68,6 +73,8 @@ class Dispatcher:
             post: sends an event to the engine.
             lost: reports that a launch has ended; called in any thread.
             end: called when the run ends.
+            call_later: calls a function in the driver's thread, so many seconds from now.
+            launches_at_once: see ``LaunchOrder``.
         """
         self._timeouts, self._logs = timeouts, logs
         self._launch, self._kill, self._post, self._lost, self._end = launch, kill, post, lost, end
@@ -78,6 +85,8 @@ class Dispatcher:
         """Launches that ended before there was a transport, which must refuse them."""
         self._attached: set[Worker] = set()
         """Launches that have attached; nothing can be sent to the others yet."""
+        self._order = LaunchOrder(launches_at_once)
+        self._call_later = call_later
         self._workers = ThreadPoolExecutor(1, "asyncsearch-launch")
 
     def connect(self, transport: Transport) -> None:
@@ -95,6 +104,7 @@ class Dispatcher:
     def attached(self, worker: Worker) -> None:
         """Note that a launch of a worker can be reached."""
         self._attached.add(worker)
+        self._begin(self._order.attached())
 
     def carry_out(self, action: AnyAction) -> None:
         """Carry out a decision, which is in the journal."""
@@ -107,7 +117,7 @@ class Dispatcher:
             case DismissWorker():
                 self._dismiss(action)
             case LaunchWorker():
-                self._workers.submit(self._try_launch, action.worker, action.epoch)
+                self._request((action.worker, action.epoch))
             case DeleteCheckpoint():
                 self.admission.delete(action.checkpoint)
             case EndRun():
@@ -130,9 +140,11 @@ class Dispatcher:
 
     def forget(self, event: WorkerLost) -> None:
         """Take nothing from a lost launch of a worker any more, and end it."""
-        self._timeouts.forget((event.worker, event.epoch))
+        worker = (event.worker, event.epoch)
+        self._timeouts.forget(worker)
         self._disconnect(event)
-        self._workers.submit(self._kill, event.worker, event.epoch)
+        if self._end_launch(worker):
+            self._begin(self._order.ended(worker))
 
     def _disconnect(self, lost: WorkerLost) -> None:
         if self._transport is None:
@@ -147,7 +159,8 @@ class Dispatcher:
                 self.transport.send(*worker, DismissWorker(*worker, "the store cannot be used", is_unheard=True))
 
     def close(self) -> None:
-        """Wait for the last launch."""
+        """Wait for the last launch; what waits for another one to attach is not launched any more."""
+        self._order = LaunchOrder(None)
         self._workers.shutdown(wait=True)
 
     def _assign(self, action: Assign) -> None:
@@ -170,7 +183,24 @@ class Dispatcher:
         if worker in self._attached:
             self.transport.send(*worker, action)
         else:
-            self._workers.submit(self._kill, *worker)
+            self._end_launch(worker)  # begins no other: at the end of a run all are dismissed
+
+    def _request(self, launch: Worker) -> None:
+        was_holding = self._order.is_holding
+        self._begin(self._order.request(launch))
+        if self._order.is_holding and not was_holding:
+            self._call_later(_HELD_S, lambda: self._begin(self._order.release()))
+
+    def _begin(self, launches: Iterable[Worker]) -> None:
+        for launch in launches:
+            self._workers.submit(self._try_launch, *launch)
+
+    def _end_launch(self, launch: Worker) -> bool:
+        """End a launch that has not attached; return whether it had begun."""
+        if self._order.call_off(launch):
+            return False
+        self._workers.submit(self._kill, *launch)
+        return True
 
     def _try_launch(self, worker: WorkerId, epoch: int) -> None:
         try:

@@ -58,6 +58,7 @@ class Driver:
         *,
         launch: Callable[[WorkerId, int], None],
         kill: Callable[[WorkerId, int], None],
+        launches_at_once: int | None = None,
         changed: Callable[[], None] = lambda: None,
         settings: DriverSettings | None = None,
         shared: FolderMembership | None = None,
@@ -68,6 +69,7 @@ class Driver:
         Args:
             launch: starts a worker; called in a thread of its own, may block.
             kill: ends a worker that counts as lost; likewise.
+            launches_at_once: how many workers may be starting, from 1, until one has attached; None: any number.
             shared: the folder in which the study's checkpoints are, if it shares them with others.
             changed: called in the driver's thread after each change that a display may show.
             clock: seconds since 1970.
@@ -100,7 +102,15 @@ class Driver:
             requested_stop=self._requested_stop,
         )
         self._dispatcher = Dispatcher(
-            self._timeouts, self.logs, launch=launch, kill=kill, post=self._take, lost=self.lost, end=self._end
+            self._timeouts,
+            self.logs,
+            launch=launch,
+            kill=kill,
+            post=self._take,
+            lost=self.lost,
+            end=self._end,
+            call_later=self.loop.call_later,
+            launches_at_once=launches_at_once,
         )
         self._incoming = Incoming(state, self._dispatcher, self._timeouts, self.logs)
         self._sharing: SharingSession | None = None

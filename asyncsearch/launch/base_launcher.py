@@ -50,6 +50,9 @@ class Preflight(msgspec.Struct, frozen=True):
     """Address on which the driver's server listens."""
     port: int = 0
     """Port on which it listens, for firewalls that admit only one; 0: any free port."""
+    launches_at_once: int | None = None
+    """How many workers may be starting, from 1, until one has attached; None: any number. Those that share the driver's
+    cores hinder each other."""
     warnings: tuple[str, ...] = ()
     """Warnings for the user, in sentences."""
     place: str = ""
@@ -99,6 +102,12 @@ class Launcher(abc.ABC):
         """Start a worker and return at once; ``ended`` reports any error.
 
         After ``stop`` no worker starts, and ``ended`` reports that, too.
+        """
+
+    def await_submission(self, timeout_s: float) -> None:
+        """Wait at most ``timeout_s`` seconds for a launch that still needs this process's time to be submitted.
+
+        What the driver does next takes all of that time; called after ``launch``. By default it returns at once.
         """
 
     @abc.abstractmethod

@@ -34,7 +34,8 @@ def _is_own_source(place: object) -> bool:
     if not isinstance(place, str) or not (place.endswith(".py") or os.path.isdir(place)):
         return False
     path = os.path.abspath(place)
-    if not _INSTALLED_FOLDERS.isdisjoint(Path(path).parts) or path.startswith(_installed_paths()):
+    # Asked of each module that is loaded, thousands beside torch: without pathlib, and the usual answer first.
+    if path.startswith(_installed_paths()) or not _INSTALLED_FOLDERS.isdisjoint(path.split(os.sep)):
         return False
     return not any(_has_compiled(folder, package) for folder, package in _splits(path))
 

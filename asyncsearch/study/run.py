@@ -49,6 +49,8 @@ _STATUS_SHARE = 0.005
 _TIMEOUT_GRACE_S = 60.0
 """How long after its timeout a run waits for what workers still save."""
 _STOP_GRACE_S = 15.0
+_LAUNCHED_S = 1.0
+"""How long the start of the server waits for the first launch, if that is slow or there is none."""
 
 
 class Search(msgspec.Struct, frozen=True, kw_only=True):
@@ -134,6 +136,8 @@ class _Run:
         self._search = search
         self._started_s = time.monotonic()
         self._has_begun = False
+        self._has_launched = threading.Event()
+        """Set once a worker was launched, or the run has ended."""
         self._reservation: Reservation | None = None
         """Keeps the server's ports until it listens."""
         self._server: SearchServer | None = None
@@ -142,8 +146,9 @@ class _Run:
             search.state,
             search.store,
             Journal(search.store, search.state.config.study, search.last_record),
-            launch=launcher.launch,
+            launch=self._launch,
             kill=launcher.kill,
+            launches_at_once=search.preflight.launches_at_once,
             changed=self._on_change,
             settings=search.definition.settings,
             shared=search.shared,
@@ -174,12 +179,21 @@ class _Run:
             self.driver.give_up_after(search.timeout_s + _TIMEOUT_GRACE_S)
         if identity is None:
             return
+        # What the server imports would keep the interpreter from the threads that launch the first worker.
+        self._has_launched.wait(_LAUNCHED_S)
+        launcher.await_submission(_LAUNCHED_S)
         try:
             self._listen(identity, search.preflight)
         except BaseException as error:
             self.driver.post(StopRequested(f"its server could not start: {error}"))
             self.driver.ended.wait(_STOP_GRACE_S)  # no worker has attached, so only the journal is waited for
             raise
+
+    def _launch(self, worker: WorkerId, epoch: int) -> None:
+        try:
+            self._search.launcher.launch(worker, epoch)
+        finally:
+            self._has_launched.set()
 
     def _reserve(self, preflight: Preflight) -> tuple[auth.Identity, Endpoint]:
         """Return what workers are launched with: the address at which the server is going to listen, and secrets."""
@@ -204,6 +218,7 @@ class _Run:
     def _on_change(self) -> None:
         self.news.set()
         if self.driver.ended.is_set():
+            self._has_launched.set()
             self.over.set()
             self._search.launcher.wake()
 

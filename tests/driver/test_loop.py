@@ -88,6 +88,7 @@ class Harness:
         shared: FolderMembership | None = None,
         clock: Any = time.time,
         is_connected: bool = True,
+        launches_at_once: int | None = None,
         **settings: Any,
     ) -> None:
         self.now = 1000.0
@@ -100,6 +101,7 @@ class Harness:
             Journal(store, "test", replay(store, make_state(FIFO(max_resource=3))).last),
             launch=lambda worker, epoch: self.launched.put((worker, epoch)),
             kill=lambda worker, epoch: self.killed.put((worker, epoch)),
+            launches_at_once=launches_at_once,
             settings=DriverSettings(**settings),
             shared=shared,
             clock=clock,
@@ -138,6 +140,52 @@ def harness(store: Store) -> Iterator[Harness]:
     made = Harness(store, make_state(FIFO(max_resource=3)))
     yield made
     made.driver.close()
+
+
+def launch_two(store: Store) -> Harness:
+    """Return a driver that holds the second of two launches back."""
+    made = Harness(store, make_state(FIFO(max_resource=3)), launches_at_once=1)
+    made.driver.post(DriverStarted("test"))
+    made.driver.post(RunRequested(4, 2))
+    assert made.launched.get(timeout=PATIENCE_S) == (0, 1)
+    assert call(made.driver, lambda _: made.launched.empty())
+    return made
+
+
+def test_a_launch_that_was_held_back_begins_when_the_first_worker_attaches(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("asyncsearch.driver.dispatcher._HELD_S", 2 * PATIENCE_S)
+    made = launch_two(store)
+    made.on_loop(lambda: made.driver.attached(Hello(W0, 1, "agent"), "peer"))
+    assert made.launched.get(timeout=PATIENCE_S) == (1, 1)
+    made.driver.close()
+
+
+def test_a_launch_that_was_held_back_begins_when_the_one_before_it_is_lost(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("asyncsearch.driver.dispatcher._HELD_S", 2 * PATIENCE_S)
+    made = launch_two(store)
+    made.driver.lost(W0, 1, "it could not be launched")
+    assert made.launched.get(timeout=PATIENCE_S) == (1, 1)
+    made.driver.close()
+
+
+def test_a_launch_is_not_held_back_for_ever(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("asyncsearch.driver.dispatcher._HELD_S", 0.001)
+    made = launch_two(store)
+    assert made.launched.get(timeout=PATIENCE_S) == (1, 1)
+    made.driver.close()
+
+
+def test_a_launch_that_was_held_back_until_the_end_of_the_run_never_begins_and_is_not_killed(store: Store) -> None:
+    made = launch_two(store)
+    made.driver.post(StopRequested("enough"))
+    assert made.driver.ended.wait(PATIENCE_S)
+    made.driver.close()
+    assert made.launched.empty()
+    assert [made.killed.get_nowait() for _ in range(made.killed.qsize())] == [(0, 1)]
 
 
 def test_what_is_acknowledged_is_in_the_journal(harness: Harness) -> None:

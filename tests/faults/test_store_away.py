@@ -24,6 +24,8 @@ WHILE_IT_RUNS = ("acknowledge", "process", "received", "send")
 IN_A_SYNC = ("fdatasync",)
 LATEST = 0.7
 """The share of a search's calls within which its store breaks: there is something left to write."""
+LATEST_CHECKPOINT = 0.4
+"""The same for its checkpoints, since the last trial trains to the end after the last of them."""
 AT_THE_END = "stop:1:before"
 """The moment at which the search is over, and its driver is about to close the journal."""
 BRIEF_S = 2.0
@@ -61,7 +63,8 @@ def search(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Search]:
 def moment_of(name: str, seed: int) -> str:
     calls = WHILE_IT_RUNS if name in PASSING else WHILE_IT_RUNS + IN_A_SYNC
     running = {call: count for call, count in counts().items() if call in calls}
-    moment = draw(random.Random(f"{name} {seed}"), running, LATEST)
+    latest = LATEST_CHECKPOINT if name == "immutable_checkpoints" else LATEST
+    moment = draw(random.Random(f"{name} {seed}"), running, latest)
     sys.stdout.write(f"seed {seed}: {name} at {moment}\n")
     return str(moment)
 

@@ -22,6 +22,7 @@ class FakeSpark:
     is_active = False
     has_dynamic_allocation = False
     is_local = False
+    is_one_process = False
 
     def __init__(self) -> None:
         self.is_owned = not FakeSpark.is_active

@@ -17,7 +17,7 @@ from asyncsearch._version import __version__
 from asyncsearch.errors import NotEnoughSlotsError, PackagesDifferError, UnsupportedSparkError, UsageError
 from asyncsearch.launch.spark.addresses import addresses
 from asyncsearch.launch.spark.launcher import SparkLauncher
-from asyncsearch.launch.spark.preflight import examine, warnings
+from asyncsearch.launch.spark.preflight import examine, task_mode, warnings
 from asyncsearch.launch.spark.probe import PACKAGES, as_packages_error, probe
 from asyncsearch.launch.spark.session import Made, Spark, new_tag
 from asyncsearch.launch.spark.task import TaskMode
@@ -233,6 +233,37 @@ def test_a_session_that_was_made_for_the_run_is_said_with_its_master_and_how_to_
     (note,) = warnings(spark, TaskMode.INDEPENDENT)
     assert "master local[*]" in note
     assert 'SparkSession.builder.master("local[4]").getOrCreate()' in note
+
+
+@pytest.mark.parametrize(
+    ("master", "settings", "mode"),
+    [
+        ("local[2]", {}, TaskMode.PLAIN),
+        ("local", ELASTIC, TaskMode.PLAIN),
+        ("local-cluster[2,1,512]", {}, TaskMode.INDEPENDENT),
+        ("yarn", {}, TaskMode.INDEPENDENT),
+        ("yarn", ELASTIC, TaskMode.PLAIN),
+    ],
+)
+def test_workers_are_barrier_tasks_where_these_are_allowed_and_a_task_can_be_lost(
+    master: str, settings: dict[str, str], mode: TaskMode
+) -> None:
+    assert task_mode(FakeSpark(settings, master=master)) is mode
+
+
+def test_speculation_is_nothing_to_warn_of_in_a_local_session_which_has_none() -> None:
+    settings = {"spark.speculation": "true", "spark.speculation.task.duration.threshold": "1h"}
+    assert warnings(FakeSpark(settings, master="local[2]"), TaskMode.PLAIN) == []
+
+
+def test_only_the_first_workers_of_a_local_session_wait_for_one_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("asyncsearch.launch.spark.preflight.cores", lambda: 3)
+    monkeypatch.setattr(FakeSpark, "runs_this_python", True)
+    spark = FakeSpark(master="local[4]")
+    assert check(spark).launches_at_once == 2
+    spark.serves()
+    assert check(spark).launches_at_once is None, "its Python processes are warm, and start together in no time"
+    assert check(FakeSpark()).launches_at_once is None, "executors have cores of their own"
 
 
 def test_usual_settings_have_no_warnings() -> None:

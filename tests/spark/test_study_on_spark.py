@@ -12,9 +12,9 @@ from typing import Any
 import psutil
 import pytest
 
-from asyncsearch import ASHA, Study
+from asyncsearch import ASHA, FIFO, Study
 from asyncsearch.errors import ClusterError, StudyExistsError
-from asyncsearch.events import WorkerLost
+from asyncsearch.events import WorkerAttached, WorkerLost
 from asyncsearch.journal.opening import read_records
 from asyncsearch.trial import TrialState
 from tests.spark.cluster import StandaloneCluster, spark_session
@@ -68,8 +68,22 @@ def test_a_search_on_a_session_that_is_there_leaves_it_there_and_no_job(tmp_path
         require_whole(study)
         assert session.sparkContext.statusTracker().getActiveJobsIds() == []
         assert session.sparkContext.parallelize([1, 2], 2).sum() == 3
-        hosts = {r.event for r in read_records(study.store) if type(r.event).__name__ == "WorkerAttached"}
-        assert len(hosts) == 2
+
+
+def test_the_workers_of_a_new_session_train_at_once_although_they_start_one_after_the_other(tmp_path: Path) -> None:
+    meeting = tmp_path / "meeting"
+    os.mkfifo(meeting)
+
+    def train(trial: Any) -> float:
+        if trial.params["x"] <= 2:  # each is opened when the other one is
+            os.close(os.open(meeting, os.O_RDONLY if trial.params["x"] == 1 else os.O_WRONLY))
+        return float(trial.params["x"])
+
+    with spark_session("local[2]"):
+        study = make_study(train, tmp_path / "study", backend="spark", scheduler=FIFO())
+        study.run(parallelism=2, display="none")
+        attached = {r.event.worker for r in read_records(study.store) if isinstance(r.event, WorkerAttached)}
+        assert attached == {0, 1}
 
 
 def test_a_study_that_is_refused_leaves_no_job(tmp_path: Path) -> None:

@@ -24,6 +24,8 @@ from tests.launch.tools import PATIENCE_S, Ends, config_for
 class FakeSpark:
     """Its jobs run until one is cancelled."""
 
+    has_dynamic_allocation = False
+
     def __init__(self) -> None:
         self.cancelled = threading.Event()
         self.on_cancel: Callable[[], None] = lambda: None

@@ -88,6 +88,45 @@ def test_workers_are_launched_before_the_server_starts_and_after_that_is_in_the_
     assert [action for action in recorded if isinstance(action, LaunchWorker)]
 
 
+def test_the_server_takes_no_time_of_this_process_before_the_first_launch_is_submitted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = []
+
+    class Slow(Workerless):
+        def await_submission(self, timeout_s: float) -> None:
+            steps.append(("submitted", self.launched.is_set()))
+
+    def listen(run: _Run, *_: Any) -> None:
+        steps.append(("listening", True))
+        raise ClusterError("enough was seen")
+
+    monkeypatch.setattr("asyncsearch.study.run._LAUNCHED_S", PATIENCE_S)
+    monkeypatch.setattr(_Run, "_listen", listen)
+    with pytest.raises(ClusterError, match="enough was seen"):
+        study(tmp_path / "s", Slow()).run(1, parallelism=1, display="none")
+    assert steps == [("submitted", True), ("listening", True)]
+
+
+def test_a_launch_that_is_never_submitted_does_not_keep_the_server_from_starting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Stuck(Workerless):
+        def launch(self, worker: WorkerId, epoch: int) -> None:
+            assert listening.wait(PATIENCE_S)
+
+    listening = threading.Event()
+
+    def listen(run: _Run, *_: Any) -> None:
+        listening.set()
+        raise ClusterError("enough was seen")
+
+    monkeypatch.setattr("asyncsearch.study.run._LAUNCHED_S", 0.001)
+    monkeypatch.setattr(_Run, "_listen", listen)
+    with pytest.raises(ClusterError, match="enough was seen"):
+        study(tmp_path / "s", Stuck()).run(1, parallelism=1, display="none")
+
+
 def test_a_server_that_cannot_start_ends_the_workers_at_once_and_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

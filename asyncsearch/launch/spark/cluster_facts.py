@@ -13,10 +13,9 @@ from asyncsearch.launch.spark import slots
 from asyncsearch.launch.spark.addresses import addresses, port
 from asyncsearch.launch.spark.clock_server import ClockServer
 from asyncsearch.launch.spark.failure_reasons import reason_of
-from asyncsearch.launch.spark.preflight import warnings_of_settings
+from asyncsearch.launch.spark.preflight import task_mode, warnings_of_settings
 from asyncsearch.launch.spark.probe import PACKAGES, as_packages_error
 from asyncsearch.launch.spark.session import join, new_tag
-from asyncsearch.launch.spark.task import TaskMode
 from asyncsearch.launch.spark.task_facts import TaskFacts, store_view, task_facts
 
 T = TypeVar("T")
@@ -82,7 +81,6 @@ class Cluster:
     def facts(self) -> ClusterFacts:
         """Return what the session offers, and what its tasks find."""
         spark = self._spark
-        mode = TaskMode.PLAIN if spark.has_dynamic_allocation else TaskMode.INDEPENDENT
         host, bind = addresses(spark.conf, spark.is_local)
         packages = {"asyncsearch": "asyncsearch", "hdfs_native": "hdfs-native", **PACKAGES}
         found = ClusterFacts(
@@ -92,7 +90,7 @@ class Cluster:
             settings={key: spark.conf(key) for key in _SETTINGS if spark.conf(key)},
             driver=host,
             packages={},
-            warnings=tuple(warnings_of_settings(spark, mode)),
+            warnings=tuple(warnings_of_settings(spark, task_mode(spark))),
         )
         self._count(found)
         try:

@@ -9,7 +9,7 @@ from typing import Any
 from asyncsearch.errors import InternalError, UnsupportedSparkError, UsageError
 from asyncsearch.ids import WorkerId
 from asyncsearch.launch.base_launcher import AgentFunction, ConfigFor, Launcher, OnWorkerEnded, Preflight, run_agent
-from asyncsearch.launch.spark.preflight import examine
+from asyncsearch.launch.spark.preflight import examine, task_mode
 from asyncsearch.launch.spark.session import Spark, is_java_there, join, new_tag, present
 from asyncsearch.launch.spark.slots import slots_now
 from asyncsearch.launch.spark.supervisor import Supervisor
@@ -36,7 +36,7 @@ class SparkLauncher(Launcher):
         Args:
             session: the ``SparkSession`` to use; None: the active one, else a new one.
             study: name of its jobs in Spark's pages.
-            mode: kind of tasks; None: the kind that the cluster allows.
+            mode: kind of tasks; None: the kind that suits the cluster.
             gang: number of tasks that train one trial together. Only 1 is supported.
             start_timeout_s: time that a worker waits for a free slot.
             agent: function that each task runs.
@@ -88,11 +88,16 @@ class SparkLauncher(Launcher):
             ended=ended,
         )
         self._supervisor.start()
+        self._spark.serves()
 
     def launch(self, worker: WorkerId, epoch: int) -> None:
         if self._config_for is None or self._supervisor is None:
             raise InternalError("launch() comes after start()")
         self._supervisor.launch((worker, epoch), self._config_for(worker, epoch))
+
+    def await_submission(self, timeout_s: float) -> None:
+        if self._supervisor is not None:
+            self._supervisor.has_submitted.wait(timeout_s)
 
     def kill(self, worker: WorkerId, epoch: int) -> None:
         if self._supervisor is not None:
@@ -115,7 +120,7 @@ class SparkLauncher(Launcher):
             spark.close()
 
     def _mode_of(self, spark: Spark) -> TaskMode:
-        return self._mode or (TaskMode.PLAIN if spark.has_dynamic_allocation else TaskMode.INDEPENDENT)
+        return self._mode or task_mode(spark)
 
     def _require_no_gang(self, spark: Spark) -> None:
         if self._gang == 1:

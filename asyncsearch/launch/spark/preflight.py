@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from asyncsearch.errors import ClusterError, NotEnoughSlotsError, UnsupportedSparkError, UsageError
 from asyncsearch.launch.base_launcher import Preflight
+from asyncsearch.launch.cores import cores
 from asyncsearch.launch.spark import slots
 from asyncsearch.launch.spark.addresses import addresses, port
 from asyncsearch.launch.spark.failure_reasons import reason_of
@@ -17,6 +18,14 @@ from asyncsearch.launch.spark.task import TaskMode
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
+
+
+def task_mode(spark: Spark) -> TaskMode:
+    """Return the kind of tasks for workers: barrier tasks where they are allowed, and where one can be lost.
+
+    In a local session none can, and a barrier stage takes longer to start.
+    """
+    return TaskMode.PLAIN if spark.has_dynamic_allocation or spark.is_one_process else TaskMode.INDEPENDENT
 
 
 def examine(spark: Spark, parallelism: int | None, mode: TaskMode, start_timeout_s: float) -> Preflight:
@@ -51,6 +60,7 @@ def examine(spark: Spark, parallelism: int | None, mode: TaskMode, start_timeout
         host=host,
         bind=bind,
         port=port(spark.conf),
+        launches_at_once=max(1, cores() - 1) if spark.is_one_process and not spark.has_served else None,
         warnings=tuple(warnings(spark, mode)),
         place=f"Spark {spark.context.master}",
     )
@@ -78,7 +88,8 @@ def warnings_of_settings(spark: Spark, mode: TaskMode) -> list[str]:
             "training since the last checkpoint is then repeated."
         )
     threshold = "spark.speculation.task.duration.threshold"
-    if mode is TaskMode.PLAIN and spark.is_on("spark.speculation") and spark.conf(threshold):
+    may_repeat = mode is TaskMode.PLAIN and not spark.is_one_process
+    if may_repeat and spark.is_on("spark.speculation") and spark.conf(threshold):
         found.append(
             f"spark.speculation with {threshold} starts copies of tasks that run long, as all workers do: switch it "
             "off for this application."

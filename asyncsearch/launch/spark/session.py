@@ -69,6 +69,11 @@ class Spark:
         return str(self.context.master).startswith("local")
 
     @property
+    def is_one_process(self) -> bool:
+        """Whether its tasks are threads of the driver's own Java process: none is lost alone or run a second time."""
+        return re.match(r"local(\[|$)", str(self.context.master)) is not None
+
+    @property
     def is_made_here(self) -> bool:
         """Whether the session was made for a run, and is stopped after it."""
         return self._made is not None
@@ -81,6 +86,15 @@ class Spark:
     def examined(self) -> None:
         """Note that workers can run here."""
         _EXAMINED.add(self.context)
+
+    @property
+    def has_served(self) -> bool:
+        """Whether workers ran in this session before, so that its Python processes have imported what these need."""
+        return self.context in _SERVED
+
+    def serves(self) -> None:
+        """Note that a worker is launched here."""
+        _SERVED.add(self.context)
 
     @property
     def runs_this_python(self) -> bool:
@@ -119,13 +133,21 @@ class Spark:
         tags: Sequence[str],
         description: str,
         is_barrier: bool,
+        prepared: Callable[[], object] = lambda: None,
     ) -> list[T]:
-        """Run a stage and return its tasks' results. Call it in a thread made by ``thread``: tags belong to threads."""
+        """Run a stage and return its tasks' results. Call it in a thread made by ``thread``: tags belong to threads.
+
+        Args:
+            prepared: called once the task is pickled, when Spark needs little more of this process's time.
+        """
         for tag in tags:
             self.context.addJobTag(tag)
         self.context.setJobDescription(description)
         rows = self.context.parallelize(range(tasks), tasks)
-        found: list[T] = (rows.barrier() if is_barrier else rows).mapPartitions(task).collect()
+        job = (rows.barrier() if is_barrier else rows).mapPartitions(task)
+        job.id()  # pickles the task, and makes the job's objects in the JVM
+        prepared()
+        found: list[T] = job.collect()
         return found
 
     def cancel(self, tag: str) -> None:
@@ -193,6 +215,8 @@ _MADE: dict[Any, Made] = {}
 _MAKING = threading.RLock()
 _EXAMINED: weakref.WeakSet[Any] = weakref.WeakSet()
 """Contexts whose executors had what workers need."""
+_SERVED: weakref.WeakSet[Any] = weakref.WeakSet()
+"""Contexts in which workers were launched."""
 
 
 def present(session: Any = None) -> Spark | None:

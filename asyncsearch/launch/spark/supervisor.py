@@ -72,8 +72,10 @@ class Supervisor:
         self._inbox: queue.SimpleQueue[Callable[[], object]] = queue.SimpleQueue()
         """Tasks of the supervisor's thread."""
         self._stopped = threading.Event()
+        self.has_submitted = threading.Event()
+        """Set once the first job was given to Spark, or could not be."""
         self._jobs: dict[LaunchKey, _Job] = {}
-        self._slots = SlotWatch(spark.is_running, start_timeout_s, brings_executors=mode is TaskMode.PLAIN)
+        self._slots = SlotWatch(spark.is_running, start_timeout_s, brings_executors=spark.has_dynamic_allocation)
         self._stop_at: float | None = None
         """When to cancel the jobs that still run; None: not stopping."""
         self._give_up_at: float | None = None
@@ -206,9 +208,11 @@ class Supervisor:
             tags=(self._tag, job.tag),
             description=f"asyncsearch: {self._study} {job.name}",
             is_barrier=self._mode is TaskMode.INDEPENDENT,
+            prepared=self.has_submitted.set,
         )[0]
 
     def _notify(self, job: _Job, reason: str) -> None:
+        self.has_submitted.set()
         try:
             self._ended(*job.key, reason)
         finally:

@@ -13,10 +13,8 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from asyncsearch.agent.config import WorkerConfig
-from asyncsearch.agent.runner_template import fork_template
 from asyncsearch.errors import is_bug
 from asyncsearch.launch.base_launcher import AgentFunction
-from asyncsearch.runner.template import main_in_fork
 
 
 class TaskMode(enum.Enum):
@@ -43,7 +41,11 @@ def _run(agent: AgentFunction, config: WorkerConfig, mode: str, rows: Iterable[i
 
     An exception becomes a result, because Spark would rerun a plain stage's failed task.
     """
+    # Imported here and not at the top: the driver, which launches the task, needs none of it.
     from pyspark import TaskContext
+
+    from asyncsearch.agent.runner_template import fork_template
+    from asyncsearch.runner.template import main_in_fork
 
     del rows
     context = TaskContext.get()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import importlib.util
 import os
 import shutil
@@ -44,8 +43,7 @@ def _inherited() -> list[str]:
 def _is_installed() -> bool:
     """Whether the package is installed beside msgspec, which no script carries in its folder."""
     spec = importlib.util.find_spec("msgspec")
-    try:
-        folder = importlib.metadata.distribution(PACKAGE).locate_file("")
-    except importlib.metadata.PackageNotFoundError:
+    if spec is None or spec.origin is None:
         return False
-    return spec is not None and spec.origin is not None and Path(spec.origin).parent.parent == Path(str(folder))
+    # Not importlib.metadata, whose import takes as long as all else that is looked at before the first launch.
+    return any(Path(spec.origin).parent.parent.glob(f"{PACKAGE}-*.dist-info"))
