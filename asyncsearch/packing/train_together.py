@@ -1,4 +1,4 @@
-"""A unit of each of several ``TorchTrainer``: packed where that is possible, else one after another, and it says why."""
+"""A unit of each of several ``TorchTrainer``, packed where that is possible; else one after another, in words why."""
 
 from __future__ import annotations
 

@@ -117,7 +117,8 @@ def test_what_a_pack_prints_is_in_the_log_of_its_first_lane_that_still_trains(tm
         driver.assign(0, [lane_of(0, stop=1), lane_of(1), lane_of(2)])
         ends(driver, 3)
         lines = [(batch.lane, line.text) for batch in driver.of(LogLines) for line in batch.lines]
-    assert [text for _, text in sorted(lines)] == ["a unit of 3", "a unit of 2", "a unit of 2"]
+    assert [text for _, text in lines] == ["a unit of 3", "a unit of 2", "a unit of 2"]
+    assert [lane for lane, _ in lines] == sorted(lane for lane, _ in lines)
 
 
 def test_a_trainable_that_cannot_be_packed_trains_its_lanes_one_after_another(tmp_path: Path) -> None:

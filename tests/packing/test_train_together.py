@@ -76,8 +76,8 @@ def values(link: Recorder) -> list[float]:
 def test_each_lane_reports_what_it_reports_alone_within_rounding(tmp_path: Path) -> None:
     links, ends = packed(tmp_path / "pack", Blobs, {}, {"stop": 2}, {})
     assert [end.outcome for end in ends] == [Outcome.RETURNED, Outcome.REACHED, Outcome.RETURNED]
-    for lane, own in enumerate(({}, {"stop": 2}, {})):
-        expected = alone(tmp_path / f"alone {lane}", Blobs, lane, **own)
+    for lane, stop in enumerate((4, 2, 4)):
+        expected = alone(tmp_path / f"alone {lane}", Blobs, lane, stop=stop)
         assert values(links[lane]) == pytest.approx(values(expected), abs=1e-12)
 
 
