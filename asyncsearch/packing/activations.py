@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-Layout = Literal["shared", "rows", "channels"]
+ActivationLayout = Literal["shared", "rows", "channels"]
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class Activations:
     """
 
     tensor: Any
-    layout: Layout
+    layout: ActivationLayout
     count: int
     """K."""
 
@@ -38,6 +38,6 @@ class Activations:
         """Return (B, K * C, ...)."""
         return self.tensor if self.layout == "channels" else self.as_rows().transpose(0, 1).flatten(1, 2)
 
-    def of(self, tensor: Any, layout: Layout | None = None) -> Activations:
+    def of(self, tensor: Any, layout: ActivationLayout | None = None) -> Activations:
         """Return other activations of the same members."""
         return Activations(tensor, layout or self.layout, self.count)

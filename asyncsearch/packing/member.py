@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from asyncsearch.errors import UsageError
 
-Loss = Callable[[Any, Any], Any]
+LossFunction = Callable[[Any, Any], Any]
 
 
 def cross_entropy(model: Any, batch: Any) -> Any:
@@ -33,9 +33,9 @@ class Member:
     """A ``torch.nn.Module``."""
     optimizer: Any
     """An optimizer of the model's parameters: SGD, Adam, AdamW, RMSprop or Adagrad to be trained with others as one."""
-    loss: Loss = cross_entropy
+    loss: LossFunction = cross_entropy
     """``loss(model, batch)`` returns a 0-dimensional tensor, the mean over the samples."""
-    sample_losses: Loss | None = None
+    sample_losses: LossFunction | None = None
     """``sample_losses(model, batch)`` returns the loss of each sample, (B,), whose mean is ``loss``. With it, members
     may have batches of different sizes; the default loss needs none."""
     generator: torch.Generator | None = None

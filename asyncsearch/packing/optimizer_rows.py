@@ -113,9 +113,8 @@ class OptimizerRows:
                 continue
             state = optimizer.state[tensor]
             if self.rule.counts_steps:
-                on_device = optimizer.param_groups[parameter.group].get("fused")
-                device = tensor.device if on_device else "cpu"
-                state["step"] = torch.tensor(float(self.steps[row, number]), dtype=torch.float32, device=device)
+                is_fused = optimizer.param_groups[parameter.group].get("fused")
+                state["step"] = _step_tensor(self.steps[row, number], tensor.device if is_fused else None)
             for name in names:
                 value = torch.empty_like(tensor, requires_grad=False)
                 state[name] = value.copy_(self.state[name][row, columns].view(parameter.shape))
@@ -256,3 +255,9 @@ class OptimizerRows:
 def _row(tensors: Sequence[Any]) -> Any:
     """Return the elements of tensors as one new row."""
     return torch.cat([tensor.detach().reshape(-1) for tensor in tensors])[None].clone()
+
+
+def _step_tensor(steps: float, device: Any) -> Any:
+    """Return the number of steps as torch's optimizers hold it: on the CPU, or on the device of a fused one."""
+    is_double = device is None and torch.get_default_dtype() == torch.float64
+    return torch.tensor(float(steps), dtype=torch.float64 if is_double else torch.float32, device=device or "cpu")

@@ -73,7 +73,8 @@ def _without_generator(members: Sequence[Member]) -> str | None:
 
 
 def _draws(model: Any) -> bool:
-    return any(isinstance(module, DROPOUTS) and module.training and module.p > 0 for module in model.modules())
+    """Return whether a model may draw; p may change between steps, so it does not count."""
+    return any(isinstance(module, DROPOUTS) and module.training for module in model.modules())
 
 
 def _model_refusals(model: Any) -> Iterator[str]:

@@ -11,9 +11,10 @@ import torch
 from torch.func import functional_call, vmap
 from torch.utils import _pytree
 
+from asyncsearch.errors import UsageError
 from asyncsearch.packing.activations import Activations
 from asyncsearch.packing.dropout_masks import DROPOUTS, DropoutMasks
-from asyncsearch.packing.member import Loss, Member, cross_entropy
+from asyncsearch.packing.member import LossFunction, Member, cross_entropy
 from asyncsearch.packing.sample_masks import masked_mean, stacked_cross_entropy
 from asyncsearch.packing.stacked_layers import OtherRankError, StackedLayer, computed, stacked_layers
 
@@ -26,8 +27,8 @@ class StackedModel:
     def __init__(self, member: Member) -> None:
         self.masks = DropoutMasks()
         self._loss, self._sample_losses = member.loss, member.sample_losses
-        self._template = copy.deepcopy(member.model)
-        """A copy: calls with other weights, and what ``forward`` may keep, must not reach the user's model."""
+        # Calls with other weights, and what forward may keep, must not reach the user's model.
+        self._template = _copied(member.model)
         self._whole = stacked_layers(self._template, "")
         self._caller = _Caller(self._template)
         self._values: dict[str, Any] = {}
@@ -70,7 +71,7 @@ class StackedModel:
     def _count(self) -> int:
         return len(self.masks.models)
 
-    def _mapped(self, function: Loss, batch: Any, is_shared: bool) -> Any:
+    def _mapped(self, function: LossFunction, batch: Any, is_shared: bool) -> Any:
         leaves, structure = _pytree.tree_flatten(batch)
         names = list(self._values)
         buffers = [name for name, _ in self._template.named_buffers()]
@@ -117,6 +118,16 @@ class StackedModel:
         return forward
 
 
+def _copied(model: Any) -> Any:
+    try:
+        return copy.deepcopy(model)
+    except Exception as error:
+        raise UsageError(
+            f"A {type(model).__name__} cannot be copied, which a pack does once ({type(error).__name__}: {error}): "
+            "keep in it only what copy.deepcopy copies."
+        ) from error
+
+
 def _forward(model: Any, x: Any) -> Any:
     return model(x)
 
@@ -128,7 +139,7 @@ class _Caller(nn.Module):  # type: ignore[misc]
         super().__init__()
         self.model = model
 
-    def forward(self, function: Loss, batch: Any) -> Any:
+    def forward(self, function: LossFunction, batch: Any) -> Any:
         return function(self.model, batch)
 
 
