@@ -255,8 +255,10 @@ class Driver:
             self._waits.say(loss.sentence(self._state))
 
     def _is_last_lane(self, end: TrainingEnded) -> bool:
-        lanes = self._state.attempts_under(end.lease)
-        return not any(lane.is_training for lane in lanes if lane.lane != end.lane)
+        ended = self._state.attempt(end.lease, end.lane)
+        if ended is None or ended.lanes == 1:
+            return True
+        return not any(one.is_training for one in self._state.attempts_under(end.lease) if one is not ended)
 
     async def _commit(self) -> None:
         """Make the records durable, and then acknowledge and carry out what is in them."""
