@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from _hadoop import class_path, java, run_java, send, state, user, write_settings
+from _kerberos import HOST, Realm
 from _servers import ClusterError, Servers, cluster_folder, say
 
 _SERVER = "org.apache.hadoop.hdfs.server"
@@ -29,6 +30,7 @@ class Hdfs:
         self.conf = folder / "conf"
         self._folder = folder
         self._kind_path = folder / "kind.json"
+        self._realm = Realm(self.servers)
         self._kind: dict[str, Any] = json.loads(self._kind_path.read_text()) if self._kind_path.exists() else {}
 
     @property
@@ -37,8 +39,17 @@ class Hdfs:
         return bool(self._kind["ha"])
 
     @property
+    def has_kerberos(self) -> bool:
+        """Whether only those with a ticket get in."""
+        return bool(self._kind.get("kerberos"))
+
+    @property
     def url(self) -> str:
-        return f"hdfs://{SERVICE}" if self.is_ha else f"hdfs://127.0.0.1:{self._ports['rpc-1']}"
+        return f"hdfs://{SERVICE}" if self.is_ha else f"hdfs://{self._host}:{self._ports['rpc-1']}"
+
+    @property
+    def _host(self) -> str:
+        return HOST if self.has_kerberos else "127.0.0.1"
 
     @property
     def _ports(self) -> dict[str, int]:
@@ -48,7 +59,7 @@ class Hdfs:
     def _namenodes(self) -> tuple[int, ...]:
         return (1, 2) if self.is_ha else (1,)
 
-    def start(self, datanodes: int | None, replication: int | None, is_ha: bool) -> None:
+    def start(self, datanodes: int | None, replication: int | None, is_ha: bool, has_kerberos: bool = False) -> None:
         """Start what does not run, and wait until files can be written.
 
         Raises:
@@ -58,9 +69,19 @@ class Hdfs:
         copies = replication or self._kind.get("replication", min(count, 3))
         if self._kind and is_ha and not self.is_ha:
             raise ClusterError("This HDFS has one NameNode: `hdfs.sh stop --remove` first, which removes its files.")
-        self._kind = {"datanodes": count, "replication": copies, "ha": is_ha or self._kind.get("ha", False)}
+        if self._kind and has_kerberos and not self.has_kerberos:
+            raise ClusterError("This HDFS asks for no tickets: `hdfs.sh stop --remove` first, which removes its files.")
+        self._kind = {
+            "datanodes": count,
+            "replication": copies,
+            "ha": is_ha or self._kind.get("ha", False),
+            "kerberos": has_kerberos or self.has_kerberos,
+        }
         self._kind_path.write_text(json.dumps(self._kind))
         write_settings(self.conf, {"core-site.xml": self._core_site(), "hdfs-site.xml": self._hdfs_site()})
+        if self.has_kerberos:
+            self._realm.start()
+            self._realm.log_in(self._realm.server, "servers")
         is_new = not (self._folder / "name-1").exists()
         if is_new:
             self._format()
@@ -71,7 +92,9 @@ class Hdfs:
         if self.is_ha:
             self._activate_one()
         self.wait(count)
-        if is_new:
+        if is_new and self.has_kerberos:
+            self.admin("fs", "-chmod", "1777", "/")
+        elif is_new:
             # Who may write at the top of a cluster for tests is anybody, as in /tmp.
             send("PUT", f"{self._web(self.active())}/webhdfs/v1/?op=SETPERMISSION&permission=1777&user.name={user()}")
 
@@ -123,6 +146,8 @@ class Hdfs:
 
     def admin(self, tool: str, *arguments: str) -> str:
         """Run a command of HDFS for administrators or files."""
+        if self.has_kerberos:
+            self._realm.log_in(self._realm.server, "servers")
         tools = {
             "dfsadmin": f"{_TOOLS}.DFSAdmin",
             "haadmin": f"{_TOOLS}.DFSHAAdmin",
@@ -155,21 +180,35 @@ class Hdfs:
             shutil.copytree(self._folder / "name-1", self._folder / "name-2")
 
     def _java(self, *arguments: str, heap_mb: int = 256) -> list[str]:
-        return java(self.servers, class_path(self.conf), *arguments, heap_mb=heap_mb)
+        realm = [f"-Djava.security.krb5.conf={self._realm.conf}"] if self.has_kerberos else []
+        return java(self.servers, class_path(self.conf), *realm, *arguments, heap_mb=heap_mb)
 
     def _web(self, number: int | None) -> str:
-        return f"http://127.0.0.1:{self._ports[f'http-{number or 1}']}"
+        return f"http://{self._host}:{self._ports[f'http-{number or 1}']}"
 
     def _core_site(self) -> dict[str, object]:
         return {
             "fs.defaultFS": self.url,
             "hadoop.tmp.dir": self._folder / "tmp",
             "hadoop.http.staticuser.user": user(),  # who asks WebHDFS without a name; by default a stranger, dr.who
+            **(self._realm_settings() if self.has_kerberos else {}),
+        }
+
+    def _realm_settings(self) -> dict[str, object]:
+        return {
+            "hadoop.security.authentication": "kerberos",
+            "hadoop.security.authorization": "true",
+            "hadoop.http.authentication.type": "kerberos",
+            "hadoop.http.authentication.kerberos.principal": self._realm.web,
+            "hadoop.http.authentication.kerberos.keytab": self._realm.keytab("servers"),
+            "hadoop.http.authentication.signature.secret.file": self._realm.secret,
+            "hadoop.http.authentication.kerberos.endpoint.whitelist": "/jmx",  # these scripts ask it for the state
         }
 
     def _hdfs_site(self) -> dict[str, object]:
         return {
             **self._addresses(),
+            **(self._principals() if self.has_kerberos else {}),
             "dfs.replication": self._kind["replication"],
             "dfs.namenode.safemode.extension": 0,
             "dfs.namenode.datanode.registration.ip-hostname-check": "false",
@@ -191,6 +230,17 @@ class Hdfs:
             # WebHDFS asks after 5 ms, instead of 400, whether a new file is complete.
             "dfs.client.block.write.locateFollowingBlock.initial.delay.ms": 5,
             "dfs.client.block.write.locateFollowingBlock.retries": 10,
+        }
+
+    def _principals(self) -> dict[str, object]:
+        keys, server = self._realm.keytab("servers"), self._realm.server
+        return {
+            "dfs.block.access.token.enable": "true",
+            "ignore.secure.ports.for.testing": "true",  # else DataNodes need root, or certificates
+            **{f"dfs.{kind}.kerberos.principal": server for kind in ("namenode", "datanode")},
+            **{f"dfs.{kind}.keytab.file": keys for kind in ("namenode", "datanode")},
+            "dfs.web.authentication.kerberos.principal": self._realm.web,
+            "dfs.web.authentication.kerberos.keytab": keys,
         }
 
     def _addresses(self) -> dict[str, object]:
@@ -231,7 +281,7 @@ def hdfs(folder: Path) -> Iterator[str]:
 
 
 def _start(cluster: Hdfs, options: argparse.Namespace) -> None:
-    cluster.start(options.datanodes, options.replication, options.ha)
+    cluster.start(options.datanodes, options.replication, options.ha, options.kerberos)
     say(f"HDFS is ready: export HADOOP_CONF_DIR={cluster.conf}")
     print(cluster.url)
 
@@ -289,6 +339,7 @@ def _parser() -> argparse.ArgumentParser:
     start.add_argument("datanodes", type=int, nargs="?", help="number of DataNodes (default: 1, or as before)")
     start.add_argument("--replication", type=int, help="copies of a block (default: one for each DataNode, at most 3)")
     start.add_argument("--ha", action="store_true", help="two NameNodes that share their edits in a folder")
+    start.add_argument("--kerberos", action="store_true", help="let in only those who have a ticket of its own realm")
     start.set_defaults(function=_start)
     stop = commands.add_parser("stop", help="end all its processes, and keep its files")
     stop.add_argument("--remove", action="store_true", help="remove its files, too")

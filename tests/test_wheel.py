@@ -32,5 +32,5 @@ def test_wheel_without_extras_runs_the_example_of_the_readme_in_an_empty_environ
 
 def test_readme_says_what_each_extra_is_for() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    rows = re.findall(r"^\| `([a-z]+)` \| \S", (ROOT / "README.md").read_text(encoding="utf-8"), flags=re.MULTILINE)
+    rows = re.findall(r"^\| `([a-z0-9]+)` \| \S", (ROOT / "README.md").read_text(encoding="utf-8"), flags=re.MULTILINE)
     assert {*project["optional-dependencies"]} <= {*rows}

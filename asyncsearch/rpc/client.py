@@ -15,10 +15,11 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from asyncsearch.errors import DisconnectedError, ProtocolError
 from asyncsearch.ids import worker_name
+from asyncsearch.rpc.attempts import attempt_limit
 from asyncsearch.rpc.auth import channel_credentials
 from asyncsearch.rpc.backoff import Backoff
 from asyncsearch.rpc.channel import MAX_MESSAGE_BYTES, METHOD, SERVICE, Keepalive, client_options, require_size
@@ -32,8 +33,6 @@ logger = logging.getLogger(__name__)
 
 _FIRST_DELAY_S = 0.005
 """First delay of a worker that was never attached: the driver may be about to listen."""
-_WELCOME_S = 10.0
-"""Time limit of one attempt to attach."""
 _CLOSE_S = 1.0
 """Time that the driver has to end a stream that the worker has ended."""
 _STEADY_S = 5.0
@@ -152,25 +151,27 @@ class Connection:
     def _attach_until_over(self) -> Exception | None:
         backoff = Backoff(first_s=_FIRST_DELAY_S)
         places = itertools.cycle(self._places())
+        too_late = 0
         deadline_s = time.monotonic() + self._reconnect_s
         while True:
             began_s, before = time.monotonic(), self._progress
-            broken = self._attach_once(next(places), timeout_s=min(_WELCOME_S, max(deadline_s - began_s, 0.1)))
+            broken = self._attach_once(next(places), attempt_limit(too_late, deadline_s - began_s))
             if broken is None or self._is_closing:
                 return None
-            status, words = broken
-            if row_of(status).is_final:
-                return row_of(status).error(words)
+            if row_of(broken.status).is_final:
+                return row_of(broken.status).error(broken.words)
             now_s = time.monotonic()
+            # What let the worker in once is given to it from the start: a slow way stays slow.
+            too_late += broken.is_late
             # A driver that accepts workers and then fails at once must not be retried forever.
             if self._progress != before or now_s - began_s > _STEADY_S:
                 backoff.reset()
                 deadline_s = now_s + self._reconnect_s
             delay_s = backoff.next_s()
             if now_s + delay_s > deadline_s:
-                return self._unreachable(words)
+                return self._unreachable(broken.words)
             level = logging.INFO if self._was_attached else logging.DEBUG
-            logger.log(level, "%s is detached from the driver (%s); next try in %.1f s", self, words, delay_s)
+            logger.log(level, "%s is detached from the driver (%s); next try in %.1f s", self, broken.words, delay_s)
             with self._changed:
                 self._changed.wait_for(lambda: self._is_closing, delay_s)
 
@@ -183,7 +184,7 @@ class Connection:
         address, port = self._endpoint.address, self._endpoint.spare_port
         return [address, f"{address.rpartition(':')[0]}:{port}"] if port else [address]
 
-    def _attach_once(self, address: str, timeout_s: float) -> tuple[grpc.StatusCode, str] | None:
+    def _attach_once(self, address: str, timeout_s: float) -> _Broken | None:
         """Attach and read until the stream ends; return None for a good end, else why it broke."""
         with contextlib.closing(_Stream(self._endpoint, address, self._keepalive, self._max_message_bytes)) as stream:
             with self._changed:
@@ -197,7 +198,8 @@ class Connection:
                     self._read(stream, data)
             except grpc.RpcError:
                 is_late = not stream.is_welcome and stream.call.code() is grpc.StatusCode.CANCELLED
-                return stream.call.code(), f"no answer within {timeout_s:.1f} s" if is_late else stream.call.details()
+                words = f"no answer within {timeout_s:.1f} s" if is_late else stream.call.details()
+                return _Broken(stream.call.code(), words, is_late)
             finally:
                 with self._changed:
                     self._stream = None
@@ -248,6 +250,15 @@ class Connection:
 
     def __str__(self) -> str:
         return f"{worker_name(self._hello.worker)}, epoch {self._hello.epoch}"
+
+
+class _Broken(NamedTuple):
+    """Why a stream is over, or was never made."""
+
+    status: grpc.StatusCode
+    words: str
+    is_late: bool
+    """Whether the driver had not accepted the worker within the attempt's time."""
 
 
 class _Stream:

@@ -26,8 +26,8 @@ class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
     """On each of the two ports; above them, a connection is closed as soon as it is accepted."""
     greetings: int = _SPARE
     """Streams of one address that have the token, and whose ``Hello`` is still awaited; executors may share it."""
-    handshake_s: float = 5.0
-    """Time that a connection has to prove that it is a worker's."""
+    handshake_s: float = 10.0
+    """Time that a connection has to prove that it is a worker's: three crossings of a network that may be slow."""
 
 
 def connection_limits(workers: int, descriptors: int | None, in_use: int) -> ConnectionLimits:

@@ -15,7 +15,8 @@ from asyncsearch.rpc.messages import Endpoint
 from asyncsearch.work import Lane, Work
 from tests.agent import trials
 from tests.agent.driver import WORKER, lease, make_config, make_stage
-from tests.rpc.tools import PATIENCE_S, Driver, Proxy
+from tests.rpc.proxy import PATIENCE_S, Proxy
+from tests.rpc.tools import Driver
 
 
 class AgentThread:

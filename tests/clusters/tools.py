@@ -49,10 +49,14 @@ class Machine:
 
     def script(self, name: str, *arguments: object) -> str:
         """Run a script of a cluster, and return the last line that it prints."""
+        return (self.lines(name, *arguments) or [""])[-1]
+
+    def lines(self, name: str, *arguments: object) -> list[str]:
+        """Run a script of a cluster, and return the lines that it prints."""
         command = ["bash", str(ROOT / "scripts" / name), *map(str, arguments)]
         done = subprocess.run(command, env=self._environment, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
-        return (done.stdout.splitlines() or [""])[-1]
+        return done.stdout.splitlines()
 
     def submit(self, name: str, folder: Path, *arguments: object) -> Submitted:
         """Submit the search by one of the scripts; its folder is given to it."""

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import queue
-import socket
-import struct
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -19,139 +15,7 @@ from asyncsearch.launch.base_launcher import AgentFunction, ConfigFor, OnWorkerE
 from asyncsearch.launch.processes import ProcessLauncher
 from asyncsearch.rpc import client
 from asyncsearch.rpc.channel import Keepalive
-
-PATIENCE_S = 300.0
-UP, DOWN = "to the driver", "to the worker"
-_RESET = struct.pack("ii", 1, 0)
-"""Makes ``close`` send a reset: the peer learns at once that the connection is gone."""
-
-
-class Weather(msgspec.Struct, frozen=True, kw_only=True):
-    """What a link does to what it carries."""
-
-    delay_s: float = 0.0
-    """By how much later each piece arrives."""
-    drops_after: tuple[int, ...] = ()
-    """Bytes, of both directions, after which a connection is reset, for each connection in turn; empty: never."""
-    swallows: frozenset[str] = frozenset()
-    """Directions in which connections stand and carry nothing."""
-    is_down: bool = False
-    """Whether there is no connection, and none can be made."""
-
-
-FAIR = Weather()
-
-
-class Link:
-    """The way of one launch of a worker to its driver."""
-
-    def __init__(self, port: int, weather: Weather) -> None:
-        self._target = port
-        self.weather = weather
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
-        self._pairs: list[_Pair] = []
-        self._changed = threading.Condition()
-        self.accepted = self.refused = 0
-        self._to_refuse = 0
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def set(self, weather: Weather) -> None:
-        """Change what becomes of what is carried from now on."""
-        with self._changed:
-            self.weather = weather
-            pairs = list(self._pairs)
-        if weather.is_down:
-            for pair in pairs:
-                pair.reset()
-
-    def cut(self) -> None:
-        """Break the present connections; new ones can be made."""
-        with self._changed:
-            pairs = list(self._pairs)
-        for pair in pairs:
-            pair.reset()
-
-    def refuse(self, times: int) -> None:
-        """Break the present connections, and refuse so many new ones."""
-        with self._changed:
-            self._to_refuse = times
-        self.cut()
-
-    def wait_for(self, is_enough: Callable[[Link], bool]) -> None:
-        """Wait until the connections made and refused are enough."""
-        with self._changed:
-            assert self._changed.wait_for(lambda: is_enough(self), PATIENCE_S), (self.accepted, self.refused)
-
-    def close(self) -> None:
-        with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-        self.cut()
-
-    def _accept(self) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                near, _ = self._listener.accept()
-                with self._changed:
-                    if self.weather.is_down or self._to_refuse:
-                        self.refused += 1
-                        self._to_refuse = max(0, self._to_refuse - 1)
-                        _reset(near)
-                    else:
-                        self.accepted += 1
-                        self._pairs.append(_Pair(self, near, socket.create_connection(("127.0.0.1", self._target))))
-                    self._changed.notify_all()
-
-
-class _Pair:
-    """One connection of a worker, and the one to the driver that carries on what comes from it."""
-
-    def __init__(self, link: Link, near: socket.socket, far: socket.socket) -> None:
-        self._link, self._sockets, self._number = link, (near, far), link.accepted
-        self._carried = 0
-        for source, sink, way in ((near, far, UP), (far, near, DOWN)):
-            pieces: queue.SimpleQueue[tuple[float, bytes]] = queue.SimpleQueue()
-            threading.Thread(target=self._read, args=(source, pieces), daemon=True).start()
-            threading.Thread(target=self._write, args=(sink, pieces, way), daemon=True).start()
-
-    def reset(self) -> None:
-        for end in self._sockets:
-            _reset(end)
-
-    def _read(self, source: socket.socket, pieces: queue.SimpleQueue[tuple[float, bytes]]) -> None:
-        data = b"begun"
-        while data:
-            try:
-                data = source.recv(65536)
-            except OSError:
-                data = b""
-            pieces.put((time.monotonic() + self._link.weather.delay_s, data))
-
-    def _write(self, sink: socket.socket, pieces: queue.SimpleQueue[tuple[float, bytes]], way: str) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                due, data = pieces.get()
-                time.sleep(max(0.0, due - time.monotonic()))
-                weather = self._link.weather
-                if way in weather.swallows:
-                    continue
-                if not data:
-                    sink.shutdown(socket.SHUT_WR)
-                    return
-                self._carried += len(data)
-                limits = weather.drops_after
-                if limits and self._carried > limits[self._number % len(limits)]:
-                    self.reset()
-                    return
-                sink.sendall(data)
-
-
-def _reset(end: socket.socket) -> None:
-    with contextlib.suppress(OSError):
-        end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
-        end.shutdown(socket.SHUT_RDWR)  # wakes the thread that reads
-    end.close()
+from tests.rpc.proxy import FAIR, PATIENCE_S, Proxy, Weather
 
 
 class Network(ProcessLauncher):
@@ -173,7 +37,7 @@ class Network(ProcessLauncher):
         """
         super().__init__(agent=agent)
         self._weather, self._is_split = weather, is_split
-        self._links: dict[tuple[WorkerId, int], Link] = {}
+        self._links: dict[tuple[WorkerId, int], Proxy] = {}
         self._made = threading.Condition()
         self.ends: queue.Queue[tuple[WorkerId, int, str]] = queue.Queue()
         """The end of each launch, and its reason."""
@@ -182,7 +46,7 @@ class Network(ProcessLauncher):
         def through_link(worker: WorkerId, epoch: int) -> WorkerConfig:
             config = config_for(worker, epoch)
             assert config.endpoint is not None
-            link = Link(int(config.endpoint.address.rpartition(":")[2]), self._weather(worker, epoch))
+            link = Proxy(int(config.endpoint.address.rpartition(":")[2]), self._weather(worker, epoch))
             with self._made:
                 self._links[worker, epoch] = link
                 self._made.notify_all()
@@ -200,14 +64,14 @@ class Network(ProcessLauncher):
         if not self._is_split:
             super().kill(worker, epoch)
 
-    def link(self, worker: int = 0, epoch: int = 1) -> Link:
+    def link(self, worker: int = 0, epoch: int = 1) -> Proxy:
         """Return the link of a launch, once there is one."""
         key = (WorkerId(worker), epoch)
         with self._made:
             assert self._made.wait_for(lambda: key in self._links, PATIENCE_S), key
             return self._links[key]
 
-    def links(self, worker: int) -> list[Link]:
+    def links(self, worker: int) -> list[Proxy]:
         """Return the links of all launches of a worker, the newest last."""
         with self._made:
             return [self._links[key] for key in sorted(self._links) if key[0] == worker]

@@ -12,7 +12,8 @@ from asyncsearch import ASHA, Study, WorkerOptions
 from asyncsearch.events import WorkerAttached, WorkerLost
 from asyncsearch.journal.opening import read_records
 from tests.faults.accounts import losses, require_accounted, tell, wait_until, wasted
-from tests.faults.network import DOWN, FAIR, UP, Network, Weather, wary_agent
+from tests.faults.network import Network, wary_agent
+from tests.rpc.proxy import DOWN, FAIR, UP, Weather
 from tests.system.tools import Gate, Running, make_study, make_trainable, require_gone
 
 pytestmark = pytest.mark.slow

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from asyncsearch.rpc.messages import Hello
-from tests.rpc.tools import Agent, Driver, Proxy, hello
+from tests.rpc.proxy import Proxy
+from tests.rpc.tools import Agent, Driver, hello
 
 
 @pytest.fixture

@@ -27,7 +27,8 @@ from asyncsearch.rpc.channel import Keepalive
 from asyncsearch.rpc.messages import DriverMessage, LogLine, LogLines
 from asyncsearch.rpc.server import SearchServer
 from asyncsearch.work import Lane, Stage, Work
-from tests.rpc.tools import AGENT, LEASE, PATIENCE_S, Agent, Driver, Proxy, RawStream, hello, hello_bytes, report
+from tests.rpc.proxy import FAIR, PATIENCE_S, Proxy, Weather
+from tests.rpc.tools import AGENT, LEASE, Agent, Driver, RawStream, hello, hello_bytes, report
 
 ATTACHED = ("attached", 3, 1, AGENT)
 DETACHED = ("detached", 3, 1)
@@ -401,3 +402,16 @@ def test_importing_the_package_imports_no_grpc() -> None:
 def test_a_worker_needs_no_cryptography() -> None:
     code = "import asyncsearch.rpc.client, sys; sys.exit('cryptography' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.slow
+def test_a_worker_attaches_through_a_network_that_is_slow_from_the_start(driver: Driver) -> None:
+    proxy = Proxy(driver.port, Weather(delay_s=2.0))
+    agent = Agent(driver.identity.endpoint(proxy.address), hello())
+    agent.connection.open()
+    agent.connection.send(report(1))
+    assert agent.connection.flush(PATIENCE_S)
+    assert driver.handler.resources() == [1]
+    proxy.set(FAIR)
+    agent.connection.close()
+    proxy.close()

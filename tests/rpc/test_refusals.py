@@ -16,7 +16,8 @@ from asyncsearch.rpc.auth import TARGET_NAME, bound, tls_credentials
 from asyncsearch.rpc.channel import MAX_MESSAGE_BYTES, METHOD, SERVICE
 from asyncsearch.rpc.convert import encode_worker, frame
 from asyncsearch.rpc.messages import PROTOCOL, Hello
-from tests.rpc.tools import PATIENCE_S, Agent, Driver, RawStream, hello, hello_bytes, report, report_bytes
+from tests.rpc.proxy import PATIENCE_S
+from tests.rpc.tools import Agent, Driver, RawStream, hello, hello_bytes, report, report_bytes
 
 HEALTHY = 9
 

@@ -1,10 +1,8 @@
-"""A driver that records what it hears, and a network between it and its workers that fails on demand."""
+"""A driver that records what it hears, and workers that say what a test wants."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import socket
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
@@ -20,10 +18,9 @@ from asyncsearch.rpc.client import Connection
 from asyncsearch.rpc.convert import encode_worker, frame
 from asyncsearch.rpc.messages import DriverMessage, Endpoint, Heartbeat, Hello, WorkerMessage
 from asyncsearch.rpc.server import SearchServer
+from tests.rpc.proxy import PATIENCE_S
 
 T = TypeVar("T")
-PATIENCE_S = 300.0
-"""How long a test waits for what must happen; reached only by a test that fails."""
 
 AGENT = "agent-a"
 LEASE = Lease(number=7, worker=WorkerId(3), epoch=1)
@@ -144,58 +141,6 @@ class Agent:
     def end(self) -> Exception | None:
         error: Exception | None = self.ends.wait(bool)[0]
         return error
-
-
-class Proxy:
-    """A TCP proxy before the driver that can be cut, or made to swallow what it is given."""
-
-    def __init__(self, port: int) -> None:
-        self._target = port
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
-        self._sockets: list[socket.socket] = []
-        self._lock = threading.Lock()
-        self._swallowing: set[socket.socket] = set()
-        self.accepted = Happenings()
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def cut(self) -> None:
-        """Break all connections."""
-        with self._lock:
-            sockets, self._sockets = self._sockets, []
-        for end in sockets:
-            with contextlib.suppress(OSError):
-                end.shutdown(socket.SHUT_RDWR)
-            end.close()
-
-    def swallow(self) -> None:
-        """Let the present connections stand and carry nothing any more."""
-        with self._lock:
-            self._swallowing |= set(self._sockets)
-
-    def close(self) -> None:
-        with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-        self.cut()
-
-    def _accept(self) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                near, _ = self._listener.accept()
-                far = socket.create_connection(("127.0.0.1", self._target))
-                with self._lock:
-                    self._sockets += [near, far]
-                threading.Thread(target=self._pump, args=(near, far), daemon=True).start()
-                threading.Thread(target=self._pump, args=(far, near), daemon=True).start()
-                self.accepted.add(near)
-
-    def _pump(self, source: socket.socket, sink: socket.socket) -> None:
-        with contextlib.suppress(OSError):
-            while data := source.recv(65536):
-                if source not in self._swallowing:
-                    sink.sendall(data)
-            sink.shutdown(socket.SHUT_WR)
 
 
 class RawStream:

@@ -16,7 +16,8 @@ import pytest
 from asyncsearch.rpc.auth import TARGET_NAME, make_identity
 from asyncsearch.rpc.connection_limits import ConnectionLimits
 from asyncsearch.rpc.messages import Endpoint
-from tests.rpc.tools import PATIENCE_S, Agent, Driver, RawStream, hello, hello_bytes, report
+from tests.rpc.proxy import PATIENCE_S
+from tests.rpc.tools import Agent, Driver, RawStream, hello, hello_bytes, report
 
 LIMITS = ConnectionLimits(connections=8, greetings=2, handshake_s=2.0)
 

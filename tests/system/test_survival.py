@@ -19,7 +19,7 @@ from asyncsearch.journal.opening import read_records
 from asyncsearch.launch.base_launcher import ConfigFor, OnWorkerEnded
 from asyncsearch.launch.processes import ProcessLauncher
 from asyncsearch.trial import TrialState
-from tests.rpc.tools import Proxy
+from tests.rpc.proxy import Proxy
 from tests.system.tools import PATIENCE_S, Gate, Running, make_study, make_trainable, require_gone
 
 KEPT = {TrialState.PAUSED, TrialState.COMPLETED}

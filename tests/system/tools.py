@@ -82,7 +82,7 @@ def make_trainable(gate: Gate, at: int = 5, trial_id: int = 0) -> Callable[[Tria
     return train
 
 
-def make_study(trainable: Any, store: Path, **options: Any) -> Study:
+def make_study(trainable: Any, store: Path | str, **options: Any) -> Study:
     settings: dict[str, Any] = {
         "space": {"x": choice(*range(1, 10))},
         "metric": "loss",

@@ -232,7 +232,12 @@ def _made(gateways: str) -> Any:
 
     settings = hadoop_settings()
     if settings.get("hadoop.security.authentication", "simple") == "kerberos":
-        from hdfs.ext.kerberos import KerberosClient
-
+        try:
+            from hdfs.ext.kerberos import KerberosClient
+        except ImportError as error:
+            raise StoreError(
+                f"A package for Kerberos over HTTP is missing: {error}. Install 'asyncsearch[kerberos]' with pip on the"
+                " driver and on all workers, or use hdfs://, which needs none."
+            ) from error
         return KerberosClient(gateways, timeout=_TIMEOUT_S)
     return hdfs.InsecureClient(gateways, user=os.environ.get("HADOOP_USER_NAME"), timeout=_TIMEOUT_S)

@@ -1,0 +1,128 @@
+"""Stores on a real S3 server: the laws of every store, a whole search, and what becomes of the keys."""
+
+from __future__ import annotations
+
+import tempfile
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from asyncsearch import ASHA, Checkpoints, GridSearch, Study, choice
+from asyncsearch.errors import StoreError
+from asyncsearch.store import open_store
+from asyncsearch.store.base_store import Store
+from asyncsearch.store.fsspec_store import FsspecStore
+from asyncsearch.store.remote import Remote
+from asyncsearch.testing.stores import StoreTests
+from asyncsearch.trainable import TrialContext
+from asyncsearch.trial import TrialState
+from tests.store.s3_server import BUCKET, KEY_ID, SECRET, s3_server
+from tests.system.tools import Checkpointed
+
+ODD = 'a\'; echo "b" ?x=1#y%20 ü'
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[dict[str, str]]:
+    pytest.importorskip("moto", reason="moto is not installed: pip install 'moto[server]'")
+    s3fs = pytest.importorskip("s3fs", reason="s3fs is not installed: it is the extra s3")
+    with s3_server() as environment, pytest.MonkeyPatch.context() as patch:
+        for name, value in environment.items():
+            patch.setenv(name, value)
+        s3fs.S3FileSystem.clear_instance_cache()
+        s3fs.S3FileSystem().mkdir(BUCKET)
+        yield environment
+        s3fs.S3FileSystem.clear_instance_cache()
+
+
+@pytest.fixture(autouse=True)
+def reached(server: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stage and fetch inside the test's own folder."""
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+
+
+def new() -> str:
+    return f"s3://{BUCKET}/{uuid.uuid4().hex}"
+
+
+class TestS3(StoreTests):
+    def make(self) -> Store:
+        return open_store(f"{new()}/{ODD}")
+
+
+def train(trial: TrialContext) -> None:
+    model = Checkpointed()
+    for unit in trial.epochs(save=model.save, load=model.load):
+        model.units.append(unit)
+        assert model.units == list(range(1, unit + 1)), "a unit was trained twice or left out"
+        trial.report(loss=trial.params["x"] / unit)
+
+
+def search(store: str | Store, **options: Any) -> Study:
+    return Study(
+        train,
+        space={"x": choice(1, 2, 3, 4)},
+        metric="loss",
+        mode="min",
+        searcher=GridSearch(),
+        scheduler=ASHA(max_resource=4, reduction_factor=2),
+        store=store,
+        backend="processes",
+        checkpoints=Checkpoints(keep_checkpoints=1),
+        **options,
+    )
+
+
+@pytest.mark.slow
+def test_a_search_on_s3_is_gone_on_with_and_no_key_is_kept_in_its_store() -> None:
+    url = new()
+    search(url).run(num_trials=2, parallelism=1)
+    study = search(url, resume=True)
+    study.run(num_trials=4, parallelism=2)
+    assert [trial.state for trial in study.trials].count(TrialState.COMPLETED) >= 1
+    assert study.best_trial.resource == 4
+    assert len(Study.open(url).trials) == 4
+    with study.checkpoint() as path:
+        assert Path(path).exists()
+    files = kept(url)
+    assert {"study.json", "bundle.bin", "head.json"} <= {*files}
+    assert not [name for name, data in files.items() if SECRET.encode() in data or KEY_ID.encode() in data]
+
+
+@pytest.mark.slow
+def test_keys_given_to_a_store_reach_its_workers_and_are_not_kept_in_it(
+    server: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    keys = {"key": KEY_ID, "secret": SECRET, "endpoint_url": server["AWS_ENDPOINT_URL"]}
+    store = FsspecStore(new(), keys)
+    search(store).run(num_trials=2, parallelism=1)
+    files = {name: store._remote.read(name) or b"" for name in store._remote.find("")}
+    assert {"study.json", "bundle.bin", "head.json"} <= {*files}
+    assert not [name for name, data in files.items() if SECRET.encode() in data or KEY_ID.encode() in data]
+    assert SECRET not in repr(store)
+    assert SECRET not in str(store)
+
+
+def test_a_bucket_that_does_not_exist_is_named_and_not_made() -> None:
+    with pytest.raises(StoreError, match=r"s3://no-such-bucket"):
+        open_store("s3://no-such-bucket/x").write("study.json", b"{}")
+
+
+def test_of_two_clients_one_creates_a_file() -> None:
+    url = new()
+    first, second = Remote(url, {}), Remote(url, {"use_listings_cache": False})
+    assert first._fs is not second._fs
+    assert first.create("lock", b"first")
+    assert not second.create("lock", b"second")
+    assert first.read("lock") == b"first"
+
+
+def kept(url: str) -> dict[str, bytes]:
+    store = FsspecStore(url)
+    return {name: store._remote.read(name) or b"" for name in store._remote.find("")}
