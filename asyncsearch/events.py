@@ -31,6 +31,10 @@ KILLED = "killed"
 """``error_kind`` of a training whose process was ended from outside: the machine's doing, not the trial's."""
 
 
+MEMORY_KINDS = ("out_of_memory", "MemoryError", "OutOfMemoryError")
+"""``error_kind`` of a training that had too little memory: the kernel, Python or a framework said so."""
+
+
 class Event(msgspec.Struct, frozen=True, tag_field="kind"):
     """Base of all events."""
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import abc
 import pickle
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
 
 from asyncsearch.errors import UsageError
 from asyncsearch.trial import Params
@@ -240,6 +240,19 @@ class Trainer:
         """Train one unit of resource."""
         raise NotImplementedError
 
+    @classmethod
+    def train_pack(cls, trainers: Sequence[Self]) -> None:
+        """Train one unit of resource of several trainers together; each must end as after its own ``train``.
+
+        Optional: a study with ``pack=`` needs it. The trainers are set up, or loaded, and have at least one unit left.
+        Those of one call may leave, so that a later call has fewer. An error that one of them alone is to blame for
+        should be raised by its ``evaluate``: one that is raised here counts as a loss of each trial.
+
+        Args:
+            trainers: at least two, in the order of their lanes.
+        """
+        raise NotImplementedError
+
     def evaluate(self) -> Mapping[str, Any]:
         """Return the current metrics; must not change what ``train`` does next."""
         raise NotImplementedError
@@ -256,6 +269,11 @@ class Trainer:
     def can_pause(cls) -> bool:
         """Whether both ``save`` and ``load`` are implemented."""
         return cls.save is not Trainer.save and cls.load is not Trainer.load
+
+    @classmethod
+    def can_pack(cls) -> bool:
+        """Whether ``train_pack`` is implemented."""
+        return cls.train_pack.__func__ is not Trainer.train_pack.__func__  # type: ignore[attr-defined]
 
     @classmethod
     def can_update(cls) -> bool:
@@ -334,18 +352,30 @@ def _restored(
 
 def _trainer_function(trainer_class: type[Trainer]) -> TrainFunction:
     def train(trial: TrialContext) -> None:
-        if trial.has_sequences and not trainer_class.can_update():
-            raise UsageError(_no_update(trainer_class, "a hyper-parameter is a sequence"))
-        trainer = trainer_class()
-        trainer.trial = trial
-        trainer.setup(dict(trial.saved_params))
-        hooks: dict[str, Any] = {"save": trainer.save, "load": trainer.load} if trainer_class.can_pause() else {}
-        for _ in trial.epochs(update=trainer.update, evaluate=trainer.evaluate, **hooks):
+        trainer, epochs = begin_trainer(trainer_class, trial)
+        for _ in epochs:
             trainer.train()
             trial.report(trainer.evaluate())
 
     train.__name__ = train.__qualname__ = trainer_class.__name__
+    train.trainer_class = trainer_class  # type: ignore[attr-defined]
     return train
+
+
+def trainer_class_of(function: object) -> type[Trainer] | None:
+    """Return the trainer class of which ``as_function`` made a function; None: it made none of a class."""
+    return getattr(function, "trainer_class", None)
+
+
+def begin_trainer(trainer_class: type[Trainer], trial: TrialContext) -> tuple[Trainer, Iterator[int]]:
+    """Return a trainer that is set up for a trial, and the units that it is to train."""
+    if trial.has_sequences and not trainer_class.can_update():
+        raise UsageError(_no_update(trainer_class, "a hyper-parameter is a sequence"))
+    trainer = trainer_class()
+    trainer.trial = trial
+    trainer.setup(dict(trial.saved_params))
+    hooks: dict[str, Any] = {"save": trainer.save, "load": trainer.load} if trainer_class.can_pause() else {}
+    return trainer, trial.epochs(update=trainer.update, evaluate=trainer.evaluate, **hooks)
 
 
 def _no_update(trainer_class: type[Trainer], why: str) -> str:

@@ -54,6 +54,8 @@ class LaneRun:
         """Whether the agent sent its runner SIGTERM."""
         self.is_killed = False
         """Whether the agent sent its runner SIGKILL."""
+        self.is_packed = False
+        """Whether the runner got other lanes together with it."""
         self.gives_up = threading.Event()
         """Set once it must not wait for its store any longer."""
 

@@ -66,6 +66,12 @@ class Outputs:
         self._run = None
         self.due = None
 
+    def pass_on(self, run: LaneRun, to: LaneRun) -> None:
+        """Send a run's last lines; later output belongs to another one, that trains in the same process."""
+        if self._run is run:
+            self.send(time.monotonic(), is_last=True)
+            self._run = to
+
     def send(self, now: float, *, is_last: bool = False) -> None:
         """Send the lines that may be sent at ``now``, monotonic seconds."""
         run = self._run

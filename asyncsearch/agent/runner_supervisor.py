@@ -6,7 +6,7 @@ It knows processes and channels, and nothing of what a training's messages mean.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.agent.driver_stream import DriverStream
@@ -15,7 +15,7 @@ from asyncsearch.agent.lane_run import LaneRun
 from asyncsearch.agent.outputs import MAX_BACKLOG, Outputs
 from asyncsearch.agent.runner_process import RunnerProcess
 from asyncsearch.events import KILLED
-from asyncsearch.runner.protocol import Ended, FromRunner, ToRunner, Train
+from asyncsearch.runner.protocol import Ended, FromRunner, ToRunner, Train, TrainPack
 
 _CHOKED_S = 0.02
 """Time that reports wait in the runner before the next check of the driver's backlog."""
@@ -51,19 +51,20 @@ class RunnerSupervisor:
         self.outputs.open(self.runner)
         self._watch_channel(self.runner)
 
-    def begin(self, run: LaneRun) -> None:
-        """Send a run to the runner; start one if there is none. One that is about to end gets none."""
+    def begin(self, runs: Sequence[LaneRun]) -> None:
+        """Send the lanes of a lease to the runner; start one if there is none. One that is about to end gets none."""
         if self.runner is None:
             self.start()
         runner = self.runner
         if runner is None or runner.is_retired:
             return
-        run.is_sent = True
-        runner.trainings += 1
+        for run in runs:
+            run.is_sent, run.is_packed = True, len(runs) > 1
+        runner.trainings += len(runs)
         runner.oom.look()
-        self.outputs.begin(run, runner)
-        load = None if run.load is None else str(run.load)
-        self.tell(Train(run.lane.stages, load, tuple(run.amendments)))
+        self.outputs.begin(runs[0], runner)
+        trains = tuple([_train(run) for run in runs])
+        self.tell(TrainPack(trains) if len(trains) > 1 else trains[0])
 
     def tell(self, message: ToRunner) -> None:
         """Send a message, if there is a runner."""
@@ -153,3 +154,8 @@ class RunnerSupervisor:
         if runner.first_memory_bytes is None:
             runner.first_memory_bytes = runner.memory_bytes
         return runner.memory_bytes - runner.first_memory_bytes > config.recycle_growth_bytes
+
+
+def _train(run: LaneRun) -> Train:
+    load = None if run.load is None else str(run.load)
+    return Train(run.lane.stages, load, tuple(run.amendments), run.number)

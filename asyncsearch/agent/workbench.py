@@ -27,7 +27,7 @@ from asyncsearch.agent.runner_supervisor import RunnerSupervisor
 from asyncsearch.agent.transfers import Fetched, Uploaded, Waiting
 from asyncsearch.agent.worker_checkpoints import WorkerCheckpoints
 from asyncsearch.errors import ProtocolError
-from asyncsearch.events import Outcome
+from asyncsearch.events import KILLED, MEMORY_KINDS, Outcome
 from asyncsearch.ids import Lease
 from asyncsearch.nonfinite import spell_all
 from asyncsearch.runner.protocol import (
@@ -47,7 +47,7 @@ _REMEMBERED = 16
 
 
 class Workbench:
-    """Trains the driver's assignments, one lane after the other."""
+    """Trains the driver's assignments one after the other; the lanes of one are given to the runner together."""
 
     def __init__(
         self,
@@ -61,8 +61,10 @@ class Workbench:
         self._stream = stream
         self.runners = RunnerSupervisor(config, watch, stream, exited=post, received=self._on_message)
         self.checkpoints = WorkerCheckpoints(config.store, stream.send, post, self.runners.tell)
-        self._current: LaneRun | None = None
-        self._waiting: deque[LaneRun] = deque()
+        self._current: list[LaneRun] = []
+        """The lanes of the present work that have not ended."""
+        self._waiting: deque[list[LaneRun]] = deque()
+        """Those of each later work."""
         self._known: deque[LaneRun] = deque(maxlen=_REMEMBERED)
         self._is_dismissed = False
 
@@ -84,10 +86,9 @@ class Workbench:
         """Train this work after the work before it. Work that is known already is ignored."""
         if self._is_dismissed or any(run.lease == work.lease for run in self._known):
             return
-        for number, lane in enumerate(work.lanes):
-            run = LaneRun(work.lease, number, lane, self._config.log)
-            self._known.append(run)
-            self._waiting.append(run)
+        runs = [LaneRun(work.lease, number, lane, self._config.log) for number, lane in enumerate(work.lanes)]
+        self._known.extend(runs)
+        self._waiting.append(runs)
         self._go_on()
 
     def stop(self, stop: StopTraining) -> None:
@@ -135,7 +136,7 @@ class Workbench:
 
     def on_fetched(self, fetched: Fetched) -> None:
         """Start the run that waited for its checkpoint, unless it was stopped meanwhile."""
-        if fetched.run is not self._current:
+        if fetched.run not in self._current:
             return
         if fetched.path is None:
             self._finish(fetched.run, Outcome.FAILED, fetched.error, "checkpoint")
@@ -147,8 +148,9 @@ class Workbench:
         if runner is not self.runners.runner:
             return
         returncode = self.runners.drain(runner)
-        if self._current is not None and self._current.is_sent:
-            self._finish_by_death(self._current, runner, returncode)
+        for run in list(self._current):
+            if run.is_sent:
+                self._finish_by_death(run, runner, returncode)
         # A runner that dies while it loads the trainable would die repeatedly; only the next work retries.
         if runner.is_ready and not self._is_dismissed:
             self.runners.start()
@@ -156,31 +158,31 @@ class Workbench:
 
     def look_at_memory(self) -> None:
         """Note what the kernel has killed so far, for the message if the training's process is killed."""
-        if self.runners.runner is not None and self._current is not None:
+        if self.runners.runner is not None and self._current:
             self.runners.runner.oom.look()
 
     def next_due(self) -> float:
         """Return the time of the next due action of ``tick``, in monotonic seconds."""
-        escalate_at = None if self._current is None else self._current.escalate_at
-        all_due = (self.runners.due, escalate_at, self.checkpoints.due, math.inf)
+        all_due = (self.runners.due, *(run.escalate_at for run in self._current), self.checkpoints.due, math.inf)
         return min(due for due in all_due if due is not None)
 
     def tick(self, now: float) -> None:
         """Do all due actions."""
         self.checkpoints.tick(now)
-        run = self._current
-        if run is not None and run.escalate_at is not None and now >= run.escalate_at:
-            self._escalate(run, now)
+        for run in self._current:
+            if run.escalate_at is not None and now >= run.escalate_at:
+                self._escalate(run, now)
         self.runners.tick(now)
 
     # The life of a run
 
     def _go_on(self) -> None:
-        """Start the next run, if possible."""
-        if self._current is None and self._waiting:
+        """Start the next work, if possible: its lanes wait until the checkpoints of all are here."""
+        if not self._current and self._waiting:
             self._current = self._waiting.popleft()
-            self.checkpoints.fetch(self._current)
-        if self._current is not None and self._current.can_start:
+            for run in list(self._current):
+                self.checkpoints.fetch(run)
+        if self._current and all(run.can_start for run in self._current):
             self.runners.begin(self._current)
 
     def _stop(self, run: LaneRun, reason: str) -> None:
@@ -191,7 +193,7 @@ class Workbench:
         if not run.is_sent:
             self._finish(run, Outcome.STOPPED)
             return
-        self.checkpoints.give_up()
+        self.checkpoints.give_up(run)
         run.escalate_at = time.monotonic() + self._config.stop_grace_s
         self.runners.tell(StopTraining(run.lease, reason, run.number))
 
@@ -222,34 +224,47 @@ class Workbench:
             self._finish(run, Outcome.FAILED, text, "exit")
         else:
             kind, text = cause_of_death(returncode, runner.peak_bytes, runner.oom.kills())
+            if run.is_packed and kind not in MEMORY_KINDS:
+                kind, text = KILLED, f"{text}\nThe process that it shared with other trainings ended."  # whose doing?
             self._finish(run, Outcome.FAILED, text, kind)
 
     def _finish(self, run: LaneRun, outcome: Outcome, error: str = "", error_kind: str = "") -> None:
         """Send all remaining events of a run, its end last."""
         if not run.is_sent:
             run.gives_up.set()  # a fetch is of no use any more
-        if run is self._current:
-            self._current = None
-            self.checkpoints.give_up()
-            self.runners.outputs.end()
+        if run in self._current:
+            self._current.remove(run)
+            self.checkpoints.give_up(run)
+            if self._current:
+                self.runners.outputs.pass_on(run, self._current[0])
+            else:
+                self.runners.outputs.end()
         else:
-            self._waiting.remove(run)
+            self._drop(run)
         self.checkpoints.forget(run)
         for event in run.end(outcome, error, error_kind):
             self._stream.send(event)
 
+    def _drop(self, run: LaneRun) -> None:
+        """Drop a run of a later work."""
+        for runs in [runs for runs in self._waiting if run in runs]:
+            runs.remove(run)
+            if not runs:
+                self._waiting.remove(runs)
+
     def _living(self) -> list[LaneRun]:
-        return [*self._waiting] if self._current is None else [self._current, *self._waiting]
+        return [*self._current, *(run for runs in self._waiting for run in runs)]
 
     # Messages of the runner
 
     def _on_message(self, runner: RunnerProcess, message: FromRunner) -> None:
-        run = self._current
         if isinstance(message, RunnerReady):
             runner.is_ready = True
-        elif run is None or not run.is_sent:
-            return  # the run was dropped
-        elif isinstance(message, LaneReported):
+            return
+        run = next((run for run in self._current if run.is_sent and run.number == message.lane), None)
+        if run is None:
+            return  # it was dropped
+        if isinstance(message, LaneReported):
             self._on_reported(run, runner, message)
         elif isinstance(message, FolderWanted):
             if run.stop_reason is None:
@@ -275,8 +290,11 @@ class Workbench:
             run.resource = max(run.resource, reported.resource)
 
     def _on_ended(self, run: LaneRun, runner: RunnerProcess, ended: Ended) -> None:
-        self.runners.outputs.read_to_marker(runner)
+        is_last = len(self._current) == 1
+        if is_last:
+            self.runners.outputs.read_to_marker(runner)
         run.resource = max(run.resource, ended.resource)
         self._finish(run, ended.outcome, ended.error, ended.error_kind)
-        self.runners.retire_if_worn(runner, run, ended)
+        if is_last:
+            self.runners.retire_if_worn(runner, run, ended)
         self._go_on()

@@ -71,8 +71,10 @@ class WorkerCheckpoints:
         self._discard(run, wanted)
         self._put_off(wanted.failed)
 
-    def give_up(self) -> None:
-        """Save no more, because the run must stop or is over."""
+    def give_up(self, run: LaneRun | None = None) -> None:
+        """Save no more for a run, because it must stop or is over; None: for no run."""
+        if run is not None and self._wanted is not None and self._wanted[0] is not run:
+            return  # another lane of its pack waits for a place
         self._wanted = None
         self._has_place()
 
@@ -170,10 +172,10 @@ class WorkerCheckpoints:
             if wanted.is_needed:
                 self._put_off(words)
                 return
-            answer = Folder("", words)
+            answer = Folder("", words, run.number)
         else:
             run.staged[wanted.stage, wanted.resource] = staged
-            answer = Folder(str(staged))
+            answer = Folder(str(staged), lane=run.number)
         self._wanted = None
         if not wanted.failed:
             self._has_place()

@@ -9,7 +9,7 @@ from asyncsearch.driver.logs import LogSink
 from asyncsearch.driver.timeouts import Timeouts
 from asyncsearch.engine.state import StudyState
 from asyncsearch.events import AnyEvent, Reported, TrainingEnded
-from asyncsearch.ids import WorkerId, trial_name
+from asyncsearch.ids import Lease, WorkerId, trial_name
 from asyncsearch.rpc.messages import Heartbeat, Hello, LogLines, StoreOutage, WorkerMessage
 
 
@@ -37,15 +37,23 @@ class Incoming:
             if self._state.pool.is_current(*worker):
                 self._timeouts.note_outage(worker, message.error)
             return None
-        attempt = self._state.attempt(message.lease)
-        if attempt is None or message.lease.worker != received.worker or message.lease.epoch != received.epoch:
-            self._dispatcher.refuse(worker, message.lease, f"{message.lease} is not current any more")
-            return None
-        needs_training = isinstance(message, (Reported, TrainingEnded))  # commits and lines may follow a lane's end
-        if not (attempt.may_report(message.lane) if needs_training else attempt.has_lane(message.lane)):
-            self._dispatcher.refuse(worker, message.lease, f"lane {message.lane} of {message.lease} trains no more")
+        lease, lane = message.lease, message.lane
+        attempt = self._state.attempt(lease, lane)
+        is_owner = lease.worker == received.worker and lease.epoch == received.epoch
+        # Commits and lines may follow the end of their lane.
+        is_late = attempt is not None and attempt.end is not None and type(message) in (Reported, TrainingEnded)
+        if attempt is None or is_late or not is_owner:
+            self._refuse(worker, lease, lane, is_owner=is_owner)
             return None
         if isinstance(message, LogLines):
             self._logs.take(trial_name(attempt.trial), message)
             return None
         return message
+
+    def _refuse(self, worker: tuple[WorkerId, int], lease: Lease, lane: int, *, is_owner: bool) -> None:
+        """Refuse a lease, unless other lanes of it go on: then only this message does not count."""
+        opened = self._state.attempts_under(lease) if is_owner else []
+        if not opened:
+            self._dispatcher.refuse(worker, lease, f"{lease} is not current any more")
+        elif lane >= opened[0].lanes or all(attempt.lane == lane for attempt in opened):
+            self._dispatcher.refuse(worker, lease, f"lane {lane} of {lease} trains no more")

@@ -244,7 +244,8 @@ class Driver:
             self._dispatcher.forget(event)
             loss = loss_in(self._state, event)
         elif isinstance(event, TrainingEnded):
-            self._timeouts.end_attempt(event.lease)
+            if self._is_last_lane(event):
+                self._timeouts.end_attempt(event.lease)
             loss = loss_in(self._state, event)
         if self._sharing is not None:
             self._sharing.note(event)
@@ -252,6 +253,12 @@ class Driver:
         self._commits.add(event, handle(self._state, event, now), now)
         if loss is not None:
             self._waits.say(loss.sentence(self._state))
+
+    def _is_last_lane(self, end: TrainingEnded) -> bool:
+        ended = self._state.attempt(end.lease, end.lane)
+        if ended is None or ended.lanes == 1:
+            return True
+        return not any(one.is_training for one in self._state.attempts_under(end.lease) if one is not ended)
 
     async def _commit(self) -> None:
         """Make the records durable, and then acknowledge and carry out what is in them."""

@@ -57,7 +57,7 @@ def loss_in(state: StudyState, event: WorkerLost | TrainingEnded) -> LossNotice 
         attempts = state.attempts_of(event.worker)
         what = f"{worker_name(event.worker)} was lost: {_short(event.reason)}."
         return LossNotice(what, _trained(attempts), event.worker)
-    attempt = state.attempt(event.lease)
+    attempt = state.attempt(event.lease, event.lane)
     if event.error_kind != KILLED or attempt is None or attempt.is_closed:
         return None
     trials = [trial.id for trial in state.unsaved(attempt, event)]

@@ -14,6 +14,7 @@ from asyncsearch.ids import CheckpointRef, worker_name
 from asyncsearch.plan.base_plan import Batch, PlannedStage
 from asyncsearch.plan.keys import joined
 from asyncsearch.trial import Trial, TrialState, horizon_of
+from asyncsearch.work import Lane, Work
 
 
 def apply(state: StudyState, action: actions.AnyAction, now: float) -> None:
@@ -96,28 +97,42 @@ def _request(state: StudyState, trial: Trial) -> None:
 
 
 def _apply_assign(state: StudyState, action: actions.Assign, now: float) -> None:
-    lease, lane = action.work.lease, action.work.lanes[0]
+    lease, lanes = action.work.lease, action.work.lanes
+    state.next_lease = lease.number + len(lanes)
+    state.pool.occupy(lease.worker, lease.number, len(lanes))
+    for number, lane in enumerate(lanes):
+        _begin_attempt(state, action.work, number, lane, now)
+
+
+def _begin_attempt(state: StudyState, work: Work, number: int, lane: Lane, now: float) -> None:
+    lease = work.lease
     stages = tuple([PlannedStage(s.node, s.start, horizon_of(s.stop), s.trials, s.more) for s in lane.stages])
     batch = Batch(lane.load, stages)
-    asking = [number for stage in stages for number in state.plan.requesters_at(stage.node, stage.stop)]
+    asking = [trial for stage in stages for trial in state.plan.requesters_at(stage.node, stage.stop)]
     # A trial may still run under another lease, whose checkpoint turned out to be damaged.
-    running = [number for number in asking if state.trials[number].state is TrialState.WAITING]
-    state.plan.begin(lease.number, batch)
-    state.hold(batch.load)
-    state.next_lease = lease.number + 1
+    running = [trial for trial in asking if state.trials[trial].state is TrialState.WAITING]
     is_evaluation = stages[0].start == stages[0].stop
-    attempt = Attempt(lease, batch, sorted(running), resource=stages[0].start - is_evaluation, since_s=now)
-    state.attempts[lease.number] = attempt
-    state.pool.occupy(lease.worker, lease.number)
+    attempt = Attempt(
+        lease,
+        batch,
+        sorted(running),
+        resource=stages[0].start - is_evaluation,
+        since_s=now,
+        lane=number,
+        lanes=len(work.lanes),
+    )
+    state.plan.begin(attempt.number, batch)
+    state.hold(batch.load)
+    state.attempts[attempt.number] = attempt
     if batch.load is not None:
         state.pool.hold(lease.worker, batch.load)
-    for number in attempt.trials:
-        _move(state, state.trials[number], TrialState.RUNNING, worker_name(lease.worker), now)
-        state.open_attempts[number] = lease.number
+    for trial in attempt.trials:
+        _move(state, state.trials[trial], TrialState.RUNNING, worker_name(lease.worker), now)
+        state.open_attempts[trial] = attempt.number
 
 
 def _apply_stop(state: StudyState, action: actions.StopTraining, _now: float) -> None:
-    attempt = state.attempts.get(action.lease.number)
+    attempt = state.attempts.get(action.lease.number + action.lane)
     if attempt is not None:
         attempt.is_stop_sent = True
         _close_if_empty(state, attempt)
@@ -131,8 +146,9 @@ def _close_if_empty(state: StudyState, attempt: Attempt) -> None:
 
 
 def _apply_cut(state: StudyState, action: actions.CutWork, _now: float) -> None:
-    state.attempts[action.lease.number].cut = action.stop
-    state.plan.cut(action.lease.number, action.stop)
+    number = action.lease.number + action.lane
+    state.attempts[number].cut = action.stop
+    state.plan.cut(number, action.stop)
 
 
 def _apply_move(state: StudyState, action: actions.MoveTrial, now: float) -> None:
@@ -203,8 +219,9 @@ def _move(state: StudyState, trial: Trial, to: TrialState, reason: str, now: flo
 
 
 def _apply_save(state: StudyState, action: actions.SaveAt, _now: float) -> None:
-    state.attempts[action.lease.number].save_points.append(CheckpointRef(action.node, action.resource))
-    state.plan.add_save_point(action.lease.number, action.node, action.resource)
+    number = action.lease.number + action.lane
+    state.attempts[number].save_points.append(CheckpointRef(action.node, action.resource))
+    state.plan.add_save_point(number, action.node, action.resource)
 
 
 def _apply_end_of_proposals(state: StudyState, _action: actions.EndProposals, _now: float) -> None:

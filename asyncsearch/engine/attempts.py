@@ -1,4 +1,4 @@
-"""An attempt is the life of one lease: its facts, and the meaning of its end for its trials. Pure."""
+"""An attempt is the life of one lane of a lease: its facts, and the meaning of its end for its trials. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Set
 
 import msgspec
 
-from asyncsearch.events import Outcome, TrainingEnded
+from asyncsearch.events import MEMORY_KINDS, Outcome, TrainingEnded
 from asyncsearch.ids import CheckpointRef, Lease, NodeKey, TrialId
 from asyncsearch.plan.base_plan import Batch, PlannedStage
 from asyncsearch.trial import Trial, TrialState, is_end
@@ -17,7 +17,7 @@ FATAL_KINDS = {"cannot_pause": "CannotPauseError"}
 
 
 class Attempt(msgspec.Struct):
-    """The facts about one lease."""
+    """The facts about one lane of a lease; unpacked work has one."""
 
     lease: Lease
     batch: Batch
@@ -48,19 +48,25 @@ class Attempt(msgspec.Struct):
     """Resource beyond which no unit is needed any more; its worker may have passed it."""
     is_planned: bool = True
     """Whether the plan counts its stages as being trained."""
+    lane: int = 0
+    """Number of the lane in the work."""
+    lanes: int = 1
+    """How many lanes the work has; they train in one process."""
+
+    @property
+    def number(self) -> int:
+        """Its number in the study: a lease with K lanes takes the K numbers from its own on."""
+        return self.lease.number + self.lane
 
     @property
     def trial(self) -> TrialId:
         """The trial that names its log: the first one that reads from the stage in training."""
         return self.stage_at(self.next_unit).trials[0]
 
-    def has_lane(self, lane: int) -> bool:
-        """Return whether a lane is one of its lanes. It has one, number 0."""
-        return lane == 0
-
-    def may_report(self, lane: int) -> bool:
-        """Return whether a lane is one of its lanes, and has not told its end."""
-        return self.has_lane(lane) and self.end is None
+    @property
+    def is_too_large(self) -> bool:
+        """Whether its training ended since the trainings of its process had too little memory together."""
+        return self.lanes > 1 and self.end is not None and self.end.error_kind in MEMORY_KINDS
 
     @property
     def is_evaluation(self) -> bool:

@@ -53,7 +53,7 @@ def respond(state: StudyState, event: AnyEvent, subscribers: list[Trial], emit: 
         case CheckpointCommitted():
             _respond_to_commit(state, event, emit)
         case TrainingEnded():
-            attempt_or_none = state.attempts.get(event.lease.number)
+            attempt_or_none = state.attempts.get(event.lease.number + event.lane)
             if attempt_or_none is not None:
                 _respond_to_end(state, attempt_or_none, event, emit)
         case DriverStarted():
@@ -67,12 +67,8 @@ def respond(state: StudyState, event: AnyEvent, subscribers: list[Trial], emit: 
         case CheckpointFailed():
             _respond_to_failed_commit(state, event, emit)
         case TrialTimedOut():
-            attempt = state.attempts[event.lease.number]
-            if attempt.is_training:
-                for trial in state.dependents(attempt, attempt.next_unit):
-                    fail_or_retry(state, trial, Verdict(TrialState.FAILED, "it ran longer than trial_timeout"), emit)
-                requeue(state, attempt, emit)
-                stop_training(attempt, "it ran longer than trial_timeout", emit)
+            for attempt in state.attempts_under(event.lease):
+                _respond_to_timeout(state, attempt, emit)
         case StopRequested():
             stop_all(state, event.reason, emit)
         case Learned():
@@ -80,12 +76,21 @@ def respond(state: StudyState, event: AnyEvent, subscribers: list[Trial], emit: 
                 if state.trials[number].state is TrialState.WAITING:
                     inherit_news(state, state.trials[number], emit)
         case WorkRefused():
-            refused = state.attempts.get(event.lease.number)
-            for number in [] if refused is None else list(refused.trials):
+            refused = [number for attempt in state.attempts_under(event.lease) for number in attempt.trials]
+            for number in refused:
                 emit(MoveTrial(number, TrialState.WAITING, event.reason))
                 inherit_news(state, state.trials[number], emit)
         case WorkerAttached() | NodeFreed():
             pass
+
+
+def _respond_to_timeout(state: StudyState, attempt: Attempt, emit: Emit) -> None:
+    reason = "it ran longer than trial_timeout"
+    if attempt.is_training:
+        for trial in state.dependents(attempt, attempt.next_unit):
+            fail_or_retry(state, trial, Verdict(TrialState.FAILED, reason), emit)
+        requeue(state, attempt, emit)
+        stop_training(attempt, reason, emit)
 
 
 def _launch(state: StudyState, parallelism: int, emit: Emit) -> None:
@@ -118,7 +123,8 @@ def _respond_to_report(state: StudyState, event: Reported, subscribers: list[Tri
             if trial.resource == resource:
                 judge(state, trial, emit)
     if state.config.can_evaluate:
-        for number in state.plan.requesters_at(state.attempts[event.lease.number].node_at(resource), resource):
+        node = state.attempts[event.lease.number + event.lane].node_at(resource)
+        for number in state.plan.requesters_at(node, resource):
             trial = state.trials[number]
             if trial.state is TrialState.WAITING and state.is_at_target(trial):
                 settle_at_target(state, trial, "", emit)
@@ -126,21 +132,22 @@ def _respond_to_report(state: StudyState, event: Reported, subscribers: list[Tri
 
 def _respond_to_commit(state: StudyState, event: CheckpointCommitted, emit: Emit) -> None:
     """Settle the trials that waited for this checkpoint; at the end of a batch, its training must have ended too."""
-    attempt, checkpoint = state.attempts.get(event.lease.number), event.checkpoint
+    number, checkpoint = event.lease.number + event.lane, event.checkpoint
+    attempt = state.attempts.get(number)
     if attempt is not None and attempt.has_ended_well and attempt.is_durable and attempt.end is not None:
         _settle(state, attempt, attempt.end, emit)
         return
     # The attempt's own trials are settled at its end, which gives the reason.
     is_end = attempt is not None and attempt.is_training and checkpoint.resource >= attempt.stop
-    for number in state.plan.requesters_at(checkpoint.node, checkpoint.resource):
-        if not (is_end and state.open_attempts.get(number) == event.lease.number):
-            settle_at_target(state, state.trials[number], "", emit)
+    for trial in state.plan.requesters_at(checkpoint.node, checkpoint.resource):
+        if not (is_end and state.open_attempts.get(trial) == number):
+            settle_at_target(state, state.trials[trial], "", emit)
     if attempt is not None and attempt.is_over:
         requeue(state, attempt, emit)
 
 
 def _respond_to_failed_commit(state: StudyState, event: CheckpointFailed, emit: Emit) -> None:
-    attempt = state.attempts.get(event.lease.number)
+    attempt = state.attempts.get(event.lease.number + event.lane)
     if attempt is None:
         return
     reason = f"its checkpoint at {event.checkpoint.resource} could not be stored: {event.error}"
@@ -173,6 +180,9 @@ def _respond_to_failure(state: StudyState, attempt: Attempt, end: TrainingEnded,
         lost = f"{verdict.reason}, on {worker_name(end.lease.worker)}"
         for trial in state.unsaved(attempt, end):
             requeue_lost(state, trial, lost, emit, verdict.detail)
+    elif attempt.is_too_large:
+        words = f"{attempt.lanes} trainings had too little memory together; {state.most_lanes} are tried next"
+        requeue_unsaved(state, attempt, end, words, emit)
     elif verdict.stops_run:
         for trial in state.dependents(attempt, attempt.next_unit):
             emit(MoveTrial(trial.id, TrialState.FAILED, verdict.reason, verdict.detail))

@@ -8,6 +8,7 @@ from __future__ import annotations
 from asyncsearch.actions import Assign, CreateTrial, CutWork, DismissWorker, EndProposals, EndRun, Promote, SaveAt
 from asyncsearch.engine.branching import branch
 from asyncsearch.engine.moving import settle_from_known
+from asyncsearch.engine.packs import pack
 from asyncsearch.engine.state import StudyState
 from asyncsearch.engine.stopping import Emit, stop_run, stop_training
 from asyncsearch.errors import InternalError, SpaceError
@@ -35,10 +36,10 @@ def adjust(state: StudyState, emit: Emit) -> None:
             continue
         stop = max(wanted, attempt.resource)
         if stop < attempt.stop:
-            emit(CutWork(attempt.lease, stop))
+            emit(CutWork(attempt.lease, stop, attempt.lane))
         for node, resource in state.plan.splits(number):
             if resource > attempt.resource:
-                emit(SaveAt(attempt.lease, node, resource))
+                emit(SaveAt(attempt.lease, node, resource, attempt.lane))
 
 
 def fill(state: StudyState, emit: Emit) -> None:
@@ -50,8 +51,10 @@ def fill(state: StudyState, emit: Emit) -> None:
         batch = _next_batch(state, worker, emit)
         if batch is None:
             return
-        holder = state.pool.idle_holder(batch.load)
-        emit(Assign(_work_for(state, batch, worker if holder is None else holder)))
+        batches = [batch] if state.packing is None else pack(state, state.packing, worker, lambda: _more(state, emit))
+        if batches:
+            holder = state.pool.idle_holder(batches[0].load)
+            emit(Assign(_work_for(state, batches, worker if holder is None else holder)))
 
 
 def _next_batch(state: StudyState, worker: WorkerId, emit: Emit) -> Batch | None:
@@ -74,6 +77,18 @@ def _next_batch(state: StudyState, worker: WorkerId, emit: Emit) -> Batch | None
         repeats += 1  # its request is already trained or in training, else there would be a batch
         _end_repeats(state, repeats, emit)
     return None
+
+
+def _more(state: StudyState, emit: Emit) -> bool:
+    """Let one more trial wait: a promoted one, else a new one; return whether one was asked for."""
+    if state.stopping:
+        return False
+    if _promote_next(state, emit):
+        return True
+    if not _may_create(state):
+        return False
+    _create(state, emit)
+    return True
 
 
 def _look_ahead(state: StudyState, emit: Emit) -> None:
@@ -135,8 +150,12 @@ def _end_repeats(state: StudyState, repeats: int, emit: Emit) -> None:
         emit(EndProposals(f"the last {_REPEATS:,} proposals ask for nothing that is not trained already"))
 
 
-def _work_for(state: StudyState, batch: Batch, worker: WorkerId) -> Work:
+def _work_for(state: StudyState, batches: list[Batch], worker: WorkerId) -> Work:
     lease = Lease(state.next_lease, worker, state.pool.slots[worker].epoch)
+    return Work(lease, tuple([_lane_for(state, batch) for batch in batches]))
+
+
+def _lane_for(state: StudyState, batch: Batch) -> Lane:
     stages = [
         Stage(
             node=planned.node,
@@ -152,7 +171,7 @@ def _work_for(state: StudyState, batch: Batch, worker: WorkerId) -> Work:
         )
         for planned in batch.stages
     ]
-    return Work(lease, (Lane(tuple(stages), batch.load),))
+    return Lane(tuple(stages), batch.load)
 
 
 def is_anything_left(state: StudyState) -> bool:

@@ -19,25 +19,27 @@ def check(state: StudyState) -> None:
     """
     # A checkpoint may turn out to be damaged while its own trial is paused, if other trials continue from it too.
     may_lack = bool(state.plan.reports.nodes) or any(trial.path for trial in state.trials)
-    for number, trial in enumerate(state.trials):
-        _hold(trial.id == number, f"trial {number} has id {trial.id}")
+    for index, trial in enumerate(state.trials):
+        _hold(trial.id == index, f"trial {index} has id {trial.id}")
         _hold((trial.state is TrialState.WAITING) == (trial.id in state.waiting), f"{trial.name} and the waiting list")
         _hold((trial.state is TrialState.RUNNING) == (trial.id in state.open_attempts), f"{trial.name} and its attempt")
         is_asked = trial.state in (TrialState.WAITING, TrialState.RUNNING)
         _hold(is_asked == (state.plan.target_of(trial.id) is not None), f"{trial.name} and its request")
         paused_without = trial.state is TrialState.PAUSED and trial.checkpoint is None
         _hold(not paused_without or may_lack, f"{trial.name} is paused without a checkpoint")
-    for lease_number, attempt in state.attempts.items():
-        _hold(attempt.lease.number == lease_number, f"attempt {lease_number} has another lease")
+    for number, attempt in state.attempts.items():
+        _hold(attempt.number == number, f"attempt {number} has another lease")
         _hold(not attempt.is_lost, f"{attempt.lease} is of a lost worker")
         _hold(state.pool.is_current(attempt.lease.worker, attempt.lease.epoch), f"{attempt.lease} is of a lost worker")
         slot = state.pool.slots[attempt.lease.worker]
-        _hold((attempt.end is None) == (slot.lease == lease_number), f"{attempt.lease} and its slot")
+        _hold(attempt.end is not None or slot.lease == attempt.lease.number, f"{attempt.lease} and its slot")
         for trial_id in attempt.trials:
-            _hold(state.open_attempts.get(trial_id) == lease_number, f"trial {trial_id} and {attempt.lease}")
-    for trial_id, lease_number in state.open_attempts.items():
-        _hold(trial_id in state.attempts[lease_number].trials, f"trial {trial_id} runs under another lease")
+            _hold(state.open_attempts.get(trial_id) == number, f"trial {trial_id} and {attempt.lease}")
+    for trial_id, number in state.open_attempts.items():
+        _hold(trial_id in state.attempts[number].trials, f"trial {trial_id} runs under another lease")
+    training = Counter(a.lease.number for a in state.attempts.values() if a.end is None)
     for slot in state.pool.slots.values():
+        _hold(slot.lease is None or slot.lanes == training[slot.lease], f"worker {slot.worker} and its lanes")
         _hold((slot.state is SlotState.BUSY) == (slot.lease is not None), f"worker {slot.worker} and its lease")
         _hold(not slot.held or slot.state is not SlotState.GONE, f"worker {slot.worker} is gone and keeps checkpoints")
         _hold(len(set(slot.held)) == len(slot.held) <= KEPT_CHECKPOINTS, f"what worker {slot.worker} keeps")

@@ -72,9 +72,9 @@ def _learn_other(state: StudyState, event: AnyEvent, now: float) -> None:
         case CheckpointFailed():
             _learn_failed_commit(state, event)
         case TrialTimedOut():
-            attempt = state.attempts[event.lease.number]
-            if attempt.is_training:
-                _blame(state, attempt)
+            for attempt in state.attempts_under(event.lease):
+                if attempt.is_training:
+                    _blame(state, attempt)
         case StopRequested():
             if not state.stopping:
                 state.stopping, state.stopping_kind = event.reason, event.error_kind
@@ -114,7 +114,7 @@ def _lose(state: StudyState, attempt: Attempt) -> None:
 
 
 def _learn_report(state: StudyState, event: Reported, now: float) -> list[Trial]:
-    attempt = state.attempts[event.lease.number]
+    attempt = state.attempts[event.lease.number + event.lane]
     if event.resource <= attempt.resource:
         return []
     state.times.seen_s = now
@@ -171,13 +171,13 @@ def _measure(state: StudyState, attempt: Attempt, resource: int, now: float) -> 
 
 
 def _learn_commit(state: StudyState, event: CheckpointCommitted) -> None:
-    attempt, checkpoint = state.attempts[event.lease.number], event.checkpoint
+    attempt, checkpoint = state.attempts[event.lease.number + event.lane], event.checkpoint
     resource = checkpoint.resource
     if attempt.committed is None or resource > attempt.committed:
         attempt.committed = resource
     if attempt.settled is None or resource > attempt.settled:
         attempt.settled = resource
-    state.add_checkpoint(checkpoint, event.lease.number)
+    state.add_checkpoint(checkpoint, attempt.number)
     state.pool.hold(event.lease.worker, checkpoint)
     state.pool.slots[event.lease.worker].fruitless = 0
     state.usage.put(checkpoint, event.size_bytes)
@@ -190,7 +190,7 @@ def _learn_commit(state: StudyState, event: CheckpointCommitted) -> None:
 
 
 def _learn_failed_commit(state: StudyState, event: CheckpointFailed) -> None:
-    attempt = state.attempts[event.lease.number]
+    attempt = state.attempts[event.lease.number + event.lane]
     attempt.settled = max(event.checkpoint.resource, attempt.settled or 0)
     for trial in [] if event.error_kind else state.awaiting(attempt, event.checkpoint):
         trial.failures += 1
@@ -198,7 +198,7 @@ def _learn_failed_commit(state: StudyState, event: CheckpointFailed) -> None:
 
 
 def _learn_end(state: StudyState, event: TrainingEnded) -> None:
-    attempt = state.attempts[event.lease.number]
+    attempt = state.attempts[event.lease.number + event.lane]
     if attempt.end is not None:
         return
     attempt.end = event
@@ -209,6 +209,8 @@ def _learn_end(state: StudyState, event: TrainingEnded) -> None:
             _forget_checkpoint(state, attempt)
         elif event.error_kind == KILLED:
             _count_losses(state, attempt, state.unsaved(attempt, event))
+        elif attempt.is_too_large:
+            _halve_packs(state, attempt)
         else:
             _blame(state, attempt)
             if any(
@@ -224,8 +226,14 @@ def _learn_end(state: StudyState, event: TrainingEnded) -> None:
     if event.error_kind != KILLED:
         slot.fruitless = 0
     if slot.lease == event.lease.number:
-        state.pool.free(event.lease.worker)
+        state.pool.end_lane(event.lease.worker)
     _end_if_over(state, attempt)
+
+
+def _halve_packs(state: StudyState, attempt: Attempt) -> None:
+    """Let packs have half the lanes of one that had too little memory."""
+    half = attempt.lanes // 2
+    state.most_lanes = half if state.most_lanes is None else min(half, state.most_lanes)
 
 
 def _end_if_over(state: StudyState, attempt: Attempt) -> None:
@@ -258,10 +266,10 @@ def _learn_of_others(state: StudyState, event: Learned) -> None:
 
 def _learn_refusal(state: StudyState, event: WorkRefused) -> None:
     """End a lease that no worker ever had, without blaming a trial or a worker."""
-    attempt = state.attempts[event.lease.number]
     if state.pool.slots[event.lease.worker].lease == event.lease.number:
         state.pool.free(event.lease.worker)
-    _lose(state, attempt)
+    for attempt in state.attempts_under(event.lease):
+        _lose(state, attempt)
     for node in event.busy:
         state.block(node)
 

@@ -34,6 +34,8 @@ class Slot(msgspec.Struct):
     fruitless: int = 0
     """How many times in a row its worker was lost without having finished any training or stored a checkpoint."""
     host: str = ""
+    lanes: int = 0
+    """How many lanes of that lease have not ended."""
     held: list[CheckpointRef] = []
     """The checkpoints that it committed or loaded last in this epoch, the newest last: they need no fetch."""
 
@@ -64,27 +66,34 @@ class Pool:
         """Note that a launch was requested."""
         slot = self.slot(worker)
         self._empty(slot)
-        slot.epoch, slot.state, slot.lease = epoch, SlotState.LAUNCHING, None
+        slot.epoch, slot.state, slot.lease, slot.lanes = epoch, SlotState.LAUNCHING, None, 0
 
     def free(self, worker: WorkerId) -> None:
         """Note that the worker has nothing to train."""
         slot = self.slots[worker]
         if slot.state is not SlotState.IDLE:
-            slot.state, slot.lease = SlotState.IDLE, None
+            slot.state, slot.lease, slot.lanes = SlotState.IDLE, None, 0
             if worker not in self._queued:
                 self._queued.add(worker)
                 heapq.heappush(self._idle, worker)
 
-    def occupy(self, worker: WorkerId, lease: int) -> None:
-        """Note that the worker got a lease."""
+    def occupy(self, worker: WorkerId, lease: int, lanes: int = 1) -> None:
+        """Note that the worker got a lease for so many lanes."""
         slot = self.slots[worker]
-        slot.state, slot.lease = SlotState.BUSY, lease
+        slot.state, slot.lease, slot.lanes = SlotState.BUSY, lease, lanes
+
+    def end_lane(self, worker: WorkerId) -> None:
+        """Note that a lane of the worker's lease has ended; with the last one it has nothing to train."""
+        slot = self.slots[worker]
+        slot.lanes -= 1
+        if slot.lanes <= 0:
+            self.free(worker)
 
     def lose(self, worker: WorkerId) -> None:
         """Note that nothing runs in the slot any more."""
         slot = self.slot(worker)
         self._empty(slot)
-        slot.state, slot.lease = SlotState.GONE, None
+        slot.state, slot.lease, slot.lanes = SlotState.GONE, None, 0
 
     def hold(self, worker: WorkerId, checkpoint: CheckpointRef) -> None:
         """Note that the worker saved or loads a checkpoint, which replaces the least recently used one in its cache."""
@@ -119,7 +128,7 @@ class Pool:
         """Forget all workers, as a new driver has none; the epochs stay, so that no lease is ever given twice."""
         for slot in self.slots.values():
             self._empty(slot)
-            slot.state, slot.lease, slot.fruitless = SlotState.GONE, None, 0
+            slot.state, slot.lease, slot.lanes, slot.fruitless = SlotState.GONE, None, 0, 0
         self._idle.clear()
         self._queued.clear()
 
@@ -131,6 +140,14 @@ class Pool:
                 return idle[0]
             self._queued.remove(heapq.heappop(idle))
         return None
+
+    def count_idle(self) -> int:
+        """Return how many workers are idle."""
+        return sum(1 for slot in self.slots.values() if slot.state is SlotState.IDLE)
+
+    def count_hungry(self) -> int:
+        """Return how many workers are idle or are being launched."""
+        return self.count_idle() + sum(1 for slot in self.slots.values() if slot.state is SlotState.LAUNCHING)
 
     def idle_holder(self, checkpoint: CheckpointRef | None) -> WorkerId | None:
         """Return the idle worker with the lowest number that has a checkpoint in its cache, or None."""

@@ -55,6 +55,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     damages: dict[TrialId, int] = {}
     consecutive_losses: dict[TrialId, ConsecutiveLosses] = {}
     times: RunTimes = msgspec.field(default_factory=lambda: RunTimes(total_s=None))
+    most_lanes: int | None = None
 
 
 def to_json(value: Any) -> Any:
@@ -97,6 +98,7 @@ def encode(state: StudyState, record: int) -> bytes:
             damages=state.damages,
             consecutive_losses=state.consecutive_losses,
             times=state.times,
+            most_lanes=state.most_lanes,
         ),
         enc_hook=to_json,
     )
@@ -117,14 +119,15 @@ def restore(state: StudyState, snapshot: Snapshot) -> None:
     state.plan.reports.restore(snapshot.known)
     _compact(state)
     state.waiting = dict.fromkeys(snapshot.waiting)
-    state.attempts = {attempt.lease.number: attempt for attempt in snapshot.attempts}
-    state.open_attempts = {trial: a.lease.number for a in snapshot.attempts for trial in a.trials}
+    state.attempts = {attempt.number: attempt for attempt in snapshot.attempts}
+    state.open_attempts = {trial: a.number for a in snapshot.attempts for trial in a.trials}
     state.pool.restore(snapshot.slots)
     state.run = snapshot.run
     state.stopping, state.stopping_kind = snapshot.stopping
     state.repeated, state.damages = snapshot.repeated, snapshot.damages
     state.consecutive_losses = snapshot.consecutive_losses
     state.times = snapshot.times
+    state.most_lanes = snapshot.most_lanes
     state.next_lease = snapshot.next_lease
     state.proposals = snapshot.proposals
     state.is_exhausted = snapshot.is_exhausted
@@ -160,16 +163,16 @@ def _restore_plan(state: StudyState, snapshot: Snapshot) -> None:
             state.plan.request(trial.id, trial.steps, trial.horizon, is_urgent=trial.is_begun)
     for attempt in snapshot.attempts:
         if attempt.is_planned:
-            state.plan.resume(attempt.lease.number, attempt.batch, _path_of(state, attempt))
+            state.plan.resume(attempt.number, attempt.batch, _path_of(state, attempt))
             if attempt.cut is not None:
-                state.plan.cut(attempt.lease.number, attempt.cut)
+                state.plan.cut(attempt.number, attempt.cut)
             for point in attempt.save_points:
-                state.plan.add_save_point(attempt.lease.number, point.node, point.resource)
+                state.plan.add_save_point(attempt.number, point.node, point.resource)
     for checkpoint in state.references:
         state.add_checkpoint(checkpoint)
     for attempt in snapshot.attempts:
         if attempt.is_planned and attempt.committed is not None:
-            state.plan.advance(attempt.lease.number, attempt.committed)
+            state.plan.advance(attempt.number, attempt.committed)
     for node in snapshot.busy:
         state.block(node)
     if snapshot.costs is not None:

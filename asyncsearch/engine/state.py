@@ -1,9 +1,9 @@
 """The state of a study, and questions about it. Other modules apply facts and decisions to it; see ``handling``.
 
 Theory of operation. The scheduler sets the target of each trial, the searcher its params; the plan derives the training
-that is left to do, and the pool knows the free workers. An *attempt* is the life of one lease: it begins with
-``Assign`` and is over when its training has ended and its last checkpoint is durable, or when its worker is lost. It
-trains stages; every trial whose path leads through a stage subscribes to it, whether the trial is RUNNING under the
+that is left to do, and the pool knows the free workers. An *attempt* is the life of one lane of a lease: it begins
+with ``Assign`` and is over when its training has ended and its last checkpoint is durable, or when its worker is lost.
+It trains stages; every trial whose path leads through a stage subscribes to it, whether the trial is RUNNING under the
 lease, which brings it to its target, or still WAITING.
 """
 
@@ -32,6 +32,7 @@ from asyncsearch.ids import CheckpointRef, Lease, NodeKey, TrialId, WorkerId
 from asyncsearch.listener import StudyListener
 from asyncsearch.nonfinite import finite
 from asyncsearch.plan.base_plan import BasePlan
+from asyncsearch.plan.packing import Packing
 from asyncsearch.plan.retention import BestTrials, CheckpointSizes, checkpoint_to_spare
 from asyncsearch.plan.search_plan import SearchPlan
 from asyncsearch.plan.solo_plan import SoloPlan
@@ -56,8 +57,10 @@ class StudyState:
         "listeners",
         "max_resource",
         "metric_names",
+        "most_lanes",
         "next_lease",
         "open_attempts",
+        "packing",
         "plan",
         "pool",
         "proposals",
@@ -78,9 +81,16 @@ class StudyState:
     )
 
     def __init__(
-        self, config: EngineConfig, searcher: SearcherState, scheduler: SchedulerState, max_resource: int | None
+        self,
+        config: EngineConfig,
+        searcher: SearcherState,
+        scheduler: SchedulerState,
+        max_resource: int | None,
+        packing: Packing | None = None,
     ):
         self.config = config
+        self.packing = packing
+        """How workers get several trainings together; None: each trains alone."""
         self.searcher = searcher
         self.scheduler = scheduler
         self.listeners: tuple[StudyListener, ...] = (scheduler, searcher)
@@ -92,15 +102,15 @@ class StudyState:
         self.waiting: dict[TrialId, None] = {}
         """Trials in WAITING, in the order in which they get workers."""
         self.attempts: dict[int, Attempt] = {}
-        """Open attempts by the number of their lease."""
+        """Open attempts by their number: that of their lease and, in packed work, of their lane after it."""
         self.open_attempts: dict[TrialId, int] = {}
-        """The lease under which each RUNNING trial runs."""
+        """The number of the attempt under which each RUNNING trial runs."""
         self.plan: BasePlan = SearchPlan() if config.share else SoloPlan()
         """Requests, durable checkpoints, running batches, and the reports that other trials may read."""
         self.busy: dict[NodeKey, None] = {}
         """Nodes in which other drivers train: the units left in them wait."""
         self.touched: dict[int, str] = {}
-        """Leases whose needed work may have changed in the current event, with the reason in words."""
+        """Attempts whose needed work may have changed in the current event, with the reason in words."""
         self.references: dict[CheckpointRef, int] = {}
         """How many trials and attempts would continue from each checkpoint; an import counts as one."""
         self.imported: dict[CheckpointRef, None] = {}
@@ -116,6 +126,8 @@ class StudyState:
         self.times = RunTimes()
         self.damages: dict[TrialId, int] = {}
         """How many checkpoints each trial found damaged when it loaded them; trials without any are left out."""
+        self.most_lanes: int | None = None
+        """How many trainings have memory enough together, as those have shown that had not; None: not known."""
         self.consecutive_losses: dict[TrialId, ConsecutiveLosses] = {}
         """The latest losses of each unfinished trial that had any."""
         self.next_lease = 0
@@ -131,14 +143,15 @@ class StudyState:
 
     @property
     def begun(self) -> int:
-        """How much work was begun: leases given and proposals taken; it only grows."""
+        """How much work was begun: lanes given and proposals taken; it only grows."""
         return self.next_lease + self.proposals
 
     def is_stale(self, event: AnyEvent) -> bool:
         """Return whether the event concerns a lease or a launch that is over; ``handle`` would ignore it."""
         lease: Lease | None = getattr(event, "lease", None)  # a match of LeaseEvent takes longer, for each event
         if lease is not None:
-            return self.attempt(lease) is None
+            lane: int | None = getattr(event, "lane", None)
+            return not self.attempts_under(lease) if lane is None else self.attempt(lease, lane) is None
         match event:
             case WorkerAttached(worker=worker, epoch=epoch):
                 slot = self.pool.slots.get(worker)
@@ -156,10 +169,14 @@ class StudyState:
             case LeaseEvent():
                 return False  # see above
 
-    def attempt(self, lease: Lease) -> Attempt | None:
-        """Return the open attempt of a lease, or None if the lease is stale."""
-        attempt = self.attempts.get(lease.number)
+    def attempt(self, lease: Lease, lane: int = 0) -> Attempt | None:
+        """Return the open attempt of a lane, or None if the lease is stale, or the lane is over."""
+        attempt = self.attempts.get(lease.number + lane)
         return attempt if attempt is not None and attempt.lease == lease else None
+
+    def attempts_under(self, lease: Lease) -> list[Attempt]:
+        """Return the open attempts of a lease, one for each lane that is not over."""
+        return [attempt for attempt in self.attempts_of(lease.worker) if attempt.lease == lease]
 
     def score(self, value: float | str | None) -> float | None:
         """Return a value of the metric as a score: smaller is better, None stands for no result."""
@@ -274,9 +291,9 @@ class StudyState:
 
     # Changes that facts and decisions share: only ``learning`` and ``applying`` call the methods below.
 
-    def add_checkpoint(self, checkpoint: CheckpointRef, lease: int = -1) -> None:
-        """Count a checkpoint as durable, made under a lease of this driver or, -1, elsewhere."""
-        self.plan.add_checkpoint(checkpoint, lease)
+    def add_checkpoint(self, checkpoint: CheckpointRef, attempt: int = -1) -> None:
+        """Count a checkpoint as durable, made by an attempt of this driver or, -1, elsewhere."""
+        self.plan.add_checkpoint(checkpoint, attempt)
         if self.is_metric_missing(checkpoint):
             self.plan.expect_metric(checkpoint)
 
@@ -325,11 +342,11 @@ class StudyState:
         """End the training under a lease: the units that it has not trained are planned again."""
         if attempt.is_planned:
             attempt.is_planned = False
-            self.plan.end(attempt.lease.number)
+            self.plan.end(attempt.number)
 
     def tidy(self, attempt: Attempt) -> None:
         """Forget an attempt that needs no further handling."""
         is_done = not attempt.trials and (attempt.is_over or attempt.is_lost)
-        if is_done and self.attempts.pop(attempt.lease.number, None) is not None:
+        if is_done and self.attempts.pop(attempt.number, None) is not None:
             self.leave_plan(attempt)
             self.release(attempt.batch.load)

@@ -35,11 +35,11 @@ def stop_all(state: StudyState, reason: str, emit: Emit) -> None:
     """Tell all attempts to stop training, and to wait no longer for a store that takes no checkpoint."""
     for attempt in list(state.attempts.values()):
         if attempt.is_committing and not attempt.is_stop_sent:
-            emit(StopTraining(attempt.lease, reason))
+            emit(StopTraining(attempt.lease, reason, attempt.lane))
         stop_training(attempt, reason, emit)
 
 
 def stop_training(attempt: Attempt, reason: str, emit: Emit) -> None:
     """Tell an attempt to stop, once."""
     if attempt.is_training and not attempt.is_stop_sent:
-        emit(StopTraining(attempt.lease, reason))
+        emit(StopTraining(attempt.lease, reason, attempt.lane))

@@ -50,7 +50,7 @@ class Report(msgspec.Struct, frozen=True):
 
 
 class LeaseProgress(msgspec.Struct):
-    """The progress of training under a lease."""
+    """The progress of training in a lane of a lease."""
 
     lease: Lease
     stages: tuple[Stage, ...]
@@ -72,7 +72,7 @@ class Projection:
         self.paths: dict[TrialId, tuple[PathStep, ...]] = {}
         self.targets: dict[TrialId, int | None] = {}
         self.leases: dict[int, LeaseProgress] = {}
-        """By number, while a worker may train under them."""
+        """By the number of their attempt, while a worker may train under them: one for each lane of a lease."""
         self.trained = 0
         """Units of training that workers have done, including repeated ones."""
         self._subscribers: dict[NodeKey, dict[TrialId, float]] = {}
@@ -109,7 +109,7 @@ class Projection:
         return self._reached.get(trial, 0) <= stage.start and (target is None or target > stage.start)
 
     def _report(self, event: Reported, t: float) -> list[Report]:
-        progress = self.leases.get(event.lease.number)
+        progress = self.leases.get(event.lease.number + event.lane)
         if progress is None:
             return []
         if event.resource > progress.reported:
@@ -122,15 +122,16 @@ class Projection:
 
     def _follow_lease(self, event: AnyEvent) -> None:
         match event:
-            case Reported(lease=lease, resource=resource):
-                self._advance(lease, resource)
-            case CheckpointCommitted(lease=lease, checkpoint=checkpoint):
-                self._advance(lease, checkpoint.resource)
-            case TrainingEnded(lease=lease, resource=resource):
-                self._advance(lease, resource)
-                self.leases.pop(lease.number, None)
+            case Reported():
+                self._advance(event.lease.number + event.lane, event.resource)
+            case CheckpointCommitted():
+                self._advance(event.lease.number + event.lane, event.checkpoint.resource)
+            case TrainingEnded():
+                self._advance(event.lease.number + event.lane, event.resource)
+                self.leases.pop(event.lease.number + event.lane, None)
             case WorkRefused(lease=lease):
-                self.leases.pop(lease.number, None)
+                for number in [n for n, progress in self.leases.items() if progress.lease == lease]:
+                    del self.leases[number]
             case WorkerLost(worker=worker, epoch=epoch):
                 lost = [n for n, p in self.leases.items() if (p.lease.worker, p.lease.epoch) == (worker, epoch)]
                 for number in lost:
@@ -140,8 +141,8 @@ class Projection:
             case _:
                 pass
 
-    def _advance(self, lease: Lease, resource: int) -> None:
-        progress = self.leases.get(lease.number)
+    def _advance(self, number: int, resource: int) -> None:
+        progress = self.leases.get(number)
         if progress is not None and resource > progress.resource:
             self.trained += resource - progress.resource
             progress.resource = resource
@@ -164,10 +165,12 @@ class Projection:
             case MoveTrial() if action.to.is_finished:
                 self._leave(action.trial)
             case Assign():
-                stages, start = action.work.lanes[0].stages, action.work.lanes[0].stages[0].start
-                self.leases[action.work.lease.number] = LeaseProgress(action.work.lease, stages, t, start, start)
-            case CutWork() | StopTraining() if action.lease.number in self.leases:
-                progress = self.leases[action.lease.number]
+                lease = action.work.lease
+                for number, lane in enumerate(action.work.lanes, lease.number):
+                    start = lane.stages[0].start
+                    self.leases[number] = LeaseProgress(lease, lane.stages, t, start, start)
+            case CutWork() | StopTraining() if action.lease.number + action.lane in self.leases:
+                progress = self.leases[action.lease.number + action.lane]
                 progress.wanted = min(
                     progress.wanted, action.stop if isinstance(action, CutWork) else progress.resource
                 )
@@ -262,7 +265,7 @@ def trained_with(records: Iterable[Record], trial: TrialId) -> list[tuple[int, i
         projection.add(record)
         for action in record.actions:
             if isinstance(action, Assign):
-                for stage in action.work.lanes[0].stages:
+                for stage in (stage for lane in action.work.lanes for stage in lane.stages):
                     if stage.trials[0] != trial and projection.reads(trial, stage):
                         found[stage.start, stage.stop, stage.trials[0]] = None
     return sorted(found, key=lambda interval: interval[0])

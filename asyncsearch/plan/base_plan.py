@@ -211,3 +211,10 @@ class BasePlan(abc.ABC):
         Urgent requests come first. Of several batches a worker gets one that loads a checkpoint in ``held``, if no
         other path is much longer; each plan documents how it chooses among the others.
         """
+
+    @abc.abstractmethod
+    def ready_batches(self, most: int, held: Collection[CheckpointRef] = ()) -> list[Batch]:
+        """Return at most ``most`` batches that can all begin now, in the order of choice.
+
+        The first one is that of ``next_batch``. They have no stage in common: ``begin`` of one leaves the others valid.
+        """

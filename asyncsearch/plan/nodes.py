@@ -12,6 +12,7 @@ import heapq
 from collections.abc import Iterator
 
 from asyncsearch.ids import NodeKey, TrialId
+from asyncsearch.plan.heap_order import ascending
 from asyncsearch.trial import UNBOUNDED
 
 PointKey = tuple[int, int, int]
@@ -196,6 +197,15 @@ class Point:
     def stages(self) -> Iterator[Point]:
         """Return the ends of all stages that start here, in arbitrary order."""
         return (point for key, point in self._best if point.host is self and point.key is key)
+
+    def stages_in_order(self, *, is_urgent: bool = False) -> Iterator[Point]:
+        """Yield the ends of the stages that start here, or of the urgent ones, by their keys."""
+        heap = (self._urgent or []) if is_urgent else self._best
+        return (
+            point
+            for key, point in ascending(heap)
+            if point.host is self and point.key is key and (point.is_urgent or not is_urgent)
+        )
 
     def first_trials(self, most: int) -> list[TrialId]:
         """Return the smallest trials that request it or points trained from it, in order.

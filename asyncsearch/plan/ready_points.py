@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
+from asyncsearch.plan.heap_order import ascending
 from asyncsearch.plan.nodes import HELD_WORTH, Point, PointKey
 
 ReadyEntry = tuple[PointKey, Point]
@@ -59,6 +60,37 @@ class ReadyPoints:
             if stage is not None and is_worth and (chosen is None or stage.key < chosen.key):
                 chosen = stage
         return chosen or first
+
+    def in_order(self) -> Iterator[Point]:
+        """Yield the ends of all stages that can begin now, each once: urgent ones first, then by their keys."""
+        seen: set[Point] = set()
+        for which in (_URGENT, _BEST):
+            for point in self._stages(which):
+                if point not in seen:
+                    seen.add(point)
+                    yield point
+
+    def _stages(self, which: int) -> Iterator[Point]:
+        """Yield the ends of the stages of one heap by their keys; the first k of them take O(k log k)."""
+        hosts = (entry for entry in ascending(self._heaps[which]) if self._is_current(which, entry))
+        waiting = next(hosts, None)
+        opened: list[tuple[PointKey, int, Point, Iterator[Point]]] = []
+
+        def open_next(stages: Iterator[Point], number: int) -> None:
+            point = next(stages, None)
+            if point is not None:
+                heapq.heappush(opened, (point.key, number, point, stages))
+
+        count = 0
+        while opened or waiting is not None:
+            if waiting is not None and (not opened or waiting[0] <= opened[0][0]):
+                open_next(waiting[1].stages_in_order(is_urgent=which == _URGENT), count)
+                count += 1
+                waiting = next(hosts, None)
+                continue
+            _, number, point, stages = heapq.heappop(opened)
+            yield point
+            open_next(stages, number)
 
     def _top(self, which: int) -> Point | None:
         heap = self._heaps[which]

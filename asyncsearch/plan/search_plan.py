@@ -257,11 +257,26 @@ class SearchPlan(BasePlan):
         least training after it, so that few checkpoints are alive; the smallest trial. From there the same order,
         without ``held``, leads to a leaf.
         """
-        point = self._tree.ready.choose([found for ref in held if (found := self._tree.find(ref)) is not None])
-        if point is None:
-            return None
-        assert point.host is not None
-        load = None if point.host.node.key == ORIGIN else CheckpointRef(point.host.node.key, point.host.resource)
+        point = self._tree.ready.choose(self._held_points(held))
+        return None if point is None else self._batch(point)
+
+    def ready_batches(self, most: int, held: Collection[CheckpointRef] = ()) -> list[Batch]:
+        first = self._tree.ready.choose(self._held_points(held))
+        found = {} if first is None else {first: None}
+        for point in self._tree.ready.in_order():
+            if len(found) >= most:
+                break
+            found[point] = None
+        return [self._batch(point) for point in found]
+
+    def _held_points(self, held: Collection[CheckpointRef]) -> list[Point]:
+        return [found for ref in held if (found := self._tree.find(ref)) is not None]
+
+    def _batch(self, first: Point) -> Batch:
+        """Return the batch that begins with a stage, which can begin now."""
+        assert first.host is not None
+        point: Point | None = first
+        load = None if first.host.node.key == ORIGIN else CheckpointRef(first.host.node.key, first.host.resource)
         ends = []
         while point is not None:
             ends.append(point)

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from asyncsearch.ids import CheckpointRef, NodeKey, PathStep, TrialId
 from asyncsearch.plan.base_plan import BasePlan, Batch, PlannedStage, PlanPath
+from asyncsearch.plan.heap_order import ascending
 from asyncsearch.plan.keys import canonical, digest, path
 from asyncsearch.plan.known_reports import NoReports
 from asyncsearch.trial import Trial
@@ -142,8 +143,21 @@ class SoloPlan(BasePlan):
             if self._nodes.get(node) != trial or node in self._leases:
                 heapq.heappop(self._queue)
                 continue
-            path, target = self._requests[trial]
-            load = self.nearest(path, target)
-            start = 0 if load is None else load.resource
-            return Batch(load, (PlannedStage(node, start, target, (trial,)),), not is_other)
+            return self._batch(trial, node, is_urgent=not is_other)
         return None
+
+    def ready_batches(self, most: int, held: Collection[CheckpointRef] = ()) -> list[Batch]:
+        found: dict[NodeKey, Batch] = {}
+        for is_other, trial, node in ascending(self._queue):
+            if self._nodes.get(node) != trial or node in self._leases or node in found:
+                continue
+            found[node] = self._batch(trial, node, is_urgent=not is_other)
+            if len(found) >= most:
+                break
+        return list(found.values())
+
+    def _batch(self, trial: TrialId, node: NodeKey, *, is_urgent: bool) -> Batch:
+        path, target = self._requests[trial]
+        load = self.nearest(path, target)
+        start = 0 if load is None else load.resource
+        return Batch(load, (PlannedStage(node, start, target, (trial,)),), is_urgent)

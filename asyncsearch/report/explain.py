@@ -14,6 +14,7 @@ from asyncsearch.nonfinite import finite
 from asyncsearch.report.formatting import cut, duration, many, number
 from asyncsearch.sequences.flat_params import params
 from asyncsearch.trial import TrialState
+from asyncsearch.work import Work
 
 WIDTH = 100
 _LAST_LINES = 12
@@ -62,7 +63,7 @@ class _Story:
             if self._metric in report.metrics:
                 self._values[report.trial] = (report.resource, finite(report.metrics[self._metric]))
         event = record.event
-        if isinstance(event, CheckpointFailed) and event.lease.number in self._leases:
+        if isinstance(event, CheckpointFailed) and event.lease.number + event.lane in self._leases:
             at = event.checkpoint.resource
             self._add_sentence(when, f"its checkpoint at {at} could not be stored: {event.error}")
         for action in record.actions:
@@ -74,7 +75,8 @@ class _Story:
     def _note(self, action: AnyAction, when: str) -> None:
         match action:
             case Assign():
-                self._assign(action, when)
+                for lane in range(len(action.work.lanes)):
+                    self._assign(action.work, lane, when)
             case MoveTrial():
                 self._move(action, when)
             case CreateTrial(trial=self._trial):
@@ -90,19 +92,19 @@ class _Story:
                 self._add_sentence(when, f"{action.reason}; it continues to {action.to_resource:,}")
             case Branch(donor=self._trial):
                 self._add_sentence(when, f"{trial_name(action.trial)} took over its weights at {action.resource:,}")
-            case StopTraining() if action.lease.number in self._leases:
+            case StopTraining() if action.lease.number + action.lane in self._leases:
                 self._add_sentence(when, f"{worker_name(action.lease.worker)} was told to stop it: {action.reason}")
             case Inherit(trial=self._trial):
                 self._add_sentence(when, f"its path up to {action.resource:,} had been trained before it was created")
             case _:
                 pass
 
-    def _assign(self, action: Assign, when: str) -> None:
-        lane = action.work.lanes[0]
+    def _assign(self, work: Work, index: int, when: str) -> None:
+        lane = work.lanes[index]
         ours = [stage for stage in lane.stages if self._projection.reads(self._trial, stage)]
         if not ours:
             return
-        self._leases.add(action.work.lease.number)
+        self._leases.add(work.lease.number + index)
         if ours[-1].stop is None or (self._target is not None and self._target <= ours[-1].stop):
             self._state = TrialState.RUNNING
         start = f"from its checkpoint at {lane.load.resource:,}" if lane.load is not None else "from the beginning"
@@ -112,7 +114,8 @@ class _Story:
         does = f"trains it {start} {stop}"
         if ours[-1].start == ours[-1].stop:
             does = f"evaluates its checkpoint at {ours[-1].start:,}, without training"
-        self._add_sentence(when, f"{worker_name(action.work.lease.worker)} {does}{shared}")
+        packed = f", packed with {many(len(work.lanes) - 1, 'other training')}" if len(work.lanes) > 1 else ""
+        self._add_sentence(when, f"{worker_name(work.lease.worker)} {does}{shared}{packed}")
 
     def _move(self, action: MoveTrial, when: str) -> None:
         resource, value = self._values.get(action.trial, (0, None))

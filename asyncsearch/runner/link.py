@@ -58,12 +58,12 @@ class Link(Protocol):
         """Record that there is no checkpoint, and that training continues."""
 
 
-def shown_failure(stage: int, resource: int, error: Exception) -> SaveFailed:
+def shown_failure(stage: int, resource: int, error: Exception, lane: int = 0) -> SaveFailed:
     """Print that a checkpoint could not be saved, and return the message for the agent."""
     is_store = isinstance(error, StoreError)
     text = str(error) if is_store else exception_text(error)
     sys.stderr.write(f"asyncsearch: there is no checkpoint at {resource}, and training goes on.\n{text}\n")
-    return SaveFailed(stage, resource, text, "store" if is_store else "")
+    return SaveFailed(stage, resource, text, "store" if is_store else "", lane)
 
 
 class AgentLink:
@@ -73,15 +73,32 @@ class AgentLink:
     """
 
     def __init__(
-        self, channel: Channel[ToRunner, FromRunner], interrupts: SigtermGuard, amendments: Sequence[Amendment] = ()
+        self,
+        channel: Channel[ToRunner, FromRunner],
+        interrupts: SigtermGuard,
+        amendments: Sequence[Amendment] = (),
+        lane: int = 0,
+        lanes: dict[int, AgentLink] | None = None,
     ) -> None:
+        """Begin.
+
+        Args:
+            channel: to the agent; the links of all lanes that train together share it.
+            interrupts: those of this process.
+            amendments: what is known already.
+            lane: number of the lane.
+            lanes: the links of all lanes by number, to which this one adds itself.
+        """
         self._channel = channel
         self._interrupts = interrupts
         self._reason: str | None = None
         self._amendments = list(amendments)
+        self._lane = lane
+        self._lanes = {} if lanes is None else lanes
+        self._lanes[lane] = self
 
     def report(self, resource: int, metrics: dict[str, float]) -> None:
-        self._send(LaneReported(resource, metrics))
+        self._send(LaneReported(resource, metrics, self._lane))
 
     def stop_reason(self) -> str | None:
         if self._reason is None:
@@ -94,14 +111,14 @@ class AgentLink:
         return amendments
 
     def folder(self, stage: int, resource: int, *, is_needed: bool = False, failed: str = "") -> Path:
-        self._send(FolderWanted(stage, resource, is_needed, failed))
+        self._send(FolderWanted(stage, resource, is_needed, failed, self._lane))
         return self._await_folder().checkpoint
 
     def saved(self, stage: int, resource: int, *, is_last: bool) -> None:
-        self._send(Saved(stage, resource, is_last))
+        self._send(Saved(stage, resource, is_last, self._lane))
 
     def save_failed(self, stage: int, resource: int, error: Exception) -> None:
-        self._send(shown_failure(stage, resource, error))
+        self._send(shown_failure(stage, resource, error, self._lane))
 
     def _await_folder(self) -> Folder:
         while True:
@@ -124,12 +141,15 @@ class AgentLink:
         folder = None
         for message in messages:
             match message:
-                case StopTraining(reason=reason):
-                    self._reason = reason
-                case SaveAt() | CutWork():
-                    self._amendments.append(message)
+                case StopTraining(reason=reason, lane=lane):
+                    if lane in self._lanes:
+                        self._lanes[lane]._reason = reason
+                case SaveAt(lane=lane) | CutWork(lane=lane):
+                    if lane in self._lanes:
+                        self._lanes[lane]._amendments.append(message)
                 case Folder():
-                    folder = message
+                    # One for a lane that was stopped meanwhile is of no use.
+                    folder = message if message.lane == self._lane else folder
                 case _:
                     raise AssertionError(f"{type(message).__name__} in the middle of a training")
         if self._channel.is_closed:

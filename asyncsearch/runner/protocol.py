@@ -5,6 +5,8 @@ Pseudocode of the conversation::
     agent:  Load   Train(stages)                    [Folder]       [SaveAt]  [CutWork]  [StopTraining]     Train ...
     runner:   RunnerReady   LaneReported ... FolderWanted ...  ... Saved ...                           Ended
 
+Packed work is sent by ``TrainPack`` in place of ``Train``, and the other messages name the lane.
+
 The driver's actions are sent unchanged. Rule: each side reads in the order in which the other side wrote, so messages
 need no number. A ``Folder`` or an action that crosses an ``Ended`` arrives while the runner is idle, and is dropped.
 """
@@ -59,6 +61,14 @@ class Train(_Message, frozen=True, tag="train"):
     """Path of the checkpoint to start from."""
     amendments: tuple[Amendment, ...] = ()
     """Amendments that arrived before its start."""
+    lane: int = 0
+    """Number of the lane; every message about it carries the number."""
+
+
+class TrainPack(_Message, frozen=True, tag="train_pack"):
+    """Train several lanes together; ``Ended`` follows for each."""
+
+    lanes: tuple[Train, ...]
 
 
 class Folder(_Message, frozen=True, tag="folder"):
@@ -67,6 +77,7 @@ class Folder(_Message, frozen=True, tag="folder"):
     path: str
     error: str = ""
     """Why there is no folder; empty: there is one."""
+    lane: int = 0
 
     @property
     def checkpoint(self) -> Path:
@@ -89,6 +100,7 @@ class LaneReported(_Message, frozen=True, tag="reported"):
 
     resource: int
     metrics: dict[str, float]
+    lane: int = 0
 
 
 class FolderWanted(_Message, frozen=True, tag="folder_wanted"):
@@ -101,6 +113,7 @@ class FolderWanted(_Message, frozen=True, tag="folder_wanted"):
     """Whether the training cannot go on without the checkpoint, so that the answer waits until there is a folder."""
     failed: str = ""
     """Why the disk of the folder before this one could not take the checkpoint; empty: there was none."""
+    lane: int = 0
 
 
 class Saved(_Message, frozen=True, tag="saved"):
@@ -110,6 +123,7 @@ class Saved(_Message, frozen=True, tag="saved"):
     resource: int
     is_last: bool = False
     """Whether the training ends here; ``Ended`` follows."""
+    lane: int = 0
 
 
 class SaveFailed(_Message, frozen=True, tag="save_failed"):
@@ -121,19 +135,21 @@ class SaveFailed(_Message, frozen=True, tag="save_failed"):
     """Error with the traceback of the user's ``save``."""
     error_kind: str = ""
     """``store``: there was no place for it; empty: the trial's own doing."""
+    lane: int = 0
 
 
 class Ended(_Message, frozen=True, tag="ended"):
-    """The training is over, and both outputs hold the marker."""
+    """The training of a lane is over. With the last one that was sent together, both outputs hold the marker."""
 
     outcome: Outcome
     resource: int
     """Units of training done."""
     error: str = ""
     error_kind: str = ""
+    lane: int = 0
 
 
-ToRunner = Load | Train | Folder | Amendment | StopTraining
+ToRunner = Load | Train | TrainPack | Folder | Amendment | StopTraining
 FromRunner = RunnerReady | LaneReported | FolderWanted | Saved | SaveFailed | Ended
 
 In = TypeVar("In")

@@ -12,7 +12,9 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+
+import msgspec
 
 from asyncsearch.events import Outcome
 from asyncsearch.old_pickles import loads
@@ -20,11 +22,22 @@ from asyncsearch.runner.failures import exception_text, kind_of
 from asyncsearch.runner.lifeline import end_with_agent
 from asyncsearch.runner.link import AgentLink
 from asyncsearch.runner.main_module import adopt
-from asyncsearch.runner.protocol import Channel, Ended, FromRunner, Load, RunnerReady, ToRunner, Train, runner_end
+from asyncsearch.runner.packed_training import run_pack
+from asyncsearch.runner.protocol import (
+    Channel,
+    Ended,
+    FromRunner,
+    Load,
+    RunnerReady,
+    ToRunner,
+    Train,
+    TrainPack,
+    runner_end,
+)
 from asyncsearch.runner.sigterm import SigtermGuard
 from asyncsearch.runner.stdio import Stdio
-from asyncsearch.runner.training import run_training
-from asyncsearch.trainable import TrainFunction, as_function
+from asyncsearch.runner.training import context_of, run_training
+from asyncsearch.trainable import TrainFunction, as_function, trainer_class_of
 
 
 class Runner:
@@ -40,6 +53,8 @@ class Runner:
         self._folder = os.getcwd()
         self._pid = os.getpid()
         self._collect_s = 0.005
+        self._left = 0
+        """How many lanes of the present work have not ended."""
         self._trainable = self._load(load.bundle)
         # What lives as long as the runner: to look through it after each trial takes as long as a short trial's unit.
         gc.freeze()
@@ -55,23 +70,38 @@ class Runner:
             text = f"{exception_text(error)}\nThe trainable could not be loaded on this worker: {_in_short(error)}"
             return Ended(Outcome.FAILED, 0, text, kind_of(error))
 
-    def train(self, message: Train) -> None:
-        """Do one training and report its end."""
+    def train(self, lanes: Sequence[Train]) -> None:
+        """Train lanes and report the end of each: together if the trainable can, else one after another."""
         began = time.monotonic()
         self._stdio.restore()
         self._return_home()
-        ended = self._run(message)
-        if os.getpid() != self._pid:
-            os._exit(0)  # a child forked by the user's code returned here, and the channel belongs to its parent
-        self._stdio.end()
-        self._channel.send(ended)
+        self._left = len(lanes)
+        links: dict[int, AgentLink] = {}
+        for lane in lanes:
+            AgentLink(self._channel, self._interrupts, lane.amendments, lane.lane, links)
+        trainer_class = trainer_class_of(self._trainable)
+        if len(lanes) > 1 and trainer_class is not None and trainer_class.can_pack():
+            contexts = {lane.lane: context_of(lane, links[lane.lane], self._untrusted) for lane in lanes}
+            run_pack(trainer_class, contexts, self._interrupts, self._metric, self._tell_end)
+        else:
+            for lane in lanes:
+                self._tell_end(self._run(lane, links[lane.lane]))
         self._collect(time.monotonic() - began)
 
-    def _run(self, message: Train) -> Ended:
+    def _run(self, message: Train, link: AgentLink) -> Ended:
         if isinstance(self._trainable, Ended):
-            return self._trainable
-        link = AgentLink(self._channel, self._interrupts, message.amendments)
+            return msgspec.structs.replace(self._trainable, lane=message.lane)
         return run_training(self._trainable, message, link, self._interrupts, self._metric, self._untrusted)
+
+    def _tell_end(self, ended: Ended) -> None:
+        """Tell the end of a lane, the last one after the marker."""
+        if os.getpid() != self._pid:
+            os._exit(0)  # a child forked by the user's code returned here, and the channel belongs to its parent
+        self._left -= 1
+        with self._interrupts.shield():
+            if not self._left:
+                self._stdio.end()
+            self._channel.send(ended)
 
     def _return_home(self) -> None:
         with contextlib.suppress(OSError):
@@ -111,6 +141,8 @@ def main(control: int, lifeline: int, parent: int) -> None:
                 runner = Runner(channel, message)
                 channel.send(RunnerReady())
             case Train() if runner is not None:
-                runner.train(message)
+                runner.train([message])
+            case TrainPack(lanes=lanes) if runner is not None:
+                runner.train(lanes)
             case _:
                 pass  # it crossed the end of its training

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from asyncsearch.events import KILLED, Outcome
 from asyncsearch.runner.context import SearchContext
 from asyncsearch.runner.failures import NoReportError, exception_text, kind_of
@@ -21,19 +23,33 @@ def run_training(
     function: TrainFunction, train: Train, link: Link, interrupts: SigtermGuard, metric: str, untrusted: str = ""
 ) -> Ended:
     """Train a batch of stages, whatever the user's function does except ending the process."""
+    context = context_of(train, link, untrusted)
+    return msgspec.structs.replace(_run(function, context, interrupts, metric), lane=train.lane)
+
+
+def context_of(train: Train, link: Link, untrusted: str = "") -> SearchContext:
+    """Return the trial of a lane."""
     load = None if train.load is None else Path(train.load)
-    context = SearchContext(train.stages, link, load, untrusted=untrusted)
+    return SearchContext(train.stages, link, load, untrusted=untrusted)
+
+
+def _run(function: TrainFunction, context: SearchContext, interrupts: SigtermGuard, metric: str) -> Ended:
     error: BaseException | None = None
     try:
         try:
             interrupts.arm()
             if not context.should_stop:
-                _report_returned(context, function(context), metric)
+                report_returned(context, function(context), metric)
         finally:
             interrupts.disarm()
     except BaseException as caught:  # a trial that exits or interrupts itself must not end the runner
         interrupts.disarm()
         error = caught
+    return ended_by(error, context, interrupts)
+
+
+def ended_by(error: BaseException | None, context: SearchContext, interrupts: SigtermGuard) -> Ended:
+    """Return how a training ended that an error has unwound; None: its function returned."""
     if context.is_paused:
         return Ended(Outcome.REACHED, context.resource)
     if context.should_stop:
@@ -51,7 +67,7 @@ def _text_of(error: BaseException, context: SearchContext) -> str:
     return hinted(exception_text(error), error, context.params)
 
 
-def _report_returned(context: SearchContext, returned: Any, metric: str) -> None:
+def report_returned(context: SearchContext, returned: Any, metric: str) -> None:
     """Report the function's return value: a mapping, or a number, which is the study's metric."""
     if context.is_paused:  # the function swallowed the pause
         return

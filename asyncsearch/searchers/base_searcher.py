@@ -25,6 +25,10 @@ class SearcherState(StudyListener):
     ``propose``, ``notes`` and ``length`` ask and change nothing; the methods of a listener state facts.
     """
 
+    max_batch: int | None = None
+    """How many trials may begin together on one worker, where a study packs; None: as many as it packs. A searcher that
+    learns proposes the later ones of a pack without the results of the earlier ones."""
+
     @abc.abstractmethod
     def propose(self, number: int) -> Params | None:
         """Return the ``number``-th proposal, from 0; None: there is none, the searcher is exhausted.

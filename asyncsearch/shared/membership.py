@@ -5,7 +5,7 @@ Rule: always read children before their parents, so that the facts of a path hav
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from asyncsearch.ids import CheckpointRef, NodeKey, PathStep
@@ -35,22 +35,24 @@ class FolderMembership:
         self.lease_s = folder.lease_s
         self.close = folder.close
         self._users: dict[NodeKey, set[int]] = {}
-        """The leases that train in each claimed node."""
+        """The attempts that train in each claimed node."""
         self._forbidden: set[tuple[int, NodeKey]] = set()
-        """Leases that lost a node to another driver while they trained in it."""
+        """Attempts that lost a node to another driver while they trained in it."""
 
     def claim(
         self,
-        lease: int,
-        nodes: list[NodeKey],
+        wanted: Mapping[int, list[NodeKey]],
         paths: set[tuple[PathStep, ...]],
         needed: frozenset[CheckpointRef] | None,
     ) -> FolderAnswer:
-        """Claim the nodes of a lease; return the holders of refused nodes, and the facts of all nodes on the paths."""
+        """Claim the nodes of attempts; return the holders of refused nodes, and the facts of all nodes on the paths."""
+        nodes = [node for train_in in wanted.values() for node in train_in]
         claims = self._folder.claim(nodes, self._study)
         busy = {node: who for node, who in claims.items() if who is not None}
-        for node in claims.keys() - busy.keys():
-            self._users.setdefault(node, set()).add(lease)
+        for attempt, train_in in wanted.items():
+            for node in train_in:
+                if node not in busy:
+                    self._users.setdefault(node, set()).add(attempt)
         if needed is not None:
             self.hold(needed)
         return FolderAnswer(busy, self._read_on(nodes, paths))
@@ -61,7 +63,7 @@ class FolderMembership:
         return FolderAnswer(busy, self._read(nodes))
 
     def publish(self, what: Publication) -> None:
-        if (what.lease, what.node) not in self._forbidden:
+        if (what.attempt, what.node) not in self._forbidden:
             self._folder.publish(what.node, what.reports, what.ended)
 
     def hold(self, references: frozenset[CheckpointRef]) -> None:
@@ -69,11 +71,11 @@ class FolderMembership:
 
     def renew(self) -> None:
         for node in self._folder.renew():
-            self._forbidden |= {(lease, node) for lease in self._users.pop(node, ())}
+            self._forbidden |= {(attempt, node) for attempt in self._users.pop(node, ())}
 
-    def release(self, lease: int, nodes: set[NodeKey]) -> None:
+    def release(self, attempt: int, nodes: set[NodeKey]) -> None:
         for node in nodes:
-            self._users.get(node, set()).discard(lease)
+            self._users.get(node, set()).discard(attempt)
         free = [node for node in nodes if node in self._users and not self._users[node]]
         self._folder.release(free)
         for node in free:  # not before: a release that fails is repeated

@@ -12,16 +12,16 @@ from asyncsearch.trial import Metrics
 
 
 class Publication(NamedTuple):
-    """Reports of one node under one lease, to be published."""
+    """Reports of one node in one attempt, to be published."""
 
-    lease: int
+    attempt: int
     node: NodeKey
     reports: tuple[tuple[int, Metrics], ...]
     ended: int | None
 
 
 class UnpublishedReports:
-    """The reports under one lease that are not yet published."""
+    """The reports of one attempt that are not yet published."""
 
     def __init__(self, attempt: Attempt) -> None:
         self._attempt = attempt
@@ -46,7 +46,7 @@ class UnpublishedReports:
             reports[ended.node] += []
         return [
             Publication(
-                self._attempt.lease.number,
+                self._attempt.number,
                 node,
                 tuple(found),
                 ended.resource if ended is not None and ended.node == node else None,

@@ -98,15 +98,15 @@ class SharingSession:
         """Handle an event that is not stale, before the engine does."""
         match event:
             case Reported():
-                self._unpublished_of(self._state.attempts[event.lease.number]).report(event)
+                self._unpublished_of(self._state.attempts[event.lease.number + event.lane]).report(event)
             case CheckpointCommitted():
                 self._is_hold_outdated = True
                 self._bad.discard(event.checkpoint)
-                reports = self._unpublished_of(self._state.attempts[event.lease.number])
+                reports = self._unpublished_of(self._state.attempts[event.lease.number + event.lane])
                 reports.reach(event.checkpoint)
                 self._due += reports.taken()
             case TrainingEnded():
-                attempt = self._state.attempts[event.lease.number]
+                attempt = self._state.attempts[event.lease.number + event.lane]
                 if event.error_kind == "checkpoint" and attempt.batch.load is not None:
                     self._bad.add(attempt.batch.load)
                 self._due += self._unpublished_of(attempt).taken(_end_of_function(attempt, event))
@@ -137,22 +137,20 @@ class SharingSession:
     def admit(self, action: Assign) -> None:
         """Send work to a worker, or the reason for a refusal to the engine."""
         lease = action.work.lease
-        attempt = self._state.attempt(lease)
-        if attempt is None:
+        attempts = self._state.attempts_under(lease)
+        if not attempts:
             return
-        nodes = [stage.node for stage in attempt.batch.stages]
         self._waiting[lease.number] = [action]
-        self._claimed[lease.number] = set(nodes)
-        trials = {number for stage in attempt.batch.stages for number in stage.trials}
+        wanted = {attempt.number: [stage.node for stage in attempt.batch.stages] for attempt in attempts}
+        self._claimed |= {number: set(nodes) for number, nodes in wanted.items()}
+        trials = {number for attempt in attempts for stage in attempt.batch.stages for number in stage.trials}
         paths = {self._state.trials[number].steps for number in sorted(trials)}
-        load = attempt.batch.load
+        loads = {attempt.batch.load for attempt in attempts} - {None}
         needed = None
-        if self._held is None or (load is not None and load not in self._held):
+        if self._held is None or not self._held.issuperset(loads):
             needed = self._held = frozenset(self._state.references)
         self._set_timer("renew", self._folder.lease_s / _RENEWALS, self._renew)
-        self._do(
-            self._folder.claim, lease.number, nodes, paths, needed, then=lambda answer: self._admitted(action, answer)
-        )
+        self._do(self._folder.claim, wanted, paths, needed, then=lambda answer: self._admitted(action, answer))
 
     def delay(self, number: int, action: WorkerAction) -> bool:
         """Keep an action until the worker has its lease; False: the worker already has it."""
@@ -193,13 +191,13 @@ class SharingSession:
 
     def _admitted(self, action: Assign, answer: FolderAnswer) -> None:
         lease = action.work.lease
-        attempt = self._state.attempt(lease)
-        if attempt is None:
+        attempts = self._state.attempts_under(lease)
+        if not attempts:
             self._waiting.pop(lease.number, None)
             self._release_trained()
             return
         news = [event for event in self._learned(answer.facts) if not self._state.is_stale(event)]
-        if not news and not answer.busy and not self._state.is_outdated(attempt):
+        if not news and not answer.busy and not any(map(self._state.is_outdated, attempts)):
             for waiting in self._waiting.pop(lease.number):
                 self._send(waiting)
             return
@@ -263,7 +261,7 @@ class SharingSession:
                 self._waiting.pop(number, None)
 
     def _unpublished_of(self, attempt: Attempt) -> UnpublishedReports:
-        return self._unpublished.setdefault(attempt.lease.number, UnpublishedReports(attempt))
+        return self._unpublished.setdefault(attempt.number, UnpublishedReports(attempt))
 
     def _set_timer(self, name: str, seconds: float, function: Callable[[], None]) -> None:
         def fire() -> None:

@@ -49,6 +49,7 @@ from asyncsearch.ids import CheckpointRef, Lease, NodeKey, WorkerId
 from asyncsearch.simulate.checked_workload import CheckedWorkload, Failure
 from asyncsearch.simulate.clock import VirtualClock
 from asyncsearch.simulate.options import Delays, Faults, Loss, TrainingModel
+from asyncsearch.simulate.packed_training import PackedLane, PackedTraining
 from asyncsearch.simulate.random_faults import Draws
 from asyncsearch.simulate.workloads import Workload
 from asyncsearch.work import Stage, Work
@@ -59,6 +60,8 @@ _NO_DELAYS, _NO_FAULTS, _TRAINING = Delays(), Faults(), TrainingModel()
 class _Worker(msgspec.Struct):
     epoch: int
     work: Work | None = None
+    pack: PackedTraining | None = None
+    """The lanes of packed work; None: it has one lane, which the rest describes."""
     resource: int = 0
     """Units of training done, as of ``since_s``."""
     goal: int = 0
@@ -122,6 +125,7 @@ class Simulation:
         self._workload, self._size, self._delays = CheckedWorkload(workload), workers, delays
         self._failures, self._draws = dict(faults.failures), Draws(faults.chance)
         self._restarts, self._report_every = training.restarts, training.report_every
+        self._pack_speedup = training.pack_speedup
         self._watch = watch
         self._workers: dict[WorkerId, _Worker] = {}
         self._down_until: dict[WorkerId, float] = {}
@@ -218,9 +222,12 @@ class Simulation:
         worker = self._holder(work)
         if worker is None:
             return
+        if len(work.lanes) > 1:
+            self._begin_pack(worker, work)
+            return
         stages, now = work.lanes[0].stages, self.clock.now
         start = stages[0].start
-        worker.work, worker.resource, worker.began_s = work, start, now
+        worker.work, worker.pack, worker.resource, worker.began_s = work, None, start, now
         worker.stop, worker.saves, worker.stage = None, {}, None
         worker.slowness = self._draws.slowness(work.lease.number)
         again_s = start * self._unit_s(worker, stages[0]) if self._restarts else 0.0
@@ -229,6 +236,88 @@ class Simulation:
         lost_after_s = self._draws.lost_after_s(work.lease.number)
         if lost_after_s < math.inf and lost_after_s < worker.since_s - now + self._longest_s(worker, stages):
             self.clock.after(lost_after_s, lambda: self._drop(work))
+
+    # Packs.
+
+    def _begin_pack(self, worker: _Worker, work: Work) -> None:
+        now, pack = self.clock.now, PackedTraining(work, self._workload, self._pack_speedup)
+        worker.work, worker.pack, worker.began_s = work, pack, now
+        worker.slowness = self._draws.slowness(work.lease.number)
+        again = max(lane.resource for lane in pack.lanes.values()) if self._restarts else 0
+        setup_s = self._delays.setup_s + again * pack.round_s() * worker.slowness
+        self._begin_round(worker, work, setup_s)
+        lost_after_s = self._draws.lost_after_s(work.lease.number)
+        if lost_after_s < setup_s + pack.longest_s() * worker.slowness:
+            self.clock.after(lost_after_s, lambda: self._drop(work))
+
+    def _begin_round(self, worker: _Worker, work: Work, setup_s: float = 0.0) -> None:
+        assert worker.pack is not None
+        self.clock.after(setup_s + worker.pack.round_s() * worker.slowness, lambda: self._end_round(work))
+
+    def _end_round(self, work: Work) -> None:
+        """Let each lane report the unit that it has trained."""
+        worker = self._holder(work)
+        if worker is None or worker.work is not work or worker.pack is None:
+            return
+        pack = worker.pack
+        for lane in list(pack.lanes.values()):
+            if lane.number in pack.lanes:  # a report before may have stopped it
+                self._train_unit(worker, work, lane)
+            if worker.work is not work:
+                return
+        self._begin_round(worker, work)
+
+    def _train_unit(self, worker: _Worker, work: Work, lane: PackedLane) -> None:
+        pack, stage = worker.pack, lane.stage
+        assert pack is not None
+        failure, trial = pack.failure(lane), stage.trials[0]
+        if failure is not None and lane.resource >= failure.units:
+            self._end_lane(worker, work, lane, Outcome.FAILED, error="it failed as the workload says")
+            return
+        lane.resource += 1
+        if self._failures.get(trial) == lane.resource:
+            del self._failures[trial]
+            self._end_lane(worker, work, lane, Outcome.FAILED, error="it raised as the script says")
+            return
+        node = pack.saved_node(lane, stage)
+        is_last, every = pack.ends(lane, stage), self._report_every
+        if is_last or node is not None or (every is not None and lane.resource % every == 0):
+            value = self._workload.value(stage, lane.resource)
+            self._send(Reported(work.lease, lane.resource, {self.state.config.metric: value}, lane.number))
+        if lane.number not in pack.lanes or worker.work is not work:
+            return
+        if failure is not None and failure == (lane.resource, 0.0):
+            self._end_lane(worker, work, lane, Outcome.FAILED, error="it failed as the workload says")
+        elif pack.ends(lane, stage):  # the report may have cut it
+            at_end = stage.stop is None or lane.resource == stage.max_resource
+            outcome = Outcome.RETURNED if at_end else Outcome.REACHED
+            self._end_lane(worker, work, lane, outcome, saves=stage.node if stage.save else None)
+        elif (node := pack.saved_node(lane, stage)) is not None:
+            self._commit(work, CheckpointRef(node, lane.resource), lane.number)
+
+    def _end_lane(
+        self,
+        worker: _Worker,
+        work: Work,
+        lane: PackedLane,
+        outcome: Outcome,
+        *,
+        saves: NodeKey | None = None,
+        error: str = "",
+    ) -> None:
+        assert worker.pack is not None
+        del worker.pack.lanes[lane.number]
+        if not worker.pack.lanes:
+            self._busy_s += self.clock.now - worker.began_s
+            worker.work = worker.pack = None
+        saved = lane.resource if saves is not None else None
+        self._send(TrainingEnded(work.lease, outcome, lane.resource, saved, error, lane=lane.number))
+        if saves is not None:
+            self._commit(work, CheckpointRef(saves, lane.resource), lane.number)
+
+    def _packed_lane(self, worker: _Worker | None, number: int) -> PackedLane | None:
+        """Return a lane of packed work that has not ended; None: there is none."""
+        return None if worker is None or worker.pack is None else worker.pack.lanes.get(number)
 
     def _unit_s(self, worker: _Worker, stage: Stage) -> float:
         return self._workload.seconds(stage) * worker.slowness
@@ -342,19 +431,31 @@ class Simulation:
 
     def _stop(self, action: StopTraining) -> None:
         worker = self._holder_of(action.lease)
-        if worker is not None and worker.work is not None:
+        lane = self._packed_lane(worker, action.lane)
+        if worker is None or worker.work is None:
+            return
+        if lane is not None:
+            self._end_lane(worker, worker.work, lane, Outcome.STOPPED)
+        elif worker.pack is None:
             self._count_units(worker)
             self._end(worker, worker.work, Outcome.STOPPED)
 
     def _save_at(self, action: SaveAt) -> None:
         worker = self._holder_of(action.lease)
-        if worker is not None and worker.work is not None and action.resource > worker.resource:
+        lane = self._packed_lane(worker, action.lane)
+        if lane is not None:
+            if action.resource > lane.resource:
+                lane.saves[action.resource] = action.node
+        elif worker is not None and worker.pack is None and worker.work and action.resource > worker.resource:
             worker.saves[action.resource] = action.node
             self._turn(worker, worker.work)
 
     def _cut(self, action: CutWork) -> None:
         worker = self._holder_of(action.lease)
-        if worker is not None and worker.work is not None:
+        lane = self._packed_lane(worker, action.lane)
+        if lane is not None:
+            lane.stop = action.stop
+        elif worker is not None and worker.pack is None and worker.work is not None:
             worker.stop = action.stop
             self._turn(worker, worker.work)
 
@@ -368,10 +469,10 @@ class Simulation:
         if saves is not None:
             self._commit(work, CheckpointRef(saves, worker.resource))
 
-    def _commit(self, work: Work, checkpoint: CheckpointRef) -> None:
+    def _commit(self, work: Work, checkpoint: CheckpointRef, lane: int = 0) -> None:
         def committed() -> None:
             if self._holder(work) is not None:
-                self._send(CheckpointCommitted(work.lease, checkpoint))
+                self._send(CheckpointCommitted(work.lease, checkpoint, lane=lane))
 
         self.clock.after(self._delays.commit_s, committed)
 

@@ -57,7 +57,7 @@ class SimulationObserver:
                 self._stop(f"{self._completed:,} trained to the end")
 
     def _record_report(self, now: float, event: Reported) -> None:
-        attempt = self._state.attempts.get(event.lease.number)
+        attempt = self._state.attempts.get(event.lease.number + event.lane)
         value: Any = event.metrics[self._state.config.metric]
         score = self._state.score(value)
         if attempt is None or score is None or (self._best is not None and score >= self._best):

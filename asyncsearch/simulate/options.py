@@ -100,8 +100,19 @@ class TrainingModel(msgspec.Struct, frozen=True, kw_only=True):
     report_every: int | None = 1
     """Units between two reports; None: only where work is saved or ends, so that a scheduler which stops running trials
     does not see their values."""
+    pack_speedup: Mapping[int, float] = {}
+    """Trainings of a pack -> how many times as much they train in the same time together as one after another. Between
+    two numbers it is interpolated, and beyond the last one constant; without any, a pack saves nothing."""
 
     def __post_init__(self) -> None:
+        if not isinstance(self.pack_speedup, Mapping):
+            raise UsageError(
+                f"pack_speedup={self.pack_speedup!r}: write a mapping from a number of trainings to how many times as "
+                "much they train together, e.g. {1: 1.0, 8: 6.0}."
+            )
+        for lanes, speedup in self.pack_speedup.items():
+            positive("pack_speedup: trainings", lanes)
+            above_zero(f"pack_speedup[{lanes!r}]", speedup)
         yes_or_no("restarts", self.restarts)
         if self.report_every is not None:
             positive("report_every", self.report_every)

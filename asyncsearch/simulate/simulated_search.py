@@ -12,6 +12,7 @@ from asyncsearch.engine.method_checks import require_target
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import UsageError
 from asyncsearch.ids import TrialId
+from asyncsearch.plan.packing import Packing
 from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.schedulers.fifo import FIFO
 from asyncsearch.schedulers.scheduler_names import require_scheduler
@@ -53,6 +54,8 @@ def simulate(
     delays: Delays = _DELAYS,
     faults: Faults = _FAULTS,
     training: TrainingModel = _TRAINING,
+    pack: int | None = None,
+    pack_opt: str = "plan",
 ) -> SimulationResult:
     """Search on a virtual cluster with the real engine, and return what was found and when.
 
@@ -77,7 +80,9 @@ def simulate(
         max_failures: as of a ``Study``.
         delays: how long messages, launches and commits take.
         faults: workers that die, trials that raise, stragglers and dropped work.
-        training: how the trainable reports and resumes.
+        training: how the trainable reports and resumes, and what packs save.
+        pack: how many alike trials a worker may get together, as of a ``Study``; None: each alone.
+        pack_opt: how these are chosen: ``"plan"``, ``"nearest"``, ``"batch_size"`` or ``"random"``.
 
     Raises:
         UsageError: a value breaks its rule, or the search would have no end.
@@ -110,7 +115,8 @@ def simulate(
         raise UsageError("Nothing would end this search: give num_trials= or until=Until(...).")
     require_target(scheduler, decisions)
     _require_end(scheduler, until, workload, is_endless=decisions.first_target(TrialId(0)) is None)
-    state = StudyState(config, proposals, decisions, scheduler.max_resource)
+    packing = None if pack is None else Packing(pack, pack_opt)
+    state = StudyState(config, proposals, decisions, scheduler.max_resource, packing)
     is_bounded = count is not None or until.seconds < math.inf
     observer = SimulationObserver(state, until, None if is_bounded else _MOST_TRIALS)
     simulation = Simulation(

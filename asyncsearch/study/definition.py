@@ -18,6 +18,7 @@ from asyncsearch.errors import StoreError, UsageError
 from asyncsearch.journal.opening import BUNDLE_FILE, StudyFile
 from asyncsearch.launch.unshipped_modules import sent_as_registered
 from asyncsearch.old_pickles import loads
+from asyncsearch.plan.packing import Packing
 from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.searchers.base_searcher import Searcher
 from asyncsearch.sequences.function_code import parts_digests
@@ -46,6 +47,8 @@ class StudyDefinition(msgspec.Struct, frozen=True, kw_only=True):
     quota_bytes: int | None = None
     is_trusted: bool = False
     """Whether the user trusts all who may write in ``shared``."""
+    packing: Packing | None = None
+    """How workers get several trials together; None: each trains alone."""
 
 
 def source_hash(trainable: object) -> str:

@@ -75,7 +75,7 @@ class RunnableStudy(msgspec.Struct, kw_only=True):
         what = self.definition
         searcher = begin_searcher(what.searcher, what.space, what.config, self.warm)
         scheduler = what.scheduler.begin(what.space, what.config.seed)
-        return StudyState(what.config, searcher, scheduler, what.scheduler.max_resource)
+        return StudyState(what.config, searcher, scheduler, what.scheduler.max_resource, what.packing)
 
     def run(
         self,

@@ -40,6 +40,7 @@ from asyncsearch.study.evaluate import Evaluation, KnownPath, was_found, was_pro
 from asyncsearch.study.first_calls import IN_RESUME, IN_RUN, IN_STUDY, OF_STUDY, STUDY, missing_mode, require_groups
 from asyncsearch.study.kept_functions import read_earlier
 from asyncsearch.study.options import Checkpoints, Sharing, WorkerOptions
+from asyncsearch.study.packing_option import packing_of
 from asyncsearch.study.preview_run import preview_run
 from asyncsearch.study.requirements import can_evaluate, require_pausable, require_sequences
 from asyncsearch.study.results import ReadState, Results
@@ -87,6 +88,8 @@ class Study(Results):
         save_every: int | None = None,
         max_failures: int = 0,
         sharing: Sharing = _SHARING,
+        pack: int | None = None,
+        pack_opt: str = "plan",
         workers: WorkerOptions = _WORKERS,
         checkpoints: Checkpoints = _CHECKPOINTS,
     ) -> None:
@@ -117,6 +120,10 @@ class Study(Results):
                 or end.
             max_failures: how often a failed trial is retried.
             sharing: the folder that studies of one version share, default values of parameters, and a quota in bytes.
+            pack: how many alike trials a worker may train together; None: each alone. Needs a ``Trainer`` with
+                ``train_pack``. Results agree with those of trials that train alone within a tolerance, not to the bit.
+            pack_opt: how those trials are chosen: ``"plan"`` (of one structure, in the order of the search),
+                ``"nearest"`` (nearest hyper-parameters), ``"batch_size"`` (the same one) or ``"random"``.
             workers: timeouts of trials and leases, and the start and end of worker processes.
             checkpoints: which checkpoints are kept, and how long a store that cannot be used is waited for.
 
@@ -171,6 +178,9 @@ class Study(Results):
         require_target(self.scheduler, self.scheduler.begin(self.space, seed))
         require_pausable(trainable, self.scheduler)
         require_sequences(trainable, self.space, self.scheduler, share=self.config.share)
+        self._packing = packing_of(
+            trainable, self.scheduler, pack, pack_opt, share=share, is_shared=self.shared is not None
+        )
         self._bundle: bytes | None = None
 
     @classmethod
@@ -194,6 +204,7 @@ class Study(Results):
         study._bundle, study._backend = plan.trainable, backend or plan.backend
         study.shared = None if plan.shared is None else plan.shared.with_keys_of(study.store)
         study._is_trusted, study._quota_bytes = plan.is_trusted, plan.quota_bytes
+        study._packing = plan.packing
         study._resume, study._is_read_only = True, False
         study._warm = kept(study.store)
         return study
@@ -408,6 +419,7 @@ class Study(Results):
             shared=self.shared,
             quota_bytes=self._quota_bytes,
             is_trusted=self._is_trusted,
+            packing=self._packing,
         )
         return RunnableStudy(
             store=self.store,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -100,6 +101,15 @@ class TorchTrainer(FrameworkTrainer):
             self._device.type, dtype=getattr(torch, self.precision)
         )
         return autocast
+
+    @classmethod
+    def train_pack(cls, trainers: Sequence[Self]) -> None:
+        """Train one unit of several trainers as one computation where their models allow it; else say why they do not.
+
+        Each ends as after its own ``train``, within rounding.
+        """
+        # By name, since packing is made of this module.
+        importlib.import_module("asyncsearch.packing.train_together").train_pack(trainers)
 
     def save(self, path: Path) -> None:
         model = self.net.state_dict()

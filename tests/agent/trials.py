@@ -15,6 +15,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -386,3 +387,31 @@ class CrashesOnLoad:
 
     def __call__(self, trial: TrialContext) -> None:
         raise AssertionError
+
+
+class Packed(Trainer):
+    """Sums up its learning rate; a pack says how many it trains, and each reports the process that trained it."""
+
+    def setup(self, hp: dict[str, Any]) -> None:
+        self.hp, self.value, self.together = dict(hp), 0.0, 1
+
+    def train(self) -> None:
+        self.value += self.hp["lr"]
+        if self.hp.get("dies_at") == self.trial.resource + 1:
+            os.kill(os.getpid(), signal.SIGKILL if self.hp.get("is_killed") else signal.SIGSEGV)
+
+    @classmethod
+    def train_pack(cls, trainers: Sequence[Packed]) -> None:
+        print(f"a unit of {len(trainers)}")
+        for trainer in trainers:
+            trainer.together = len(trainers)
+            trainer.train()
+
+    def evaluate(self) -> dict[str, float]:
+        return {"accuracy": self.value, "together": float(self.together), "pid": float(os.getpid())}
+
+    def save(self, path: Path) -> None:
+        path.write_text(str(self.value))
+
+    def load(self, path: Path) -> None:
+        self.value = float(path.read_text())

@@ -33,7 +33,8 @@ class TreeReader:
     def add(self, record: Record) -> None:
         """Apply a record."""
         event = record.event
-        progress = self._projection.leases.get(event.lease.number) if isinstance(event, LeaseEvent) else None
+        number = event.lease.number + getattr(event, "lane", 0) if isinstance(event, LeaseEvent) else -1
+        progress = self._projection.leases.get(number)
         before = 0 if progress is None else progress.resource
         self._projection.add(record)
         if progress is not None and progress.resource > before:
@@ -80,7 +81,8 @@ class TreeReader:
                 if action.to.is_finished:
                     path.end = self._reached(path)
             case Assign():
-                self._assign(action.work.lanes[0].stages)
+                for lane in action.work.lanes:
+                    self._assign(lane.stages)
             case _:
                 pass
 

@@ -51,7 +51,7 @@ def _training_times(records: Iterable[Record]) -> tuple[dict[TrialId, float], fl
     firsts: list[tuple[TrialId, int, float]] = []
     for record in records:
         event = record.event
-        progress = projection.leases.get(event.lease.number) if isinstance(event, Reported) else None
+        progress = projection.leases.get(event.lease.number + event.lane) if isinstance(event, Reported) else None
         if isinstance(event, Reported) and progress is not None and event.resource > progress.reported:
             trial, units = progress.stages[0].trials[0], event.resource - progress.reported
             if progress.reported_s is None:
@@ -90,8 +90,11 @@ def _failures(
         for action in record.actions:
             match action:
                 case Assign(work=work):
-                    progress = projection.leases[work.lease.number]
-                    latest |= dict.fromkeys((trial for stage in progress.stages for trial in stage.trials), progress)
+                    for number in range(work.lease.number, work.lease.number + len(work.lanes)):
+                        progress = projection.leases[number]
+                        latest |= dict.fromkeys(
+                            (trial for stage in progress.stages for trial in stage.trials), progress
+                        )
                 case MoveTrial(to=TrialState.FAILED, trial=trial):
                     units, last = reached.get(trial, 0), latest.get(trial)
                     if last is None or units == projection.targets[trial]:
@@ -126,9 +129,9 @@ def _commit_time(records: Iterable[Record]) -> float:
     for record in records:
         event = record.event
         if isinstance(event, TrainingEnded) and event.checkpoint_resource is not None:
-            ended[event.lease.number] = (event.checkpoint_resource, record.t)
+            ended[event.lease.number + event.lane] = (event.checkpoint_resource, record.t)
         elif isinstance(event, CheckpointCommitted):
-            resource, then = ended.get(event.lease.number, (-1, 0.0))
+            resource, then = ended.get(event.lease.number + event.lane, (-1, 0.0))
             if event.checkpoint.resource == resource:
                 taken.append(record.t - then)
     return statistics.median(taken) if taken else 0.0

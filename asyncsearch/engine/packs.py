@@ -1,0 +1,78 @@
+"""Decides which trainings a free worker trains together. Pure; see ``plan.packing``.
+
+A worker gets one training by the order that holds without packs, and others that can begin now and are alike to it. It
+never waits for others, and takes no more than its share where several workers are free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from asyncsearch.engine.state import StudyState
+from asyncsearch.ids import CheckpointRef, WorkerId
+from asyncsearch.plan.base_plan import Batch
+from asyncsearch.plan.packing import PackCandidate, PackChoice, Packing, mates, may_join
+
+_WINDOW = 4
+"""For each training of a pack so many are looked at."""
+MOST_LOSSES = 1
+"""A trial that lost more attempts in a row trains alone: if it ends its process, it alone pays, and is charged."""
+
+
+def pack(state: StudyState, packing: Packing, worker: WorkerId, more: Callable[[], bool]) -> list[Batch]:
+    """Return the batches that a free worker gets; empty: none.
+
+    Args:
+        state: in which at least one batch can begin.
+        packing: how the study packs.
+        worker: the free worker.
+        more: promotes or creates one more trial; returns whether it did.
+    """
+    limit, held = _most_lanes(state, packing), state.pool.slots[worker].held
+    found = _candidates(state, packing, limit, held)
+    if found and may_be_packed(state, found[0]) and _share(state, limit) > 1:
+        missing = limit * state.pool.count_idle() - sum(1 for one in found if may_join(found[0], one))
+        for _ in range(missing):
+            if not more():
+                break
+        found = _candidates(state, packing, limit, held)
+    if not found:
+        return []
+    first, share = found[0], _share(state, limit)
+    if share < 2 or not may_be_packed(state, first):
+        return [first.batch]
+    others = [other for other in found[1:] if may_be_packed(state, other)]
+    return [first.batch, *mates(packing, PackChoice(first, others, share - 1, state.next_lease))]
+
+
+def may_be_packed(state: StudyState, candidate: PackCandidate) -> bool:
+    """Return whether a training may have company: none of the trials that it is for has lost attempts repeatedly."""
+    trials = {trial for stage in candidate.batch.stages for trial in stage.trials}
+    lost = [state.consecutive_losses[trial].count for trial in trials if trial in state.consecutive_losses]
+    return may_join(candidate, candidate) and max(lost, default=0) <= MOST_LOSSES
+
+
+def _most_lanes(state: StudyState, packing: Packing) -> int:
+    limits = (packing.limit, state.most_lanes, state.searcher.max_batch)
+    return max(1, min(limit for limit in limits if limit is not None))
+
+
+def _share(state: StudyState, limit: int) -> int:
+    """Return how many trainings one of the workers that are free, or about to be, may take: at least 1."""
+    hungry = max(1, state.pool.count_hungry())
+    left = None if state.run is None or state.run.num_trials is None else state.run.num_trials - len(state.trials)
+    length = state.searcher.length()
+    if length is not None:
+        left = min(length - state.proposals, length if left is None else left)
+    if hungry == 1 or (left is None and not state.is_exhausted):
+        return limit
+    to_begin = len(state.waiting) + (0 if state.is_exhausted or left is None else max(0, left))
+    return max(1, min(limit, -(-to_begin // hungry)))
+
+
+def _candidates(state: StudyState, packing: Packing, limit: int, held: list[CheckpointRef]) -> list[PackCandidate]:
+    found = []
+    for batch in state.plan.ready_batches(_WINDOW * limit, held):
+        params = state.trials[batch.stages[0].trials[0]].params
+        found.append(PackCandidate(batch, params, packing.group(params)))
+    return found

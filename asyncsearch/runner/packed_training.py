@@ -1,0 +1,153 @@
+"""Several trainings inside the runner that train each unit together, as one call of their trainer's ``train_pack``.
+
+Everything else, such as building, loading, evaluating and saving, is that of each training alone. A lane that is
+stopped, paused, or fails leaves the pack after its unit, and the others go on.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+
+import msgspec
+
+from asyncsearch.events import KILLED, MEMORY_KINDS, Outcome
+from asyncsearch.runner.context import SearchContext
+from asyncsearch.runner.failures import exception_text, kind_of
+from asyncsearch.runner.protocol import Ended
+from asyncsearch.runner.sigterm import SigtermGuard
+from asyncsearch.runner.training import ended_by, report_returned
+from asyncsearch.trainable import Trainer, TrialStopped, begin_trainer
+
+
+class PackedTrainer:
+    """One lane: a trial, and its trainer once it is built."""
+
+    def __init__(self, number: int, context: SearchContext) -> None:
+        self.number, self.context = number, context
+        self.trainer: Trainer | None = None
+        self._units: Iterator[int] | None = None
+
+    def begin(self, trainer_class: type[Trainer]) -> None:
+        """Build the trainer, and load its checkpoint."""
+        if self.context.should_stop:
+            raise TrialStopped("it was stopped before it began")
+        self.trainer, self._units = begin_trainer(trainer_class, self.context)
+
+    def advance(self) -> None:
+        """Begin the next unit.
+
+        Raises:
+            StopIteration: there is none.
+        """
+        assert self._units is not None
+        next(self._units)
+
+    def report(self) -> None:
+        """Report the metrics at the end of a unit."""
+        assert self.trainer is not None
+        self.context.report(self.trainer.evaluate())
+
+
+class PackRun:
+    """The lanes of one lease that have not ended."""
+
+    def __init__(
+        self,
+        trainer_class: type[Trainer],
+        contexts: Mapping[int, SearchContext],
+        interrupts: SigtermGuard,
+        metric: str,
+        tell_end: Callable[[Ended], None],
+    ) -> None:
+        self._trainer_class, self._interrupts, self._metric = trainer_class, interrupts, metric
+        self._tell_end = tell_end
+        self._lanes = [PackedTrainer(number, context) for number, context in contexts.items()]
+        """Those that have not ended."""
+
+    def run(self) -> None:
+        """Train all lanes to their ends, whatever their code does except ending the process."""
+        try:
+            try:
+                self._interrupts.arm()
+                self._each(lambda lane: lane.begin(self._trainer_class))
+                while self._lanes:
+                    self._each(PackedTrainer.advance)
+                    self._train()
+                    self._each(PackedTrainer.report)
+            finally:
+                self._interrupts.disarm()
+        except BaseException as error:  # SIGTERM between two steps concerns all lanes
+            self._interrupts.disarm()
+            for lane in list(self._lanes):
+                self._end(lane, ended_by(error, lane.context, self._interrupts))
+
+    def _each(self, step: Callable[[PackedTrainer], None]) -> None:
+        """Do a step of each lane; one that cannot go on ends, and the others do."""
+        for lane in list(self._lanes):
+            try:
+                step(lane)
+            except StopIteration:
+                self._return(lane)
+            except BaseException as error:
+                if self._interrupts.is_received:
+                    raise
+                self._end(lane, ended_by(error, lane.context, self._interrupts))
+
+    def _train(self) -> None:
+        """Train a unit of each lane; one that is left alone trains as it would without a pack."""
+        trainers = [lane.trainer for lane in self._lanes if lane.trainer is not None]
+        if len(trainers) < 2:
+            self._each(lambda lane: lane.trainer.train() if lane.trainer is not None else None)
+            return
+        try:
+            self._trainer_class.train_pack(trainers)
+        except BaseException as error:
+            if self._interrupts.is_received:
+                raise
+            for lane in list(self._lanes):
+                self._end(lane, _ended_together(error, lane.context, len(trainers)))
+
+    def _return(self, lane: PackedTrainer) -> None:
+        error: BaseException | None = None
+        try:
+            report_returned(lane.context, None, self._metric)
+        except BaseException as caught:
+            error = caught
+        self._end(lane, ended_by(error, lane.context, self._interrupts))
+
+    def _end(self, lane: PackedTrainer, ended: Ended) -> None:
+        self._lanes.remove(lane)
+        lane.trainer = None  # its model needs no memory any more
+        self._tell_end(msgspec.structs.replace(ended, lane=lane.number))
+
+
+def run_pack(
+    trainer_class: type[Trainer],
+    contexts: Mapping[int, SearchContext],
+    interrupts: SigtermGuard,
+    metric: str,
+    tell_end: Callable[[Ended], None],
+) -> None:
+    """Train several trials together.
+
+    Args:
+        trainer_class: has ``train_pack``.
+        contexts: the trials by the numbers of their lanes.
+        interrupts: those of this process.
+        metric: name of the study's metric.
+        tell_end: called with the end of each lane, as soon as it has ended.
+    """
+    PackRun(trainer_class, contexts, interrupts, metric, tell_end).run()
+
+
+def _ended_together(error: BaseException, context: SearchContext, lanes: int) -> Ended:
+    """Return the end of a lane when the step of all lanes failed, for which no one of them can be blamed."""
+    if context.should_stop:
+        return Ended(Outcome.STOPPED, context.resource)
+    text = exception_text(error)
+    if kind_of(error) in MEMORY_KINDS:
+        return Ended(Outcome.FAILED, context.resource, text, kind_of(error))
+    words = f"the common step of {lanes} packed trainings failed: {type(error).__name__}: {error}"
+    sys.stderr.write(f"{text}\n")
+    return Ended(Outcome.FAILED, context.resource, f"{text}\n{words}", KILLED)

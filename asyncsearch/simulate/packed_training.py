@@ -1,0 +1,80 @@
+"""A pack on a virtual worker: all lanes train a unit, report, and save or end there; then the next unit. Pure."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping
+
+import msgspec
+
+from asyncsearch.ids import NodeKey
+from asyncsearch.simulate.checked_workload import CheckedWorkload, Failure
+from asyncsearch.work import Lane, Stage, Work
+
+
+class PackedLane(msgspec.Struct):
+    """One training of a pack."""
+
+    number: int
+    lane: Lane
+    resource: int
+    stop: int | None = None
+    """Where it was told to end."""
+    saves: dict[int, NodeKey] = {}
+    """Where it was told to save besides the ends of stages."""
+
+    @property
+    def stage(self) -> Stage:
+        """The stage in which its next unit lies, or the last one."""
+        stages = self.lane.stages
+        return next((stage for stage in stages if stage.stop is None or self.resource < stage.stop), stages[-1])
+
+
+class PackedTraining:
+    """The lanes of one lease that have not ended."""
+
+    def __init__(self, work: Work, workload: CheckedWorkload, speedup: Mapping[int, float]) -> None:
+        self.lanes = {number: PackedLane(number, lane, lane.stages[0].start) for number, lane in enumerate(work.lanes)}
+        self._workload, self._speedup = workload, speedup
+
+    def round_s(self) -> float:
+        """Return the seconds in which each lane trains its next unit."""
+        units_s = [self._workload.seconds(lane.stage) for lane in self.lanes.values()]
+        return sum(units_s) / speedup_at(self._speedup, len(units_s))
+
+    def longest_s(self) -> float:
+        """Return how long the pack takes if nothing happens, at most."""
+        lanes = self.lanes.values()
+        return sum((self._stop_of(s) - s.start) * self._workload.seconds(s) for lane in lanes for s in lane.lane.stages)
+
+    def failure(self, lane: PackedLane) -> Failure | None:
+        """Return where the workload lets a lane fail; None: it does not."""
+        return self._workload.failure(lane.stage.trials[0])
+
+    def ends(self, lane: PackedLane, stage: Stage) -> bool:
+        """Return whether a lane that has trained a unit of a stage ends with it."""
+        stop, is_last = self._stop_of(stage), stage is lane.lane.stages[-1]
+        return lane.resource >= (lane.stop or stop) and (is_last or lane.stop is not None)
+
+    def saved_node(self, lane: PackedLane, stage: Stage) -> NodeKey | None:
+        """Return the node of the checkpoint that a lane saves at the end of a unit of a stage; None: it saves none."""
+        if lane.resource == self._stop_of(stage) and stage.save:
+            return stage.node
+        return lane.saves.get(lane.resource)
+
+    def _stop_of(self, stage: Stage) -> int:
+        return max(self._workload.units(stage.trials[0]), stage.start + 1) if stage.stop is None else stage.stop
+
+
+def speedup_at(curve: Mapping[int, float], lanes: int) -> float:
+    """Return how many times as much a pack trains in the same time as its lanes one after another.
+
+    Between two numbers of lanes of the curve it is interpolated, and beyond the last one constant; one lane has 1.
+    """
+    known = sorted({1: 1.0, **curve}.items())
+    index = bisect_right([at for at, _ in known], lanes)
+    low_at, low = known[index - 1]
+    if index == len(known):
+        return low
+    high_at, high = known[index]
+    return low + (high - low) * (lanes - low_at) / (high_at - low_at)

@@ -1,0 +1,54 @@
+"""``Study(..., pack=)``: which studies may pack, as far as that can be known before they run."""
+
+from __future__ import annotations
+
+from asyncsearch.errors import UsageError
+from asyncsearch.plan.packing import Packing
+from asyncsearch.schedulers.base_scheduler import Scheduler
+from asyncsearch.trainable import Trainable, Trainer
+
+
+def packing_of(
+    trainable: Trainable, scheduler: Scheduler, pack: int | str | None, strategy: str, *, share: bool, is_shared: bool
+) -> Packing | None:
+    """Return how a study packs; None: it does not. ``is_shared``: other studies may train for it, and it for them.
+
+    Raises:
+        UsageError: ``pack`` is no number of trials, or the trainable or the scheduler cannot do with packs.
+    """
+    if pack is None:
+        return None
+    if isinstance(pack, str):
+        raise UsageError(
+            f"pack={pack!r}: how many trials train fastest together is not found out by itself yet. Write a number, as "
+            "in pack=8, and compare the time of a few."
+        )
+    packing = Packing(pack, strategy)
+    _require_packable(trainable)
+    if scheduler.branches and not share:
+        raise UsageError(
+            f"pack={pack} and share=False: under {type(scheduler).__name__} a trial continues with the weights of "
+            "another one, and with share=False each is to train alone. Leave out one of the two."
+        )
+    if is_shared:
+        raise UsageError(
+            f"pack={pack} and version=: other studies of this version would take over what was trained in packs, which "
+            "agrees with what they train within a tolerance only. Leave out one of the two, or share with nobody: "
+            "Sharing(shared=False)."
+        )
+    return packing if packing.limit > 1 else None
+
+
+def _require_packable(trainable: Trainable) -> None:
+    name = getattr(trainable, "__name__", repr(trainable))
+    if not (isinstance(trainable, type) and issubclass(trainable, Trainer)):
+        raise UsageError(
+            f"pack= needs a trainable whose units can be trained together, and {name} is a function, which trains its "
+            "own loop: write it as a class derived from asyncsearch.Trainer with train_pack(trainers), or leave out "
+            "pack=."
+        )
+    if not trainable.can_pack():
+        raise UsageError(
+            f"pack= needs a trainable whose units can be trained together, and {name} has no train_pack(trainers): "
+            "write it, a class method that trains one unit of each of the trainers that it gets, or leave out pack=."
+        )

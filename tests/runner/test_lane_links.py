@@ -1,0 +1,64 @@
+"""The links of lanes that train together share one channel: each message reaches the lane that it names."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from asyncsearch.actions import CutWork, SaveAt, StopTraining
+from asyncsearch.runner import protocol
+from asyncsearch.runner.link import AgentLink
+from asyncsearch.runner.protocol import Channel, Folder, FromRunner, LaneReported, ToRunner
+from asyncsearch.runner.sigterm import SigtermGuard
+from asyncsearch.trainable import TrialStopped
+from tests.agent.driver import NODE, lease
+
+Agent = Channel[FromRunner, ToRunner]
+
+
+@pytest.fixture
+def ends() -> Iterator[tuple[Agent, dict[int, AgentLink]]]:
+    one, other = socket.socketpair()
+    links: dict[int, AgentLink] = {}
+    channel, guard = protocol.runner_end(other), SigtermGuard()
+    for lane in range(2):
+        AgentLink(channel, guard, lane=lane, lanes=links)
+    with one, other:
+        yield protocol.agent_end(one), links
+
+
+def test_a_stop_reaches_its_lane_whichever_lane_reads_it(ends: tuple[Agent, dict[int, AgentLink]]) -> None:
+    agent, links = ends
+    agent.send(StopTraining(lease(0), "not worth it", 1))
+    assert links[0].stop_reason() is None
+    assert links[1].stop_reason() == "not worth it"
+
+
+def test_an_amendment_reaches_its_lane_whichever_lane_reads_it(ends: tuple[Agent, dict[int, AgentLink]]) -> None:
+    agent, links = ends
+    save, cut = SaveAt(lease(0), NODE, 3, 1), CutWork(lease(0), 5, 0)
+    agent.send(save)
+    agent.send(cut)
+    assert links[1].stop_reason() is None
+    assert (links[0].amendments(), links[1].amendments()) == ([cut], [save])
+
+
+def test_a_folder_for_a_lane_that_was_stopped_meanwhile_is_no_other_lane_s(
+    ends: tuple[Agent, dict[int, AgentLink]],
+) -> None:
+    agent, links = ends
+    agent.send(StopTraining(lease(0), "not worth it", 0))
+    with pytest.raises(TrialStopped, match="not worth it"):
+        links[0].folder(0, 1)
+    agent.send(Folder("/of/lane/0"))
+    agent.send(Folder("/of/lane/1", lane=1))
+    assert links[1].folder(0, 1) == Path("/of/lane/1/checkpoint")
+
+
+def test_reports_name_their_lane(ends: tuple[Agent, dict[int, AgentLink]]) -> None:
+    agent, links = ends
+    links[1].report(1, {"accuracy": 0.5})
+    assert agent.receive() == LaneReported(1, {"accuracy": 0.5}, 1)

@@ -1,0 +1,206 @@
+"""Several trainings in one runner, a unit of each at a time: what each of them sees is what it sees alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from asyncsearch.actions import CutWork, SaveAt
+from asyncsearch.events import KILLED, Outcome
+from asyncsearch.runner.context import SearchContext
+from asyncsearch.runner.packed_training import run_pack
+from asyncsearch.runner.protocol import Ended, Train
+from asyncsearch.runner.sigterm import SigtermGuard
+from asyncsearch.runner.training import run_training
+from asyncsearch.trainable import Trainer, TrialStopped, as_function
+from asyncsearch.trial import Params
+from tests.agent.driver import NODE, lease, make_stage
+from tests.agent.recorder import Recorder
+
+CALLS: list[list[str]] = []
+BEFORE: list[Callable[[int], None]] = []
+"""Called before each common unit with its number."""
+
+
+class Sum(Trainer):
+    """Adds its learning rate at each unit; a pack does that for all of its members."""
+
+    def setup(self, hp: Params) -> None:
+        if hp.get("breaks") == "setup":
+            raise ValueError("setup fails")
+        self.hp, self.value = dict(hp), 0.0
+
+    def train(self) -> None:
+        self.value += self.hp["lr"]
+
+    @classmethod
+    def train_pack(cls, trainers: Sequence[Sum]) -> None:
+        CALLS.append([trainer.trial.name for trainer in trainers])
+        for function in BEFORE:
+            function(len(CALLS))
+        for trainer in trainers:
+            trainer.train()
+
+    def evaluate(self) -> dict[str, float]:
+        if self.hp.get("breaks") == "evaluate" and self.value > self.hp["lr"]:
+            raise ValueError("evaluate fails")
+        return {"accuracy": self.value}
+
+    def save(self, path: Path) -> None:
+        path.write_text(json.dumps(self.value))
+
+    def load(self, path: Path) -> None:
+        self.value = json.loads(path.read_text())
+
+
+class NoInterrupts(SigtermGuard):
+    def arm(self) -> None:
+        pass
+
+
+class Pack:
+    """Lanes of one stage each, with their links and ends."""
+
+    def __init__(self, folder: Path, *stages: dict[str, Any]) -> None:
+        self.links = {number: Recorder(folder / str(number)) for number in range(len(stages))}
+        self.contexts: dict[int, SearchContext] = {}
+        self.ends: list[Ended] = []
+        for number, changes in enumerate(stages):
+            (folder / str(number)).mkdir(exist_ok=True)
+            load = changes.pop("load", None)
+            params = {"lr": 0.5 * (number + 1), **changes.pop("params", {})}
+            stage = make_stage(number, params=params, **{"stop": 3, "max_resource": 3, **changes})
+            self.contexts[number] = SearchContext([stage], self.links[number], load)
+
+    def run(self) -> Pack:
+        run_pack(Sum, self.contexts, NoInterrupts(), "accuracy", self.ends.append)
+        return self
+
+    def end_of(self, lane: int) -> Ended:
+        (end,) = [end for end in self.ends if end.lane == lane]
+        return end
+
+    def outcomes(self) -> list[Outcome]:
+        return [self.end_of(lane).outcome for lane in self.links]
+
+    def values(self, lane: int) -> list[float]:
+        return [metrics["accuracy"] for _, metrics in self.links[lane].reports]
+
+
+@pytest.fixture(autouse=True)
+def _forget() -> None:
+    CALLS.clear()
+    BEFORE.clear()
+
+
+def test_all_lanes_train_each_unit_in_one_call_and_report_after_it(tmp_path: Path) -> None:
+    pack = Pack(tmp_path, {}, {}, {}).run()
+    assert CALLS == [["trial-0", "trial-1", "trial-2"]] * 3
+    assert pack.values(1) == [1.0, 2.0, 3.0]
+    assert pack.outcomes() == [Outcome.RETURNED] * 3
+
+
+@pytest.mark.parametrize("changes", [{}, {"stop": 2}, {"save": True, "stop": 2}, {"stop": 1, "save_every": 1}])
+def test_a_lane_reports_saves_and_ends_as_it_does_alone(tmp_path: Path, changes: dict[str, Any]) -> None:
+    pack = Pack(tmp_path, dict(changes), {}).run()
+    alone = Recorder(tmp_path)
+    stage = make_stage(0, params={"lr": 0.5}, **{"stop": 3, "max_resource": 3, **changes})
+    ended = run_training(as_function(Sum), Train((stage,)), alone, NoInterrupts(), "accuracy")
+    assert pack.links[0].reports == alone.reports
+    assert pack.links[0].saves == alone.saves
+    assert pack.end_of(0) == ended
+
+
+def test_a_lane_that_is_done_leaves_and_the_others_go_on(tmp_path: Path) -> None:
+    pack = Pack(tmp_path, {"stop": 1}, {}, {}).run()
+    assert CALLS == [["trial-0", "trial-1", "trial-2"], ["trial-1", "trial-2"], ["trial-1", "trial-2"]]
+    assert pack.ends[0] == Ended(Outcome.REACHED, 1, lane=0)
+
+
+def test_the_last_lane_trains_as_it_would_without_a_pack(tmp_path: Path) -> None:
+    pack = Pack(tmp_path, {"stop": 1}, {}).run()
+    assert CALLS == [["trial-0", "trial-1"]]
+    assert pack.values(1) == [1.0, 2.0, 3.0]
+
+
+def test_a_stop_of_one_lane_takes_effect_at_its_next_report(tmp_path: Path) -> None:
+    pack = Pack(tmp_path, {}, {}, {})
+    pack.links[1].told_at = 2
+    pack.run()
+    assert pack.outcomes() == [Outcome.RETURNED, Outcome.STOPPED, Outcome.RETURNED]
+    assert pack.end_of(1).resource == 2
+    assert CALLS[2] == ["trial-0", "trial-2"]
+    assert pack.values(2) == [1.5, 3.0, 4.5]
+
+
+def test_a_lane_that_was_stopped_before_it_began_is_not_built(tmp_path: Path) -> None:
+    pack = Pack(tmp_path, {}, {"params": {"breaks": "setup"}}, {})
+    pack.links[1].reason = "not worth it"
+    pack.run()
+    assert pack.outcomes() == [Outcome.RETURNED, Outcome.STOPPED, Outcome.RETURNED]
+
+
+@pytest.mark.parametrize("where", ["setup", "evaluate"])
+def test_a_failure_of_one_lane_is_its_own(tmp_path: Path, where: str) -> None:
+    pack = Pack(tmp_path, {}, {"params": {"breaks": where}}, {}).run()
+    assert pack.outcomes() == [Outcome.RETURNED, Outcome.FAILED, Outcome.RETURNED]
+    assert pack.end_of(1).error_kind == "ValueError"
+    assert f"{where} fails" in pack.end_of(1).error
+
+
+def test_a_failure_of_the_common_unit_is_a_loss_of_each_lane(tmp_path: Path) -> None:
+    def fail(unit: int) -> None:
+        if unit == 2:
+            raise ValueError("shapes differ")
+
+    BEFORE.append(fail)
+    pack = Pack(tmp_path, {}, {}).run()
+    assert [(end.outcome, end.error_kind, end.resource) for end in pack.ends] == [(Outcome.FAILED, KILLED, 1)] * 2
+    assert "the common step of 2 packed trainings failed: ValueError: shapes differ" in pack.ends[0].error
+
+
+def test_too_little_memory_for_the_common_unit_is_told_as_such(tmp_path: Path) -> None:
+    def fail(unit: int) -> None:
+        raise MemoryError
+
+    BEFORE.append(fail)
+    assert [end.error_kind for end in Pack(tmp_path, {}, {}).run().ends] == ["MemoryError"] * 2
+
+
+def test_sigterm_ends_all_lanes_those_that_were_stopped_as_stopped(tmp_path: Path) -> None:
+    guard = NoInterrupts()
+    pack = Pack(tmp_path, {}, {}, {})
+
+    def terminate(unit: int) -> None:
+        guard.is_received = True
+        pack.links[1].reason = "not worth it"
+        raise TrialStopped("the agent sent SIGTERM")
+
+    BEFORE.append(terminate)
+    run_pack(Sum, pack.contexts, guard, "accuracy", pack.ends.append)
+    assert [(end.outcome, end.error_kind) for end in pack.ends] == [
+        (Outcome.FAILED, KILLED),
+        (Outcome.STOPPED, ""),
+        (Outcome.FAILED, KILLED),
+    ]
+
+
+def test_saves_and_cuts_concern_their_lane(tmp_path: Path) -> None:
+    pack = Pack(tmp_path, {"save": True}, {"save": True})
+    pack.links[0].coming = [SaveAt(lease(0), NODE, 1)]
+    pack.links[1].coming = [CutWork(lease(0), 2, 1)]
+    pack.run()
+    assert pack.links[0].saves == [(0, 1), (0, 3)]
+    assert pack.links[1].saves == [(0, 2)]
+    assert pack.outcomes() == [Outcome.RETURNED, Outcome.REACHED]
+
+
+def test_lanes_begin_from_their_own_checkpoints(tmp_path: Path) -> None:
+    (tmp_path / "saved").write_text("10.0")
+    pack = Pack(tmp_path, {"start": 1, "load": tmp_path / "saved"}, {}).run()
+    assert pack.links[0].reports == [(2, {"accuracy": 10.5}), (3, {"accuracy": 11.0})]
+    assert pack.values(1) == [1.0, 2.0, 3.0]
