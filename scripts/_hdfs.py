@@ -8,10 +8,11 @@ import json
 import shutil
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import psutil
 from _hadoop import class_path, java, run_java, send, state, user, write_settings
 from _kerberos import HOST, Realm
 from _servers import ClusterError, Servers, cluster_folder, say
@@ -91,7 +92,7 @@ class Hdfs:
             self.start_datanode(number)
         if self.is_ha:
             self._activate_one()
-        self.wait(count)
+        self.wait()
         if is_new and self.has_kerberos:
             self.admin("fs", "-chmod", "1777", "/")
         elif is_new:
@@ -110,14 +111,25 @@ class Hdfs:
         if self.servers.start(f"datanode-{number}", self._java(f"{_SERVER}.datanode.DataNode", data)):
             say(f"starting DataNode {number}")
 
-    def wait(self, datanodes: int) -> None:
-        """Wait until the active NameNode is out of safe mode and knows these DataNodes."""
+    def wait(self) -> None:
+        """Wait until the active NameNode is out of safe mode and has registered the DataNodes that run."""
 
         def is_ready() -> bool:
-            shown = state(self._ports[f"http-{self.active() or 1}"], "NameNode,name=FSNamesystemState")
-            return shown.get("FSState") == "Operational" and shown["NumLiveDataNodes"] >= datanodes
+            port = self._ports[f"http-{self.active() or 1}"]
+            is_open = state(port, "NameNode,name=FSNamesystemState").get("FSState") == "Operational"
+            return is_open and self._has_registered_all(state(port, "NameNode,name=NameNodeInfo"))
 
         self.servers.wait("HDFS", is_ready)
+
+    def _has_registered_all(self, shown: Mapping[str, Any]) -> bool:
+        """Return whether the NameNode knows each DataNode by a port on which its present process listens.
+
+        A number would not tell: one that was killed counts as live for another 12 s.
+        """
+        live = json.loads(shown.get("LiveNodes", "{}")).values()
+        known = {int(one["xferaddr"].rpartition(":")[2]) for one in live}
+        found = [self.servers.process(name) for name in self.servers.names() if name.startswith("datanode-")]
+        return all(known & _listening(one) for one in found if one is not None and not _is_stopped(one))
 
     def active(self) -> int | None:
         """Return the number of the NameNode that is active; None: none is."""
@@ -265,6 +277,19 @@ class Hdfs:
         }
 
 
+def _listening(process: psutil.Process) -> set[int]:
+    """Return the ports on which a process listens; none if it has ended."""
+    with contextlib.suppress(psutil.Error):
+        return {one.laddr.port for one in process.net_connections("tcp") if one.status == psutil.CONN_LISTEN}
+    return set()
+
+
+def _is_stopped(process: psutil.Process) -> bool:
+    with contextlib.suppress(psutil.Error):
+        return bool(process.status() == psutil.STATUS_STOPPED)
+    return False
+
+
 @contextlib.contextmanager
 def hdfs(folder: Path) -> Iterator[str]:
     """Run an HDFS of one DataNode in an empty folder, and yield its URL; all users may write to it.
@@ -318,16 +343,15 @@ def _server(cluster: Hdfs, options: argparse.Namespace) -> None:
         (cluster.start_namenode if kind == "nn" else cluster.start_datanode)(options.number)
         if cluster.is_ha and kind == "nn":
             cluster._activate_one()
-        alive = [one for one in cluster.servers.names() if one.startswith("datanode")]
-        cluster.wait(len(alive))
+        cluster.wait()
 
 
 def _safemode(cluster: Hdfs, options: argparse.Namespace) -> None:
     print(cluster.admin("dfsadmin", "-safemode", options.verb), end="")
 
 
-def _fs(cluster: Hdfs, options: argparse.Namespace) -> None:
-    print(cluster.admin("fs", *options.arguments), end="")
+def _tool(cluster: Hdfs, options: argparse.Namespace) -> None:
+    print(cluster.admin(options.command, *options.arguments), end="")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -359,9 +383,14 @@ def _parser() -> argparse.ArgumentParser:
     safemode.set_defaults(function=_safemode)
     words_of_failover = "make the other NameNode the active one"
     commands.add_parser("failover", help=words_of_failover).set_defaults(function=lambda it, options: it.failover())
-    fs = commands.add_parser("fs", help="run a command on files, as `hdfs dfs` does: fs -ls /", prefix_chars="+")
-    fs.add_argument("arguments", nargs=argparse.REMAINDER)
-    fs.set_defaults(function=_fs)
+    tools = {
+        "fs": "run a command on files, as `hdfs dfs` does: fs -ls /",
+        "dfsadmin": "run a command for administrators: dfsadmin -setSpaceQuota 1 /studies",
+    }
+    for tool, words in tools.items():
+        command = commands.add_parser(tool, help=words, prefix_chars="+")
+        command.add_argument("arguments", nargs=argparse.REMAINDER)
+        command.set_defaults(function=_tool)
     return parser
 
 
@@ -372,7 +401,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if options.command not in ("start", "stop") and not cluster._kind:
             raise ClusterError("There is no HDFS yet: bash scripts/hdfs.sh start")
-        if options.command in ("fs", "status", "url"):
+        if options.command in ("fs", "dfsadmin", "status", "url"):
             options.function(cluster, options)
         else:
             with cluster.servers.exclusively():

@@ -10,6 +10,7 @@
 #   bash scripts/hdfs.sh failover                             with --ha: make the other NameNode the active one
 #   with --kerberos only users with a ticket get in; the keys of ann are in hdfs/kerberos/ann.keytab of the folder
 #   bash scripts/hdfs.sh fs -ls /                             any command of `hdfs dfs`
+#   bash scripts/hdfs.sh dfsadmin -setSpaceQuota 1 /studies   any command of `hdfs dfsadmin`
 set -euo pipefail
 
 here=$(CDPATH='' cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)

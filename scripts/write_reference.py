@@ -29,6 +29,7 @@ MODULES = {
     "asyncsearch.schedulers": "For [schedulers](write_your_own_scheduler.md) of your own.",
     "asyncsearch.store": "For [stores](write_your_own_store.md) of your own.",
     "asyncsearch.testing": "The laws of schedulers, searchers, stores and launchers, as tests.",
+    "asyncsearch.packing": "Several torch models trained together ([packing](packing.md)).",
     "asyncsearch.errors": "All derive from `AsyncSearchError`.",
 }
 """Public modules, in the order of the page. A name stands where it comes first."""

@@ -90,6 +90,14 @@ class Store(abc.ABC):
     def at(self, url: str) -> Store:
         """Return a store of the same kind, with the same options, at another URL, without writing anything."""
 
+    def without_keys(self) -> Store:
+        """Return this store as the files of a study may hold it: without passwords and keys."""
+        return self
+
+    def with_keys_of(self, other: Store) -> Store:
+        """Return this store with the passwords and keys of another one, if that is on the same server."""
+        return self
+
     def child(self, name: str) -> Store:
         """Return the store in a folder of this one."""
         return self.at(f"{self.url.rstrip('/')}/{layout.check_name(name)}")

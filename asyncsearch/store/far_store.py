@@ -24,7 +24,7 @@ from asyncsearch.store import layout, scratch
 from asyncsearch.store.base_store import FileInfo, Store
 from asyncsearch.store.disk import explained
 from asyncsearch.store.lease_lock import LeaseLock
-from asyncsearch.store.manifest import Content, Manifest, damaged, missing, survey, wrong_checkpoint
+from asyncsearch.store.manifest import Content, Manifest, StoredFile, damaged, listed, missing, wrong_checkpoint
 
 _STAGE = "stage"
 
@@ -42,7 +42,7 @@ class FarFiles(Protocol):
     def read(self, name: str) -> bytes | None: ...
     def write(self, name: str, data: bytes) -> None: ...
     def create(self, name: str, data: bytes) -> bool: ...
-    def upload(self, local: Path, name: str) -> None: ...
+    def upload(self, local: Path, name: str) -> Content: ...
     def download(self, name: str, local: Path) -> Content | None: ...
     def remove(self, name: str) -> None: ...
     def remove_tree(self, folder: str) -> None: ...
@@ -149,11 +149,13 @@ class FarStore(Store):
                 " stage() gave on this machine. A staged folder is committed once; stage and write it again."
             )
         with explained(f"read the staged checkpoint {checkpoint}", staged):
-            manifest = survey(staged)
+            names, folders = listed(staged)
         older = self._versions(checkpoint)
         number = max((version.number for version in older), default=0) + 1
         folder = f"{node}/{layout.Version(checkpoint.resource, number, uuid.uuid4().hex)}"
-        self._upload(manifest, staged, folder)
+        contents = self._upload(names, staged, f"{folder}/{layout.FILES}")
+        files = [StoredFile(name, *content) for name, content in zip(names, contents, strict=True)]
+        manifest = Manifest(files, folders)
         arrived = self._remote.find(f"{folder}/{layout.FILES}").items()
         if {name: info.size_bytes for name, info in arrived} != {file.name: file.size_bytes for file in manifest.files}:
             raise StoreError(
@@ -200,9 +202,9 @@ class FarStore(Store):
                 if version not in rivals or version != rivals[-1]:
                     self.remove_tree(f"checkpoints/{node}/{version}")
 
-    def _upload(self, manifest: Manifest, staged: Path, folder: str) -> None:
-        for file in manifest.files:
-            self._remote.upload(staged / file.name, f"{folder}/{layout.FILES}/{file.name}")
+    def _upload(self, names: Sequence[str], staged: Path, folder: str) -> Sequence[Content]:
+        """Copy files from a local folder to one here, and return what was copied of each."""
+        return [self._remote.upload(staged / name, f"{folder}/{name}") for name in names]
 
     def _committed(self, folder: str) -> dict[str, Sequence[layout.Version]]:
         """Return the committed versions below a folder by node, each in order."""

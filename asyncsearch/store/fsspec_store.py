@@ -12,6 +12,7 @@ from typing import Any
 
 from asyncsearch.store.appending_store import AppendingStore
 from asyncsearch.store.base_store import Store
+from asyncsearch.store.passwords import with_user_alone, without_keys
 from asyncsearch.store.remote import Remote
 
 
@@ -20,7 +21,8 @@ class FsspecStore(AppendingStore):
 
     Args:
         url: such as ``s3://bucket/studies/digits``.
-        storage_options: options of fsspec's file system, such as keys and endpoints. They are sent to the workers.
+        storage_options: options of fsspec's file system, such as keys and endpoints. They are sent to the workers; keys
+            are written nowhere.
         lock_lease_s: seconds without a refresh after which a driver on another machine loses its lock.
     """
 
@@ -33,4 +35,22 @@ class FsspecStore(AppendingStore):
         self._remote = Remote(url, storage_options or {})
 
     def at(self, url: str) -> Store:
-        return FsspecStore(url, self._remote._options, lock_lease_s=self._lease_s)
+        return FsspecStore(url, self._remote.options, lock_lease_s=self._lease_s)
+
+    def without_keys(self) -> Store:
+        url, options = with_user_alone(self._remote.url), without_keys(self._remote.options)
+        kept = FsspecStore(url, options, lock_lease_s=self._lease_s)
+        kept._remote.lacks_keys = (url, options) != (self._remote.url, self._remote.options)
+        return kept
+
+    def with_keys_of(self, other: Store) -> Store:
+        mine, its = (_server(store.url) for store in (self, other))
+        if not isinstance(other, FsspecStore) or with_user_alone(mine) != with_user_alone(its):
+            return self
+        return other.at(its + self.url.removeprefix(mine))
+
+
+def _server(url: str) -> str:
+    """Return a URL without its path: ``sftp://ann:secret@host``."""
+    protocol, separator, rest = url.partition("://")
+    return f"{protocol}{separator}{rest.partition('/')[0]}"

@@ -109,7 +109,27 @@ def survey(
         CheckpointError: something in the folder is neither a file nor a folder, or cannot be read.
         OSError: the folder cannot be read.
     """
-    files: list[StoredFile] = []
+    names, folders = listed(folder)
+    files = []
+    for name in names:
+        with open(folder / name, "rb") as file:
+            files.append(StoredFile(name, os.fstat(file.fileno()).st_size, _digest(file)))
+            if sync_file is not None:
+                sync_file(file.fileno())
+    if sync_folder is not None:
+        for name in (*reversed(folders), ""):
+            sync_folder(folder / name)
+    return Manifest(files, folders)
+
+
+def listed(folder: Path) -> tuple[list[str], list[str]]:
+    """Return the names of the files and of the folders in a folder that a worker has written, at any depth, in order.
+
+    Raises:
+        CheckpointError: something in the folder is neither a file nor a folder.
+        OSError: the folder cannot be read.
+    """
+    files: list[str] = []
     folders: list[str] = []
 
     def visit(path: Path, inside: str) -> None:
@@ -121,20 +141,15 @@ def survey(
                 folders.append(name)
                 visit(path / entry.name, name + "/")
             elif entry.is_file(follow_symlinks=False):
-                with open(entry.path, "rb") as file:
-                    files.append(StoredFile(name, os.fstat(file.fileno()).st_size, _digest(file)))
-                    if sync_file is not None:
-                        sync_file(file.fileno())
+                files.append(name)
             else:
                 raise CheckpointError(
                     f"{entry.path!r} cannot be part of a checkpoint: it is a link, pipe or device, and what it leads to"
                     " may change or vanish later. Let save() write plain files and folders."
                 )
-        if sync_folder is not None:
-            sync_folder(path)
 
     visit(folder, "")
-    return Manifest(files, folders)
+    return files, folders
 
 
 def check(manifest: Manifest, folder: Path, checkpoint: CheckpointRef) -> None:

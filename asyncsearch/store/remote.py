@@ -31,6 +31,11 @@ T = TypeVar("T")
 _APPENDING = {"file", "local", "sftp", "ssh"}
 """Protocols whose append costs only the added bytes. Some object stores copy the whole object at each append."""
 
+_CHECK = "Check the address, the credentials and the connection, then try again"
+_WITHOUT_KEYS = (
+    "The study keeps no passwords and keys: give them in the environment, as AWS_SECRET_ACCESS_KEY or"
+    " FSSPEC_SFTP_PASSWORD; or go on from the script that names them, Study(..., resume=True)"
+)
 _SPECIAL = (("%", "%25"), ("?", "%3F"), ("#", "%23"), (";", "%3B"))
 """Characters at which URLs are cut off, and their codes; that of the codes themselves is first."""
 
@@ -46,7 +51,9 @@ class Remote:
 
     def __init__(self, url: str, options: Mapping[str, Any]) -> None:
         self.url = url.rstrip("/") if not url.endswith("://") else url
-        self._options = dict(options)
+        self.options = dict(options)
+        self.lacks_keys = False
+        """Whether a study that was kept held no keys for it; see ``FsspecStore.without_keys``."""
 
     @property
     def shown(self) -> str:
@@ -58,7 +65,7 @@ class Remote:
         # fsspec caches one instance for each process, and for each thread if necessary; nothing to hold or to pickle.
         with self.explained("connect", ""):
             kind = fsspec.get_filesystem_class(self.url.partition("://")[0])
-            return kind(**{**kind._get_kwargs_from_urls(_quoted(self.url)), **self._options})
+            return kind(**{**kind._get_kwargs_from_urls(_quoted(self.url)), **self.options})
 
     def _path(self, name: str) -> str:
         root = self._bare(self.url).rstrip("/")
@@ -97,7 +104,7 @@ class Remote:
             raise
         except Exception as error:  # each file system has its own exceptions
             what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-            step = next_step(error, "Check the address, the credentials and the connection, then try again")
+            step = next_step(error, _WITHOUT_KEYS if self.lacks_keys else _CHECK)
             words = f"{without_password_of(self.url, what)}. {step}."
             raise StoreError(f"Cannot {doing} at {f'{self.shown}/{name}'.rstrip('/')!r}: {words}") from error
 
@@ -177,11 +184,13 @@ class Remote:
             except FileNotFoundError:
                 self.put(name, data)
 
-    def upload(self, local: Path, name: str) -> None:
-        """Copy a local file here."""
+    def upload(self, local: Path, name: str) -> Content:
+        """Copy a local file here, and return what was copied."""
         path = self._path(name)
         with self.explained("upload", name):
+            content = content_of(local)
             self._with_folder(path, lambda: self._fs.put_file(str(local), path))
+        return content
 
     def download(self, name: str, local: Path) -> Content | None:
         """Copy a file from here to a local one, and return what was copied; None: there is no such file.

@@ -97,9 +97,10 @@ def read_plan(store: Store, study: StudyFile) -> StudyDefinition:
 
 
 def pickled(definition: StudyDefinition) -> bytes:
-    """Return a definition for its store, after a line that says which Python can read the bytecode in it."""
+    """Return a definition for its store, without keys, after a line that says which Python can read its bytecode."""
+    shared = None if definition.shared is None else definition.shared.without_keys()
     with sent_as_registered():
-        return _THIS_PYTHON + b"\n" + bytes(cloudpickle.dumps(definition))
+        return _THIS_PYTHON + b"\n" + bytes(cloudpickle.dumps(msgspec.structs.replace(definition, shared=shared)))
 
 
 _STAYS = "what is trained stays trained"

@@ -192,7 +192,8 @@ class Study(Results):
         study.space, study.searcher, study.scheduler = plan.space, plan.searcher, plan.scheduler
         study.config, study._settings, study._worker = plan.config, plan.settings, plan.worker
         study._bundle, study._backend = plan.trainable, backend or plan.backend
-        study.shared, study._is_trusted, study._quota_bytes = plan.shared, plan.is_trusted, plan.quota_bytes
+        study.shared = None if plan.shared is None else plan.shared.with_keys_of(study.store)
+        study._is_trusted, study._quota_bytes = plan.is_trusted, plan.quota_bytes
         study._resume, study._is_read_only = True, False
         study._warm = kept(study.store)
         return study

@@ -10,14 +10,15 @@ import random
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from asyncsearch import FIFO, Study, uniform
 from asyncsearch.errors import StoreError
 from asyncsearch.journal.format import Record
 from asyncsearch.journal.opening import read_records
-from asyncsearch.store import LocalStore
+from asyncsearch.store import open_store
 
+Place = TypeVar("Place", Path, str)
 ALL = os.environ.get("ASYNCSEARCH_FAULTS") == "all"
 
 
@@ -44,16 +45,16 @@ class Read(NamedTuple):
     description: tuple[Any, ...]
 
 
-def read(root: Path) -> Read:
+def read(root: Path | str) -> Read:
     """Read a store as a user does."""
     study = Study.open(root)
     trials = [(t.id, t.state, t.resource, t.value, str(t.params), t.checkpoint) for t in study.trials]
     config = study.config
     described = (study.name, config.metric, config.mode, config.seed, config.version, config.share, str(study.shared))
-    return Read(list(read_records(LocalStore(root))), trials, described)
+    return Read(list(read_records(open_store(root))), trials, described)
 
 
-def require_same_or_refused(root: Path, whole: Read, reading: Callable[[Path], Read] = read) -> bool:
+def require_same_or_refused(root: Place, whole: Read, reading: Callable[[Place], Read] = read) -> bool:
     """Check that a damaged store reads as the whole one, or is refused in words; return whether it was refused."""
     try:
         found = reading(root)

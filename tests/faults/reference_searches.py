@@ -46,7 +46,7 @@ def train(trial: TrialContext) -> None:
         trial.report(loss=(trial.params["lr"] - 0.3) ** 2 + 1 / unit)
 
 
-def run_reference(name: str, store: Path) -> Study:
+def run_reference(name: str, store: Path | str) -> Study:
     """Begin a reference search, or go on with it, to its end."""
     options: dict[str, Any] = {"space": {"lr": uniform(0.0, 1.0)}} | SEARCHES[name]
     num_trials = options.pop("num_trials", None)

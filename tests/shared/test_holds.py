@@ -341,7 +341,7 @@ def test_the_default_place_is_beside_the_study(study: str, place: str) -> None:
     assert shared is not None
     assert shared.url == place
     if isinstance(shared, FsspecStore):
-        assert (shared._remote._options, shared._lease_s) == ({"key": "k"}, 7)
+        assert (shared._remote.options, shared._lease_s) == ({"key": "k"}, 7)
 
 
 def test_a_study_shares_where_it_is_told_or_with_nobody(tmp_path: Path) -> None:

@@ -46,6 +46,10 @@ class Hdfs:
         """Return the URL of a place where nothing is."""
         return f"{self.url}/tests/{uuid.uuid4().hex}"
 
+    def path(self, url: str) -> str:
+        """Return the path of a URL of this cluster."""
+        return url.removeprefix(self.url)
+
 
 def hdfs() -> Hdfs:
     """Return the cluster; skip the test, with the reason, where it cannot run."""

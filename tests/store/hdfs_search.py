@@ -40,10 +40,10 @@ class Order(msgspec.Struct, kw_only=True):
     stop_at: int = 0
     """Number of the append in which it is stopped, until another process continues it."""
     lease_s: float = 60.0
-    unit_s: float = 0.0
-    """Seconds that a unit of training takes."""
     gate: str = ""
     """A FIFO that is written into once, after some appends."""
+    hold: str = ""
+    """A file that is made then; as long as it is there, no further unit is trained."""
 
 
 def watch(order: Order) -> None:
@@ -60,6 +60,7 @@ def watch(order: Order) -> None:
         append(self, data)
         os.write(witness, data)
         if order.gate and count == AT_THE_GATE:
+            Path(order.hold).touch()
             Path(order.gate).write_text("here")
 
     def tried_append(self: OpenFile, data: bytes) -> None:
@@ -71,13 +72,14 @@ def watch(order: Order) -> None:
 
 def make_study(order: Order) -> Study:
     """Return the study of the script."""
-    unit_s = order.unit_s
+    hold = order.hold
     register_store("hdfs", lambda url: HdfsStore(url, lock_lease_s=order.lease_s))
 
     def train(trial: TrialContext) -> None:
         model = Checkpointed()
         for unit in trial.epochs(save=model.save, load=model.load):
-            time.sleep(unit_s)
+            while hold and os.path.exists(hold):
+                time.sleep(0.02)  # a file cannot be waited for
             model.units.append(unit)
             assert model.units == list(range(1, unit + 1)), "a unit was trained twice or left out"
             sys.stdout.write(f"unit {unit}\n")

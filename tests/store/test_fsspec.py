@@ -28,7 +28,7 @@ from asyncsearch.store import open_store
 from asyncsearch.store.base_store import FileInfo
 from asyncsearch.store.fsspec_store import FsspecStore
 from asyncsearch.store.lease_lock import LockRecord, machine
-from asyncsearch.store.manifest import Content
+from asyncsearch.store.manifest import Content, content_of
 from asyncsearch.store.remote import Remote
 from asyncsearch.testing.store_checkpoints import REF, load, save
 from asyncsearch.testing.stores import StoreTests
@@ -220,7 +220,11 @@ def test_commit_that_dies_leaves_the_old_checkpoint(
 
 
 def test_upload_that_arrived_short_is_not_committed(store: FsspecStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store._remote, "upload", lambda local, name: store._remote.put(name, b"sho"))
+    def upload(local: Path, name: str) -> Content:
+        store._remote.put(name, b"sho")
+        return content_of(local)
+
+    monkeypatch.setattr(store._remote, "upload", upload)
     with pytest.raises(StoreError, match="other files or sizes"):
         save(store, model=b"short")
     assert store.checkpoints() == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import time
 import uuid
 from pathlib import Path
@@ -26,6 +27,10 @@ def train(trial: Any) -> None:
 
 
 def make(folder: Path, password: str, **options: Any) -> Study:
+    defaults: dict[str, Any] = {
+        "store": f"memory://ann:{password}@{folder.name}/studies/{uuid.uuid4().hex}",
+        "sharing": Sharing(shared=folder / "plan"),
+    }
     return Study(
         train,
         space={"a": choice(1, 2)},
@@ -33,11 +38,9 @@ def make(folder: Path, password: str, **options: Any) -> Study:
         mode="min",
         searcher=GridSearch(),
         scheduler=FIFO(max_resource=2),
-        store=f"memory://ann:{password}@{folder.name}/studies/{uuid.uuid4().hex}",
-        sharing=Sharing(shared=folder / "plan"),
         version="v1",
         backend="inline",
-        **options,
+        **defaults | options,
     )
 
 
@@ -76,6 +79,33 @@ def test_a_password_is_in_no_file_of_the_shared_folder_and_in_nothing_that_peopl
     assert any(name.startswith("plan/claims/") for name in names)
     seen += names + [path.read_text() for path in files]
     assert [text for text in seen if password in text] == []
+
+
+def test_no_file_of_a_study_holds_a_password_or_a_key_of_its_stores_and_it_goes_on_with_those_of_its_own(
+    tmp_path: Path,
+) -> None:
+    password, key = uuid.uuid4().hex, uuid.uuid4().hex
+    options = {"secret": key, "client_kwargs": {"aws_session_token": key, "endpoint_url": "http://here"}}
+    store = FsspecStore(f"memory://ann:{password}@{tmp_path.name}/studies/{uuid.uuid4().hex}", options)
+    make(tmp_path, "", store=store, sharing=Sharing()).run(1, display="none")
+    for name in store.walk():
+        data = store._remote.read(name) or b""
+        assert not [one for one in (password, key) if one.encode() in data], name
+    again = Study.resume(store.url)
+    assert isinstance(again.shared, FsspecStore)
+    assert again.shared.url.startswith(f"memory://ann:{password}@{tmp_path.name}/studies/")
+    again.run(2, display="none")
+
+
+def test_a_store_without_its_keys_says_where_they_come_from(tmp_path: Path) -> None:
+    named = FsspecStore("memory://ann:secret@host/plan", {"key": "secret", "anon": False})
+    kept = pickle.loads(pickle.dumps(named.without_keys()))
+    assert (kept.url, kept._remote.options) == ("memory://ann@host/plan", {"anon": False})
+    assert kept.with_keys_of(FsspecStore("memory://bob:secret@host/studies")) is kept
+    given = kept.with_keys_of(named)
+    for store, words in ((kept, "keeps no passwords and keys.*AWS_SECRET_ACCESS_KEY"), (given, "the credentials")):
+        with pytest.raises(StoreError, match=words), store._remote.explained("read", "a"):
+            raise ConnectionError("403")
 
 
 def test_what_a_file_system_says_is_passed_on_without_the_password() -> None:

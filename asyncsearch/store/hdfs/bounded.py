@@ -5,21 +5,29 @@ A call runs in a thread of its own. One that never ends keeps its thread; who ca
 
 from __future__ import annotations
 
+import atexit
 import functools
 import os
 import queue
 import threading
+import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 T = TypeVar("T")
 ANSWER_S = 30.0
 """Longer than hdfs-native itself tries again: HDFS may take some 15 s to close a file."""
+SYNC_S = 10.0
+"""For an append that is synced: after the death of a server hdfs-native may wait for ever, and the journal can go on
+in a new file."""
+EXIT_S = 10.0
+"""For the calls that still run when the process ends: a thread that came back from hdfs-native while the interpreter is
+taken down would abort the process."""
 _IDLE_S = 60.0
 
 
-class _Call:
-    """A call and its outcome."""
+class Call:
+    """A call in a thread of its own, and its outcome."""
 
     def __init__(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
         self.function, self.arguments = function, arguments
@@ -27,14 +35,28 @@ class _Call:
         self.error: BaseException | None = None
         self.done = threading.Event()
 
+    def result_within(self, limit_s: float) -> Any:
+        """Return what the function returns, or raise what it raises.
+
+        Raises:
+            TimeoutError: it does not end in time.
+        """
+        if not self.done.wait(limit_s):
+            raise TimeoutError("The call timed out")
+        if self.error is not None:
+            raise self.error
+        return self.result
+
 
 class _Threads:
     """Threads for calls; one that is idle is used again, since starting one takes longer than a call."""
 
     def __init__(self) -> None:
-        self._idle: list[queue.SimpleQueue[_Call]] = []
+        self._idle: list[queue.SimpleQueue[Call]] = []
+        self._running: set[Call] = set()
 
-    def run(self, call: _Call) -> None:
+    def run(self, call: Call) -> None:
+        self._running.add(call)
         try:
             inbox = self._idle.pop()
         except IndexError:
@@ -42,7 +64,7 @@ class _Threads:
             threading.Thread(target=self._work, args=(inbox,), name="asyncsearch-hdfs", daemon=True).start()
         inbox.put(call)
 
-    def _work(self, inbox: queue.SimpleQueue[_Call]) -> None:
+    def _work(self, inbox: queue.SimpleQueue[Call]) -> None:
         while True:
             try:
                 call = inbox.get(timeout=_IDLE_S)
@@ -57,15 +79,31 @@ class _Threads:
             except BaseException as error:
                 call.error = error
             self._idle.append(inbox)
+            self._running.discard(call)
             call.done.set()
             del call
 
     def drop(self) -> None:
         """Forget the threads in a forked child, which has none of them."""
         self._idle.clear()
+        self._running.clear()
+
+    def finish(self) -> None:
+        """Wait for the calls that run."""
+        deadline = time.monotonic() + EXIT_S
+        for call in list(self._running):
+            call.done.wait(max(0.0, deadline - time.monotonic()))
 
 
 _threads = _Threads()
+atexit.register(_threads.finish)
+
+
+def begin(function: Callable[..., Any], *arguments: Any) -> Call:
+    """Begin to call a function."""
+    made = Call(function, arguments)
+    _threads.run(made)
+    return made
 
 
 def call(function: Callable[..., T], *arguments: Any) -> T:
@@ -74,13 +112,7 @@ def call(function: Callable[..., T], *arguments: Any) -> T:
     Raises:
         TimeoutError: it has not ended within ``ANSWER_S``.
     """
-    made = _Call(function, arguments)
-    _threads.run(made)
-    if not made.done.wait(ANSWER_S):
-        raise TimeoutError(f"The call timed out: no answer for {ANSWER_S:g} s")
-    if made.error is not None:
-        raise made.error
-    result: T = made.result
+    result: T = begin(function, *arguments).result_within(ANSWER_S)
     return result
 
 

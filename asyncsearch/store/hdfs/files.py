@@ -8,6 +8,7 @@ with what is read.
 from __future__ import annotations
 
 import contextlib
+import functools
 import threading
 import time
 import uuid
@@ -22,9 +23,9 @@ from asyncsearch.store.hdfs.bounded import Bounded, call
 from asyncsearch.store.hdfs.client import client_of
 from asyncsearch.store.hdfs.hadoop_files import HadoopFiles
 from asyncsearch.store.hdfs.open_file import OpenFile
+from asyncsearch.store.hdfs.reading import read_ahead
 from asyncsearch.store.manifest import Content, new_digest
 
-_BLOCK = 1 << 20
 _RECOVERY_S = 120.0
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 1.0
 
@@ -85,9 +86,7 @@ class HdfsFiles(HadoopFiles):
     def blocks(self, name: str) -> Iterator[bytes]:
         """Yield what can be read of a file, in blocks; see ``size`` for what there should be."""
         with self.explained("read", name):
-            file = Bounded(self.client.read(self.path(name)))
-            while block := file.read(_BLOCK):
-                yield block
+            yield from read_ahead(self.client.read(self.path(name)))
 
     def write(self, name: str, data: bytes) -> None:
         """Write a file atomically: a reader sees the old content or the new."""
@@ -112,18 +111,9 @@ class HdfsFiles(HadoopFiles):
         """Begin a file that does not exist yet, to be written on; return None if it does."""
         with self.explained("create", name):
             try:
-                return OpenFile(self.client.create(self.path(name), _options()))
+                return self._created(self.path(name))
             except FileExistsError:
                 return None
-
-    def append(self, name: str, data: bytes) -> None:
-        """Append to a file, made if absent, and close it."""
-        with self.explained("append to", name):
-            try:
-                file = OpenFile(self._appended(name))
-            except FileNotFoundError:
-                file = OpenFile(self.client.create(self.path(name), _options()))
-            file.write_and_close(data)
 
     def recover(self, name: str) -> None:
         """Close a file that its writer has left open, or still has open: it can write nothing more into it.
@@ -143,27 +133,26 @@ class HdfsFiles(HadoopFiles):
                 time.sleep(pause_s)  # HDFS tells nobody when it is done
                 pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
-    def upload(self, local: Path, name: str) -> None:
-        """Copy a local file here."""
+    def upload(self, local: Path, name: str) -> Content:
+        """Copy a local file here, hashed meanwhile, and return what was copied."""
         if ":" in name:
             raise CheckpointError(
                 f"The file {name.rpartition('/')[2]!r} of a checkpoint cannot be on HDFS, which takes no ':' in names."
                 " Let save() give it another name."
             )
         with self.explained("upload", name), open(local, "rb") as source:
-            file = OpenFile(self.client.create(self.path(name), _options(overwrite=True)))
-            file.copy_and_close(source)
+            return self._created(self.path(name), overwrite=True).copy_and_close(source)
 
     def download(self, name: str, local: Path) -> Content | None:
         """Copy a file from here to a local one, hashed meanwhile, and return what was copied; None: there is none."""
         size_bytes, digest = 0, new_digest()
         with self.explained("download", name):
             try:
-                source = Bounded(self.client.read(self.path(name)))
+                source = self.client.read(self.path(name))
             except FileNotFoundError:
                 return None
             with open(local, "wb") as target:
-                while block := source.read(_BLOCK):
+                for block in read_ahead(source):
                     digest.update(block)
                     size_bytes += target.write(block)
         return Content(size_bytes, digest.hexdigest())
@@ -220,7 +209,7 @@ class HdfsFiles(HadoopFiles):
     def _temporary(self, data: bytes) -> str:
         """Write a file under a name of its own, and return its path."""
         path = self.path(f"tmp/file-{uuid.uuid4().hex}")
-        OpenFile(self.client.create(path, _options())).write_and_close(data)
+        self._created(path).write_and_close(data)
         return path
 
     def _move(self, source: str, name: str, *, overwrite: bool) -> bool:
@@ -255,12 +244,18 @@ class HdfsFiles(HadoopFiles):
             return bool(self.client.recover_lease(self.path(name)))
         return True
 
-    def _appended(self, name: str) -> Any:
-        try:
-            return self.client.append(self.path(name))
-        except FileExistsError:  # a writer that was killed has left it open
-            self.recover(name)
-            return self.client.append(self.path(name))
+    def _created(self, path: str, overwrite: bool = False) -> OpenFile:
+        return OpenFile(self.client.create(path, _options(overwrite)), functools.partial(self._finish, path))
+
+    def _finish(self, path: str, size_bytes: int) -> bool:
+        """Close a file at the NameNode if all of it can be read; return whether it did.
+
+        A reader is not told of a last block that no DataNode has reported. With such a block, the recovery of the lease
+        would not close the file but break off its writer.
+        """
+        if self.client.read(path).file_length() < size_bytes:
+            return False
+        return bool(self.client.recover_lease(path))
 
 
 def _options(overwrite: bool = False) -> Any:

@@ -1,6 +1,6 @@
 """When a driver closes a segment of its journal, so that others can read it, and goes on in the next. Pure.
 
-HDFS shows what is in a file once it is closed, which costs half a second and a file. So others see a search with a
+HDFS shows what is in a file once it is closed, and each takes its place at the NameNode. So others see a search with a
 delay of a twentieth of its time, and a search of ten hours has some hundred segments.
 """
 

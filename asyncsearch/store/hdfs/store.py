@@ -8,7 +8,7 @@ Besides the guarantees of asyncsearch.store.far_store:
   drivers left open before it reads anything, which also keeps out a former driver that still runs. What is read is
   compared with the length that the NameNode gives: less is an error, never a shorter journal.
 * Who does not hold the lock reads the closed segments, and learns that the last one is being written.
-* A log is appended to and closed every few seconds. One that a driver left open is closed when it is read or written.
+* A log is a folder of closed files; it grows every few seconds (see ``log_pieces``).
 """
 
 from __future__ import annotations
@@ -25,16 +25,14 @@ from asyncsearch.errors import BeingWrittenError, JournalDamagedError, StoreErro
 from asyncsearch.store import layout
 from asyncsearch.store.base_store import Store
 from asyncsearch.store.far_store import FarStore, split_lines
-from asyncsearch.store.hdfs import publishing
+from asyncsearch.store.hdfs import log_pieces, publishing
 from asyncsearch.store.hdfs.addresses import Address, parse
 from asyncsearch.store.hdfs.files import HdfsFiles
 from asyncsearch.store.hdfs.segment import HdfsSegment, close_all, open_here
-from asyncsearch.store.manifest import Manifest
+from asyncsearch.store.manifest import Content
 
 _UPLOADS = 8
-"""Files of a checkpoint that are copied at a time: closing one takes half a second, of which HDFS mostly waits."""
-_LOG_APPEND_S, _LOG_PAUSE_S = 2.0, 0.1
-"""How long a log may be open for an append, and the time between two looks at it."""
+"""Files of a checkpoint that are copied at a time: for a small one HDFS mostly waits."""
 
 
 class HdfsStore(FarStore):
@@ -134,15 +132,11 @@ class HdfsStore(FarStore):
 
     # Checkpoints
 
-    def _upload(self, manifest: Manifest, staged: Path, folder: str) -> None:
-        files = [(staged / file.name, f"{folder}/{layout.FILES}/{file.name}") for file in manifest.files]
-        if len(files) < 2:
-            for local, name in files:
-                self._remote.upload(local, name)
-            return
-        with ThreadPoolExecutor(min(len(files), _UPLOADS), "asyncsearch-upload") as pool:
-            for copied in [pool.submit(self._remote.upload, local, name) for local, name in files]:
-                copied.result()
+    def _upload(self, names: Sequence[str], staged: Path, folder: str) -> Sequence[Content]:
+        if len(names) < 2:
+            return super()._upload(names, staged, folder)
+        with ThreadPoolExecutor(min(len(names), _UPLOADS), "asyncsearch-upload") as pool:
+            return list(pool.map(lambda name: self._remote.upload(staged / name, f"{folder}/{name}"), names))
 
     # Logs
 
@@ -155,25 +149,8 @@ class HdfsStore(FarStore):
         data = "".join(f"{line}\n" for line in lines).encode(errors="backslashreplace")
         with self._remote.guard(path):
             if data:
-                self._remote.append(path, data)
+                log_pieces.append(self._remote, path, data)
 
     def read_log(self, name: str) -> Iterator[str]:
-        path = layout.log_file(name)
-        return (line.decode(errors="replace").removesuffix("\n") for line in split_lines(self._log_blocks(path)))
-
-    def _log_blocks(self, path: str) -> Iterator[bytes]:
-        deadline = time.monotonic() + _LOG_APPEND_S
-        while (size_bytes := self._remote.size(path)) is not None:
-            blocks = list(self._remote.blocks(path))
-            if sum(map(len, blocks)) >= size_bytes:
-                yield from blocks
-                return
-            # An append is in progress, or its driver was killed in it.
-            if time.monotonic() < deadline:
-                time.sleep(_LOG_PAUSE_S)
-            elif self._lock is None and self.is_locked():
-                return
-            else:
-                self._remote.recover(path)
-                yield from self._remote.blocks(path)
-                return
+        blocks = log_pieces.blocks(self._remote, layout.log_file(name))
+        return (line.decode(errors="replace").removesuffix("\n") for line in split_lines(blocks))

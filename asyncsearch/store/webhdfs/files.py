@@ -12,7 +12,7 @@ import threading
 import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from asyncsearch.errors import CheckpointError, StoreError
 from asyncsearch.store.base_store import FileInfo
@@ -69,13 +69,13 @@ class WebHdfsFiles(HadoopFiles):
     def is_file(self, name: str) -> bool:
         """Return whether there is a file of this name."""
         with self.explained("look at", name):
-            found = self.client.status(self.path(name), strict=False)
+            found = self._status(self.path(name))
             return found is not None and found["type"] == "FILE"
 
     def size(self, name: str) -> int | None:
         """Return the length of a file that the NameNode knows, or None if there is none."""
         with self.explained("look at", name):
-            found = self.client.status(self.path(name), strict=False)
+            found = self._status(self.path(name))
             return None if found is None else int(found["length"])
 
     def read(self, name: str) -> bytes | None:
@@ -107,7 +107,7 @@ class WebHdfsFiles(HadoopFiles):
     def create(self, name: str, data: bytes) -> bool:
         """Write a file that does not exist yet; return False if it does. Only one of several writers succeeds."""
         with self.explained("create", name):
-            if self.client.status(self.path(name), strict=False) is not None:
+            if self._status(self.path(name)) is not None:
                 return False
             temporary = self._temporary(data)
             try:
@@ -129,15 +129,25 @@ class WebHdfsFiles(HadoopFiles):
                     raise
                 self.client.write(self.path(name), data, overwrite=False)
 
-    def upload(self, local: Path, name: str) -> None:
-        """Copy a local file here."""
+    def upload(self, local: Path, name: str) -> Content:
+        """Copy a local file here, hashed meanwhile, and return what was copied."""
         if ":" in name or "#LATEST" in name:
             raise CheckpointError(
                 f"The file {name.rpartition('/')[2]!r} of a checkpoint cannot be on HDFS, which takes no ':' in names,"
                 " and no '#LATEST' over HTTP. Let save() give it another name."
             )
-        with self.explained("upload", name), open(local, "rb") as source:
-            self.client.write(self.path(name), iter(lambda: source.read(_BLOCK), b""), overwrite=True)
+        size_bytes, digest = 0, new_digest()
+
+        def blocks(source: BinaryIO) -> Iterator[bytes]:
+            nonlocal size_bytes
+            while block := source.read(_BLOCK):
+                digest.update(block)
+                size_bytes += len(block)
+                yield block
+
+        with self.explained("upload", name), open(local, "rb") as file:
+            self.client.write(self.path(name), blocks(file), overwrite=True)
+        return Content(size_bytes, digest.hexdigest())
 
     def download(self, name: str, local: Path) -> Content | None:
         """Copy a file from here to a local one, hashed meanwhile, and return what was copied; None: there is none."""
@@ -193,7 +203,7 @@ class WebHdfsFiles(HadoopFiles):
         return found
 
     def _entries(self, path: str) -> Sequence[tuple[str, Any]]:
-        status = self.client.status(path or "/", strict=False)
+        status = self._status(path or "/")
         if status is None or status["type"] == "FILE":
             return []
         try:
@@ -202,6 +212,18 @@ class WebHdfsFiles(HadoopFiles):
         except Exception as error:
             if _is(error, "FileNotFoundException"):  # removed meanwhile
                 return []
+            raise
+
+    def _status(self, path: str) -> Any:
+        """Return what the NameNode knows of a file or folder; None: there is none.
+
+        HdfsCLI's own way to ask for None takes every refusal for that, as one for a lack of rights.
+        """
+        try:
+            return self.client.status(path)
+        except Exception as error:
+            if _is(error, "FileNotFoundException"):
+                return None
             raise
 
     def _temporary(self, data: bytes) -> str:

@@ -1,0 +1,63 @@
+"""A member that no other one is like: it shares the input of the pack, and trains as it would alone."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+
+from asyncsearch.packing.member import Member
+from asyncsearch.packing.sample_masks import first_samples
+
+
+class LoneMember:
+    """Has the interface of a ``MemberStack`` with one member; its state is in its own model and optimizer."""
+
+    def __init__(self, member: Member) -> None:
+        self.members = [member]
+
+    def sync(self, member: Member) -> None:
+        """Nothing is elsewhere."""
+
+    def load(self, member: Member) -> None:
+        """Nothing is elsewhere."""
+
+    def step(self, batches: Sequence[Any]) -> Any:
+        """Train by one step, and return the loss, (1,)."""
+        (member,) = self.members
+        batch = batches[0] if member.batch_size is None else first_samples(batches[0], member.batch_size)
+        member.optimizer.zero_grad()
+        with drawing_from(member.generator):
+            loss = member.loss(member.model, batch)
+            loss.backward()
+        if member.clip_grad_norm is not None:
+            parameters = [parameter for group in member.optimizer.param_groups for parameter in group["params"]]
+            torch.nn.utils.clip_grad_norm_(parameters, member.clip_grad_norm)
+        member.optimizer.step()
+        member.taken += 1
+        return loss.detach()[None]
+
+
+@contextlib.contextmanager
+def drawing_from(generator: Any) -> Iterator[None]:
+    """Let torch's own generator be that of the member: layers outside a stack draw from no other."""
+    if generator is None:
+        yield
+        return
+    device, is_cuda = generator.device, generator.device.type == "cuda"
+    get: Callable[[], Any] = functools.partial(torch.cuda.get_rng_state, device) if is_cuda else torch.get_rng_state
+    put: Callable[[Any], Any] = functools.partial(_set_cuda, device) if is_cuda else torch.set_rng_state
+    before = get()
+    put(generator.get_state())
+    try:
+        yield
+    finally:
+        generator.set_state(get())
+        put(before)
+
+
+def _set_cuda(device: Any, state: Any) -> None:
+    torch.cuda.set_rng_state(state, device)

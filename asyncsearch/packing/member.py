@@ -1,0 +1,64 @@
+"""One model in a pack, with all that its training needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.nn import functional
+
+from asyncsearch.errors import UsageError
+
+LossFunction = Callable[[Any, Any], Any]
+
+
+def cross_entropy(model: Any, batch: Any) -> Any:
+    """Return the mean cross entropy of a batch ``(x, y)``: the default loss of a member."""
+    x, y = batch
+    return functional.cross_entropy(model(x), y)
+
+
+@dataclass(eq=False)
+class Member:
+    """A model, its optimizer and its loss, as they would train alone.
+
+    While it is in a pack, its weights and the state of its optimizer are in the pack; ``Pack.leave``, ``Pack.sync`` and
+    ``free`` write them back into ``model`` and ``optimizer``. The pack reads the settings of ``optimizer.param_groups``
+    and the ``p`` of dropout layers at each step, so a schedule may change them.
+    """
+
+    model: Any
+    """A ``torch.nn.Module``."""
+    optimizer: Any
+    """An optimizer of the model's parameters: SGD, Adam, AdamW, RMSprop or Adagrad to be trained with others as one."""
+    loss: LossFunction = cross_entropy
+    """``loss(model, batch)`` returns a 0-dimensional tensor, the mean over the samples."""
+    sample_losses: LossFunction | None = None
+    """``sample_losses(model, batch)`` returns the loss of each sample, (B,), whose mean is ``loss``. With it, members
+    may have batches of different sizes; the default loss needs none."""
+    generator: torch.Generator | None = None
+    """What its dropout layers draw from, in place of torch's own generator."""
+    steps: int | None = None
+    """Steps after which it leaves the pack; None: it leaves when it is told to."""
+    batch_size: int | None = None
+    """Samples that it takes from the beginning of a batch that all share; None: all."""
+    clip_grad_norm: float | None = None
+    """The largest norm of its gradient, over all parameters that the optimizer updates."""
+    hp: Mapping[str, Any] = field(default_factory=dict)
+    """Its hyper-parameters, for those who read about it."""
+    taken: int = 0
+    """Steps that it has made in packs."""
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "batch_size"):
+            value = getattr(self, name)
+            if value is not None and (type(value) is not int or value < 1):
+                raise UsageError(
+                    f"{name}={value} of a member is not a number to count: give an integer from 1, or None."
+                )
+        if self.clip_grad_norm is not None and not self.clip_grad_norm > 0:
+            raise UsageError(
+                f"clip_grad_norm={self.clip_grad_norm} of a member is no length: give a positive number, or None."
+            )

@@ -1,0 +1,150 @@
+"""Alike members as one computation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from asyncsearch.errors import UsageError
+from asyncsearch.packing.member import Member
+from asyncsearch.packing.optimizer_rows import OptimizerRows, trained_parameters
+from asyncsearch.packing.refusals import padding_refusal
+from asyncsearch.packing.sample_masks import batch_length, first_samples, stacked_batches
+from asyncsearch.packing.stacked_model import StackedModel
+from asyncsearch.packing.vmap_errors import in_words
+
+
+class MemberStack:
+    """K members of one structure: weights, buffers and optimizers as rows, one forward and backward pass a step."""
+
+    _rows: OptimizerRows
+    _fixed: dict[str, Any]
+
+    def __init__(self, members: Sequence[Member]) -> None:
+        self.members: list[Member] = []
+        self._seen: dict[Member, Any] = {}
+        member = members[0]
+        self._model = StackedModel(member)
+        self._parameters = trained_parameters(member.model, member.optimizer)
+        trained = {parameter.name for parameter in self._parameters}
+        self._fixed_names = [name for name, _ in member.model.named_parameters() if name not in trained]
+        self._buffer_names = [name for name, _ in member.model.named_buffers()]
+        self.join(members)
+
+    def join(self, members: Sequence[Member]) -> None:
+        """Copy members of the same structure into rows after the present ones."""
+        rows = [OptimizerRows(member.optimizer, self._parameters) for member in members]
+        fixed = [self._others(member) for member in members]
+        if self.members:
+            self._rows.append(rows)
+            fixed = [self._fixed, *fixed]
+        else:
+            self._rows = rows[0]
+            self._rows.append(rows[1:])
+        self._fixed = {name: torch.cat([part[name] for part in fixed]) for name in fixed[0]}
+        self._changed([*self.members, *members])
+
+    def leave(self, members: Sequence[Member]) -> None:
+        """Write members back into their own models and optimizers, and drop their rows."""
+        for member in members:
+            self.sync(member)
+        kept = [row for row, member in enumerate(self.members) if member not in members]
+        self._rows.keep(kept)
+        chosen = torch.tensor(kept, dtype=torch.long, device=self._rows.weights.device)
+        self._fixed = {name: tensor[chosen] for name, tensor in self._fixed.items()}
+        self._changed([self.members[row] for row in kept])
+
+    def sync(self, member: Member) -> None:
+        """Write the state of a member into its own model and optimizer; it stays."""
+        row = self.members.index(member)
+        self._rows.write(row)
+        with torch.no_grad():
+            for name, buffer in member.model.named_buffers():
+                buffer.copy_(self._fixed[name][row])
+
+    def load(self, member: Member) -> None:
+        """Take the state of a member from its own model and optimizer."""
+        row = self.members.index(member)
+        self._rows.take(row, member.optimizer)
+        for name, tensor in self._others(member).items():
+            self._fixed[name][row] = tensor[0]
+
+    def is_outdated(self) -> bool:
+        """Return whether a model has other trained parameters or modes than when it joined."""
+        return any(self._seen[member] != _plan(member) for member in self.members)
+
+    def step(self, batches: Sequence[Any]) -> Any:
+        """Train each member by one step, and return their losses, (K,).
+
+        Args:
+            batches: one that all share, or one for each member.
+        """
+        batch, is_shared, sizes = self._stacked(batches)
+        words = None if sizes is None else padding_refusal(self.members[0], sizes)
+        if words is not None:
+            raise UsageError(words)
+        try:
+            losses = self._losses(batch, is_shared, sizes)
+            names = [parameter.name for parameter in self._parameters]
+            leaves = [self._leaves[name] for name in names]
+            # The sum, not the mean: each member has the gradient of its own loss, not a K-th of it.
+            grads = torch.autograd.grad(losses, leaves, torch.ones_like(losses), allow_unused=True)
+        except RuntimeError as error:
+            words = in_words(error)
+            if words is None:
+                raise
+            raise UsageError(words) from error
+        with torch.no_grad():
+            self._rows.update(grads, self._limits())
+        for member in self.members:
+            member.taken += 1
+        return losses.detach()
+
+    def _losses(self, batch: Any, is_shared: bool, sizes: list[int] | None) -> Any:
+        losses = self._model.losses({**self._fixed, **self._leaves}, batch, is_shared, sizes)
+        if losses.shape != (len(self.members),):
+            raise UsageError(
+                f"loss(model, batch) returned a tensor of shape {tuple(losses.shape[1:])} for a member: return the "
+                "mean over the samples, a 0-dimensional tensor."
+            )
+        return losses
+
+    def _stacked(self, batches: Sequence[Any]) -> tuple[Any, bool, list[int] | None]:
+        limits = [member.batch_size for member in self.members]
+        if len(batches) == 1 and not any(limits):
+            return batches[0], True, None
+        if len(batches) == 1:
+            length = batch_length(batches[0])
+            sizes = [min(limit or length, length) for limit in limits]
+            batch = first_samples(batches[0], max(sizes))
+            return batch, True, None if min(sizes) == max(sizes) else sizes
+        pairs = zip(batches, limits, strict=True)
+        batch, sizes_found = stacked_batches(
+            [one if limit is None else first_samples(one, limit) for one, limit in pairs]
+        )
+        return batch, False, sizes_found
+
+    def _limits(self) -> Any:
+        limits = [member.clip_grad_norm for member in self.members]
+        return None if not any(limits) else np.array([np.inf if limit is None else limit for limit in limits])
+
+    def _others(self, member: Member) -> dict[str, Any]:
+        """Return copies of what the optimizer does not change: parameters that are not trained, and buffers."""
+        parameters, buffers = dict(member.model.named_parameters()), dict(member.model.named_buffers())
+        fixed = {name: parameters[name] for name in self._fixed_names} | {n: buffers[n] for n in self._buffer_names}
+        return {name: tensor.detach().clone()[None].contiguous() for name, tensor in fixed.items()}
+
+    def _changed(self, members: list[Member]) -> None:
+        self.members = members
+        self._seen = {member: self._seen.get(member) or _plan(member) for member in members}
+        self._model.masks.models = [member.model for member in members]
+        self._model.masks.generators = [member.generator for member in members]
+        self._leaves = self._rows.views()
+
+
+def _plan(member: Member) -> Any:
+    modes = tuple(module.training for module in member.model.modules())
+    return trained_parameters(member.model, member.optimizer), modes

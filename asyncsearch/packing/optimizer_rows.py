@@ -1,0 +1,263 @@
+"""The weights of K members and the state of their optimizers as matrices with one row for each member.
+
+All parameters that are trained lie in one matrix, so that an update costs the same few operations however many
+parameters and members there are, and so that members are taken out and put in by choosing rows.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from asyncsearch.packing.update_rules import RULES, OptionValues, UpdateRule, numbers_of, settings
+
+_MOST_COLUMNS = 256
+"""Columns that are kept; those of Adam change at each step."""
+
+
+@dataclass(frozen=True)
+class TrainedParameter:
+    """Where a parameter that the optimizer updates lies: in the model, in the optimizer and in the matrix."""
+
+    name: str
+    group: int
+    place: int
+    """Its number among the parameters of its group."""
+    shape: tuple[int, ...]
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True)
+class Block:
+    """Neighbouring parameters that are updated by one call: same group, same steps, same names in the state."""
+
+    group: int
+    first: int
+    start: int
+    stop: int
+
+
+def trained_parameters(model: Any, optimizer: Any) -> list[TrainedParameter]:
+    """Return the parameters of the model that the optimizer may change, in the optimizer's order."""
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    found: list[TrainedParameter] = []
+    at = 0
+    for number, group in enumerate(optimizer.param_groups):
+        for place, parameter in enumerate(group["params"]):
+            if parameter.requires_grad:
+                end = at + parameter.numel()
+                found.append(TrainedParameter(names[id(parameter)], number, place, tuple(parameter.shape), at, end))
+                at = end
+    return found
+
+
+class OptimizerRows:
+    """Weights (K, P), state (K, P) for each of its names, and steps (K, number of parameters)."""
+
+    _used: tuple[bool, ...]
+    _blocks: list[Block]
+    _found: list[list[tuple[Any, ...]]]
+    _options: list[dict[str, OptionValues]]
+    _columns: dict[bytes, Any]
+
+    def __init__(self, optimizer: Any, parameters: list[TrainedParameter]) -> None:
+        """Take the weights and the state of one member; they are copied."""
+        self.parameters = parameters
+        self.optimizers = [optimizer]
+        self.rule: UpdateRule = RULES[type(optimizer)]
+        group = optimizer.param_groups[0]
+        self.names = self.rule.names({name: group[name] for name in self.rule.common})
+        tensors = [self._tensor(optimizer, parameter) for parameter in parameters]
+        self.weights = _row(tensors)
+        self.state: dict[str, Any] = {}
+        self.steps: OptionValues = np.zeros((1, len(parameters)))
+        self.present = {name: np.zeros((1, len(parameters)), dtype=bool) for name in self.names}
+        self._forget()
+        self.take(0, optimizer)
+
+    # Between members and rows
+
+    def take(self, row: int, optimizer: Any) -> None:
+        """Copy the weights and the state of a member into its row."""
+        self.weights[row] = _row([self._tensor(optimizer, parameter) for parameter in self.parameters])[0]
+        found = [optimizer.state.get(self._tensor(optimizer, parameter), {}) for parameter in self.parameters]
+        for name in self.names:
+            self.present[name][row] = [state.get(name) is not None for state in found]
+            if name in self.state or self.present[name][row].any():
+                zeros = [torch.zeros(p.shape, dtype=self.weights.dtype) for p in self.parameters]
+                parts = [z if s.get(name) is None else s[name].detach() for z, s in zip(zeros, found, strict=True)]
+                self._tensor_of(name)[row] = _row([part.to(self.weights.device) for part in parts])[0]
+        if self.rule.counts_steps:
+            self.steps[row] = [float(state.get("step", 0.0)) for state in found]
+        else:
+            self.steps[row] = self.present[self.names[0]][row]
+        self._forget()
+
+    def write(self, row: int) -> None:
+        """Copy the row of a member into its own parameters and its own optimizer."""
+        optimizer = self.optimizers[row]
+        for number, parameter in enumerate(self.parameters):
+            tensor = self._tensor(optimizer, parameter)
+            columns = slice(parameter.start, parameter.stop)
+            with torch.no_grad():
+                tensor.copy_(self.weights[row, columns].view(parameter.shape))
+            names = [name for name in self.names if self.present[name][row, number]]
+            if not names:
+                continue
+            state = optimizer.state[tensor]
+            if self.rule.counts_steps:
+                is_fused = optimizer.param_groups[parameter.group].get("fused")
+                state["step"] = _step_tensor(self.steps[row, number], tensor.device if is_fused else None)
+            for name in names:
+                value = torch.empty_like(tensor, requires_grad=False)
+                state[name] = value.copy_(self.state[name][row, columns].view(parameter.shape))
+
+    def keep(self, rows: Sequence[int]) -> None:
+        """Drop all other rows."""
+        chosen = torch.tensor(rows, dtype=torch.long, device=self.weights.device)
+        self.weights = self.weights[chosen]
+        self.state = {name: tensor[chosen] for name, tensor in self.state.items()}
+        self.steps = self.steps[list(rows)]
+        self.present = {name: flags[list(rows)] for name, flags in self.present.items()}
+        self.optimizers = [self.optimizers[row] for row in rows]
+        self._forget()
+
+    def append(self, others: Sequence[OptimizerRows]) -> None:
+        """Add the rows of others after these."""
+        every = [self, *others]
+        for name in {name for rows in every for name in rows.state}:
+            self.state[name] = torch.cat([rows._tensor_of(name) for rows in every])
+        self.weights = torch.cat([rows.weights for rows in every])
+        self.steps = np.concatenate([rows.steps for rows in every])
+        self.present = {name: np.concatenate([rows.present[name] for rows in every]) for name in self.names}
+        self.optimizers = [optimizer for rows in every for optimizer in rows.optimizers]
+        self._forget()
+
+    def views(self) -> dict[str, Any]:
+        """Return each parameter as a leaf (K, *shape) that shares the storage of the weights."""
+        count = len(self.weights)
+        return {
+            p.name: self.weights[:, p.start : p.stop].view(count, *p.shape).detach().requires_grad_()
+            for p in self.parameters
+        }
+
+    # Updates
+
+    def update(self, grads: Sequence[Any], limits: OptionValues | None) -> None:
+        """Make one step of every member.
+
+        Args:
+            grads: (K, *shape) for each parameter; None where the loss does not depend on it: then no
+                optimizer updates it.
+            limits: the largest norm of each member's gradient; None: not clipped.
+        """
+        used = tuple(grad is not None for grad in grads)
+        matrix = self._matrix(grads, used)
+        if limits is not None:
+            self._clip(matrix, limits)
+        if self._used != used:
+            self._used, self._blocks = used, self._split(used)
+        numbers = self._numbers()
+        for block in self._blocks:
+            self._update(block, matrix[:, block.start : block.stop], numbers[block.group])
+        self._advance(np.array(used), numbers)
+        for optimizer in self.optimizers:
+            optimizer._opt_called = True  # what a learning rate scheduler asks for, lest it warns
+
+    def _update(self, block: Block, grads: Any, numbers: dict[str, OptionValues]) -> None:
+        columns = slice(block.start, block.stop)
+        has_momentum = "momentum" in numbers and numbers["momentum"].any()
+        names = [name for name in self.names if has_momentum or name not in self.rule.later]
+        state = {name: self._tensor_of(name)[:, columns] for name in names}
+        steps = {"step": self.steps[:, block.first]}
+        self.rule.update(self.weights[:, columns], grads, numbers | steps, state, self._column)
+
+    def _advance(self, used: npt.NDArray[np.bool_], numbers: list[dict[str, OptionValues]]) -> None:
+        for name in (name for name in self.names if not self.present[name].all()):
+            if name not in self.rule.later:
+                self.present[name] |= used
+                continue
+            has_momentum = np.stack([numbers[p.group]["momentum"] != 0 for p in self.parameters], axis=1)
+            self.present[name] |= used & has_momentum
+        self.steps = self.steps + used if self.rule.counts_steps else self.present[self.names[0]] * 1.0
+
+    def _matrix(self, grads: Sequence[Any], used: tuple[bool, ...]) -> Any:
+        count = len(self.weights)
+        if all(used):
+            return torch.cat([grad.reshape(count, -1) for grad in grads], 1)
+        parts = [
+            self.weights.new_zeros(count, p.stop - p.start) if grad is None else grad.reshape(count, -1)
+            for grad, p in zip(grads, self.parameters, strict=True)
+        ]
+        return torch.cat(parts, 1)
+
+    def _clip(self, matrix: Any, limits: OptionValues) -> None:
+        """Clip as ``torch.nn.utils.clip_grad_norm_`` does, each row by its own norm."""
+        norms = torch.linalg.vector_norm(matrix, dim=1, keepdim=True)
+        matrix.mul_((self._column(limits) / (norms + 1e-6)).clamp_(max=1.0))
+
+    def _split(self, used: tuple[bool, ...]) -> list[Block]:
+        def sort(number: int) -> tuple[Any, ...]:
+            flags = [flags[:, number].tobytes() for flags in self.present.values()]
+            return used[number], self.parameters[number].group, self.steps[:, number].tobytes(), *flags
+
+        blocks = []
+        for key, numbers in itertools.groupby(range(len(used)), key=sort):
+            if key[0]:
+                places = list(numbers)
+                start, stop = self.parameters[places[0]].start, self.parameters[places[-1]].stop
+                blocks.append(Block(key[1], places[0], start, stop))
+        return blocks
+
+    def _numbers(self) -> list[dict[str, OptionValues]]:
+        """Return for each group the options of each member now: schedules change them between steps."""
+        found = [[settings(optimizer, group) for group in optimizer.param_groups] for optimizer in self.optimizers]
+        if found != self._found:
+            self._found = found
+            kind = self.optimizers[0]
+            groups = [np.array([numbers_of(kind, one) for one in rows]) for rows in zip(*found, strict=True)]
+            self._options = [{name: group[:, at] for at, name in enumerate(self.rule.options)} for group in groups]
+        return self._options
+
+    def _column(self, numbers: OptionValues) -> Any:
+        key = numbers.tobytes()
+        known = self._columns.get(key)
+        if known is None:
+            if len(self._columns) >= _MOST_COLUMNS:
+                self._columns.clear()
+            wide = torch.tensor(numbers, dtype=self.weights.dtype, device=self.weights.device).unsqueeze(1)
+            known = self._columns[key] = wide
+        return known
+
+    def _tensor_of(self, name: str) -> Any:
+        if name not in self.state:
+            self.state[name] = torch.zeros_like(self.weights)
+        return self.state[name]
+
+    @staticmethod
+    def _tensor(optimizer: Any, parameter: TrainedParameter) -> Any:
+        return optimizer.param_groups[parameter.group]["params"][parameter.place]
+
+    def _forget(self) -> None:
+        """Compute anew what depends on the rows."""
+        self._used, self._blocks = (), []
+        self._found, self._options = [], []
+        self._columns = {}
+
+
+def _row(tensors: Sequence[Any]) -> Any:
+    """Return the elements of tensors as one new row."""
+    return torch.cat([tensor.detach().reshape(-1) for tensor in tensors])[None].clone()
+
+
+def _step_tensor(steps: float, device: Any) -> Any:
+    """Return the number of steps as torch's optimizers hold it: on the CPU, or on the device of a fused one."""
+    is_double = device is None and torch.get_default_dtype() == torch.float64
+    return torch.tensor(float(steps), dtype=torch.float64 if is_double else torch.float32, device=device or "cpu")

@@ -1,0 +1,274 @@
+"""Several members that are trained together; alike ones as one computation, the others beside them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Self
+
+import torch
+from torch.utils import _pytree
+
+from asyncsearch.errors import UsageError
+from asyncsearch.packing.lone_member import LoneMember
+from asyncsearch.packing.member import Member
+from asyncsearch.packing.member_stack import MemberStack
+from asyncsearch.packing.refusals import conflict, refusal
+from asyncsearch.packing.structure import difference_between
+
+
+class Pack:
+    """Members in training: each as if it trained alone, within rounding.
+
+    The same members in the same order give the same bits. While they are in the pack, their state is here: ``sync``,
+    ``leave`` and ``free`` write it into their own models and optimizers.
+    """
+
+    members: list[Member]
+    """Those in training now, in the order in which they joined."""
+    left: list[Member]
+    """Those that have left, the first to leave first."""
+
+    def __init__(self, members: Sequence[Member]) -> None:
+        self.members, self.left = [], []
+        self._groups: list[MemberStack | LoneMember] = []
+        self._unfit: dict[Member, str] = {}
+        self._unlike: dict[Member, str] = {}
+        self._is_free = False
+        self._last: dict[Member, Any] = {}
+        self.join(*members)
+
+    def step(self, batch: Any) -> Any:
+        """Train each member by one step on a batch that all share, and return their losses.
+
+        A member whose ``batch_size`` is smaller than the batch takes its first samples. Members that have made their
+        number of steps leave.
+
+        Args:
+            batch: what ``loss(model, batch)`` takes; it is moved to the device of the models, once.
+
+        Returns:
+            The loss of each member before the update, (K,), in the order of ``members`` before the step.
+
+        Raises:
+            UsageError: something in the model or the loss cannot be computed for several members at once.
+        """
+        return self._step([self._moved(batch)])
+
+    def step_each(self, batches: Sequence[Any]) -> Any:
+        """Train each member by one step on a batch of its own, as ``step`` does.
+
+        Smaller batches are padded to the largest one, and the padding does not count.
+        """
+        if len(batches) != len(self.members):
+            raise UsageError(
+                f"step_each takes one batch for each of the {len(self.members)} members; it was given {len(batches)}."
+            )
+        if all(batch is batches[0] for batch in batches):
+            return self.step(batches[0])
+        return self._step([self._moved(batch) for batch in batches])
+
+    def join(self, *members: Member) -> None:
+        """Take members in, in the state of their own models and optimizers.
+
+        Raises:
+            UsageError: a member is in a pack already, or shares something with another one.
+        """
+        self._require_open()
+        for member in members:
+            if member in self.members:
+                raise UsageError("A member is in this pack already: let it leave before it joins again.")
+        words = conflict([*self.members, *members])
+        if words is not None:
+            raise UsageError(f"These members cannot be in one pack: {words}.")
+        self._place(members)
+        self.members += members
+
+    def leave(self, member: Member | int) -> Member:
+        """Let a member out, its state in its own model and optimizer, and return it."""
+        found = self._member(member)
+        self._require_open()
+        self._let_out([found])
+        return found
+
+    def sync(self) -> None:
+        """Write the state of all members into their own models and optimizers; they stay."""
+        for group in self._groups:
+            for member in group.members:
+                group.sync(member)
+
+    def member_state(self, member: Member | int) -> dict[str, Any]:
+        """Return a copy of the state of a member, as ``TorchTrainer`` saves an unpacked one.
+
+        Returns:
+            ``model`` and ``optimizer`` are their ``state_dict()``; ``buffers`` has the buffers that the former omits.
+        """
+        found = self._member(member)
+        self._group_of(found).sync(found)
+        model = found.model.state_dict()
+        buffers = {name: buffer for name, buffer in found.model.named_buffers() if name not in model}
+        state = {"model": model, "buffers": buffers, "optimizer": found.optimizer.state_dict()}
+        copied: dict[str, Any] = _pytree.tree_map(_copied, state)
+        return copied
+
+    def load_member_state(self, member: Member | int, state: Mapping[str, Any]) -> None:
+        """Give a member a state that ``member_state`` returned, or that a checkpoint of ``TorchTrainer`` holds."""
+        found = self._member(member)
+        group = self._group_of(found)
+        group.sync(found)
+        found.model.load_state_dict(state["model"])
+        buffers = dict(found.model.named_buffers())
+        for name, value in state["buffers"].items():
+            buffers[name].copy_(value)
+        found.optimizer.load_state_dict(state["optimizer"])
+        group.load(found)
+
+    def reload(self, member: Member | int) -> None:
+        """Take the state of a member from its own model and optimizer anew, after something else has changed it."""
+        found = self._member(member)
+        self._group_of(found).load(found)
+
+    def regroup(self) -> None:
+        """See again who is like whom, where parameters were frozen or modes of layers changed since they joined."""
+        if any(isinstance(group, MemberStack) and group.is_outdated() for group in self._groups):
+            self.sync()
+            self._groups, self._unfit, self._unlike = [], {}, {}
+            self._place(self.members)
+
+    def diverged(self) -> list[Member]:
+        """Return the members whose last loss is not a finite number. They harm no other, and stay until they leave."""
+        return [member for member in self.members if member in self._last and not bool(self._last[member].isfinite())]
+
+    def describe(self) -> list[str]:
+        """Return sentences about what trains as one computation, and why the rest does not."""
+        lines = []
+        for group in self._groups:
+            numbers = [self.members.index(member) for member in group.members]
+            if isinstance(group, MemberStack):
+                lines.append(f"Members {', '.join(map(str, numbers))} train as one computation.")
+                continue
+            first = group.members[0]
+            reason = self._unfit.get(first) or self._unlike.get(first) or "no other member is like it"
+            lines.append(f"Member {numbers[0]} trains by itself and shares only the input: {reason}.")
+        return lines
+
+    def free(self) -> None:
+        """Let all members out; more than once does no harm."""
+        if not self._is_free:
+            self.sync()
+            self.left += self.members
+            self.members, self._groups, self._is_free = [], [], True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.free()
+
+    def _step(self, batches: list[Any]) -> Any:
+        self._require_open()
+        if not self.members:
+            raise UsageError("The pack has no member: let some join, or make a new pack.")
+        losses: dict[Member, Any] = {}
+        for group, stream in self._streams():
+            chosen = batches if len(batches) == 1 else [batches[self.members.index(one)] for one in group.members]
+            with stream:
+                found = group.step(chosen)
+            losses |= dict(zip(group.members, found.unbind(), strict=True))
+        self._last = losses
+        result = torch.stack([losses[member] for member in self.members])
+        self._let_out([one for one in self.members if one.steps is not None and one.taken >= one.steps])
+        return result
+
+    def _let_out(self, members: list[Member]) -> None:
+        if not members:
+            return
+        groups: list[MemberStack | LoneMember] = []
+        for group in self._groups:
+            rest = [one for one in group.members if one not in members]
+            if len(rest) == len(group.members):
+                groups.append(group)
+            elif isinstance(group, MemberStack) and len(rest) > 1:
+                group.leave([one for one in group.members if one in members])
+                groups.append(group)
+            else:  # one member alone is faster without a stack
+                for one in group.members:
+                    group.sync(one)
+                groups += map(LoneMember, rest)
+        self._groups = groups
+        self.members = [one for one in self.members if one not in members]
+        self.left += members
+
+    def _streams(self) -> Iterator[tuple[MemberStack | LoneMember, contextlib.AbstractContextManager[Any]]]:
+        """Yield each group with the stream of the device that computes it: unlike groups may overlap on CUDA."""
+        device = next(self.members[0].model.parameters()).device
+        if device.type != "cuda" or len(self._groups) == 1:
+            for group in self._groups:
+                yield group, contextlib.nullcontext()
+            return
+        current, streams = torch.cuda.current_stream(device), []
+        for group in self._groups:
+            streams.append(torch.cuda.Stream(device))
+            streams[-1].wait_stream(current)
+            yield group, torch.cuda.stream(streams[-1])
+        for stream in streams:
+            current.wait_stream(stream)
+
+    def _place(self, members: Sequence[Member]) -> None:
+        """Put each member with those that it is like, and alone if there are none."""
+        clusters: list[tuple[MemberStack | LoneMember | None, list[Member]]] = [(group, []) for group in self._groups]
+        for member in members:
+            own = refusal(member)
+            if own is not None:
+                self._unfit[member] = own
+            joined = None if own is not None else self._cluster_for(member, clusters)
+            clusters.append((None, [member])) if joined is None else joined.append(member)
+        self._groups = [group if not new and group is not None else _grouped(group, new) for group, new in clusters]
+
+    def _cluster_for(
+        self, member: Member, clusters: list[tuple[MemberStack | LoneMember | None, list[Member]]]
+    ) -> list[Member] | None:
+        for group, new in clusters:
+            first = new[0] if group is None else group.members[0]
+            if first not in self._unfit:
+                words = difference_between(first, member)
+                if words is None:
+                    return new
+                self._unlike.setdefault(member, words)
+        return None
+
+    def _group_of(self, member: Member) -> MemberStack | LoneMember:
+        return next(group for group in self._groups if member in group.members)
+
+    def _member(self, member: Member | int) -> Member:
+        if isinstance(member, int):
+            if not 0 <= member < len(self.members):
+                raise UsageError(f"There is no member {member}: the pack has members 0 to {len(self.members) - 1}.")
+            return self.members[member]
+        if member not in self.members:
+            raise UsageError("This member is not in the pack: it never joined, or has left.")
+        return member
+
+    def _moved(self, batch: Any) -> Any:
+        self._require_open()
+        device = next((p.device for member in self.members for p in member.model.parameters()), None)
+        if device is None or device.type == "cpu":
+            return batch
+        return _pytree.tree_map(lambda leaf: leaf.to(device) if isinstance(leaf, torch.Tensor) else leaf, batch)
+
+    def _require_open(self) -> None:
+        if self._is_free:
+            raise UsageError("The pack is freed: make a new one of its members, which have their state again.")
+
+
+def _grouped(group: MemberStack | LoneMember | None, members: list[Member]) -> MemberStack | LoneMember:
+    """Return a group with more members; None: of these alone."""
+    if isinstance(group, MemberStack):
+        group.join(members)
+        return group
+    every = [*(group.members if group is not None else []), *members]
+    return LoneMember(every[0]) if len(every) == 1 else MemberStack(every)
+
+
+def _copied(leaf: Any) -> Any:
+    return leaf.detach().clone() if isinstance(leaf, torch.Tensor) else leaf

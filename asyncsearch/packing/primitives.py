@@ -1,0 +1,39 @@
+"""The three primitives of "Understanding and Optimizing Packed Neural Network Training" (Liu et al., DEEM 2021)."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import Any
+
+from asyncsearch.packing.member import Member
+from asyncsearch.packing.packs import Pack
+
+
+def load(model: Any, device: Any = "cpu") -> Any:
+    """Return a copy of a model on a device.
+
+    It shares no storage with the model. Make the optimizer of the copy's parameters.
+    """
+    return copy.deepcopy(model).to(device)
+
+
+def pack(members: Sequence[Member]) -> Pack:
+    """Return a pack in which members train together.
+
+    Alike members, which differ only in weights, buffers and numbers of the optimizer, train as one computation. Others
+    share the input: on the CPU that is all, on CUDA each group has a stream. ``Pack.describe`` says which do which.
+    """
+    return Pack(members)
+
+
+def free(packed: Any) -> None:
+    """Let go of what ``pack`` or ``load`` holds on the device; more than once does no harm.
+
+    The members of a pack have their state in their own models and optimizers again. A model keeps its structure and
+    loses its values: its tensors are on the device ``meta``.
+    """
+    if isinstance(packed, Pack):
+        packed.free()
+    else:
+        packed.to("meta")

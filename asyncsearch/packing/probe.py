@@ -1,0 +1,85 @@
+"""Whether members can be trained as one computation: what is known without training, and one step of copies."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from asyncsearch.errors import UsageError
+from asyncsearch.packing.lone_member import LoneMember
+from asyncsearch.packing.member import Member
+from asyncsearch.packing.member_stack import MemberStack
+from asyncsearch.packing.refusals import conflict, refusal
+from asyncsearch.packing.structure import difference_between
+
+_STEPS = 2
+"""The second loss shows whether the first update was right."""
+_TOLERANCES = {torch.float64: 1e-6, torch.float32: 1e-3}
+_LOOSE = 5e-2
+
+
+def why_not(members: Sequence[Member], batch: Any = None) -> str | None:
+    """Return why members cannot be trained as one computation, and what to change; None if they can.
+
+    Without a batch only what can be seen in models and optimizers is judged. With one, copies of the members are
+    trained by two steps together and alone, which also finds what ``forward`` and ``loss`` do: ``.item()``, a Python
+    ``if`` on a value, a boolean mask, random numbers, values that only one member has.
+
+    Args:
+        members: at least one, in any state; they are not changed.
+        batch: what ``loss(model, batch)`` takes.
+    """
+    for number, member in enumerate(members):
+        words = refusal(member)
+        if words is not None:
+            return f"member {number}: {words}"
+    for number, member in enumerate(members[1:], 1):
+        words = difference_between(members[0], member)
+        if words is not None:
+            return f"members 0 and {number} differ: {words}"
+    return conflict(members) or (None if batch is None else _tried(members, batch))
+
+
+def _tried(members: Sequence[Member], batch: Any) -> str | None:
+    alone = [LoneMember(_copy(member)) for member in members]
+    together = MemberStack([_copy(member) for member in members])
+    for _ in range(_STEPS):
+        with torch.random.fork_rng(devices=[]):
+            expected = torch.cat([one.step([batch]) for one in alone])
+        try:
+            found = together.step([batch])
+        except UsageError as error:
+            return str(error).rstrip(".")
+        words = _first_difference(expected, found)
+        if words is not None:
+            return words
+    for member, one in zip(members, alone, strict=True):
+        words = difference_between(member, one.members[0])
+        if words is not None:
+            return f"training changes what members would share: before and after, {words}; make it a buffer"
+    return None
+
+
+def _first_difference(expected: Any, found: Any) -> str | None:
+    tolerance = _TOLERANCES.get(expected.dtype, _LOOSE)
+    close = torch.isclose(expected, found.to(expected.dtype), rtol=tolerance, atol=tolerance, equal_nan=True)
+    if bool(close.all()):
+        return None
+    number = int((~close).nonzero()[0])
+    return (
+        f"the loss of member {number} is {float(expected[number]):.6g} alone and {float(found[number]):.6g} in a pack: "
+        "its model or loss reads something that is not a parameter, a buffer or the batch; pass it in one of these"
+    )
+
+
+def _copy(member: Member) -> Member:
+    model, optimizer = copy.deepcopy((member.model, member.optimizer))
+    generator = None
+    if member.generator is not None:
+        generator = torch.Generator(member.generator.device)
+        generator.set_state(member.generator.get_state())
+    return replace(member, model=model, optimizer=optimizer, generator=generator)

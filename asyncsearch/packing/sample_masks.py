@@ -1,0 +1,98 @@
+"""Mean losses of batches of different sizes: the smaller ones are padded, and what is padded does not count."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch.nn import functional
+from torch.utils import _pytree
+
+from asyncsearch.errors import UsageError
+
+_IGNORED = -100
+"""The class that torch's cross entropy leaves out."""
+
+
+def batch_length(batch: Any) -> int:
+    """Return the number of samples: the length of the first tensor."""
+    for leaf in _pytree.tree_leaves(batch):
+        if isinstance(leaf, torch.Tensor) and leaf.dim():
+            return len(leaf)
+    raise UsageError(f"A batch of type {type(batch).__name__} has no tensor with samples: give tensors, as in (x, y).")
+
+
+def first_samples(batch: Any, count: int) -> Any:
+    """Return the beginning of a batch."""
+    return _pytree.tree_map(lambda leaf: leaf[:count] if _has_samples(leaf) else leaf, batch)
+
+
+def stacked_batches(batches: Sequence[Any]) -> tuple[Any, list[int] | None]:
+    """Return batches as one with a leading axis of K, padded with their last sample, and their sizes if they differ."""
+    sizes = [batch_length(batch) for batch in batches]
+    most = max(sizes)
+    found, structures = zip(*(_pytree.tree_flatten(batch) for batch in batches), strict=True)
+    if any(structure != structures[0] for structure in structures):
+        raise UsageError("The batches of the members have different structures: give each the same tuple or dict.")
+    leaves = [_stacked(parts, sizes, most) for parts in zip(*found, strict=True)]
+    return _pytree.tree_unflatten(leaves, structures[0]), None if min(sizes) == most else sizes
+
+
+def _stacked(parts: Sequence[Any], sizes: list[int], most: int) -> Any:
+    if not isinstance(parts[0], torch.Tensor):
+        if any(part != parts[0] for part in parts):
+            raise UsageError(f"The batches of the members differ in {parts[0]!r}, which is no tensor: make it one.")
+        return parts[0]
+    if not parts[0].dim():
+        return torch.stack(list(parts))
+    return torch.stack(
+        [_padded(part, most) if len(part) == size else part for part, size in zip(parts, sizes, strict=True)]
+    )
+
+
+def _padded(part: Any, most: int) -> Any:
+    """Repeat the last sample: it is as finite as the others, unlike an empty one behind a division."""
+    missing = most - len(part)
+    return part if not missing else torch.cat([part, part[-1:].expand(missing, *part.shape[1:])])
+
+
+def _has_samples(leaf: Any) -> bool:
+    return isinstance(leaf, torch.Tensor) and leaf.dim() > 0
+
+
+def stacked_cross_entropy(outputs: Any, y: Any, is_shared: bool, sizes: Sequence[int] | None) -> Any:
+    """Return the mean cross entropy of each member, (K,), as torch computes it for one.
+
+    Args:
+        outputs: (K, B, C, ...).
+        y: classes (B, ...) or probabilities (B, C, ...), with a leading axis of K unless they are shared.
+        is_shared: whether all members have the same y.
+        sizes: samples of each member that count; None: all.
+    """
+    rows = y.expand(len(outputs), *y.shape) if is_shared else y
+    has_classes = not rows.is_floating_point()
+    # Classes before samples: over the last of few numbers torch's softmax takes three times as long.
+    ordered = outputs.transpose(1, 2).contiguous()
+    found = functional.cross_entropy(ordered, rows if has_classes else rows.transpose(1, 2), reduction="none")
+    counts = rows != _IGNORED if has_classes else torch.ones_like(found, dtype=torch.bool)
+    if sizes is not None:
+        counts = counts & _first(sizes, found).view(*found.shape[:2], *[1] * (found.dim() - 2))
+        found = torch.where(counts, found, 0.0)
+    return found.flatten(1).sum(1) / counts.flatten(1).sum(1)
+
+
+def masked_mean(losses: Any, sizes: Sequence[int]) -> Any:
+    """Return the mean of the first losses of each member, (K,), from (K, B)."""
+    if losses.dim() != 2:
+        raise UsageError(
+            f"sample_losses(model, batch) must return one loss for each sample, a tensor (B,); it returned "
+            f"{losses.dim() - 1} dimensions: use reduction='none', and the mean over what a sample has."
+        )
+    return torch.where(_first(sizes, losses), losses, 0.0).sum(1) / torch.tensor(sizes, device=losses.device)
+
+
+def _first(sizes: Sequence[int], like: Any) -> Any:
+    """Return which samples are not padding, (K, B)."""
+    places = torch.arange(like.shape[1], device=like.device)
+    return places < torch.tensor(sizes, device=like.device).unsqueeze(1)

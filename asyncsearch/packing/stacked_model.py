@@ -1,0 +1,163 @@
+"""Computes the losses of K alike models at once: known layers by one call each, all else by ``torch.func.vmap``."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch.func import functional_call, vmap
+from torch.utils import _pytree
+
+from asyncsearch.errors import UsageError
+from asyncsearch.packing.activations import Activations
+from asyncsearch.packing.dropout_masks import DROPOUTS, DropoutMasks
+from asyncsearch.packing.member import LossFunction, Member, cross_entropy
+from asyncsearch.packing.sample_masks import masked_mean, stacked_cross_entropy
+from asyncsearch.packing.stacked_layers import OtherRankError, StackedLayer, computed, stacked_layers
+
+nn: Any = torch.nn
+
+
+class StackedModel:
+    """The computation of one architecture; the weights of the members are given at each call."""
+
+    def __init__(self, member: Member) -> None:
+        self.masks = DropoutMasks()
+        self._loss, self._sample_losses = member.loss, member.sample_losses
+        # Calls with other weights, and what forward may keep, must not reach the user's model.
+        self._template = _copied(member.model)
+        self._whole = stacked_layers(self._template, "")
+        self._caller = _Caller(self._template)
+        self._values: dict[str, Any] = {}
+        self._index: Any = None
+        self._replace(self._template, "")
+
+    def losses(self, values: dict[str, Any], batch: Any, is_shared: bool, sizes: Sequence[int] | None) -> Any:
+        """Return the loss of each member, (K,).
+
+        Args:
+            values: parameters and buffers of all members by name, (K, ...); buffers are updated in place.
+            batch: what all members share, or with a leading axis of K.
+            is_shared: which of both.
+            sizes: samples of each member, where the batches are padded.
+        """
+        self._values, self.masks.sizes = values, sizes
+        try:
+            if self._loss is cross_entropy:
+                x, y = batch
+                return stacked_cross_entropy(self._outputs(x, is_shared), y, is_shared, sizes)
+            if sizes is None:
+                return self._mapped(self._loss, batch, is_shared)
+            assert self._sample_losses is not None
+            return masked_mean(self._mapped(self._sample_losses, batch, is_shared), sizes)
+        finally:
+            self._values = {}
+
+    def _outputs(self, x: Any, is_shared: bool) -> Any:
+        if self._whole is not None and isinstance(x, torch.Tensor):
+            try:
+                return self._run(self._whole, x, is_shared)
+            except OtherRankError:
+                self._whole = None
+        return self._mapped(_forward, x, is_shared)
+
+    def _run(self, layers: list[StackedLayer], x: Any, is_shared: bool) -> Any:
+        given = Activations(x, "shared" if is_shared else "rows", self._count())
+        return computed(layers, self._values, given, self.masks).as_rows()
+
+    def _count(self) -> int:
+        return len(self.masks.models)
+
+    def _mapped(self, function: LossFunction, batch: Any, is_shared: bool) -> Any:
+        leaves, structure = _pytree.tree_flatten(batch)
+        names = list(self._values)
+        buffers = [name for name, _ in self._template.named_buffers()]
+
+        def one(index: Any, *parts: Any) -> Any:
+            self._index = index
+            inside = {f"model.{name}": value for name, value in zip(names, parts, strict=False)}
+            given = _pytree.tree_unflatten(parts[len(names) :], structure)
+            result = functional_call(self._caller, inside, (function, given))
+            return result, tuple(inside[f"model.{name}"] for name in buffers)
+
+        dims = [None if is_shared or not isinstance(leaf, torch.Tensor) else 0 for leaf in leaves]
+        values = self._values.values()
+        index = torch.arange(self._count(), device=next(iter(values)).device)
+        mapped = vmap(one, in_dims=(0, *[0] * len(names), *dims), randomness="error")
+        with warnings.catch_warnings():
+            # Right, only not faster: an operation that vmap computes one member after the other.
+            warnings.filterwarnings("ignore", message="There is a performance drop because we have not yet impl")
+            result, after = mapped(index, *values, *leaves)
+        for name, value in zip(buffers, after, strict=True):
+            if value.data_ptr() != self._values[name].data_ptr():  # forward has put a new tensor in the buffer's place
+                self._values[name].copy_(value.detach())
+        return result
+
+    def _replace(self, module: Any, name: str) -> None:
+        """Let parts of the model compute the rows of all members at once: dropout, and sequences of known layers.
+
+        Other single layers are left to ``vmap``: a call from inside it costs more than they gain.
+        """
+        layers = stacked_layers(module, name)
+        if layers is not None and (len(layers) > 1 or type(module) in DROPOUTS):
+            module.forward = self._stacked_forward(module.forward, layers)
+            return
+        for key, child in module.named_children():
+            self._replace(child, f"{name}.{key}" if name else key)
+
+    def _stacked_forward(self, own: Callable[..., Any], layers: list[StackedLayer]) -> Callable[..., Any]:
+        def forward(x: Any) -> Any:
+            try:
+                return _Rows.apply(x, self._index, lambda rows, is_shared: self._run(layers, rows, is_shared))
+            except OtherRankError:
+                return own(x)
+
+        return forward
+
+
+def _copied(model: Any) -> Any:
+    try:
+        return copy.deepcopy(model)
+    except Exception as error:
+        raise UsageError(
+            f"A {type(model).__name__} cannot be copied, which a pack does once ({type(error).__name__}: {error}): "
+            "keep in it only what copy.deepcopy copies."
+        ) from error
+
+
+def _forward(model: Any, x: Any) -> Any:
+    return model(x)
+
+
+class _Caller(nn.Module):  # type: ignore[misc]
+    """Lets a function see the model with the weights of the call, also where it asks for its parameters."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, function: LossFunction, batch: Any) -> Any:
+        return function(self.model, batch)
+
+
+class _Rows(torch.autograd.Function):  # type: ignore[misc]
+    """A call inside ``vmap`` that computes the rows of all members by itself."""
+
+    generate_vmap_rule = False
+
+    @staticmethod
+    def forward(x: Any, index: Any, run: Callable[[Any, bool], Any]) -> Any:
+        raise NotImplementedError("only inside vmap")
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        """Nothing is kept: the operations that ``run`` calls have gradients of their own."""
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, x: Any, index: Any, run: Callable[[Any, bool], Any]) -> tuple[Any, int]:
+        """Return the rows. The index of the member is an argument because this is called only where one is batched."""
+        at = in_dims[0]
+        return run(x if at is None else x.movedim(at, 0), at is None), 0

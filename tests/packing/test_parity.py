@@ -1,0 +1,49 @@
+"""Each member of a pack equals its own training, for every optimizer and every kind of layer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from asyncsearch.packing import pack
+from tests.packing.alone import clone, largest, step_alone
+from tests.packing.models import MODELS, OPTIMIZERS, WHOLE, batch, member
+
+BATCHES = [batch(number) for number in range(40)]
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("kind", WHOLE)
+def test_each_member_equals_its_own_training_after_200_steps(kind: str, optimizer: str) -> None:
+    assert trained(kind, optimizer, steps=200, count=2) < 1e-9
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("kind", MODELS)
+def test_each_layer_and_each_optimizer_equal_their_own_training(kind: str, optimizer: str) -> None:
+    assert trained(kind, optimizer, steps=8) < 1e-12
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("kind", MODELS)
+def test_one_step_in_single_precision_differs_by_rounding_only(kind: str, optimizer: str) -> None:
+    assert trained(kind, optimizer, steps=1, dtype=torch.float32) < 1e-6
+
+
+def trained(kind: str, optimizer: str, steps: int, dtype: Any = torch.float64, count: int = 3) -> float:
+    """Train members together and alone, and return the largest difference between their states."""
+    members = [member(kind, optimizer, number, dtype) for number in range(count)]
+    alone = [clone(one) for one in members]
+    packed = pack(members)
+    numbers = ", ".join(map(str, range(count)))
+    assert packed.describe() == [f"Members {numbers} train as one computation."]
+    for step in range(steps):
+        x, y = BATCHES[step % len(BATCHES)]
+        shared = x.to(dtype), y
+        losses = packed.step(shared)
+        expected = [step_alone(one, shared) for one in alone]
+        assert losses.tolist() == pytest.approx(expected, abs=1e-9 if dtype == torch.float64 else 1e-6)
+    packed.free()
+    return largest(list(zip(members, alone, strict=True)))

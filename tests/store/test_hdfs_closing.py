@@ -1,0 +1,78 @@
+"""Closing a file of HDFS: the NameNode's word counts, whichever call it answers. No server is asked."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from asyncsearch.store.hdfs import bounded, closing
+
+
+class Writer:
+    """A writer whose closing ends when it is told to."""
+
+    def __init__(self) -> None:
+        self.told = threading.Event()
+        self.asked = 0
+
+    def close(self) -> None:
+        assert self.told.wait(60)
+
+    def finish_at_third(self) -> bool:
+        self.asked += 1
+        return self.asked == 3
+
+
+@pytest.fixture
+def writer() -> Iterator[Writer]:
+    made = Writer()
+    yield made
+    made.told.set()
+
+
+def test_a_file_that_the_namenode_has_closed_is_not_waited_for(writer: Writer) -> None:
+    closing.close(writer.close, writer.finish_at_third)
+    assert writer.asked == 3
+    assert not writer.told.is_set()
+
+
+def test_what_the_writer_says_counts_where_the_namenode_cannot_be_asked(writer: Writer) -> None:
+    def refuse() -> bool:
+        writer.told.set()
+        raise RuntimeError("the NameNode does not answer")
+
+    closing.close(writer.close, refuse)
+    with pytest.raises(ValueError, match="broken off"):
+        closing.close(lambda: failing(writer), refuse)
+
+
+def failing(writer: Writer) -> None:
+    writer.close()
+    raise ValueError("broken off")
+
+
+def test_a_file_that_nobody_closes_is_an_error_in_time(writer: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounded, "ANSWER_S", 0.1)
+    with pytest.raises(TimeoutError, match="timed out"):
+        closing.close(writer.close, lambda: False)
+
+
+def test_a_process_ends_after_its_calls_have_come_back() -> None:
+    code = (
+        "import sys, threading, time\n"
+        "from asyncsearch.store.hdfs import bounded\n"
+        "begun = threading.Event()\n"
+        "def close():\n"
+        "    begun.set()\n"
+        "    time.sleep(0.3)\n"  # as hdfs-native does before it asks again
+        "    sys.stdout.write('closed')\n"
+        "    sys.stdout.flush()\n"
+        "bounded.begin(close)\n"
+        "begun.wait()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "closed"
