@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs the tests on real clusters, which no other command runs: HDFS, YARN and standalone Spark are started on this machine,
-# searches are submitted to them, and servers die. It takes three quarters of an hour on 2 cores. Without arguments it writes
+# searches are submitted to them, and servers die. It takes some twenty minutes on 2 cores. Without arguments it writes
 # what it prints to docs/evidence_clusters.log; arguments are passed to pytest: -k yarn.
 #
 #   bash scripts/test_clusters.sh
