@@ -11,6 +11,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from concurrent.futures import Future
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, TypeVar
 
@@ -64,6 +65,8 @@ class Search(msgspec.Struct, frozen=True, kw_only=True):
     preflight: Preflight
     worker_config: Callable[[WorkerId, int, Endpoint | None], WorkerConfig]
     """Gives the configuration of a launch of a worker."""
+    identity: Future[auth.Identity] | None
+    """The driver's proof of identity, which is being made; None: the workers are in this process."""
     definition: StudyDefinition
     num_trials: int | None
     timeout_s: float | None
@@ -198,7 +201,8 @@ class _Run:
     def _reserve(self, preflight: Preflight) -> tuple[auth.Identity, Endpoint]:
         """Return what workers are launched with: the address at which the server is going to listen, and secrets."""
         self._reservation = reservation = Reservation(preflight.bind, preflight.port)
-        identity = auth.make_identity()
+        assert self._search.identity is not None
+        identity = self._search.identity.result()
         return identity, identity.endpoint(f"{preflight.host}:{reservation.port}", reservation.spare_port)
 
     def _listen(self, identity: auth.Identity, preflight: Preflight) -> None:

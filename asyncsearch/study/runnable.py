@@ -36,6 +36,7 @@ from asyncsearch.report.live.display import Display
 from asyncsearch.report.live.progress import announced
 from asyncsearch.report.plain_text import printable
 from asyncsearch.report.what_if.preview import warnings_of
+from asyncsearch.rpc import auth
 from asyncsearch.rpc.messages import Endpoint
 from asyncsearch.schedulers.scheduler_options import options_of
 from asyncsearch.searchers.base_searcher import Searcher
@@ -46,6 +47,7 @@ from asyncsearch.shared.options import default_names
 from asyncsearch.shared.quota import keep_within
 from asyncsearch.store.base_store import Store
 from asyncsearch.study import kept_functions
+from asyncsearch.study.background import begun
 from asyncsearch.study.definition import StudyDefinition, pickled, require_same
 from asyncsearch.study.results import ReadState
 from asyncsearch.study.run import Search, run_search
@@ -99,6 +101,9 @@ class RunnableStudy(msgspec.Struct, kw_only=True):
             with announced(launcher.preparation()) if display.is_shown else nullcontext():
                 preflight = launcher.check(enough(parallelism, num_trials))
             launcher.warm_up(preflight.parallelism)
+            # Beside the store's writes, which come before workers need it; no process is forked from here on.
+            is_remote = launcher.transport is None
+            identity = begun(auth.make_identity, "asyncsearch-identity") if is_remote else None
             workers = many(preflight.parallelism, "worker") + (f" ({preflight.place})" if preflight.place else "")
             display.begin(f"{what.config.study}: searching on {workers}, with everything stored in {store.shown}")
             display.warn(preflight.warnings)
@@ -135,6 +140,7 @@ class RunnableStudy(msgspec.Struct, kw_only=True):
                     launcher=launcher,
                     preflight=preflight,
                     worker_config=worker_config,
+                    identity=identity,
                     definition=what,
                     num_trials=num_trials,
                     timeout_s=timeout_s,

@@ -120,7 +120,10 @@ def test_fewer_reports_change_nothing_but_the_reports(scheduler: Any, report_eve
         "scheduler": scheduler,
         "workload": Curves(seed=4, spread=0.5),
         "faults": Faults(
-            losses=[Loss(WorkerId(1), 7.3, 2.0)], failures={TrialId(3): 2}, chance=Chance(spread=0.4, drop=0.01)
+            losses=[Loss(WorkerId(1), 7.3, 2.0)],
+            failures={TrialId(3): 2},
+            chance=Chance(spread=0.4, drop=0.01),
+            max_losses=100,  # a report is progress, after which losses count from one again
         ),
         "delays": Delays(message_s=0.01, setup_s=0.2),
     }
