@@ -35,6 +35,8 @@ class PlanBesideAlgorithm(RuleBasedStateMachine):
         """What each lease has still to train: node, position, stop."""
         self.marks: dict[int, set[tuple[NodeKey, int]]] = {}
         """Where each lease saves."""
+        self.ends: dict[int, tuple[NodeKey, int]] = {}
+        """Where each lease ends, and reports: also one to which nothing is left since others have saved it all."""
         self.unmeasured: set[tuple[NodeKey, int]] = set()
         self.evaluating: dict[int, tuple[NodeKey, int]] = {}
         self.paths: dict[TrialId, PlanPath] = {}
@@ -85,6 +87,7 @@ class PlanBesideAlgorithm(RuleBasedStateMachine):
                 run[-1] = (stage.node, run[-1][1], stage.stop)
             else:
                 run.append((stage.node, stage.start, stage.stop))
+        self.ends[self.leases] = run[-1][::2]
 
     @rule(data=st.data(), skip=st.sampled_from([0, 0, 1]))
     def commit(self, data: st.DataObject, skip: int) -> None:
@@ -100,9 +103,8 @@ class PlanBesideAlgorithm(RuleBasedStateMachine):
         ]
         node, resource = ahead[min(skip, len(ahead) - 1)]
         self.save(node, resource)
-        if lease in self.runs and not self.runs[lease]:
-            self.plan.end(lease)
-            del self.runs[lease]
+        if not self.runs[lease]:
+            self.end_run(lease)
 
     @rule(path=paths(), resource=st.integers(1, 12))
     def find(self, path: PlanPath, resource: int) -> None:
@@ -115,15 +117,17 @@ class PlanBesideAlgorithm(RuleBasedStateMachine):
         assert batch.load == CheckpointRef(*position)
         assert position in self.unmeasured
         assert position not in self.evaluating.values(), "evaluated twice at once"
-        assert list(stage.trials) == [t for t, wish in sorted(self.requests.items()) if wish[:2] == position]
+        asking = [trial for trial, wish in sorted(self.requests.items()) if wish[:2] == position]
+        assert list(stage.trials) == asking[: plan_module.LISTED]
         assert self.plan.wanted_stop(self.leases) == stage.stop
         self.evaluating[self.leases] = position
 
     @rule(data=st.data())
     def miss_metric(self, data: st.DataObject) -> None:
         """Nobody reported at a checkpoint."""
-        if self.saved:
-            position = data.draw(st.sampled_from(sorted(self.saved)))
+        saved = sorted(position for position in self.saved if position[1] != UNBOUNDED)  # else nobody knows where it is
+        if saved:
+            position = data.draw(st.sampled_from(saved))
             self.plan.expect_metric(CheckpointRef(*position))
             self.unmeasured.add(position)
             assert self.plan.lacks_metric(CheckpointRef(*position))
@@ -154,8 +158,7 @@ class PlanBesideAlgorithm(RuleBasedStateMachine):
     def end(self, data: st.DataObject) -> None:
         lease = self.draw_lease(data)
         if lease is not None:
-            self.plan.end(lease)
-            del self.runs[lease]
+            self.end_run(lease)
 
     @rule(data=st.data())
     def cut(self, data: st.DataObject) -> None:
@@ -167,9 +170,10 @@ class PlanBesideAlgorithm(RuleBasedStateMachine):
         run = [(node, position, min(stop, last)) for node, position, last in self.runs[lease] if position < stop]
         self.marks[lease] |= {(node, last) for node, _, last in run[-1:]}
         self.runs[lease] = run
-        if not run:
-            self.plan.end(lease)
-            del self.runs[lease]
+        if run:
+            self.ends[lease] = run[-1][::2]
+        else:
+            self.end_run(lease)
 
     @rule(data=st.data())
     def tell_to_save(self, data: st.DataObject) -> None:
@@ -215,7 +219,7 @@ class PlanBesideAlgorithm(RuleBasedStateMachine):
     def evaluates_what_is_asked_for_and_was_neither_reported_nor_will_be(self) -> None:
         """Trap f: a checkpoint without its metric is a stage of no units, once, and for nobody else's sake."""
         asked = {wish[:2] for wish in self.requests.values()}
-        ends = {run[-1][::2] for run in self.runs.values() if run}
+        ends = set(self.ends.values())
         due = {p for p in self.unmeasured & asked if p[0] not in self.plan.blocked and p not in ends}
         due -= set(self.evaluating.values())
         assert {(s.node, s.stop) for s in stages_of(self.plan) if s.start == s.stop} == due
@@ -223,7 +227,7 @@ class PlanBesideAlgorithm(RuleBasedStateMachine):
     @rule()
     def make_anew(self) -> None:
         """Costs that were measured, and to whom they were told by now, are known again."""
-        if any(self.runs.values()) or self.evaluating:
+        if self.ends or self.evaluating:
             return
         again, known = SearchPlan(), self.plan.costs()
         assert known is not None
@@ -251,7 +255,8 @@ class PlanBesideAlgorithm(RuleBasedStateMachine):
             assert bool(wanted) == bool(nodes and self.plan.subscribers_at(nodes[0], wanted))
             # In a node that others train as well, what comes after is theirs to save.
             if wanted and wanted < run[-1][2] != UNBOUNDED and run[-1][0] not in self.plan.blocked:
-                assert self.plan.subscribers_at(run[-1][0], run[-1][2]) == []
+                left = self.plan.subscribers_at(run[-1][0], run[-1][2])
+                assert all(self.requests[trial][:2] in self.saved for trial in left), "who reads on waits for training"
 
     def save(self, node: NodeKey, resource: int) -> None:
         self.plan.add_checkpoint(CheckpointRef(node, resource))
@@ -263,6 +268,10 @@ class PlanBesideAlgorithm(RuleBasedStateMachine):
                 if key == node and position < resource <= stop:
                     rest = [(node, resource, stop)] if resource < stop else []
                     self.runs[lease] = rest + run[index + 1 :]
+
+    def end_run(self, lease: int) -> None:
+        self.plan.end(lease)
+        del self.runs[lease], self.ends[lease]
 
     def draw_lease(self, data: st.DataObject) -> int | None:
         leases = [lease for lease, run in self.runs.items() if run]
