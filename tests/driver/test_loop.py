@@ -374,6 +374,13 @@ def test_a_heartbeat_is_no_record(harness: Harness) -> None:
     assert call(harness.driver, lambda _: harness.driver._journal.last) == before
 
 
+def test_the_end_of_a_launch_that_is_over_is_no_record(harness: Harness) -> None:
+    harness.begin(1)
+    before = call(harness.driver, lambda _: harness.driver._journal.last)
+    harness.driver.lost(W0, 99, "it was replaced")
+    assert call(harness.driver, lambda _: harness.driver._journal.last) == before
+
+
 def test_a_closed_driver_leaves_a_snapshot_from_which_the_next_one_goes_on(store: Store) -> None:
     harness = Harness(store, make_state(FIFO(max_resource=3)))
     lease = harness.begin(2).work.lease
