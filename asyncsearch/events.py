@@ -7,6 +7,7 @@ Rule 2: fields are only added, with a default; journals of released versions rem
 from __future__ import annotations
 
 import enum
+from typing import NamedTuple
 
 import msgspec
 
@@ -103,6 +104,24 @@ class TrainingEnded(LeaseEvent, frozen=True, tag="training_ended"):
     lane: int = 0
 
 
+class PackSeconds(NamedTuple):
+    """How fast some trainings train together."""
+
+    lanes: int
+    seconds: float
+    """Of a unit of all of them."""
+
+
+class PackMeasured(LeaseEvent, frozen=True, tag="pack_measured"):
+    """The runner of a pack has told how fast its lanes train together, or why they do not."""
+
+    seconds: tuple[PackSeconds, ...] = ()
+    device: str = ""
+    """Where that was measured."""
+    refusal: str = ""
+    """Why they train one after another, and the line to change; empty: they train together."""
+
+
 class CheckpointCommitted(LeaseEvent, frozen=True, tag="checkpoint_committed"):
     """A checkpoint is durable in the store."""
 
@@ -151,6 +170,13 @@ class Learned(Event, frozen=True, tag="learned"):
         return [CheckpointRef(self.node, resource) for resource in reversed(self.checkpoints) if resource <= reach]
 
 
+class LearnedPacked(Learned, frozen=True, tag="learned_packed"):
+    """As ``Learned``, where some of it was trained in packs, so that it agrees within a tolerance only."""
+
+    packed: tuple[int, ...] = ()
+    """Resources of these reports and checkpoints, ascending."""
+
+
 class Imported(Learned, frozen=True, tag="imported"):
     """Another study's training of a node was imported; each checkpoint is kept until a trial continues from it."""
 
@@ -176,11 +202,13 @@ AnyEvent = (
     | WorkerLost
     | Reported
     | TrainingEnded
+    | PackMeasured
     | CheckpointCommitted
     | CheckpointFailed
     | TrialTimedOut
     | StopRequested
     | Learned
+    | LearnedPacked
     | Imported
     | WorkRefused
     | NodeFreed

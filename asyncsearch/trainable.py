@@ -253,6 +253,19 @@ class Trainer:
         """
         raise NotImplementedError
 
+    @classmethod
+    def pack_refusal(cls) -> str:
+        """Return why the last ``train_pack`` trained one after another, and the line to change; empty: it did not."""
+        return ""
+
+    @classmethod
+    def evaluate_pack(cls, trainers: Sequence[Self]) -> Sequence[Mapping[str, Any]]:
+        """Return the current metrics of several trainers, which ``train_pack`` has just trained, in their order.
+
+        Optional. Where it raises an error, each trainer evaluates itself, and an error is that of its trial alone.
+        """
+        return [trainer.evaluate() for trainer in trainers]
+
     def evaluate(self) -> Mapping[str, Any]:
         """Return the current metrics; must not change what ``train`` does next."""
         raise NotImplementedError

@@ -184,7 +184,7 @@ class Trial(msgspec.Struct, gc=False):
     @property
     def horizon(self) -> int:
         """Its target; ``UNBOUNDED``: until its function returns."""
-        return horizon_of(self.target)
+        return UNBOUNDED if self.target is None else self.target
 
     @property
     def steps(self) -> tuple[PathStep, ...]:

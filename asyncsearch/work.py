@@ -8,6 +8,7 @@ Work                 one lease
 from __future__ import annotations
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from asyncsearch.ids import CheckpointRef, Lease, NodeKey, TrialId
 from asyncsearch.trial import Params
@@ -53,3 +54,5 @@ class Work(msgspec.Struct, frozen=True):
 
     lease: Lease
     lanes: tuple[Lane, ...]
+    measured: tuple[int, ...] | UnsetType = UNSET
+    """How many lanes are timed together in their first unit, group after group; left out: none are."""

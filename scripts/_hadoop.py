@@ -23,7 +23,7 @@ _OF_PYSPARK = (
 )  # fmt: skip
 _PAGES = ("hdfs", "datanode", "static", "cluster", "node", "yarn")
 _LOG4J = """\
-rootLogger.level = info
+rootLogger.level = warn
 rootLogger.appenderRef.c.ref = console
 appender.c.type = Console
 appender.c.name = console

@@ -21,6 +21,8 @@ _SERVER = "org.apache.hadoop.hdfs.server"
 _TOOLS = "org.apache.hadoop.hdfs.tools"
 SERVICE = "asyncsearch"
 """Name service of a cluster with two NameNodes."""
+TOKENS_LAST_S = 60
+"""How long delegation tokens are valid that nobody renews: so short that tests can wait for it."""
 
 
 class Hdfs:
@@ -249,6 +251,7 @@ class Hdfs:
         return {
             "dfs.block.access.token.enable": "true",
             "ignore.secure.ports.for.testing": "true",  # else DataNodes need root, or certificates
+            "dfs.namenode.delegation.token.renew-interval": TOKENS_LAST_S * 1000,
             **{f"dfs.{kind}.kerberos.principal": server for kind in ("namenode", "datanode")},
             **{f"dfs.{kind}.keytab.file": keys for kind in ("namenode", "datanode")},
             "dfs.web.authentication.kerberos.principal": self._realm.web,

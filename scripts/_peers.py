@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import itertools
 import json
 import os
 import random
@@ -137,11 +138,13 @@ class _HostileStream:
         self._tenths = 0
 
     async def run(self, messages: int, over: threading.Event) -> None:
+        # Strangers fill the first port, and a worker that lost its stream tries both in turn.
+        addresses = itertools.cycle(self._endpoint.addresses)
         while self.counts.total() < messages and not over.is_set():
             with contextlib.suppress(aio.AioRpcError, asyncio.InvalidStateError, TimeoutError):
                 # On one connection, streams that ended before a write did would count until it can open no more.
                 async with aio.secure_channel(
-                    self._endpoint.address,
+                    next(addresses),
                     channel_credentials(self._endpoint),
                     options=client_options(Keepalive(), 8 * MAX_MESSAGE_BYTES),
                 ) as channel:

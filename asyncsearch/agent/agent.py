@@ -23,7 +23,8 @@ from asyncsearch.agent.runner_process import RunnerProcess
 from asyncsearch.agent.transfers import Fetched, Uploaded, Waiting
 from asyncsearch.agent.workbench import Workbench
 from asyncsearch.errors import InternalError
-from asyncsearch.rpc.messages import DriverMessage, Endpoint, Hello, Refused
+from asyncsearch.rpc.messages import DriverMessage, Endpoint, Hello, Refused, StoreTokens
+from asyncsearch.store.hdfs import tokens
 
 _FLUSH_S = 5.0
 """Time limit for sending the last messages when the driver dismisses the worker."""
@@ -89,6 +90,7 @@ class Agent:
             self._stream.close()
             self._watch.close()
             self._inbox.close()
+            tokens.drop()  # a Python worker of Spark serves other jobs after this one
 
     def _turn(self) -> None:
         due = min(self._heartbeat_due, self._bench.next_due())
@@ -116,11 +118,10 @@ class Agent:
                 self._bench.amend(item)
             case Refused(lease=lease):
                 self._bench.refuse(lease)
-            case DismissWorker(reason=reason):
-                self._dismissal = self._dismissal or reason
-                if item.is_unheard:
-                    self._flush_s = 0.0
-                self._bench.dismiss(reason)
+            case StoreTokens():
+                tokens.use(item.tokens)
+            case DismissWorker():
+                self._dismiss(item)
             case Uploaded():
                 self._bench.checkpoints.uploaded(item)
             case Fetched():
@@ -131,6 +132,12 @@ class Agent:
                 self._bench.on_exit(item)
             case _Closed(error=error):
                 self._end = "disconnected" if error is None else f"disconnected: {error}"
+
+    def _dismiss(self, order: DismissWorker) -> None:
+        self._dismissal = self._dismissal or order.reason
+        if order.is_unheard:
+            self._flush_s = 0.0
+        self._bench.dismiss(order.reason)
 
 
 def _connect(endpoint: Endpoint | None, hello: Hello, **options: Any) -> DriverStream:

@@ -16,6 +16,8 @@ from pathlib import Path
 
 from asyncsearch.ids import CheckpointRef
 from asyncsearch.store.base_store import Store
+from asyncsearch.store.layout import MANIFEST
+from asyncsearch.store.manifest import Manifest, PackedWith
 from asyncsearch.store.scratch import remove_folder
 from asyncsearch.work import KEPT_CHECKPOINTS
 
@@ -75,7 +77,7 @@ class CheckpointCache:
                 copy.users = max(0, copy.users - 1)
             self._tidy(copy)
 
-    def commit(self, checkpoint: CheckpointRef, staged: Path) -> int:
+    def commit(self, checkpoint: CheckpointRef, staged: Path, packed_with: PackedWith | None = None) -> int:
         """Make a staged folder durable, as ``Store.commit`` does, and keep a copy.
 
         Raises:
@@ -85,8 +87,13 @@ class CheckpointCache:
         with contextlib.ExitStack() as stack:
             if links is not None:
                 stack.callback(_remove, links)
-            size_bytes = self._store.commit(checkpoint, staged)
+            if packed_with is None:  # a store of an earlier version knows nothing else
+                size_bytes = self._store.commit(checkpoint, staged)
+            else:
+                size_bytes = self._store.commit(checkpoint, staged, packed_with)
             if links is not None:
+                if packed_with is not None:
+                    (links.parent / MANIFEST).write_bytes(Manifest([], []).encode(checkpoint, packed_with))
                 self._keep(checkpoint, _Copy(links, size_bytes, stack.pop_all()))
         return size_bytes
 

@@ -10,8 +10,10 @@ from asyncsearch.agent.config import LogLimits
 from asyncsearch.agent.log_lines import LogBuffer
 from asyncsearch.events import CheckpointFailed, Outcome, TrainingEnded
 from asyncsearch.ids import CheckpointRef, Lease
+from asyncsearch.plan.packing import group_of
 from asyncsearch.runner.failures import with_last_lines
 from asyncsearch.runner.protocol import Amendment
+from asyncsearch.store.manifest import PackedWith
 from asyncsearch.work import Lane
 
 
@@ -54,8 +56,12 @@ class LaneRun:
         """Whether the agent sent its runner SIGTERM."""
         self.is_killed = False
         """Whether the agent sent its runner SIGKILL."""
-        self.is_packed = False
-        """Whether the runner got other lanes together with it."""
+        self.lanes = 1
+        """How many lanes the runner got together, this one included."""
+        self.measured: tuple[int, ...] = ()
+        """How many lanes of its work are timed together."""
+        self.loaded: PackedWith | None = None
+        """How its initial checkpoint was trained in packs; None: it was not, or there is none."""
         self.gives_up = threading.Event()
         """Set once it must not wait for its store any longer."""
 
@@ -63,6 +69,17 @@ class LaneRun:
     def can_start(self) -> bool:
         """Whether the runner can get the lane now."""
         return not self.is_sent and (self.lane.load is None or self.load is not None)
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether the runner got other lanes together with it."""
+        return self.lanes > 1
+
+    def packed_with(self, stage: int, resource: int) -> PackedWith | None:
+        """Return how its state at a resource was trained in packs; None: it was trained alone from the beginning."""
+        if self.is_packed:
+            return PackedWith(self.lanes, group_of(self.lane.stages[stage].params), resource)
+        return self.loaded
 
     def checkpoint(self, stage: int, resource: int) -> CheckpointRef:
         """Return the reference of its checkpoint at a resource of a stage."""

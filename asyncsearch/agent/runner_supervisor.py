@@ -59,12 +59,12 @@ class RunnerSupervisor:
         if runner is None or runner.is_retired:
             return
         for run in runs:
-            run.is_sent, run.is_packed = True, len(runs) > 1
+            run.is_sent, run.lanes = True, len(runs)
         runner.trainings += len(runs)
         runner.oom.look()
         self.outputs.begin(runs[0], runner)
         trains = tuple([_train(run) for run in runs])
-        self.tell(TrainPack(trains) if len(trains) > 1 else trains[0])
+        self.tell(TrainPack(trains, runs[0].measured) if len(trains) > 1 else trains[0])
 
     def tell(self, message: ToRunner) -> None:
         """Send a message, if there is a runner."""

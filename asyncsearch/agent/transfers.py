@@ -21,6 +21,7 @@ from asyncsearch.errors import CheckpointError, StoreError
 from asyncsearch.ids import CheckpointRef
 from asyncsearch.rpc.backoff import Backoff
 from asyncsearch.store.base_store import Store
+from asyncsearch.store.manifest import PackedWith, packed_with_beside
 
 MAX_PENDING = 2
 """Maximum number of concurrent commits; more would fill the local disk faster than the store empties it."""
@@ -117,10 +118,10 @@ class Transfers:
         """Whether the next checkpoint has to wait."""
         return len(self.pending) >= MAX_PENDING
 
-    def commit(self, run: LaneRun, checkpoint: CheckpointRef, staged: Path) -> None:
+    def commit(self, run: LaneRun, checkpoint: CheckpointRef, staged: Path, packed_with: PackedWith | None) -> None:
         """Commit a staged folder."""
         self.pending.append(run)
-        self._uploads.submit(lambda: self._commit(run, checkpoint, staged))
+        self._uploads.submit(lambda: self._commit(run, checkpoint, staged, packed_with))
 
     def discard(self, staged: Path) -> None:
         """Remove a staged folder that will not be committed."""
@@ -139,11 +140,14 @@ class Transfers:
         self._uploads.close()
         self._fetches.close()
 
-    def _commit(self, run: LaneRun, checkpoint: CheckpointRef, staged: Path) -> None:
+    def _commit(self, run: LaneRun, checkpoint: CheckpointRef, staged: Path, packed_with: PackedWith | None) -> None:
+        def commit() -> int:
+            return self._cache.commit(checkpoint, staged, packed_with)
+
         size_bytes, error, kind = 0, "its lease was refused", ""
         try:
             if not run.is_refused:
-                size_bytes, error = self._until_done(run, "commit", lambda: self._cache.commit(checkpoint, staged)), ""
+                size_bytes, error = self._until_done(run, "commit", commit), ""
         except CheckpointError as raised:
             error = _in_words(raised)
         except Exception as raised:
@@ -183,6 +187,7 @@ class Transfers:
             path = folder / "checkpoint"
             if not path.exists():
                 raise CheckpointError(f"Checkpoint {checkpoint} holds no file or folder named 'checkpoint'.")
+            run.loaded = packed_with_beside(folder)
             return Fetched(run, path)
         except Exception as error:
             with contextlib.suppress(Exception):

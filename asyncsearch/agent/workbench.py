@@ -36,6 +36,7 @@ from asyncsearch.runner.protocol import (
     FolderWanted,
     FromRunner,
     LaneReported,
+    PackFindings,
     RunnerReady,
     Saved,
     SaveFailed,
@@ -87,6 +88,8 @@ class Workbench:
         if self._is_dismissed or any(run.lease == work.lease for run in self._known):
             return
         runs = [LaneRun(work.lease, number, lane, self._config.log) for number, lane in enumerate(work.lanes)]
+        for run in runs:
+            run.measured = work.measured if isinstance(work.measured, tuple) else ()
         self._known.extend(runs)
         self._waiting.append(runs)
         self._go_on()
@@ -261,6 +264,9 @@ class Workbench:
         if isinstance(message, RunnerReady):
             runner.is_ready = True
             return
+        if isinstance(message, PackFindings):
+            self._on_pack_measured(message)
+            return
         run = next((run for run in self._current if run.is_sent and run.number == message.lane), None)
         if run is None:
             return  # it was dropped
@@ -288,6 +294,10 @@ class Workbench:
             self._finish(run, Outcome.FAILED, f"A report cannot be sent: {error}", "bad_report")
         else:
             run.resource = max(run.resource, reported.resource)
+
+    def _on_pack_measured(self, found: PackFindings) -> None:
+        for run in [run for run in self._current if run.is_sent and not run.is_refused][:1]:
+            self._stream.send(events.PackMeasured(run.lease, found.seconds, found.device, found.refusal))
 
     def _on_ended(self, run: LaneRun, runner: RunnerProcess, ended: Ended) -> None:
         is_last = len(self._current) == 1

@@ -112,7 +112,8 @@ class WorkerCheckpoints:
         if saved.is_last:
             run.last_save = saved.resource
         staged = run.staged.pop((saved.stage, saved.resource))
-        self._transfers.commit(run, run.checkpoint(saved.stage, saved.resource), staged)
+        packed_with = run.packed_with(saved.stage, saved.resource)
+        self._transfers.commit(run, run.checkpoint(saved.stage, saved.resource), staged, packed_with)
 
     def save_failed(self, run: LaneRun, failed: SaveFailed) -> None:
         """Tell the driver that the runner could not save a checkpoint during the training."""

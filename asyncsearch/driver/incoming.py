@@ -8,7 +8,7 @@ from asyncsearch.driver.dispatcher import Dispatcher
 from asyncsearch.driver.logs import LogSink
 from asyncsearch.driver.timeouts import Timeouts
 from asyncsearch.engine.state import StudyState
-from asyncsearch.events import AnyEvent, Reported, TrainingEnded
+from asyncsearch.events import AnyEvent, PackMeasured, Reported, TrainingEnded
 from asyncsearch.ids import Lease, WorkerId, trial_name
 from asyncsearch.rpc.messages import Heartbeat, Hello, LogLines, StoreOutage, WorkerMessage
 
@@ -37,6 +37,8 @@ class Incoming:
             if self._state.pool.is_current(*worker):
                 self._timeouts.note_outage(worker, message.error)
             return None
+        if isinstance(message, PackMeasured):
+            return self._of_pack(received, message)
         lease, lane = message.lease, message.lane
         attempt = self._state.attempt(lease, lane)
         is_owner = lease.worker == received.worker and lease.epoch == received.epoch
@@ -49,6 +51,15 @@ class Incoming:
             self._logs.take(trial_name(attempt.trial), message)
             return None
         return message
+
+    def _of_pack(self, received: Received, message: PackMeasured) -> AnyEvent | None:
+        """Return what a worker says of its own pack, of no more trainings than that has; None: its lease is over."""
+        opened = self._state.attempts_under(message.lease)
+        is_owner = (message.lease.worker, message.lease.epoch) == (received.worker, received.epoch)
+        if not opened or not is_owner:
+            return None
+        seconds = tuple([one for one in message.seconds if one.lanes <= opened[0].lanes])
+        return msgspec.structs.replace(message, seconds=seconds)
 
     def _refuse(self, worker: tuple[WorkerId, int], lease: Lease, lane: int, *, is_owner: bool) -> None:
         """Refuse a lease, unless other lanes of it go on: then only this message does not count."""

@@ -34,6 +34,7 @@ from asyncsearch.driver.store_waits import FOLDER, JOURNAL, StoreWaits
 from asyncsearch.driver.timeouts import Timeouts
 from asyncsearch.driver.transport import Transport
 from asyncsearch.engine.handling import handle
+from asyncsearch.engine.staleness import is_stale
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import StaleLeaseError, StoreError, is_bug, may_pass
 from asyncsearch.events import AnyEvent, StopRequested, TrainingEnded, WorkerAttached, WorkerLost
@@ -225,7 +226,7 @@ class Driver:
                 self._commits.receive((item.worker, item.epoch), item.number)
                 event = self._incoming.event_in(item)
             else:
-                event = None if self._state.is_stale(item) else item
+                event = None if is_stale(self._state, item) else item
             if event is not None:
                 self._handle(event)
         is_snapshot_due = self._snapshots.is_due

@@ -10,11 +10,11 @@ from asyncsearch.engine.attempts import Attempt
 from asyncsearch.engine.learning import notify_progress, take_report
 from asyncsearch.engine.state import StudyState
 from asyncsearch.engine.transitions import check_transition
-from asyncsearch.ids import CheckpointRef, worker_name
+from asyncsearch.ids import CheckpointRef, Lease, worker_name
 from asyncsearch.plan.base_plan import Batch, PlannedStage
 from asyncsearch.plan.keys import joined
-from asyncsearch.trial import Trial, TrialState, horizon_of
-from asyncsearch.work import Lane, Work
+from asyncsearch.trial import UNBOUNDED, Trial, TrialState
+from asyncsearch.work import Lane
 
 
 def apply(state: StudyState, action: actions.AnyAction, now: float) -> None:
@@ -98,19 +98,26 @@ def _request(state: StudyState, trial: Trial) -> None:
 
 def _apply_assign(state: StudyState, action: actions.Assign, now: float) -> None:
     lease, lanes = action.work.lease, action.work.lanes
-    state.next_lease = lease.number + len(lanes)
-    state.pool.occupy(lease.worker, lease.number, len(lanes))
+    count = len(lanes)
+    state.next_lease = lease.number + count
+    state.pool.occupy(lease.worker, lease.number, count)
     for number, lane in enumerate(lanes):
-        _begin_attempt(state, action.work, number, lane, now)
+        _begin_attempt(state, lease, lane, (number, count), now)
 
 
-def _begin_attempt(state: StudyState, work: Work, number: int, lane: Lane, now: float) -> None:
-    lease = work.lease
-    stages = tuple([PlannedStage(s.node, s.start, horizon_of(s.stop), s.trials, s.more) for s in lane.stages])
+def _begin_attempt(state: StudyState, lease: Lease, lane: Lane, place: tuple[int, int], now: float) -> None:
+    number = lease.number + place[0]
+    stages = tuple(
+        [PlannedStage(s.node, s.start, UNBOUNDED if s.stop is None else s.stop, s.trials, s.more) for s in lane.stages]
+    )
     batch = Batch(lane.load, stages)
-    asking = [trial for stage in stages for trial in state.plan.requesters_at(stage.node, stage.stop)]
     # A trial may still run under another lease, whose checkpoint turned out to be damaged.
-    running = [trial for trial in asking if state.trials[trial].state is TrialState.WAITING]
+    running = [
+        trial
+        for stage in stages
+        for trial in state.plan.requesters_at(stage.node, stage.stop)
+        if state.trials[trial].state is TrialState.WAITING
+    ]
     is_evaluation = stages[0].start == stages[0].stop
     attempt = Attempt(
         lease,
@@ -118,17 +125,17 @@ def _begin_attempt(state: StudyState, work: Work, number: int, lane: Lane, now: 
         sorted(running),
         resource=stages[0].start - is_evaluation,
         since_s=now,
-        lane=number,
-        lanes=len(work.lanes),
+        lane=place[0],
+        lanes=place[1],
     )
-    state.plan.begin(attempt.number, batch)
-    state.hold(batch.load)
-    state.attempts[attempt.number] = attempt
+    state.plan.begin(number, batch)
+    state.attempts[number] = attempt
     if batch.load is not None:
+        state.hold(batch.load)
         state.pool.hold(lease.worker, batch.load)
     for trial in attempt.trials:
         _move(state, state.trials[trial], TrialState.RUNNING, worker_name(lease.worker), now)
-        state.open_attempts[trial] = attempt.number
+        state.open_attempts[trial] = number
 
 
 def _apply_stop(state: StudyState, action: actions.StopTraining, _now: float) -> None:

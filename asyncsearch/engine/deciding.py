@@ -5,6 +5,9 @@ Every function reads the state and emits actions; ``emit`` applies each at once,
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from asyncsearch.actions import LaunchWorker, MoveTrial
 from asyncsearch.engine.attempts import Attempt, Verdict, missing_metric, verdict_on_end, verdict_on_failure
 from asyncsearch.engine.filling import is_anything_left
@@ -19,6 +22,7 @@ from asyncsearch.engine.moving import (
     settle_at_target,
     wait,
 )
+from asyncsearch.engine.packs import packs_of
 from asyncsearch.engine.pool import SlotState
 from asyncsearch.engine.state import StudyState
 from asyncsearch.engine.stopping import Emit, judge, stop_all, stop_run, stop_training
@@ -28,15 +32,15 @@ from asyncsearch.events import (
     CheckpointCommitted,
     CheckpointFailed,
     DriverStarted,
+    Imported,
     Learned,
-    NodeFreed,
+    LearnedPacked,
     Outcome,
     Reported,
     RunRequested,
     StopRequested,
     TrainingEnded,
     TrialTimedOut,
-    WorkerAttached,
     WorkerLost,
     WorkRefused,
 )
@@ -46,42 +50,39 @@ from asyncsearch.trial import Trial, TrialState
 
 def respond(state: StudyState, event: AnyEvent, subscribers: list[Trial], emit: Emit) -> None:
     """Emit the actions that follow from a fact; ``subscribers`` are those of a report."""
-    match event:
-        case Reported():
-            if subscribers:
-                _respond_to_report(state, event, subscribers, emit)
-        case CheckpointCommitted():
-            _respond_to_commit(state, event, emit)
-        case TrainingEnded():
-            attempt_or_none = state.attempts.get(event.lease.number + event.lane)
-            if attempt_or_none is not None:
-                _respond_to_end(state, attempt_or_none, event, emit)
-        case DriverStarted():
-            for number in list(state.open_attempts):
-                wait(state, state.trials[number], "its driver ended", emit)
-        case RunRequested():
-            if is_anything_left(state) or state.scheduler.closing_promotion() is not None:
-                _launch(state, event.parallelism, emit)
-        case WorkerLost():
-            _respond_to_loss(state, event, emit)
-        case CheckpointFailed():
-            _respond_to_failed_commit(state, event, emit)
-        case TrialTimedOut():
-            for attempt in state.attempts_under(event.lease):
-                _respond_to_timeout(state, attempt, emit)
-        case StopRequested():
-            stop_all(state, event.reason, emit)
-        case Learned():
-            for number in state.plan.subscribers_at(event.node, 0):
-                if state.trials[number].state is TrialState.WAITING:
-                    inherit_news(state, state.trials[number], emit)
-        case WorkRefused():
-            refused = [number for attempt in state.attempts_under(event.lease) for number in attempt.trials]
-            for number in refused:
-                emit(MoveTrial(number, TrialState.WAITING, event.reason))
-                inherit_news(state, state.trials[number], emit)
-        case WorkerAttached() | NodeFreed():
-            pass
+    if type(event) is Reported:
+        if subscribers:
+            _respond_to_report(state, event, subscribers, emit)
+    elif type(event) in _BY_KIND:
+        _BY_KIND[type(event)](state, event, emit)
+
+
+def _respond_to_start(state: StudyState, _event: DriverStarted, emit: Emit) -> None:
+    for number in list(state.open_attempts):
+        wait(state, state.trials[number], "its driver ended", emit)
+
+
+def _respond_to_run(state: StudyState, event: RunRequested, emit: Emit) -> None:
+    if is_anything_left(state) or state.scheduler.closing_promotion() is not None:
+        _launch(state, event.parallelism, emit)
+
+
+def _respond_to_news(state: StudyState, event: Learned, emit: Emit) -> None:
+    for number in state.plan.subscribers_at(event.node, 0):
+        if state.trials[number].state is TrialState.WAITING:
+            inherit_news(state, state.trials[number], emit)
+
+
+def _respond_to_refusal(state: StudyState, event: WorkRefused, emit: Emit) -> None:
+    refused = [number for attempt in state.attempts_under(event.lease) for number in attempt.trials]
+    for number in refused:
+        emit(MoveTrial(number, TrialState.WAITING, event.reason))
+        inherit_news(state, state.trials[number], emit)
+
+
+def _respond_to_timeouts(state: StudyState, event: TrialTimedOut, emit: Emit) -> None:
+    for attempt in state.attempts_under(event.lease):
+        _respond_to_timeout(state, attempt, emit)
 
 
 def _respond_to_timeout(state: StudyState, attempt: Attempt, emit: Emit) -> None:
@@ -160,8 +161,9 @@ def _respond_to_failed_commit(state: StudyState, event: CheckpointFailed, emit: 
         requeue(state, attempt, emit)
 
 
-def _respond_to_end(state: StudyState, attempt: Attempt, end: TrainingEnded, emit: Emit) -> None:
-    if attempt.is_closed:
+def _respond_to_end(state: StudyState, end: TrainingEnded, emit: Emit) -> None:
+    attempt = state.attempts.get(end.lease.number + end.lane)
+    if attempt is None or attempt.is_closed:
         return
     match end.outcome:
         case Outcome.FAILED:
@@ -181,7 +183,8 @@ def _respond_to_failure(state: StudyState, attempt: Attempt, end: TrainingEnded,
         for trial in state.unsaved(attempt, end):
             requeue_lost(state, trial, lost, emit, verdict.detail)
     elif attempt.is_too_large:
-        words = f"{attempt.lanes} trainings had too little memory together; {state.most_lanes} are tried next"
+        most = packs_of(state, attempt).memory
+        words = f"{attempt.lanes} trainings had too little memory together; {most} are tried next"
         requeue_unsaved(state, attempt, end, words, emit)
     elif verdict.stops_run:
         for trial in state.dependents(attempt, attempt.next_unit):
@@ -248,3 +251,20 @@ def _settle_evaluation(state: StudyState, attempt: Attempt, emit: Emit) -> None:
     for number in state.plan.requesters_at(attempt.node_at(attempt.stop), attempt.stop):
         settle_at_target(state, state.trials[number], "", emit)
     requeue(state, attempt, emit)
+
+
+_BY_KIND: dict[type[AnyEvent], Callable[[StudyState, Any, Emit], None]] = {
+    CheckpointCommitted: _respond_to_commit,
+    TrainingEnded: _respond_to_end,
+    CheckpointFailed: _respond_to_failed_commit,
+    DriverStarted: _respond_to_start,
+    RunRequested: _respond_to_run,
+    WorkerLost: _respond_to_loss,
+    TrialTimedOut: _respond_to_timeouts,
+    StopRequested: lambda state, event, emit: stop_all(state, event.reason, emit),
+    Learned: _respond_to_news,
+    LearnedPacked: _respond_to_news,
+    Imported: _respond_to_news,
+    WorkRefused: _respond_to_refusal,
+}
+"""From the other kinds it only follows that free workers get work. A ``match`` would test one kind after another."""

@@ -5,10 +5,12 @@ Every function reads the state and emits actions; ``emit`` applies each at once,
 
 from __future__ import annotations
 
+import msgspec
+
 from asyncsearch.actions import Assign, CreateTrial, CutWork, DismissWorker, EndProposals, EndRun, Promote, SaveAt
 from asyncsearch.engine.branching import branch
 from asyncsearch.engine.moving import settle_from_known
-from asyncsearch.engine.packs import pack
+from asyncsearch.engine.packs import pack, to_measure
 from asyncsearch.engine.state import StudyState
 from asyncsearch.engine.stopping import Emit, stop_run, stop_training
 from asyncsearch.errors import InternalError, SpaceError
@@ -54,7 +56,10 @@ def fill(state: StudyState, emit: Emit) -> None:
         batches = [batch] if state.packing is None else pack(state, state.packing, worker, lambda: _more(state, emit))
         if batches:
             holder = state.pool.idle_holder(batches[0].load)
-            emit(Assign(_work_for(state, batches, worker if holder is None else holder)))
+            work = _work_for(state, batches, worker if holder is None else holder)
+            if state.packing is not None and (measured := to_measure(state, state.packing, batches)):
+                work = msgspec.structs.replace(work, measured=measured)
+            emit(Assign(work))
 
 
 def _next_batch(state: StudyState, worker: WorkerId, emit: Emit) -> Batch | None:

@@ -18,6 +18,7 @@ from asyncsearch.engine.deciding import respond
 from asyncsearch.engine.deleting import delete_beyond_quota, delete_unreachable
 from asyncsearch.engine.filling import adjust, conclude, fill
 from asyncsearch.engine.learning import learn
+from asyncsearch.engine.staleness import is_stale
 from asyncsearch.engine.state import StudyState
 from asyncsearch.events import AnyEvent, CheckpointCommitted
 
@@ -34,7 +35,7 @@ def handle(state: StudyState, event: AnyEvent, now: float) -> list[AnyAction]:
         The decisions in order; they must be in the journal, together with the event, before any is carried out.
     """
     actions: list[AnyAction] = []
-    if state.is_stale(event):
+    if is_stale(state, event):
         return actions
 
     def emit(action: AnyAction) -> None:
@@ -45,7 +46,8 @@ def handle(state: StudyState, event: AnyEvent, now: float) -> list[AnyAction]:
     if state.touched:
         adjust(state, emit)
     fill(state, emit)
-    conclude(state, emit)
+    if not state.attempts:
+        conclude(state, emit)
     if state.touched:
         adjust(state, emit)
     if state.unreachable:
@@ -59,7 +61,7 @@ def handle(state: StudyState, event: AnyEvent, now: float) -> list[AnyAction]:
 
 def replay(state: StudyState, event: AnyEvent, actions: Sequence[AnyAction], now: float) -> None:
     """Apply one journal record and decide nothing."""
-    if state.is_stale(event):
+    if is_stale(state, event):
         return
     learn(state, event, now)
     for action in actions:

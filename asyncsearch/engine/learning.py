@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from asyncsearch.engine.attempts import Attempt
 from asyncsearch.engine.consecutive_losses import after_loss
+from asyncsearch.engine.packs import packs_of
 from asyncsearch.engine.repeated_failures import RepeatedFailures
 from asyncsearch.engine.state import StudyState
 from asyncsearch.events import (
@@ -14,8 +18,10 @@ from asyncsearch.events import (
     DriverStarted,
     Imported,
     Learned,
+    LearnedPacked,
     NodeFreed,
     Outcome,
+    PackMeasured,
     Reported,
     RunRequested,
     StopRequested,
@@ -33,59 +39,48 @@ from asyncsearch.trial import Trial
 
 def learn(state: StudyState, event: AnyEvent, now: float) -> list[Trial]:
     """Apply a fact that is not stale; return the subscribers of a new report, so that they may be judged."""
-    # The three of each decision come before the match, which takes 0.1 us for each class that an event is not of.
-    if type(event) is Reported:
-        return _learn_report(state, event, now)
-    if type(event) is CheckpointCommitted:
-        _learn_commit(state, event)
-    elif type(event) is TrainingEnded:
-        _learn_end(state, event)
-    else:
-        _learn_other(state, event, now)
-    return []
+    return _BY_KIND[type(event)](state, event, now) or []
 
 
-def _learn_other(state: StudyState, event: AnyEvent, now: float) -> None:
-    match event:
-        case DriverStarted():
-            state.times.end(state.times.seen_s, state.begun)  # the driver of a run in progress has died
-            state.pool.clear()
-            state.run, state.stopping, state.stopping_kind = None, "", ""
-            state.unblock_all()
-            for attempt in list(state.attempts.values()):
-                _lose(state, attempt)
-        case RunRequested():
-            state.run, state.stopping, state.stopping_kind = event, "", ""
-            state.repeated = RepeatedFailures()
-            state.times.begin(now, state.begun)
-            for listener in state.listeners:
-                listener.run_requested(event.num_trials)
-        case WorkerAttached():
-            state.pool.slot(event.worker).host = event.host
-            state.pool.free(event.worker)
-        case WorkerLost():
-            state.pool.lose(event.worker)
-            state.pool.slots[event.worker].fruitless += 1
-            for attempt in state.attempts_of(event.worker):
-                _lose(state, attempt)
-                _count_losses(state, attempt, [state.trials[number] for number in attempt.trials])
-        case CheckpointFailed():
-            _learn_failed_commit(state, event)
-        case TrialTimedOut():
-            for attempt in state.attempts_under(event.lease):
-                if attempt.is_training:
-                    _blame(state, attempt)
-        case StopRequested():
-            if not state.stopping:
-                state.stopping, state.stopping_kind = event.reason, event.error_kind
-        case Learned():
-            _learn_of_others(state, event)
-        case WorkRefused():
-            _learn_refusal(state, event)
-        case NodeFreed():
-            state.unblock(event.node)
-        case Reported() | CheckpointCommitted() | TrainingEnded():
-            pass  # see ``learn``
+def _learn_start_of_driver(state: StudyState, _event: DriverStarted, _now: float) -> None:
+    state.times.end(state.times.seen_s, state.begun)  # the driver of a run in progress has died
+    state.pool.clear()
+    state.run, state.stopping, state.stopping_kind = None, "", ""
+    state.unblock_all()
+    for attempt in list(state.attempts.values()):
+        _lose(state, attempt)
+
+
+def _learn_run(state: StudyState, event: RunRequested, now: float) -> None:
+    state.run, state.stopping, state.stopping_kind = event, "", ""
+    state.repeated = RepeatedFailures()
+    state.times.begin(now, state.begun)
+    for listener in state.listeners:
+        listener.run_requested(event.num_trials)
+
+
+def _learn_worker(state: StudyState, event: WorkerAttached, _now: float) -> None:
+    state.pool.slot(event.worker).host = event.host
+    state.pool.free(event.worker)
+
+
+def _learn_loss(state: StudyState, event: WorkerLost, _now: float) -> None:
+    state.pool.lose(event.worker)
+    state.pool.slots[event.worker].fruitless += 1
+    for attempt in state.attempts_of(event.worker):
+        _lose(state, attempt)
+        _count_losses(state, attempt, [state.trials[number] for number in attempt.trials])
+
+
+def _learn_timeout(state: StudyState, event: TrialTimedOut, _now: float) -> None:
+    for attempt in state.attempts_under(event.lease):
+        if attempt.is_training:
+            _blame(state, attempt)
+
+
+def _learn_stop(state: StudyState, event: StopRequested, _now: float) -> None:
+    if not state.stopping:
+        state.stopping, state.stopping_kind = event.reason, event.error_kind
 
 
 def take_report(state: StudyState, trial: Trial, resource: int, value: float | str | None) -> None:
@@ -170,7 +165,7 @@ def _measure(state: StudyState, attempt: Attempt, resource: int, now: float) -> 
     attempt.last_s = now
 
 
-def _learn_commit(state: StudyState, event: CheckpointCommitted) -> None:
+def _learn_commit(state: StudyState, event: CheckpointCommitted, _now: float) -> None:
     attempt, checkpoint = state.attempts[event.lease.number + event.lane], event.checkpoint
     resource = checkpoint.resource
     if attempt.committed is None or resource > attempt.committed:
@@ -189,7 +184,7 @@ def _learn_commit(state: StudyState, event: CheckpointCommitted) -> None:
     _end_if_over(state, attempt)
 
 
-def _learn_failed_commit(state: StudyState, event: CheckpointFailed) -> None:
+def _learn_failed_commit(state: StudyState, event: CheckpointFailed, _now: float) -> None:
     attempt = state.attempts[event.lease.number + event.lane]
     attempt.settled = max(event.checkpoint.resource, attempt.settled or 0)
     for trial in [] if event.error_kind else state.awaiting(attempt, event.checkpoint):
@@ -197,13 +192,16 @@ def _learn_failed_commit(state: StudyState, event: CheckpointFailed) -> None:
     _end_if_over(state, attempt)
 
 
-def _learn_end(state: StudyState, event: TrainingEnded) -> None:
+def _learn_end(state: StudyState, event: TrainingEnded, _now: float) -> None:
     attempt = state.attempts[event.lease.number + event.lane]
     if attempt.end is not None:
         return
     attempt.end = event
     if event.resource > attempt.resource:
         _progress(attempt, event.resource, state.subscribers(attempt, event.resource))
+    if attempt.lanes > 1:
+        units = packs_of(state, attempt).units
+        units[attempt.lanes] = units.get(attempt.lanes, 0) + event.resource - attempt.batch.stages[0].start
     if event.outcome is Outcome.FAILED and not attempt.is_closed:
         if event.error_kind == "checkpoint":
             _forget_checkpoint(state, attempt)
@@ -231,9 +229,17 @@ def _learn_end(state: StudyState, event: TrainingEnded) -> None:
 
 
 def _halve_packs(state: StudyState, attempt: Attempt) -> None:
-    """Let packs have half the lanes of one that had too little memory."""
-    half = attempt.lanes // 2
-    state.most_lanes = half if state.most_lanes is None else min(half, state.most_lanes)
+    """Let packs of this group have half the lanes of one that had too little memory."""
+    known, half = packs_of(state, attempt), attempt.lanes // 2
+    known.memory = half if known.memory is None else min(half, known.memory)
+
+
+def _learn_of_packs(state: StudyState, event: PackMeasured, _now: float) -> None:
+    for attempt in state.attempts_under(event.lease)[:1]:
+        known = packs_of(state, attempt)
+        known.note(event.seconds)
+        known.device = event.device or known.device
+        known.refusal = event.refusal or known.refusal
 
 
 def _end_if_over(state: StudyState, attempt: Attempt) -> None:
@@ -243,7 +249,7 @@ def _end_if_over(state: StudyState, attempt: Attempt) -> None:
         state.tidy(attempt)
 
 
-def _learn_of_others(state: StudyState, event: Learned) -> None:
+def _learn_of_others(state: StudyState, event: Learned, _now: float) -> None:
     """Apply the training of other studies; ``deciding`` lets the waiting trials read their reports."""
     metric = state.config.metric
     for resource, metrics in event.reports:
@@ -264,7 +270,7 @@ def _learn_of_others(state: StudyState, event: Learned) -> None:
             state.repoint(trial, checkpoint)
 
 
-def _learn_refusal(state: StudyState, event: WorkRefused) -> None:
+def _learn_refusal(state: StudyState, event: WorkRefused, _now: float) -> None:
     """End a lease that no worker ever had, without blaming a trial or a worker."""
     if state.pool.slots[event.lease.worker].lease == event.lease.number:
         state.pool.free(event.lease.worker)
@@ -291,3 +297,24 @@ def _forget_checkpoint(state: StudyState, attempt: Attempt) -> None:
             other.batch = Batch(None, other.batch.stages)
             state.release(load)
     state.unreachable[load] = None
+
+
+_BY_KIND: dict[type[AnyEvent], Callable[[StudyState, Any, float], list[Trial] | None]] = {
+    Reported: _learn_report,
+    CheckpointCommitted: _learn_commit,
+    TrainingEnded: _learn_end,
+    CheckpointFailed: _learn_failed_commit,
+    DriverStarted: _learn_start_of_driver,
+    RunRequested: _learn_run,
+    WorkerAttached: _learn_worker,
+    WorkerLost: _learn_loss,
+    TrialTimedOut: _learn_timeout,
+    StopRequested: _learn_stop,
+    Learned: _learn_of_others,
+    LearnedPacked: _learn_of_others,
+    Imported: _learn_of_others,
+    WorkRefused: _learn_refusal,
+    PackMeasured: _learn_of_packs,
+    NodeFreed: lambda state, event, _now: state.unblock(event.node),
+}
+"""A table, since each event is learned, and a ``match`` tests one kind after another."""

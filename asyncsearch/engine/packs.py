@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from asyncsearch.engine.attempts import Attempt
 from asyncsearch.engine.state import StudyState
 from asyncsearch.ids import CheckpointRef, WorkerId
 from asyncsearch.plan.base_plan import Batch
-from asyncsearch.plan.packing import PackCandidate, PackChoice, Packing, mates, may_join
+from asyncsearch.plan.packing import KnownPacks, PackCandidate, PackChoice, Packing, group_of, mates, may_join
 
 _WINDOW = 4
 """For each training of a pack so many are looked at."""
+_NOTHING = KnownPacks()
 MOST_LOSSES = 1
 """A trial that lost more attempts in a row trains alone: if it ends its process, it alone pays, and is charged."""
 
@@ -28,7 +30,9 @@ def pack(state: StudyState, packing: Packing, worker: WorkerId, more: Callable[[
         worker: the free worker.
         more: promotes or creates one more trial; returns whether it did.
     """
-    limit, held = _most_lanes(state, packing), state.pool.slots[worker].held
+    held = state.pool.slots[worker].held
+    found = _candidates(state, packing, 1, held)
+    limit = most_lanes(state, packing, found[0].group) if found else 1
     found = _candidates(state, packing, limit, held)
     if found and may_be_packed(state, found[0]) and _share(state, limit) > 1:
         missing = limit * state.pool.count_idle() - sum(1 for one in found if may_join(found[0], one))
@@ -52,9 +56,25 @@ def may_be_packed(state: StudyState, candidate: PackCandidate) -> bool:
     return may_join(candidate, candidate) and max(lost, default=0) <= MOST_LOSSES
 
 
-def _most_lanes(state: StudyState, packing: Packing) -> int:
-    limits = (packing.limit, state.most_lanes, state.searcher.max_batch)
-    return max(1, min(limit for limit in limits if limit is not None))
+def most_lanes(state: StudyState, packing: Packing, group: str) -> int:
+    """Return how many trainings of a group may train together next."""
+    most, batch = state.packs.get(group, _NOTHING).most(packing), state.searcher.max_batch
+    return most if batch is None else max(1, min(most, batch))
+
+
+def to_measure(state: StudyState, packing: Packing, batches: list[Batch]) -> tuple[int, ...]:
+    """Return how many lanes of new work are to be timed together; empty: none."""
+    groups = {packing.group(state.trials[batch.stages[0].trials[0]].params) for batch in batches}
+    if len(groups) > 1:
+        return ()  # it would be the time of neither
+    return state.packs.get(groups.pop(), _NOTHING).to_measure(packing, len(batches))
+
+
+def packs_of(state: StudyState, attempt: Attempt) -> KnownPacks:
+    """Return what is known of packs of an attempt's group, to be added to."""
+    params = state.trials[attempt.batch.stages[0].trials[0]].params
+    group = group_of(params) if state.packing is None else state.packing.group(params)
+    return state.packs.setdefault(group, KnownPacks())
 
 
 def _share(state: StudyState, limit: int) -> int:

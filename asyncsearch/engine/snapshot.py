@@ -19,6 +19,7 @@ from asyncsearch.events import RunRequested
 from asyncsearch.ids import CheckpointRef, NodeKey, PathStep, TrialId
 from asyncsearch.plan.costs import KnownCosts
 from asyncsearch.plan.known_reports import NodeReports, ReportRow
+from asyncsearch.plan.packing import KnownPacks
 from asyncsearch.trial import CompactParams, Trial, TrialState
 
 FORMAT = 1
@@ -55,7 +56,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     damages: dict[TrialId, int] = {}
     consecutive_losses: dict[TrialId, ConsecutiveLosses] = {}
     times: RunTimes = msgspec.field(default_factory=lambda: RunTimes(total_s=None))
-    most_lanes: int | None = None
+    packs: dict[str, KnownPacks] = {}
 
 
 def to_json(value: Any) -> Any:
@@ -98,7 +99,7 @@ def encode(state: StudyState, record: int) -> bytes:
             damages=state.damages,
             consecutive_losses=state.consecutive_losses,
             times=state.times,
-            most_lanes=state.most_lanes,
+            packs=state.packs,
         ),
         enc_hook=to_json,
     )
@@ -127,7 +128,7 @@ def restore(state: StudyState, snapshot: Snapshot) -> None:
     state.repeated, state.damages = snapshot.repeated, snapshot.damages
     state.consecutive_losses = snapshot.consecutive_losses
     state.times = snapshot.times
-    state.most_lanes = snapshot.most_lanes
+    state.packs = snapshot.packs
     state.next_lease = snapshot.next_lease
     state.proposals = snapshot.proposals
     state.is_exhausted = snapshot.is_exhausted

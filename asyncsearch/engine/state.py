@@ -12,27 +12,15 @@ from __future__ import annotations
 from asyncsearch.engine.attempts import Attempt
 from asyncsearch.engine.config import EngineConfig
 from asyncsearch.engine.consecutive_losses import ConsecutiveLosses
-from asyncsearch.engine.pool import Pool, SlotState
+from asyncsearch.engine.pool import Pool
 from asyncsearch.engine.repeated_failures import RepeatedFailures
 from asyncsearch.engine.run_times import RunTimes
-from asyncsearch.events import (
-    AnyEvent,
-    DriverStarted,
-    Imported,
-    Learned,
-    LeaseEvent,
-    NodeFreed,
-    RunRequested,
-    StopRequested,
-    TrainingEnded,
-    WorkerAttached,
-    WorkerLost,
-)
+from asyncsearch.events import Learned, RunRequested, TrainingEnded
 from asyncsearch.ids import CheckpointRef, Lease, NodeKey, TrialId, WorkerId
 from asyncsearch.listener import StudyListener
 from asyncsearch.nonfinite import finite
 from asyncsearch.plan.base_plan import BasePlan
-from asyncsearch.plan.packing import Packing
+from asyncsearch.plan.packing import KnownPacks, Packing
 from asyncsearch.plan.retention import BestTrials, CheckpointSizes, checkpoint_to_spare
 from asyncsearch.plan.search_plan import SearchPlan
 from asyncsearch.plan.solo_plan import SoloPlan
@@ -57,10 +45,10 @@ class StudyState:
         "listeners",
         "max_resource",
         "metric_names",
-        "most_lanes",
         "next_lease",
         "open_attempts",
         "packing",
+        "packs",
         "plan",
         "pool",
         "proposals",
@@ -126,8 +114,8 @@ class StudyState:
         self.times = RunTimes()
         self.damages: dict[TrialId, int] = {}
         """How many checkpoints each trial found damaged when it loaded them; trials without any are left out."""
-        self.most_lanes: int | None = None
-        """How many trainings have memory enough together, as those have shown that had not; None: not known."""
+        self.packs: dict[str, KnownPacks] = {}
+        """What is known of packs, by the group of their trainings."""
         self.consecutive_losses: dict[TrialId, ConsecutiveLosses] = {}
         """The latest losses of each unfinished trial that had any."""
         self.next_lease = 0
@@ -145,29 +133,6 @@ class StudyState:
     def begun(self) -> int:
         """How much work was begun: lanes given and proposals taken; it only grows."""
         return self.next_lease + self.proposals
-
-    def is_stale(self, event: AnyEvent) -> bool:
-        """Return whether the event concerns a lease or a launch that is over; ``handle`` would ignore it."""
-        lease: Lease | None = getattr(event, "lease", None)  # a match of LeaseEvent takes longer, for each event
-        if lease is not None:
-            lane: int | None = getattr(event, "lane", None)
-            return not self.attempts_under(lease) if lane is None else self.attempt(lease, lane) is None
-        match event:
-            case WorkerAttached(worker=worker, epoch=epoch):
-                slot = self.pool.slots.get(worker)
-                return slot is None or slot.epoch != epoch or slot.state is not SlotState.LAUNCHING
-            case WorkerLost(worker=worker, epoch=epoch):
-                return not self.pool.is_current(worker, epoch)
-            case StopRequested():
-                return self.run is None
-            case DriverStarted() | RunRequested() | Imported():
-                return False
-            case Learned():
-                return not self.is_news(event)
-            case NodeFreed(node=node):
-                return node not in self.busy
-            case LeaseEvent():
-                return False  # see above
 
     def attempt(self, lease: Lease, lane: int = 0) -> Attempt | None:
         """Return the open attempt of a lane, or None if the lease is stale, or the lane is over."""
@@ -211,10 +176,11 @@ class StudyState:
             here = CheckpointRef(attempt.node_at(resource), resource)
             requesters = self.plan.requesters_at(here.node, here.resource) if self.plan.lacks_metric(here) else ()
             return [self.trials[number] for number in requesters]
+        trials, found = self.trials, self.plan.subscribers_at(attempt.node_at(resource), resource)
         return [
-            trial
-            for trial in self.subscribers(attempt, resource)
-            if trial.checkpoint is None or trial.checkpoint.resource < resource
+            trials[number]
+            for number in found
+            if (checkpoint := trials[number].checkpoint) is None or checkpoint.resource < resource
         ]
 
     def awaiting(self, attempt: Attempt, checkpoint: CheckpointRef) -> list[Trial]:

@@ -7,6 +7,7 @@ whatever the reason, and the engine decides whether to launch the worker again.
 from __future__ import annotations
 
 import abc
+import contextlib
 import threading
 from collections.abc import Callable
 
@@ -37,6 +38,13 @@ def run_agent(config: WorkerConfig) -> str:
     return run(config)
 
 
+def import_agent() -> None:
+    """Import what ``run_agent`` needs, while the driver still makes its configuration."""
+    with contextlib.suppress(ImportError):  # the agent itself says what is missing
+        import asyncsearch.agent.agent
+        import asyncsearch.rpc.client  # noqa: F401
+
+
 class Preflight(msgspec.Struct, frozen=True):
     """Findings of a backend before any worker starts."""
 
@@ -57,6 +65,18 @@ class Preflight(msgspec.Struct, frozen=True):
     """Warnings for the user, in sentences."""
     place: str = ""
     """Where the workers run, for people: ``processes on this machine``, ``Spark local[2]``."""
+
+
+class Tokens(msgspec.Struct, frozen=True):
+    """Delegation tokens of Hadoop, with which workers reach a store that asks for tickets of Kerberos."""
+
+    file: bytes
+    """As Hadoop writes them into a file."""
+    renew_in_s: float
+    """When to ask for others, seconds above 0."""
+
+    def __repr__(self) -> str:
+        return f"Tokens({len(self.file)} bytes, hidden, to be renewed in {self.renew_in_s:.0f} s)"
 
 
 class Launcher(abc.ABC):
@@ -103,6 +123,16 @@ class Launcher(abc.ABC):
 
         After ``stop`` no worker starts, and ``ended`` reports that, too.
         """
+
+    def tokens_for(self, url: str) -> Tokens | None:
+        """Return new tokens for the store at a URL; None: workers need none, or there are none to be had.
+
+        Called after ``check``, and again for as long as the run lasts.
+
+        Raises:
+            Exception: those that there should be cannot be had now.
+        """
+        return None
 
     def await_submission(self, timeout_s: float) -> None:
         """Wait at most ``timeout_s`` seconds for a launch that still needs this process's time to be submitted.

@@ -18,6 +18,7 @@ import msgspec
 
 from asyncsearch.agent.runner_template import close_template, fork_template
 from asyncsearch.errors import AsyncSearchError, is_bug
+from asyncsearch.launch.base_launcher import import_agent
 from asyncsearch.runner.template import main_in_fork
 
 LENGTH = struct.Struct("!Q")
@@ -30,7 +31,7 @@ def main() -> None:
     driver, answer = _take_over(0), os.dup(1)
     os.dup2(2, 1)  # keeps other prints out of the result
     fork_template(main_in_fork)
-    _import_agent()
+    import_agent()
     (length,) = LENGTH.unpack(_read(driver, LENGTH.size))
     # The bytes come from the launcher, through a pipe that only this process inherited.
     agent, config = pickle.loads(_read(driver, length))  # noqa: S301
@@ -46,13 +47,6 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     os._exit(0)  # the end of the interpreter, with gRPC in it, takes longer than that of the agent
-
-
-def _import_agent() -> None:
-    """Import what nearly every worker needs, while the driver still makes its configuration."""
-    with contextlib.suppress(ImportError):  # the agent itself says what is missing
-        import asyncsearch.agent.agent
-        import asyncsearch.rpc.client  # noqa: F401
 
 
 def _take_over(descriptor: int) -> int:

@@ -25,7 +25,7 @@ from asyncsearch.launch.base_launcher import Post
 from asyncsearch.launch.shown_failures import ShownFailures
 from asyncsearch.nonfinite import spell_all
 from asyncsearch.old_pickles import loads
-from asyncsearch.rpc.messages import DriverMessage, Heartbeat, Hello, Refused, WorkerMessage
+from asyncsearch.rpc.messages import DriverMessage, Heartbeat, Hello, Refused, StoreTokens, WorkerMessage
 from asyncsearch.runner.failures import exception_text, kind_of
 from asyncsearch.runner.link import shown_failure
 from asyncsearch.runner.protocol import Amendment, Ended, Folder, FolderWanted, Saved, Train
@@ -94,6 +94,8 @@ class InlineWorker:
             case DismissWorker(reason=reason):
                 self._dismissal = reason
                 _stop(self._runs_of(), reason)
+            case StoreTokens():  # this process is the driver, which has what it needs
+                pass
         self._end_if_done()
 
     def drop(self, reason: str) -> None:

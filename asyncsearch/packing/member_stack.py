@@ -103,6 +103,14 @@ class MemberStack:
             member.taken += 1
         return losses.detach()
 
+    def validated(self, batch: Any) -> tuple[Any, Any]:
+        """Return the losses of all members on a batch in evaluation mode, (K,), and how many right answers, (K,).
+
+        Returns:
+            The second is None where the loss is not the default one.
+        """
+        return self._model.validated({**self._fixed, **self._leaves}, batch)
+
     def _losses(self, batch: Any, is_shared: bool, sizes: list[int] | None) -> Any:
         losses = self._model.losses({**self._fixed, **self._leaves}, batch, is_shared, sizes)
         if losses.shape != (len(self.members),):

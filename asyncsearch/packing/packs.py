@@ -35,7 +35,7 @@ class Pack:
         self._unfit: dict[Member, str] = {}
         self._unlike: dict[Member, str] = {}
         self._is_free = False
-        self._last: dict[Member, Any] = {}
+        self._last: list[tuple[list[Member], Any]] = []
         self.join(*members)
 
     def step(self, batch: Any) -> Any:
@@ -91,6 +91,15 @@ class Pack:
         self._let_out([found])
         return found
 
+    def leave_together(self, members: Sequence[Member]) -> None:
+        """Let several members out at once."""
+        self._require_open()
+        self._let_out([self._member(member) for member in members])
+
+    def stacks(self) -> list[MemberStack]:
+        """Return the groups that train as one computation."""
+        return [group for group in self._groups if isinstance(group, MemberStack)]
+
     def sync(self) -> None:
         """Write the state of all members into their own models and optimizers; they stay."""
         for group in self._groups:
@@ -137,7 +146,13 @@ class Pack:
 
     def diverged(self) -> list[Member]:
         """Return the members whose last loss is not a finite number. They harm no other, and stay until they leave."""
-        return [member for member in self.members if member in self._last and not bool(self._last[member].isfinite())]
+        infinite = {
+            member
+            for members, losses in self._last
+            for member, is_finite in zip(members, losses.isfinite().tolist(), strict=True)
+            if not is_finite
+        }
+        return [member for member in self.members if member in infinite]
 
     def describe(self) -> list[str]:
         """Return sentences about what trains as one computation, and why the rest does not."""
@@ -169,16 +184,29 @@ class Pack:
         self._require_open()
         if not self.members:
             raise UsageError("The pack has no member: let some join, or make a new pack.")
-        losses: dict[Member, Any] = {}
+        found: list[tuple[list[Member], Any]] = []
         for group, stream in self._streams():
-            chosen = batches if len(batches) == 1 else [batches[self.members.index(one)] for one in group.members]
             with stream:
-                found = group.step(chosen)
-            losses |= dict(zip(group.members, found.unbind(), strict=True))
-        self._last = losses
-        result = torch.stack([losses[member] for member in self.members])
+                found.append((group.members, group.step(self._chosen(batches, group.members))))
+        self._last = found
+        result = self._in_order(found)
         self._let_out([one for one in self.members if one.steps is not None and one.taken >= one.steps])
         return result
+
+    def _chosen(self, batches: list[Any], members: list[Member]) -> list[Any]:
+        """Return the batches of some members: one where all of them have the same."""
+        if len(batches) == 1:
+            return batches
+        if members != self.members:
+            places = {member: place for place, member in enumerate(self.members)}
+            batches = [batches[places[member]] for member in members]
+        return batches[:1] if all(batch is batches[0] for batch in batches) else batches
+
+    def _in_order(self, found: list[tuple[list[Member], Any]]) -> Any:
+        if len(found) == 1 and found[0][0] == self.members:
+            return found[0][1]
+        losses = {member: loss for members, row in found for member, loss in zip(members, row.unbind(), strict=True)}
+        return torch.stack([losses[member] for member in self.members])
 
     def _let_out(self, members: list[Member]) -> None:
         if not members:

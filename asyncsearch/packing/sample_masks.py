@@ -70,6 +70,12 @@ def stacked_cross_entropy(outputs: Any, y: Any, is_shared: bool, sizes: Sequence
         is_shared: whether all members have the same y.
         sizes: samples of each member that count; None: all.
     """
+    found, counts = cross_entropy_sums(outputs, y, is_shared, sizes)
+    return found / counts
+
+
+def cross_entropy_sums(outputs: Any, y: Any, is_shared: bool, sizes: Sequence[int] | None = None) -> tuple[Any, Any]:
+    """Return the sum of the cross entropies of each member, (K,), and how many they are, (K,)."""
     rows = y.expand(len(outputs), *y.shape) if is_shared else y
     has_classes = not rows.is_floating_point()
     # Classes before samples: over the last of few numbers torch's softmax takes three times as long.
@@ -79,7 +85,7 @@ def stacked_cross_entropy(outputs: Any, y: Any, is_shared: bool, sizes: Sequence
     if sizes is not None:
         counts = counts & _first(sizes, found).view(*found.shape[:2], *[1] * (found.dim() - 2))
         found = torch.where(counts, found, 0.0)
-    return found.flatten(1).sum(1) / counts.flatten(1).sum(1)
+    return found.flatten(1).sum(1), counts.flatten(1).sum(1)
 
 
 def masked_mean(losses: Any, sizes: Sequence[int]) -> Any:

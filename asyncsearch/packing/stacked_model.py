@@ -15,10 +15,12 @@ from asyncsearch.errors import UsageError
 from asyncsearch.packing.activations import Activations
 from asyncsearch.packing.dropout_masks import DROPOUTS, DropoutMasks
 from asyncsearch.packing.member import LossFunction, Member, cross_entropy
-from asyncsearch.packing.sample_masks import masked_mean, stacked_cross_entropy
+from asyncsearch.packing.sample_masks import cross_entropy_sums, masked_mean, stacked_cross_entropy
 from asyncsearch.packing.stacked_layers import OtherRankError, StackedLayer, computed, stacked_layers
 
 nn: Any = torch.nn
+_FEWEST = 64
+"""Samples that are evaluated at once, at least."""
 
 
 class StackedModel:
@@ -55,6 +57,40 @@ class StackedModel:
             return masked_mean(self._mapped(self._sample_losses, batch, is_shared), sizes)
         finally:
             self._values = {}
+
+    def validated(self, values: dict[str, Any], batch: Any) -> tuple[Any, Any]:
+        """Return the loss of each member in evaluation mode, (K,), and how many right answers.
+
+        Args:
+            values: as above.
+            batch: what all members share.
+
+        Returns:
+            The second is None where the loss is not the default one.
+        """
+        self._values, self.masks.sizes = values, None
+        modes = [(module, module.training) for module in self._template.modules()]
+        self._template.eval()
+        try:
+            with torch.no_grad():
+                if self._loss is cross_entropy:
+                    return self._rightly_classified(*batch)
+                return self._mapped(self._loss, batch, True), None
+        finally:
+            self._values = {}
+            for module, is_training in modes:
+                module.training = is_training
+
+    def _rightly_classified(self, x: Any, y: Any) -> tuple[Any, Any]:
+        """Return mean cross entropies and right answers, computed in parts whose activations stay in the cache."""
+        size = max(_FEWEST, -(-len(y) // self._count()))
+        found = []
+        for start in range(0, len(y), size):
+            outputs, part = self._outputs(x[start : start + size], True), y[start : start + size]
+            right = (outputs.argmax(2) == part).flatten(1).sum(1)
+            found.append((*cross_entropy_sums(outputs, part, True), right))
+        losses, counts, right = (sum(parts) for parts in zip(*found, strict=True))
+        return losses / counts, right
 
     def _outputs(self, x: Any, is_shared: bool) -> Any:
         if self._whole is not None and isinstance(x, torch.Tensor):

@@ -56,6 +56,80 @@ class PackChoice(msgspec.Struct, frozen=True):
     """Number of the draw, for strategies that draw."""
 
 
+FIRST_COUNTS = (1, 2, 4, 8)
+"""How many trainings together are timed first, in the first unit of one pack."""
+_GAIN = 1.05
+"""Twice as many together must do so much more in the same time to be worth it: what is measured varies."""
+
+
+class KnownPacks(msgspec.Struct):
+    """What is known of packs of one structure: facts that runners have told."""
+
+    seconds: dict[int, float] = {}
+    """Trainings together -> seconds of a unit of all of them."""
+    device: str = ""
+    """Where that was measured."""
+    memory: int | None = None
+    """How many have memory enough together, as those have shown that had not; None: not known."""
+    refusal: str = ""
+    """Why they train one after another, and the line to change; empty: nobody has said so."""
+    units: dict[int, int] = {}
+    """Lanes of a pack -> units that its lanes have trained."""
+
+    def note(self, seconds: Sequence[tuple[int, float]]) -> None:
+        """Take in measured times; the least of each counts, since whatever else happens only adds to it."""
+        for count, spent in seconds:
+            self.seconds[count] = min(spent, self.seconds.get(count, spent))
+
+    @property
+    def best(self) -> int:
+        """The number with the highest throughput; of two that hardly differ the smaller one. 1: nothing is known."""
+        best = 1
+        for count in sorted(self.seconds):
+            if best not in self.seconds or count / self.seconds[count] > _GAIN * best / self.seconds[best]:
+                best = count
+        return best
+
+    @property
+    def saved_s(self) -> float | None:
+        """About how many seconds packs have saved, by the measured times; None: nothing was measured."""
+        if not self.units or 1 not in self.seconds:
+            return None
+        each_s = {count: spent / count for count, spent in self.seconds.items()}
+        return sum(
+            units * (each_s[1] - min(spent for count, spent in each_s.items() if count <= lanes))
+            for lanes, units in self.units.items()
+        )
+
+    def most(self, packing: Packing) -> int:
+        """Return how many may train together next."""
+        limits = [packing.limit if not packing.is_measured else self._most_measured(packing.limit)]
+        limits += [] if self.memory is None else [self.memory]
+        limits += [1] if self.refusal else []
+        return max(1, min(limits))
+
+    def _most_measured(self, limit: int) -> int:
+        """Return twice the most that were measured while throughput rises, then the best number."""
+        if not self.seconds:
+            return min(limit, sum(FIRST_COUNTS) + WARM_UP)
+        most = max(self.seconds)
+        half = max((count for count in self.seconds if 2 * count <= most), default=None)
+        is_rising = half is None or most / self.seconds[most] > _GAIN * half / self.seconds[half]
+        return min(limit, 2 * most) if is_rising else self.best
+
+    def to_measure(self, packing: Packing, lanes: int) -> tuple[int, ...]:
+        """Return how many lanes of a pack are to be timed together in its first unit, in turns; empty: none."""
+        if not packing.is_measured or self.refusal or lanes < 2 or lanes in self.seconds:
+            return ()
+        if self.seconds:
+            return (lanes,) if lanes > max(self.seconds) else ()
+        counts = [count for count in FIRST_COUNTS if sum(FIRST_COUNTS[: FIRST_COUNTS.index(count) + 1]) <= lanes]
+        return tuple(counts)
+
+
+WARM_UP = 2
+"""Trainings that a process trains together first, without being timed: that takes longer than ever after."""
+
 PackStrategy = Callable[[PackChoice], list[PackCandidate]]
 """Chooses at most ``count`` of the others; a pure function."""
 
@@ -105,6 +179,8 @@ class Packing(msgspec.Struct, frozen=True):
     """A name in ``PACK_STRATEGIES``."""
     group: Callable[[Params], str] = msgspec.field(default_factory=lambda: group_of)
     """Returns the group of a training from the values of its hyper-parameters; must be a pure function."""
+    is_measured: bool = False
+    """Whether ``limit`` is a bound only, and measured times say how many."""
 
     def __post_init__(self) -> None:
         if not _is_limit(self.limit):
@@ -119,6 +195,19 @@ class Packing(msgspec.Struct, frozen=True):
 
 def _is_limit(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MAX_LANES
+
+
+def packing_for(pack: int | str | None, strategy: str) -> Packing | None:
+    """Return how a study packs: so many trainings, or as many as train fastest, ``"auto"``; None: not at all.
+
+    Raises:
+        UsageError: one of both is not known.
+    """
+    if pack is None:
+        return None
+    if isinstance(pack, str) and pack != "auto":
+        raise UsageError(f"pack={pack!r}: write a number of trials, as in pack=8, or 'auto', which measures how many.")
+    return Packing(MAX_LANES, strategy, is_measured=True) if isinstance(pack, str) else Packing(pack, strategy)
 
 
 def mates(packing: Packing, choice: PackChoice) -> list[Batch]:

@@ -6,8 +6,8 @@ import textwrap
 from collections.abc import Iterable
 
 from asyncsearch.actions import AnyAction, Assign, Branch, CreateTrial, Inherit, MoveTrial, Promote, StopTraining
-from asyncsearch.events import CheckpointFailed
-from asyncsearch.ids import TrialId, trial_name, worker_name
+from asyncsearch.events import CheckpointFailed, LearnedPacked, PackMeasured
+from asyncsearch.ids import NodeKey, TrialId, trial_name, worker_name
 from asyncsearch.journal.format import Record
 from asyncsearch.journal.projection import Projection
 from asyncsearch.nonfinite import finite
@@ -47,10 +47,14 @@ class _Story:
         self._projection = Projection()
         self._leases: set[int] = set()
         """Numbers of the leases under which workers trained for it."""
+        self._packs: set[int] = set()
+        """The first numbers of these leases."""
         self._values: dict[TrialId, tuple[int, float | None]] = {}  # the last report of each trial
         self._firsts: dict[TrialId, int | None] = {}  # the first target of each trial, which differs between brackets
         self._rungs: dict[tuple[int | None, int], dict[TrialId, float | None]] = {}
         """Values of the trials that paused or ended at a resource, by first target and resource."""
+        self._packed: dict[NodeKey, set[int]] = {}
+        """Resources of the reports and checkpoints that other studies have trained in packs."""
         self._has_branches = False
         self._state: TrialState | None = None
         self._target: int | None = None
@@ -63,6 +67,10 @@ class _Story:
             if self._metric in report.metrics:
                 self._values[report.trial] = (report.resource, finite(report.metrics[self._metric]))
         event = record.event
+        if isinstance(event, LearnedPacked):
+            self._packed.setdefault(event.node, set()).update(event.packed)
+        if isinstance(event, PackMeasured) and event.lease.number in self._packs:
+            self._add_sentence(when, _of_pack(event))
         if isinstance(event, CheckpointFailed) and event.lease.number + event.lane in self._leases:
             at = event.checkpoint.resource
             self._add_sentence(when, f"its checkpoint at {at} could not be stored: {event.error}")
@@ -95,7 +103,8 @@ class _Story:
             case StopTraining() if action.lease.number + action.lane in self._leases:
                 self._add_sentence(when, f"{worker_name(action.lease.worker)} was told to stop it: {action.reason}")
             case Inherit(trial=self._trial):
-                self._add_sentence(when, f"its path up to {action.resource:,} had been trained before it was created")
+                known = f"its path up to {action.resource:,} had been trained before it was created"
+                self._add_sentence(when, f"{known}{self._in_packs(action.resource)}")
             case _:
                 pass
 
@@ -105,9 +114,12 @@ class _Story:
         if not ours:
             return
         self._leases.add(work.lease.number + index)
+        self._packs.add(work.lease.number)
         if ours[-1].stop is None or (self._target is not None and self._target <= ours[-1].stop):
             self._state = TrialState.RUNNING
         start = f"from its checkpoint at {lane.load.resource:,}" if lane.load is not None else "from the beginning"
+        if lane.load is not None and lane.load.resource in self._packed.get(lane.load.node, ()):
+            start += ", which another study trained in a pack,"
         stop = "until its function returns" if ours[-1].stop is None else f"to {ours[-1].stop:,}"
         others = len(ours[0].trials) + ours[0].more - 1
         shared = f", for {many(others, 'other trial')} too" if others else ""
@@ -116,6 +128,18 @@ class _Story:
             does = f"evaluates its checkpoint at {ours[-1].start:,}, without training"
         packed = f", packed with {many(len(work.lanes) - 1, 'other training')}" if len(work.lanes) > 1 else ""
         self._add_sentence(when, f"{worker_name(work.lease.worker)} {does}{shared}{packed}")
+
+    def _in_packs(self, upto: int) -> str:
+        """Return how many results on its way up to a resource are of packs of other studies; empty: none."""
+        path = self._projection.paths[self._trial]
+        ends = [*(step.start for step in path[1:]), upto]
+        places = {
+            at
+            for step, end in zip(path, ends, strict=True)
+            for at in self._packed.get(step.node, ())
+            if step.start < at <= min(end, upto)
+        }
+        return f", {many(len(places), 'unit')} of it reported by packs of other studies" if places else ""
 
     def _move(self, action: MoveTrial, when: str) -> None:
         resource, value = self._values.get(action.trial, (0, None))
@@ -157,6 +181,14 @@ class _Story:
         here = (sign * value, self._trial)
         better = sum(1 for other, its in rung.items() if its is not None and (sign * its, other) < here)
         return [f"It waits at {resource:,}, where it has rank {better + 1} of {len(rung)} so far."]
+
+
+def _of_pack(event: PackMeasured) -> str:
+    """Return what the runner of a pack has told."""
+    if event.refusal:
+        return f"its pack trains one after another: {event.refusal}"
+    times = ", ".join(f"{one.lanes} in {one.seconds:.3g} s" for one in event.seconds)
+    return f"its pack was measured on {event.device}: a unit of {times}"
 
 
 _HEADINGS = {

@@ -150,7 +150,7 @@ class Connection:
 
     def _attach_until_over(self) -> Exception | None:
         backoff = Backoff(first_s=_FIRST_DELAY_S)
-        places = itertools.cycle(self._places())
+        places = itertools.cycle(self._endpoint.addresses)
         too_late = 0
         deadline_s = time.monotonic() + self._reconnect_s
         while True:
@@ -178,11 +178,6 @@ class Connection:
     @property
     def _progress(self) -> tuple[int, int]:
         return self._outbox.acknowledged, self._inbox.last
-
-    def _places(self) -> list[str]:
-        """Return where the driver can be reached: a firewall may hide the second place, or a flood fill the first."""
-        address, port = self._endpoint.address, self._endpoint.spare_port
-        return [address, f"{address.rpartition(':')[0]}:{port}"] if port else [address]
 
     def _attach_once(self, address: str, timeout_s: float) -> _Broken | None:
         """Attach and read until the stream ends; return None for a good end, else why it broke."""

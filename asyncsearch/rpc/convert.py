@@ -10,11 +10,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Generic, NamedTuple, TypeVar
 
+import msgspec
 from google.protobuf.message import DecodeError
 
 from asyncsearch.actions import Assign, CutWork, DismissWorker, SaveAt, StopTraining
 from asyncsearch.errors import ProtocolError
-from asyncsearch.events import CheckpointCommitted, CheckpointFailed, Outcome, Reported, TrainingEnded
+from asyncsearch.events import (
+    CheckpointCommitted,
+    CheckpointFailed,
+    Outcome,
+    PackMeasured,
+    PackSeconds,
+    Reported,
+    TrainingEnded,
+)
 from asyncsearch.ids import CheckpointRef, Lease
 from asyncsearch.rpc.fields import (
     COUNT,
@@ -24,6 +33,8 @@ from asyncsearch.rpc.fields import (
     NODE,
     PARAMS,
     PLAIN,
+    SECRET,
+    SPAN,
     TEXT,
     TIME,
     WORD,
@@ -42,6 +53,7 @@ from asyncsearch.rpc.messages import (
     LogLines,
     Refused,
     StoreOutage,
+    StoreTokens,
     Welcome,
     WorkerMessage,
 )
@@ -85,6 +97,11 @@ _STAGE = Codec(
 _STAGES = tuples(messages(_STAGE))
 _LANES = tuples(messages(Codec(Lane, pb.Lane, "lanes.", stages=_STAGES, load=messages(_CHECKPOINT, is_optional=True))))
 _OUTCOME = choices({outcome: pb.Outcome.Value(f"OUTCOME_{outcome.name}") for outcome in Outcome})
+_PACK_SECONDS = tuples(
+    messages(Codec(PackSeconds, pb.PackSeconds, "seconds.", lanes=counts(1, 2**16), seconds=SPAN)),
+    may_be_empty=True,
+    most=64,
+)
 _LOG_LINE = Codec(LogLine, pb.LogLine, "lines.", time_s=TIME, text=LINE, is_stderr=PLAIN)
 
 _FROM_WORKER = {
@@ -101,6 +118,9 @@ _FROM_WORKER = {
         checkpoint_resource=counts(is_optional=True),
         error=TEXT,
         error_kind=WORD,
+    ),
+    "pack_measured": Codec(
+        PackMeasured, pb.PackMeasured, lease=_LEASE, seconds=_PACK_SECONDS, device=WORD, refusal=TEXT
     ),
     "checkpoint_committed": Codec(
         CheckpointCommitted,
@@ -139,10 +159,14 @@ class _AssignCodec(Codec):
         self._work = Codec(Work, pb.Assign, lease=_LEASE, lanes=_LANES)
 
     def read(self, field: str, message: Any) -> Assign:
-        return Assign(self._work.read(field, message))
+        work: Work = self._work.read(field, message)
+        measured = tuple(_LANE.read("measured", count) for count in message.measured)
+        return Assign(msgspec.structs.replace(work, measured=measured) if measured else work)
 
     def write(self, field: str, value: Any) -> pb.Assign:
         written: pb.Assign = self._work.write(field, value.work)
+        if not isinstance(value.work.measured, msgspec.UnsetType):
+            written.measured.extend(value.work.measured)
         return written
 
 
@@ -154,6 +178,7 @@ _FROM_DRIVER = {
     "cut_work": Codec(CutWork, pb.CutWork, lease=_LEASE, lane=_LANE, stop=counts()),
     "dismiss": Codec(DismissWorker, pb.Dismiss, worker=_WORKER, epoch=_EPOCH, reason=TEXT, is_unheard=PLAIN),
     "refused": Codec(Refused, pb.Refused, lease=_LEASE, reason=TEXT),
+    "store_tokens": Codec(StoreTokens, pb.StoreTokens, tokens=SECRET),
 }
 _UNNUMBERED = frozenset({"hello", "heartbeat", "welcome"})
 _NO_BODY = "is missing, or of a kind that this version does not know"

@@ -30,6 +30,8 @@ TEXT_CHARS = 2**18
 """Longest text of several lines, such as a traceback with the last output."""
 NAME_CHARS = 1_000
 """Longest name of a metric, a host or a process."""
+SECRET_BYTES = 2**20
+"""Most bytes of a file of tokens."""
 METRICS_MOST = 10_000
 """Most metrics in a report."""
 
@@ -211,6 +213,12 @@ def _write_time(_name: str, value: float) -> float:
     return min(max(value, 0.0), math.nextafter(LATEST_S, 0.0)) if math.isfinite(value) else 0.0
 
 
+def _check_span(name: str, value: float) -> float:
+    if not 0 < value < LATEST_S:
+        fail(name, f"{value} is not a number of seconds above 0")
+    return value
+
+
 def _read_metrics(name: str, metrics: Sequence[pb.Metric]) -> Metrics:
     if len(metrics) > METRICS_MOST:
         fail(name, f"{len(metrics)} are more than {METRICS_MOST}")
@@ -253,7 +261,15 @@ def _write_params(name: str, params: Params) -> str:
         fail(name, f"{str(params)[:200]} cannot be written as JSON ({error})")
 
 
+def _check_secret(name: str, value: bytes) -> bytes:
+    if not 0 < len(value) <= SECRET_BYTES:
+        fail(name, f"{len(value)} bytes are not in 1 .. {SECRET_BYTES}")
+    return value
+
+
 PLAIN = Field(_as_is, _as_is)
+SECRET = Field(_check_secret, _check_secret)
+"""Bytes that no message shows."""
 TEXT = Field(_read_text, _write_text)
 """Text of any number of lines."""
 LINE = Field(_read_line, _write_line)
@@ -264,5 +280,7 @@ NAME = Field(_read_name, _write_name)
 """The same, never empty."""
 NODE = Field(_check_node, _check_node)
 TIME = Field(_read_time, _write_time)
+SPAN = Field(_check_span, _check_span)
+"""Seconds above 0."""
 METRICS = Field(_read_metrics, _write_metrics)
 PARAMS = Field(_read_params, _write_params, wire="params_json")

@@ -8,10 +8,10 @@ from __future__ import annotations
 import msgspec
 
 from asyncsearch.actions import Assign, CutWork, DismissWorker, SaveAt, StopTraining
-from asyncsearch.events import CheckpointCommitted, CheckpointFailed, Reported, TrainingEnded
+from asyncsearch.events import CheckpointCommitted, CheckpointFailed, PackMeasured, Reported, TrainingEnded
 from asyncsearch.ids import Lease, WorkerId
 
-PROTOCOL = 2
+PROTOCOL = 3
 """Version of the contract in ``rpc/search.proto``."""
 
 
@@ -70,10 +70,28 @@ class Refused(msgspec.Struct, frozen=True):
     reason: str
 
 
+class StoreTokens(msgspec.Struct, frozen=True):
+    """With these the worker reaches the store; they come before all work, and again whenever they were renewed."""
+
+    tokens: bytes
+    """A file of delegation tokens, as Hadoop writes it."""
+
+    def __repr__(self) -> str:
+        return f"StoreTokens({len(self.tokens)} bytes, hidden)"
+
+
 WorkerMessage = (
-    Hello | Heartbeat | Reported | TrainingEnded | CheckpointCommitted | CheckpointFailed | LogLines | StoreOutage
+    Hello
+    | Heartbeat
+    | Reported
+    | TrainingEnded
+    | PackMeasured
+    | CheckpointCommitted
+    | CheckpointFailed
+    | LogLines
+    | StoreOutage
 )
-DriverMessage = Assign | StopTraining | SaveAt | CutWork | DismissWorker | Refused
+DriverMessage = Assign | StopTraining | SaveAt | CutWork | DismissWorker | Refused | StoreTokens
 
 
 class Endpoint(msgspec.Struct, frozen=True):
@@ -88,6 +106,13 @@ class Endpoint(msgspec.Struct, frozen=True):
     worker_certificate_pem: bytes = b""
     spare_port: int = 0
     """Another port of the same host, which nobody else is told: tried in turn with the first; 0: there is none."""
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """Where the driver can be reached: a firewall may hide the second place, or a flood fill the first."""
+        if not self.spare_port:
+            return (self.address,)
+        return (self.address, f"{self.address.rpartition(':')[0]}:{self.spare_port}")
 
     def __repr__(self) -> str:
         return f"Endpoint({self.address!r}, certificates, keys and token hidden)"

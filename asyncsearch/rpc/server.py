@@ -18,7 +18,7 @@ from asyncsearch.rpc.auth import Gate, Identity, require_launch, server_credenti
 from asyncsearch.rpc.channel import MAX_MESSAGE_BYTES, METHOD, SERVICE, Keepalive, require_size, server_options
 from asyncsearch.rpc.connection_limits import ConnectionLimits
 from asyncsearch.rpc.convert import Envelope, decode_worker, encode_driver
-from asyncsearch.rpc.messages import DriverMessage, Hello, WorkerMessage
+from asyncsearch.rpc.messages import DriverMessage, Hello, StoreTokens, WorkerMessage
 from asyncsearch.rpc.quiet_grpc import aio, grpc
 from asyncsearch.rpc.refusal_log import RefusalLog
 from asyncsearch.rpc.reservation import cannot_listen
@@ -81,6 +81,8 @@ class SearchServer:
         self.spare_port = 0
         """A second port, which only workers are told; set by ``start``."""
         self._sessions = Sessions()
+        self._tokens: StoreTokens | None = None
+        """What each worker is given before anything else; None: nothing."""
         self._tasks: set[asyncio.Task[Any]] = set()
         self._refusals = RefusalLog()
         self._is_stopping = False
@@ -150,6 +152,12 @@ class SearchServer:
             asyncio.get_running_loop().call_soon(self._handler.detached, worker, epoch)
         elif session.stream is not None:
             session.stream.wake()
+
+    def grant(self, tokens: StoreTokens) -> None:
+        """Send tokens to all workers, and to those that attach from now on before anything else."""
+        self._tokens = tokens
+        for session in list(self._sessions):
+            self.send(session.worker, session.epoch, tokens)
 
     def acknowledge(self, worker: WorkerId, epoch: int, number: int) -> None:
         """Tell a worker that its messages up to ``number`` are durable."""
@@ -224,6 +232,8 @@ class SearchServer:
         former = self._sessions.of(hello.worker)
         session = self._sessions.admit(hello, envelope.ack)
         self._sessions.put(hello.worker, session)  # before the handler is called, because it may send
+        if session is not former and self._tokens is not None:
+            self.send(session.worker, session.epoch, self._tokens)
         try:
             self._handle(lambda: self._handler.attached(hello, peer), session)
         except (ProtocolError, InternalError):

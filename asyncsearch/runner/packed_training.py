@@ -7,14 +7,16 @@ stopped, paused, or fails leaves the pack after its unit, and the others go on.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
 from asyncsearch.events import KILLED, MEMORY_KINDS, Outcome
 from asyncsearch.runner.context import SearchContext
 from asyncsearch.runner.failures import exception_text, kind_of
-from asyncsearch.runner.protocol import Ended
+from asyncsearch.runner.pack_timing import PackTiming
+from asyncsearch.runner.protocol import Ended, PackFindings
 from asyncsearch.runner.sigterm import SigtermGuard
 from asyncsearch.runner.training import ended_by, report_returned
 from asyncsearch.trainable import Trainer, TrialStopped, begin_trainer
@@ -43,10 +45,10 @@ class PackedTrainer:
         assert self._units is not None
         next(self._units)
 
-    def report(self) -> None:
-        """Report the metrics at the end of a unit."""
+    def report(self, metrics: Mapping[str, Any] | None) -> None:
+        """Report the metrics at the end of a unit; None: evaluate first."""
         assert self.trainer is not None
-        self.context.report(self.trainer.evaluate())
+        self.context.report(self.trainer.evaluate() if metrics is None else metrics)
 
 
 class PackRun:
@@ -58,10 +60,11 @@ class PackRun:
         contexts: Mapping[int, SearchContext],
         interrupts: SigtermGuard,
         metric: str,
-        tell_end: Callable[[Ended], None],
+        tell: Callable[[PackFindings | Ended], None],
+        measured: Sequence[int] = (),
     ) -> None:
         self._trainer_class, self._interrupts, self._metric = trainer_class, interrupts, metric
-        self._tell_end = tell_end
+        self._tell, self._timing = tell, PackTiming(trainer_class, measured)
         self._lanes = [PackedTrainer(number, context) for number, context in contexts.items()]
         """Those that have not ended."""
 
@@ -74,7 +77,7 @@ class PackRun:
                 while self._lanes:
                     self._each(PackedTrainer.advance)
                     self._train()
-                    self._each(PackedTrainer.report)
+                    self._report()
             finally:
                 self._interrupts.disarm()
         except BaseException as error:  # SIGTERM between two steps concerns all lanes
@@ -101,12 +104,26 @@ class PackRun:
             self._each(lambda lane: lane.trainer.train() if lane.trainer is not None else None)
             return
         try:
-            self._trainer_class.train_pack(trainers)
+            if (found := self._timing.train(trainers)) is not None:
+                self._tell(found)
         except BaseException as error:
             if self._interrupts.is_received:
                 raise
             for lane in list(self._lanes):
                 self._end(lane, _ended_together(error, lane.context, len(trainers)))
+
+    def _report(self) -> None:
+        """Evaluate all lanes at once, or one after another where that fails, and report."""
+        trainers = [lane.trainer for lane in self._lanes if lane.trainer is not None]
+        found: dict[int, Mapping[str, Any]] = {}
+        if len(trainers) > 1:
+            try:
+                metrics = self._trainer_class.evaluate_pack(trainers)
+                found = {lane.number: one for lane, one in zip(self._lanes, metrics, strict=True)}
+            except BaseException:
+                if self._interrupts.is_received:
+                    raise
+        self._each(lambda lane: lane.report(found.get(lane.number)))
 
     def _return(self, lane: PackedTrainer) -> None:
         error: BaseException | None = None
@@ -119,7 +136,7 @@ class PackRun:
     def _end(self, lane: PackedTrainer, ended: Ended) -> None:
         self._lanes.remove(lane)
         lane.trainer = None  # its model needs no memory any more
-        self._tell_end(msgspec.structs.replace(ended, lane=lane.number))
+        self._tell(msgspec.structs.replace(ended, lane=lane.number))
 
 
 def run_pack(
@@ -127,7 +144,8 @@ def run_pack(
     contexts: Mapping[int, SearchContext],
     interrupts: SigtermGuard,
     metric: str,
-    tell_end: Callable[[Ended], None],
+    tell: Callable[[PackFindings | Ended], None],
+    measured: Sequence[int] = (),
 ) -> None:
     """Train several trials together.
 
@@ -136,9 +154,10 @@ def run_pack(
         contexts: the trials by the numbers of their lanes.
         interrupts: those of this process.
         metric: name of the study's metric.
-        tell_end: called with the end of each lane, as soon as it has ended.
+        tell: called with the end of each lane, as soon as it has ended, and with what is found out about the pack.
+        measured: how many lanes to time together in their first unit, group after group.
     """
-    PackRun(trainer_class, contexts, interrupts, metric, tell_end).run()
+    PackRun(trainer_class, contexts, interrupts, metric, tell, measured).run()
 
 
 def _ended_together(error: BaseException, context: SearchContext, lanes: int) -> Ended:

@@ -22,7 +22,7 @@ import msgspec
 
 from asyncsearch.actions import CutWork, SaveAt, StopTraining
 from asyncsearch.errors import StoreError
-from asyncsearch.events import Outcome
+from asyncsearch.events import Outcome, PackSeconds
 from asyncsearch.work import Stage
 
 Amendment = SaveAt | CutWork
@@ -69,6 +69,8 @@ class TrainPack(_Message, frozen=True, tag="train_pack"):
     """Train several lanes together; ``Ended`` follows for each."""
 
     lanes: tuple[Train, ...]
+    measured: tuple[int, ...] = ()
+    """As in ``Work``."""
 
 
 class Folder(_Message, frozen=True, tag="folder"):
@@ -138,6 +140,14 @@ class SaveFailed(_Message, frozen=True, tag="save_failed"):
     lane: int = 0
 
 
+class PackFindings(_Message, frozen=True, tag="pack_findings"):
+    """How fast the lanes of a pack train together, or why they do not; see ``PackMeasured``."""
+
+    seconds: tuple[PackSeconds, ...] = ()
+    device: str = ""
+    refusal: str = ""
+
+
 class Ended(_Message, frozen=True, tag="ended"):
     """The training of a lane is over. With the last one that was sent together, both outputs hold the marker."""
 
@@ -150,7 +160,7 @@ class Ended(_Message, frozen=True, tag="ended"):
 
 
 ToRunner = Load | Train | TrainPack | Folder | Amendment | StopTraining
-FromRunner = RunnerReady | LaneReported | FolderWanted | Saved | SaveFailed | Ended
+FromRunner = RunnerReady | LaneReported | FolderWanted | Saved | SaveFailed | PackFindings | Ended
 
 In = TypeVar("In")
 Out = TypeVar("Out")

@@ -28,6 +28,7 @@ from asyncsearch.runner.protocol import (
     Ended,
     FromRunner,
     Load,
+    PackFindings,
     RunnerReady,
     ToRunner,
     Train,
@@ -70,7 +71,7 @@ class Runner:
             text = f"{exception_text(error)}\nThe trainable could not be loaded on this worker: {_in_short(error)}"
             return Ended(Outcome.FAILED, 0, text, kind_of(error))
 
-    def train(self, lanes: Sequence[Train]) -> None:
+    def train(self, lanes: Sequence[Train], measured: Sequence[int] = ()) -> None:
         """Train lanes and report the end of each: together if the trainable can, else one after another."""
         began = time.monotonic()
         self._stdio.restore()
@@ -82,7 +83,7 @@ class Runner:
         trainer_class = trainer_class_of(self._trainable)
         if len(lanes) > 1 and trainer_class is not None and trainer_class.can_pack():
             contexts = {lane.lane: context_of(lane, links[lane.lane], self._untrusted) for lane in lanes}
-            run_pack(trainer_class, contexts, self._interrupts, self._metric, self._tell_end)
+            run_pack(trainer_class, contexts, self._interrupts, self._metric, self._tell, measured)
         else:
             for lane in lanes:
                 self._tell_end(self._run(lane, links[lane.lane]))
@@ -92,6 +93,13 @@ class Runner:
         if isinstance(self._trainable, Ended):
             return msgspec.structs.replace(self._trainable, lane=message.lane)
         return run_training(self._trainable, message, link, self._interrupts, self._metric, self._untrusted)
+
+    def _tell(self, message: PackFindings | Ended) -> None:
+        if isinstance(message, Ended):
+            self._tell_end(message)
+        else:
+            with self._interrupts.shield():
+                self._channel.send(message)
 
     def _tell_end(self, ended: Ended) -> None:
         """Tell the end of a lane, the last one after the marker."""
@@ -142,7 +150,7 @@ def main(control: int, lifeline: int, parent: int) -> None:
                 channel.send(RunnerReady())
             case Train() if runner is not None:
                 runner.train([message])
-            case TrainPack(lanes=lanes) if runner is not None:
-                runner.train(lanes)
+            case TrainPack() if runner is not None:
+                runner.train(message.lanes, message.measured)
             case _:
                 pass  # it crossed the end of its training

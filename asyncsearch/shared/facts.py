@@ -1,6 +1,8 @@
 """The reports of each node, for all studies that share a folder.
 
     facts/<node>/000012-3f0c9a1b2c3d4e5f.json     12 reports; the name is a hash of the content
+    packed/<node>/...                             those of training in packs, which agree only within a tolerance
+    packed/<node>/begun, packed/begun             a study trains the node, or any node, in packs, or has done so
 
 A file never changes. A publisher writes the union of its own reports and the existing ones as a new file, and then
 removes the files that it has merged. Therefore concurrent writers lose nothing, a repetition changes nothing, and a
@@ -12,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 import msgspec
@@ -25,6 +27,7 @@ from asyncsearch.store.layout import node_folder
 from asyncsearch.trial import Metrics
 
 _CACHED = 20_000
+_BEGUN = "begun"
 
 
 class NodeFacts(msgspec.Struct, frozen=True):
@@ -36,6 +39,8 @@ class NodeFacts(msgspec.Struct, frozen=True):
     """Resource at which the trainable ended by itself in this node; None: no end was published."""
     checkpoints: tuple[int, ...] = ()
     """Resources of the committed checkpoints that are not being deleted, ascending."""
+    packed: tuple[int, ...] = ()
+    """Resources of those reports and checkpoints that were trained in packs, ascending."""
 
 
 class Facts(Written, frozen=True, kw_only=True):
@@ -52,17 +57,22 @@ class Facts(Written, frozen=True, kw_only=True):
         """The name of the file."""
         content = msgspec.json.encode([self.reports, self.ended], order="sorted")
         digest = hashlib.blake2b(content, digest_size=8).hexdigest()
-        return f"{_folder(self.node)}/{len(self.reports):06d}-{digest}.json"
+        return f"{len(self.reports):06d}-{digest}.json"
 
 
 _FACTS = msgspec.json.Decoder(Facts)
 
 
 class FactsFolder:
-    """Reports of nodes in a shared folder. Safe from any thread."""
+    """Reports of nodes in a shared folder. Safe from any thread.
 
-    def __init__(self, files: SharedFiles) -> None:
-        self._files = files
+    Args:
+        files: the shared folder.
+        folder: where in it.
+    """
+
+    def __init__(self, files: SharedFiles, folder: str = "facts") -> None:
+        self._files, self._name = files, folder
         self._known: dict[str, Facts] = {}
         self._guard = threading.Lock()
 
@@ -74,14 +84,27 @@ class FactsFolder:
         found = self._load(node)
         merged = self._merge(node, [*found, new])
         names = [facts.name for facts in found]
+        folder = self._folder(node)
         if merged.name not in names:
             if not merged.reports and merged.ended is None:
                 return merged
-            self._files.write(merged.name, merged)
+            self._files.write(f"{folder}/{merged.name}", merged)
         for name in names:
             if name != merged.name:
-                self._files.store.remove(name)
+                self._files.store.remove(f"{folder}/{name}")
         return merged
+
+    def begin(self, node: NodeKey) -> None:
+        """Mark a node as one that has facts here, or will have them, and the folder as one that has such nodes."""
+        for name in (f"{self._name}/{_BEGUN}", f"{self._folder(node)}/{_BEGUN}"):
+            self._files.store.create(name, b"")
+
+    def begun(self, nodes: Iterable[NodeKey]) -> list[NodeKey]:
+        """Return those of some nodes that are marked; one small file is read where no node ever was."""
+        store = self._files.store
+        if store.read(f"{self._name}/{_BEGUN}") is None:
+            return []
+        return [node for node in nodes if _BEGUN in store.list(self._folder(node))]
 
     def read(self, node: NodeKey) -> Facts:
         """Return all facts of a node."""
@@ -89,7 +112,7 @@ class FactsFolder:
 
     def _load(self, node: NodeKey) -> list[Facts]:
         """Return the content of all files of a node, the oldest first."""
-        folder = _folder(node)
+        folder = self._folder(node)
         while True:
             names = [f"{folder}/{name}" for name in self._files.store.list(folder) if name.endswith(".json")]
             found = [self._read(name) for name in names]
@@ -104,7 +127,7 @@ class FactsFolder:
             known = self._known.get(name)
         if known is None:
             known = self._files.read(name, _FACTS)
-            if known is not None and known.name != name:
+            if known is not None and known.name != name.rpartition("/")[2]:
                 self._files.warn_once(
                     name, f"{name!r} in {self._files.store.shown!r} was changed and counts as absent."
                 )
@@ -140,9 +163,12 @@ class FactsFolder:
             published_s=parts[0].published_s if parts else 0.0,
         )
 
+    def _folder(self, node: NodeKey) -> str:
+        return node_folder(CheckpointRef(node, 0)).replace("checkpoints", self._name, 1)
+
     def _warn(self, node: NodeKey, what: str) -> None:
         self._files.warn_once(
-            f"facts/{node}",
+            f"{self._name}/{node}",
             f"Two studies that share {self._files.store.shown!r} report differently of node {node}: {what}; the older"
             " counts. Training differs from machine to machine, or code or data changed: then name a new version=...",
         )
@@ -164,7 +190,3 @@ def _check(node: NodeKey, reports: Sequence[tuple[int, Metrics]], ended: int | N
 def _plain(metrics: Metrics) -> Metrics:
     """Return metrics as a reader will decode them: a file's name is a hash of its content."""
     return {name: spell(float(value)) if not isinstance(value, str) else value for name, value in metrics.items()}
-
-
-def _folder(node: NodeKey) -> str:
-    return node_folder(CheckpointRef(node, 0)).replace("checkpoints/", "facts/", 1)

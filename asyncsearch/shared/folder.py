@@ -2,7 +2,7 @@
 
     shared.json                    description of the folder, for people and for ``asyncsearch clean``
     checkpoints/<node>/<resource>/ as in the store of a study
-    facts/<node>/                  reports; see asyncsearch.shared.facts
+    facts/<node>/, packed/<node>/  reports, and those of packed training; see asyncsearch.shared.facts
     drivers/, claims/<node>/       drivers, and the nodes that they train; see asyncsearch.shared.claims
     holds/, deleting/              checkpoints that are needed or being deleted; see asyncsearch.shared.holds
 
@@ -22,10 +22,12 @@ from asyncsearch.errors import StoreError
 from asyncsearch.ids import CheckpointRef, NodeKey
 from asyncsearch.shared.checkpoint_files import Survey, survey
 from asyncsearch.shared.claims import Claims
-from asyncsearch.shared.facts import Facts, FactsFolder, NodeFacts
+from asyncsearch.shared.facts import FactsFolder, NodeFacts
 from asyncsearch.shared.files import SharedFiles, Written
 from asyncsearch.shared.holds import Holds
 from asyncsearch.store.base_store import Store
+from asyncsearch.store.layout import MANIFEST, node_folder, parse_versions
+from asyncsearch.store.manifest import packed_with_in
 from asyncsearch.trial import Metrics
 
 __all__ = ["LEASE_S", "RETENTION_S", "SHARED_FILE", "NodeFacts", "SharedFolder", "open_shared"]
@@ -67,13 +69,22 @@ class SharedFolder:
         lease_s: Seconds without ``renew`` after which others may take over our claims.
         retention_s: Seconds for which a study's hold counts after its last write, if the store of the study is gone;
             while that store exists, the hold always counts.
+        takes_packed: Whether facts include what was trained in packs, for a study that packs or tolerates it.
     """
 
-    def __init__(self, store: Store, *, lease_s: float = LEASE_S, retention_s: float = RETENTION_S) -> None:
+    def __init__(
+        self,
+        store: Store,
+        *,
+        lease_s: float = LEASE_S,
+        retention_s: float = RETENTION_S,
+        takes_packed: bool = False,
+    ) -> None:
         self.store = store
+        self._takes_packed = takes_packed
         self.lease_s = lease_s
         self.files = SharedFiles(store)
-        self._facts = FactsFolder(self.files)
+        self._facts, self._packed = FactsFolder(self.files), FactsFolder(self.files, "packed")
         self.claims = claims = Claims(self.files, lease_s)
         self.claim, self.renew, self.release = claims.claim, claims.renew, claims.release
         self.take_over, self.holder, self.close = claims.take_over, claims.holder, claims.close
@@ -99,7 +110,7 @@ class SharedFolder:
     # What is known
 
     def publish(self, node: NodeKey, reports: Sequence[tuple[int, Metrics]], ended: int | None = None) -> NodeFacts:
-        """Make reports of a node durable, and return all facts of the node.
+        """Make reports of a node durable that was trained alone, and return all such facts of the node.
 
         They are merged with the existing reports. If both have a resource and disagree, the existing report counts,
         and a warning is logged once for each node.
@@ -112,7 +123,20 @@ class SharedFolder:
         Raises:
             UsageError: the resources do not ascend.
         """
-        return self._with_checkpoints(self._facts.publish(node, reports, ended), self._holds.marked())
+        merged = self._facts.publish(node, reports, ended)
+        return NodeFacts(merged.reports, merged.ended, self._checkpoints(node, self._holds.marked()))
+
+    def publish_packed(self, node: NodeKey, reports: Sequence[tuple[int, Metrics]], ended: int | None = None) -> None:
+        """Make reports of a node durable that was trained in packs, or goes on with weights that were; see above."""
+        self._packed.publish(node, reports, ended)
+
+    def begin_packed(self, node: NodeKey) -> None:
+        """Let others look from now on whether a checkpoint of this node was trained in packs; call it before any is."""
+        self._packed.begin(node)
+
+    def is_packed(self, checkpoint: CheckpointRef) -> bool:
+        """Return whether a checkpoint was trained in packs."""
+        return bool(self._packed.begun([checkpoint.node])) and self._is_packed(checkpoint)
 
     def read(self, node: NodeKey) -> NodeFacts:
         """Return the facts of a node; empty if there are none."""
@@ -124,16 +148,41 @@ class SharedFolder:
         marked = self._holds.marked()
 
         def read(node: NodeKey) -> NodeFacts:
-            return self._with_checkpoints(self._facts.read(node), marked)
+            facts = self._facts.read(node)
+            return NodeFacts(facts.reports, facts.ended, self._checkpoints(node, marked))
 
         if len(wanted) < 2 or not self.store.is_far:
-            return {node: read(node) for node in wanted}
-        with ThreadPoolExecutor(min(_THREADS, len(wanted)), "asyncsearch-shared") as pool:
-            return dict(zip(wanted, pool.map(read, wanted), strict=True))
+            known = {node: read(node) for node in wanted}
+        else:
+            with ThreadPoolExecutor(min(_THREADS, len(wanted)), "asyncsearch-shared") as pool:
+                known = dict(zip(wanted, pool.map(read, wanted), strict=True))
+        # After the checkpoints: a node is marked before any of its checkpoints is trained in a pack.
+        return known | {node: self._with_packed(node, known[node]) for node in self._packed.begun(known)}
 
-    def _with_checkpoints(self, facts: Facts, marked: Collection[CheckpointRef]) -> NodeFacts:
-        found = [ref.resource for ref in self.store.checkpoints(facts.node) if ref not in marked]
-        return NodeFacts(facts.reports, facts.ended, tuple(found))
+    def _checkpoints(self, node: NodeKey, marked: Collection[CheckpointRef]) -> tuple[int, ...]:
+        return tuple(ref.resource for ref in self.store.checkpoints(node) if ref not in marked)
+
+    def _with_packed(self, node: NodeKey, facts: NodeFacts) -> NodeFacts:
+        """Return facts with those of packs, if they are taken over, else without the checkpoints of packs."""
+        packed = {at for at in facts.checkpoints if self._is_packed(CheckpointRef(node, at))}
+        if not self._takes_packed:
+            alone = tuple(at for at in facts.checkpoints if at not in packed)
+            return msgspec.structs.replace(facts, checkpoints=alone)
+        others = self._packed.read(node)
+        taken = {at: metrics for at, metrics in others.reports if at not in dict(facts.reports)}
+        return NodeFacts(
+            tuple(sorted((taken | dict(facts.reports)).items())),
+            others.ended if facts.ended is None else facts.ended,
+            facts.checkpoints,
+            tuple(sorted(packed | taken.keys())),
+        )
+
+    def _is_packed(self, checkpoint: CheckpointRef) -> bool:
+        """Return what the manifest of the newest version says that can be read."""
+        folder = node_folder(checkpoint)
+        versions = [one for one in parse_versions(self.store.list(folder)) if one.resource == checkpoint.resource]
+        manifests = (self.store.read(f"{folder}/{version}/{MANIFEST}") for version in reversed(versions))
+        return packed_with_in(next(filter(None, manifests), None)) is not None
 
     # What is needed
 

@@ -5,7 +5,8 @@ Rule: always read children before their parents, so that the facts of a path hav
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from asyncsearch.ids import CheckpointRef, NodeKey, PathStep
@@ -38,14 +39,26 @@ class FolderMembership:
         """The attempts that train in each claimed node."""
         self._forbidden: set[tuple[int, NodeKey]] = set()
         """Attempts that lost a node to another driver while they trained in it."""
+        self._packed: set[int] = set()
+        """Attempts that train in packs, or go on with weights that were trained in packs."""
 
     def claim(
         self,
         wanted: Mapping[int, list[NodeKey]],
         paths: set[tuple[PathStep, ...]],
         needed: frozenset[CheckpointRef] | None,
+        packed: Collection[int] = (),
+        loads: Mapping[int, CheckpointRef] = MappingProxyType({}),
     ) -> FolderAnswer:
-        """Claim the nodes of attempts; return the holders of refused nodes, and the facts of all nodes on the paths."""
+        """Claim the nodes of attempts; return the holders of refused nodes, and the facts of all nodes on the paths.
+
+        Args:
+            wanted: the nodes in which each attempt trains.
+            paths: of the trials that it trains for.
+            needed: the checkpoints that the study needs; None: as at the last hold.
+            packed: the attempts that train together with others.
+            loads: the checkpoints from which attempts continue.
+        """
         nodes = [node for train_in in wanted.values() for node in train_in]
         claims = self._folder.claim(nodes, self._study)
         busy = {node: who for node, who in claims.items() if who is not None}
@@ -53,6 +66,11 @@ class FolderMembership:
             for node in train_in:
                 if node not in busy:
                     self._users.setdefault(node, set()).add(attempt)
+        for attempt in {*packed, *(one for one, load in loads.items() if self._folder.is_packed(load))}:
+            self._packed.add(attempt)
+            for node in wanted[attempt]:
+                if node not in busy:
+                    self._folder.begin_packed(node)
         if needed is not None:
             self.hold(needed)
         return FolderAnswer(busy, self._read_on(nodes, paths))
@@ -64,7 +82,8 @@ class FolderMembership:
 
     def publish(self, what: Publication) -> None:
         if (what.attempt, what.node) not in self._forbidden:
-            self._folder.publish(what.node, what.reports, what.ended)
+            publish = self._folder.publish_packed if what.attempt in self._packed else self._folder.publish
+            publish(what.node, what.reports, what.ended)
 
     def hold(self, references: frozenset[CheckpointRef]) -> None:
         self._folder.hold(self._study, references, self._study)

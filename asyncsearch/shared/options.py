@@ -67,6 +67,20 @@ def trusts(shared: Store | None, trusted: str | Path | None) -> bool:
     return True
 
 
+def require_shared(shared: Store | None, *, is_tolerant: bool) -> bool:
+    """Return whether a study takes over what others trained in packs, as its user has said.
+
+    Raises:
+        UsageError: it takes over nothing of others.
+    """
+    if is_tolerant and shared is None:
+        raise UsageError(
+            "Sharing(tolerant=True), and the study shares with nobody: leave it out, or name what it shares by "
+            "version='model-1/data-1'."
+        )
+    return is_tolerant
+
+
 def read_defaults(defaults: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return declared defaults as plain JSON values.
 

@@ -13,18 +13,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 
 from asyncsearch.actions import Assign, CutWork, SaveAt, StopTraining
 from asyncsearch.engine.attempts import Attempt
+from asyncsearch.engine.staleness import is_stale
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import may_pass
 from asyncsearch.events import (
     AnyEvent,
     CheckpointCommitted,
     Learned,
+    LearnedPacked,
     NodeFreed,
     Outcome,
     Reported,
@@ -145,12 +148,14 @@ class SharingSession:
         self._claimed |= {number: set(nodes) for number, nodes in wanted.items()}
         trials = {number for attempt in attempts for stage in attempt.batch.stages for number in stage.trials}
         paths = {self._state.trials[number].steps for number in sorted(trials)}
-        loads = {attempt.batch.load for attempt in attempts} - {None}
+        loads = {attempt.number: load for attempt in attempts if (load := attempt.batch.load) is not None}
+        packed = tuple(attempt.number for attempt in attempts if attempt.lanes > 1)
         needed = None
-        if self._held is None or not self._held.issuperset(loads):
+        if self._held is None or not self._held.issuperset(loads.values()):
             needed = self._held = frozenset(self._state.references)
         self._set_timer("renew", self._folder.lease_s / _RENEWALS, self._renew)
-        self._do(self._folder.claim, wanted, paths, needed, then=lambda answer: self._admitted(action, answer))
+        then = functools.partial(self._admitted, action)
+        self._do(self._folder.claim, wanted, paths, needed, packed, loads, then=then)
 
     def delay(self, number: int, action: WorkerAction) -> bool:
         """Keep an action until the worker has its lease; False: the worker already has it."""
@@ -196,7 +201,7 @@ class SharingSession:
             self._waiting.pop(lease.number, None)
             self._release_trained()
             return
-        news = [event for event in self._learned(answer.facts) if not self._state.is_stale(event)]
+        news = [event for event in self._learned(answer.facts) if not is_stale(self._state, event)]
         if not news and not answer.busy and not any(map(self._state.is_outdated, attempts)):
             for waiting in self._waiting.pop(lease.number):
                 self._send(waiting)
@@ -208,15 +213,13 @@ class SharingSession:
         self._post(WorkRefused(lease, reason, tuple(answer.busy)))
 
     def _learned(self, facts: Iterable[tuple[NodeKey, NodeFacts]]) -> list[Learned]:
-        return [
-            Learned(
-                node,
-                found.reports,
-                found.ended,
-                tuple(at for at in found.checkpoints if CheckpointRef(node, at) not in self._bad),
-            )
-            for node, found in facts
-        ]
+        return [self._learned_of(node, found) for node, found in facts]
+
+    def _learned_of(self, node: NodeKey, found: NodeFacts) -> Learned:
+        checkpoints = tuple(at for at in found.checkpoints if CheckpointRef(node, at) not in self._bad)
+        if found.packed:
+            return LearnedPacked(node, found.reports, found.ended, checkpoints, found.packed)
+        return Learned(node, found.reports, found.ended, checkpoints)
 
     def _look(self) -> None:
         """Poll the progress of other drivers in the nodes that this study waits for."""
@@ -228,7 +231,7 @@ class SharingSession:
     def _looked(self, answer: FolderAnswer) -> None:
         self._is_polling = False
         for event in self._learned(answer.facts):
-            if not self._state.is_stale(event):
+            if not is_stale(self._state, event):
                 self._post(event)
         for node, _ in answer.facts:
             if node not in answer.busy:

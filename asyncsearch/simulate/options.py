@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -100,9 +101,12 @@ class TrainingModel(msgspec.Struct, frozen=True, kw_only=True):
     report_every: int | None = 1
     """Units between two reports; None: only where work is saved or ends, so that a scheduler which stops running trials
     does not see their values."""
-    pack_speedup: Mapping[int, float] = {}
+    pack_speedup: Mapping[int, float] | Mapping[str, Mapping[int, float]] = {}
     """Trainings of a pack -> how many times as much they train in the same time together as one after another. Between
-    two numbers it is interpolated, and beyond the last one constant; without any, a pack saves nothing."""
+    two numbers it is interpolated, and beyond the last one constant; without any, a pack saves nothing. Or structure ->
+    such numbers, ``""`` for all others: then only trainings of one structure gain by each other."""
+    pack_memory: int | None = None
+    """How many trainings of a pack have memory enough together; None: any number."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.pack_speedup, Mapping):
@@ -110,12 +114,32 @@ class TrainingModel(msgspec.Struct, frozen=True, kw_only=True):
                 f"pack_speedup={self.pack_speedup!r}: write a mapping from a number of trainings to how many times as "
                 "much they train together, e.g. {1: 1.0, 8: 6.0}."
             )
-        for lanes, speedup in self.pack_speedup.items():
-            positive("pack_speedup: trainings", lanes)
-            above_zero(f"pack_speedup[{lanes!r}]", speedup)
+        for name, curve in self.pack_speedup.items() if self.is_by_structure else [("", self.pack_speedup)]:
+            for lanes, speedup in checked(curve, Mapping, f"pack_speedup[{name!r}]").items():
+                positive("pack_speedup: trainings", lanes)
+                above_zero(f"pack_speedup[{lanes!r}]", speedup)
+        if self.pack_memory is not None:
+            positive("pack_memory", self.pack_memory)
         yes_or_no("restarts", self.restarts)
         if self.report_every is not None:
             positive("report_every", self.report_every)
+
+    @property
+    def is_by_structure(self) -> bool:
+        """Whether trainings of different structures gain nothing by each other."""
+        return any(isinstance(name, str) for name in self.pack_speedup)
+
+    @property
+    def curve(self) -> Mapping[int, float]:
+        """Return the numbers where structures do not matter."""
+        found: Mapping[Any, Any] = self.pack_speedup
+        return found
+
+    def curve_of(self, structure: str) -> Mapping[int, float]:
+        """Return the numbers of a structure, or of all others."""
+        curves: Mapping[Any, Any] = self.pack_speedup
+        found: Mapping[int, float] = curves.get(structure, curves.get("", {}))
+        return found
 
 
 class Until(msgspec.Struct, frozen=True, kw_only=True):

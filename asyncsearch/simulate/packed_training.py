@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
+from asyncsearch.events import PackSeconds
 from asyncsearch.ids import NodeKey
 from asyncsearch.simulate.checked_workload import CheckedWorkload, Failure
+from asyncsearch.simulate.options import TrainingModel
 from asyncsearch.work import Lane, Stage, Work
 
 
@@ -33,14 +35,51 @@ class PackedLane(msgspec.Struct):
 class PackedTraining:
     """The lanes of one lease that have not ended."""
 
-    def __init__(self, work: Work, workload: CheckedWorkload, speedup: Mapping[int, float]) -> None:
+    def __init__(
+        self, work: Work, workload: CheckedWorkload, training: TrainingModel, group: Callable[[Stage], str]
+    ) -> None:
         self.lanes = {number: PackedLane(number, lane, lane.stages[0].start) for number, lane in enumerate(work.lanes)}
-        self._workload, self._speedup = workload, speedup
+        self.findings: tuple[PackSeconds, ...] = ()
+        """What its first unit has measured, which is told at its end."""
+        self._workload, self._training, self._group = workload, training, group
+        self._measured = work.measured if isinstance(work.measured, tuple) else ()
+        self._together: int | None = None
+        """How many lanes train together at most; None: all."""
+
+    @property
+    def is_too_large(self) -> bool:
+        """Whether its lanes have too little memory together."""
+        most = self._training.pack_memory
+        return most is not None and 1 < most < min(len(self.lanes), self._together or len(self.lanes))
 
     def round_s(self) -> float:
         """Return the seconds in which each lane trains its next unit."""
-        units_s = [self._workload.seconds(lane.stage) for lane in self.lanes.values()]
-        return sum(units_s) / speedup_at(self._speedup, len(units_s))
+        lanes, measured = list(self.lanes.values()), self._measured
+        if not measured:
+            together = self._together or len(lanes)
+            return sum(self._group_s(lanes[at : at + together]) for at in range(0, len(lanes), together))
+        self._measured, findings, begin = (), [], 0
+        for count in measured:
+            findings.append(PackSeconds(count, self._group_s(lanes[begin : begin + count])))
+            begin += count
+        self.findings = tuple(findings)
+        if len(findings) > 1:
+            self._together = max(findings, key=lambda one: one.lanes / one.seconds).lanes
+        return sum(one.seconds for one in findings) + self._group_s(lanes[begin:])
+
+    def _group_s(self, lanes: Sequence[PackedLane]) -> float:
+        """Return the seconds in which some lanes train a unit together; those of one structure as one computation."""
+        if not lanes:
+            return 0.0
+        if not self._training.is_by_structure:
+            units_s = [self._workload.seconds(lane.stage) for lane in lanes]
+            return sum(units_s) / speedup_at(self._training.curve, len(units_s))
+        alike: dict[str, list[float]] = {}
+        for lane in lanes:
+            alike.setdefault(self._group(lane.stage), []).append(self._workload.seconds(lane.stage))
+        return sum(
+            sum(units_s) / speedup_at(self._training.curve_of(name), len(units_s)) for name, units_s in alike.items()
+        )
 
     def longest_s(self) -> float:
         """Return how long the pack takes if nothing happens, at most."""

@@ -12,7 +12,7 @@ from asyncsearch.engine.method_checks import require_target
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import UsageError
 from asyncsearch.ids import TrialId
-from asyncsearch.plan.packing import Packing
+from asyncsearch.plan.packing import packing_for
 from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.schedulers.fifo import FIFO
 from asyncsearch.schedulers.scheduler_names import require_scheduler
@@ -54,7 +54,7 @@ def simulate(
     delays: Delays = _DELAYS,
     faults: Faults = _FAULTS,
     training: TrainingModel = _TRAINING,
-    pack: int | None = None,
+    pack: int | str | None = None,
     pack_opt: str = "plan",
 ) -> SimulationResult:
     """Search on a virtual cluster with the real engine, and return what was found and when.
@@ -81,7 +81,7 @@ def simulate(
         delays: how long messages, launches and commits take.
         faults: workers that die, trials that raise, stragglers and dropped work.
         training: how the trainable reports and resumes, and what packs save.
-        pack: how many alike trials a worker may get together, as of a ``Study``; None: each alone.
+        pack: how many alike trials a worker may get together, or ``"auto"``, as of a ``Study``; None: each alone.
         pack_opt: how these are chosen: ``"plan"``, ``"nearest"``, ``"batch_size"`` or ``"random"``.
 
     Raises:
@@ -115,7 +115,7 @@ def simulate(
         raise UsageError("Nothing would end this search: give num_trials= or until=Until(...).")
     require_target(scheduler, decisions)
     _require_end(scheduler, until, workload, is_endless=decisions.first_target(TrialId(0)) is None)
-    packing = None if pack is None else Packing(pack, pack_opt)
+    packing = packing_for(pack, pack_opt)
     state = StudyState(config, proposals, decisions, scheduler.max_resource, packing)
     is_bounded = count is not None or until.seconds < math.inf
     observer = SimulationObserver(state, until, None if is_bounded else _MOST_TRIALS)

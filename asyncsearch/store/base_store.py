@@ -29,6 +29,7 @@ from asyncsearch.errors import StoreError
 from asyncsearch.ids import CheckpointRef, NodeKey
 from asyncsearch.store import layout
 from asyncsearch.store.head_file import HeadFile, SmallHeadFile
+from asyncsearch.store.manifest import PackedWith
 from asyncsearch.store.passwords import without_password
 
 
@@ -207,8 +208,10 @@ class Store(abc.ABC):
         """
 
     @abc.abstractmethod
-    def commit(self, checkpoint: CheckpointRef, staged: Path) -> int:
+    def commit(self, checkpoint: CheckpointRef, staged: Path, packed_with: PackedWith | None = None) -> int:
         """Make a staged folder the checkpoint, durable and complete, and return its size in bytes.
+
+        ``packed_with`` is for its manifest, and left out where it is None.
 
         Committing the same checkpoint again replaces it; a reader sees one or the other, and a reader of the old one
         can finish. The staged folder is gone afterwards; after an error it still exists and may be committed again.
@@ -224,6 +227,8 @@ class Store(abc.ABC):
     @abc.abstractmethod
     def fetch(self, checkpoint: CheckpointRef) -> AbstractContextManager[Path]:
         """Provide a local folder with the checkpoint's files, read-only and valid inside the ``with``.
+
+        The manifest lies beside the folder, where that is possible.
 
         The contents of all files are compared with the committed ones.
 

@@ -20,7 +20,7 @@ from asyncsearch.ids import CheckpointRef, NodeKey
 from asyncsearch.store import layout
 from asyncsearch.store.disk import discard, explained, make_folders, sync_folder, write_new
 from asyncsearch.store.disk_files import names_in
-from asyncsearch.store.manifest import Manifest, check, damaged, missing, require_damage, survey
+from asyncsearch.store.manifest import Manifest, PackedWith, check, damaged, missing, require_damage, survey
 from asyncsearch.store.no_follow import inside, read_file
 
 
@@ -39,7 +39,7 @@ class DiskCheckpoints:
             staged.mkdir(parents=True)
         return staged
 
-    def commit(self, checkpoint: CheckpointRef, staged: Path) -> int:
+    def commit(self, checkpoint: CheckpointRef, staged: Path, packed_with: PackedWith | None = None) -> int:
         node = self._folder(layout.node_folder(checkpoint))
         whole = staged.parent
         with explained(f"commit checkpoint {checkpoint}", staged):
@@ -52,7 +52,7 @@ class DiskCheckpoints:
             manifest = survey(staged, os.fsync, sync_folder)
             described = whole / layout.MANIFEST
             described.unlink(missing_ok=True)  # an earlier attempt to commit this folder may have left it
-            write_new(described, manifest.encode(checkpoint))
+            write_new(described, manifest.encode(checkpoint, packed_with))
             sync_folder(whole)
             number = self._publish(whole, node, checkpoint.resource)
             for version in self._versions(checkpoint):

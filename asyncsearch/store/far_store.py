@@ -24,7 +24,16 @@ from asyncsearch.store import layout, scratch
 from asyncsearch.store.base_store import FileInfo, Store
 from asyncsearch.store.disk import explained
 from asyncsearch.store.lease_lock import LeaseLock
-from asyncsearch.store.manifest import Content, Manifest, StoredFile, damaged, listed, missing, wrong_checkpoint
+from asyncsearch.store.manifest import (
+    Content,
+    Manifest,
+    PackedWith,
+    StoredFile,
+    damaged,
+    listed,
+    missing,
+    wrong_checkpoint,
+)
 
 _STAGE = "stage"
 
@@ -141,7 +150,7 @@ class FarStore(Store):
             staged.mkdir()
         return staged
 
-    def commit(self, checkpoint: CheckpointRef, staged: Path) -> int:
+    def commit(self, checkpoint: CheckpointRef, staged: Path, packed_with: PackedWith | None = None) -> int:
         node = layout.node_folder(checkpoint)
         if not _is_staged(staged):
             raise StoreError(
@@ -162,7 +171,7 @@ class FarStore(Store):
                 f"Cannot commit checkpoint {checkpoint} to {self._remote.shown!r}: other files or sizes arrived than"
                 " were sent. Check the connection, and that no other driver opened the study; then commit again."
             )
-        self._remote.write(f"{folder}/{layout.MANIFEST}", manifest.encode(checkpoint))
+        self._remote.write(f"{folder}/{layout.MANIFEST}", manifest.encode(checkpoint, packed_with))
         for version in older:
             self._remove_version(checkpoint, version)
         self.discard(staged)
@@ -250,6 +259,7 @@ class FarStore(Store):
             return f"its {layout.MANIFEST} has become unreadable ({error})"
         if (wrong := wrong_checkpoint(manifest, checkpoint)) is not None:
             return wrong
+        (local.parent / layout.MANIFEST).write_bytes(data)
         for name in manifest.folders:
             (local / name).mkdir(parents=True, exist_ok=True)
         for file in manifest.files:

@@ -25,6 +25,7 @@ from asyncsearch.store.disk_checkpoints import DiskCheckpoints
 from asyncsearch.store.disk_files import DiskFiles, exists, lines_of
 from asyncsearch.store.head_file import LocalHeadFile
 from asyncsearch.store.local_segment import LocalSegment, open_local_segment
+from asyncsearch.store.manifest import PackedWith
 from asyncsearch.store.no_follow import inside, open_file
 from asyncsearch.store.rescue import rescue_files
 
@@ -142,8 +143,8 @@ class LocalStore(Store):
     def stage(self, checkpoint: CheckpointRef) -> Path:
         return self._checkpoints.stage(checkpoint)
 
-    def commit(self, checkpoint: CheckpointRef, staged: Path) -> int:
-        return self._checkpoints.commit(checkpoint, staged)
+    def commit(self, checkpoint: CheckpointRef, staged: Path, packed_with: PackedWith | None = None) -> int:
+        return self._checkpoints.commit(checkpoint, staged, packed_with)
 
     def discard(self, staged: Path) -> None:
         self._checkpoints.discard(staged)

@@ -17,9 +17,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from asyncsearch.errors import CheckpointError
 from asyncsearch.ids import CheckpointRef
+from asyncsearch.store.layout import FILES, MANIFEST
 from asyncsearch.store.no_follow import open_file
 
 _NOT_AS_COMMITTED = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.EINVAL, errno.ENXIO)
@@ -51,6 +53,17 @@ class StoredFile(msgspec.Struct, frozen=True):
         return None if found.blake2b == self.blake2b else f"the content of file {self.name!r} has changed"
 
 
+class PackedWith(msgspec.Struct, frozen=True):
+    """How the state in a checkpoint was trained together with others, so that its bits depend on them."""
+
+    lanes: int
+    """How many trainings the last pack had at its beginning, this one included."""
+    structure: str
+    """What of its values decides the structure of its model; those of one structure are alike."""
+    until: int
+    """Resource up to which it was trained in packs; from there on alone."""
+
+
 class Manifest(msgspec.Struct, frozen=True):
     """The contents of a checkpoint."""
 
@@ -60,15 +73,19 @@ class Manifest(msgspec.Struct, frozen=True):
     format: int = 1
     checkpoint: str = ""
     """The checkpoint that it describes; empty where its writer did not say."""
+    packed_with: PackedWith | UnsetType = UNSET
+    """Left out where all of it was trained alone."""
 
     @property
     def size_bytes(self) -> int:
         """Total size of all files."""
         return sum(file.size_bytes for file in self.files)
 
-    def encode(self, checkpoint: CheckpointRef | None = None) -> bytes:
+    def encode(self, checkpoint: CheckpointRef | None = None, packed_with: PackedWith | None = None) -> bytes:
         """Return the manifest, bound to its checkpoint, as JSON that ends with its checksum."""
         bound = self if checkpoint is None else msgspec.structs.replace(self, checkpoint=str(checkpoint))
+        if packed_with is not None:
+            bound = msgspec.structs.replace(bound, packed_with=packed_with)
         data = msgspec.json.encode(bound)
         return data[:-1] + b',"checksum":"%s"}' % _checksum(data)
 
@@ -93,6 +110,25 @@ class Manifest(msgspec.Struct, frozen=True):
 
 
 _MANIFEST = msgspec.json.Decoder(Manifest)
+
+
+def packed_with_in(data: bytes | None) -> PackedWith | None:
+    """Return what a manifest says of packs; None: nothing, or there is no manifest that can be read."""
+    try:
+        found = None if data is None else Manifest.decode(data).packed_with
+    except ValueError:
+        return None  # whoever loads the checkpoint finds the damage
+    return None if isinstance(found, UnsetType) else found
+
+
+def packed_with_beside(files: Path) -> PackedWith | None:
+    """Return what the manifest beside the fetched files of a checkpoint says of packs."""
+    if files.name != FILES:
+        return None  # of a store of another kind, which keeps it elsewhere
+    try:
+        return packed_with_in((files.parent / MANIFEST).read_bytes())
+    except OSError:
+        return None
 
 
 def survey(

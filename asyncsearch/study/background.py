@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from typing import TypeVar
 
 T = TypeVar("T")
 
 
-def begun(function: Callable[[], T], name: str) -> Future[T]:
-    """Begin to call a function in a daemon thread of this name; ``result()`` waits, and raises what it raised."""
+@contextlib.contextmanager
+def begun(function: Callable[[], T], name: str) -> Iterator[Future[T]]:
+    """Call a function in a thread of this name, which has ended at the end of the ``with``.
+
+    Yields:
+        The future of its result: ``result()`` waits, and raises what it raised.
+    """
     future: Future[T] = Future()
 
     def run() -> None:
@@ -20,5 +26,9 @@ def begun(function: Callable[[], T], name: str) -> Future[T]:
         except BaseException as error:
             future.set_exception(error)
 
-    threading.Thread(target=run, name=name, daemon=True).start()
-    return future
+    thread = threading.Thread(target=run, name=name, daemon=True)
+    thread.start()
+    try:
+        yield future
+    finally:
+        thread.join()

@@ -49,6 +49,13 @@ class StudyDefinition(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the user trusts all who may write in ``shared``."""
     packing: Packing | None = None
     """How workers get several trials together; None: each trains alone."""
+    is_tolerant: bool = False
+    """Whether it takes over what other studies trained in packs, though it does not pack."""
+
+    @property
+    def takes_packed(self) -> bool:
+        """Whether it takes over what other studies trained in packs."""
+        return self.is_tolerant or self.packing is not None
 
 
 def source_hash(trainable: object) -> str:

@@ -34,6 +34,9 @@ class Sharing(metaclass=CheckedCalls):
     """The shared folder once more, if you trust all who may write there: an estimator of scikit-learn in
     ``trial.epochs(state={...})`` is restored by pickle, which runs code from the checkpoint. None: nothing is unpickled
     from a shared folder."""
+    tolerant: bool = False
+    """Take over what studies with ``pack=`` have trained, too, though it agrees with what this one would train within a
+    tolerance only. A study that packs does so in any case."""
     defaults: Mapping[str, Any] | None = None
     """Name -> JSON value of parameters that this space lacks and that other studies of the version have: the value that
     the trainable takes when it is not given one."""
@@ -47,6 +50,7 @@ class Sharing(metaclass=CheckedCalls):
     def _instead(cls, known: Collection[str]) -> dict[str, Replacement]:
         return _IN_STUDY | {
             **dict.fromkeys(("folder", "path", "dir", "url", "shared_folder", "plan"), "shared={value}"),
+            **dict.fromkeys(("packed", "take_packed", "allow_packed", "tolerance"), "tolerant=True"),
             **dict.fromkeys(("quota", "max_bytes", "size", "max_size"), "quota_bytes={value}"),
         }
 
@@ -56,6 +60,7 @@ class Sharing(metaclass=CheckedCalls):
                 f"shared={self.shared!r} must be a folder or a URL, None (beside the study's store), or False (share "
                 "with nobody)."
             )
+        yes_or_no("tolerant", self.tolerant)
         read_defaults(self.defaults)
         if self.quota_bytes is not None:
             positive("quota_bytes", self.quota_bytes, "10_000_000_000")

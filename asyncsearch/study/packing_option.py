@@ -3,38 +3,27 @@
 from __future__ import annotations
 
 from asyncsearch.errors import UsageError
-from asyncsearch.plan.packing import Packing
+from asyncsearch.plan.packing import Packing, packing_for
 from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.trainable import Trainable, Trainer
 
 
 def packing_of(
-    trainable: Trainable, scheduler: Scheduler, pack: int | str | None, strategy: str, *, share: bool, is_shared: bool
+    trainable: Trainable, scheduler: Scheduler, pack: int | str | None, strategy: str, *, share: bool
 ) -> Packing | None:
-    """Return how a study packs; None: it does not. ``is_shared``: other studies may train for it, and it for them.
+    """Return how a study packs; None: it does not. ``pack``: how many trials, or ``"auto"``.
 
     Raises:
         UsageError: ``pack`` is no number of trials, or the trainable or the scheduler cannot do with packs.
     """
-    if pack is None:
+    packing = packing_for(pack, strategy)
+    if packing is None:
         return None
-    if isinstance(pack, str):
-        raise UsageError(
-            f"pack={pack!r}: how many trials train fastest together is not found out by itself yet. Write a number, as "
-            "in pack=8, and compare the time of a few."
-        )
-    packing = Packing(pack, strategy)
     _require_packable(trainable)
     if scheduler.branches and not share:
         raise UsageError(
-            f"pack={pack} and share=False: under {type(scheduler).__name__} a trial continues with the weights of "
+            f"pack={pack!r} and share=False: under {type(scheduler).__name__} a trial continues with the weights of "
             "another one, and with share=False each is to train alone. Leave out one of the two."
-        )
-    if is_shared:
-        raise UsageError(
-            f"pack={pack} and version=: other studies of this version would take over what was trained in packs, which "
-            "agrees with what they train within a tolerance only. Leave out one of the two, or share with nobody: "
-            "Sharing(shared=False)."
         )
     return packing if packing.limit > 1 else None
 

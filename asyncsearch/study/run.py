@@ -30,11 +30,12 @@ from asyncsearch.ids import WorkerId
 from asyncsearch.journal.writer import Journal
 from asyncsearch.launch.base_launcher import Launcher, Preflight
 from asyncsearch.launch.scarcity import descriptors
+from asyncsearch.launch.token_renewal import TokenRenewal
 from asyncsearch.report.live.display import Display
 from asyncsearch.report.live.status import StudyStatus, status_of
 from asyncsearch.rpc import auth
 from asyncsearch.rpc.connection_limits import connection_limits
-from asyncsearch.rpc.messages import Endpoint
+from asyncsearch.rpc.messages import Endpoint, StoreTokens
 from asyncsearch.rpc.reservation import Reservation
 from asyncsearch.shared.membership import FolderMembership
 from asyncsearch.store.base_store import Store
@@ -67,6 +68,8 @@ class Search(msgspec.Struct, frozen=True, kw_only=True):
     """Gives the configuration of a launch of a worker."""
     identity: Future[auth.Identity] | None
     """The driver's proof of identity, which is being made; None: the workers are in this process."""
+    worker_store: str
+    """URL of the store of the workers' checkpoints."""
     definition: StudyDefinition
     num_trials: int | None
     timeout_s: float | None
@@ -144,6 +147,7 @@ class _Run:
         self._reservation: Reservation | None = None
         """Keeps the server's ports until it listens."""
         self._server: SearchServer | None = None
+        self._tokens: TokenRenewal | None = None
         launcher = search.launcher
         self.driver = Driver(
             search.state,
@@ -214,10 +218,18 @@ class _Run:
             self.driver, identity, limits=connection_limits(preflight.parallelism, *descriptors())
         )
         self.driver.connect(self._server)  # first: a worker may attach as soon as the server listens
+        self._tokens = TokenRenewal(
+            self._search.launcher, self._search.worker_store, self._grant, self.driver.notices.append
+        )
+        self._tokens.start()
         self._reservation.before_listening()
         starting = self._server.start(preflight.bind, self._reservation.port, self._reservation.spare_port)
         asyncio.run_coroutine_threadsafe(starting, self.driver.loop).result()
         self._reservation.close()
+
+    def _grant(self, file: bytes) -> None:
+        assert self._server is not None
+        self.driver.loop.call_soon_threadsafe(self._server.grant, StoreTokens(file))
 
     def _on_change(self) -> None:
         self.news.set()
@@ -263,6 +275,8 @@ class _Run:
             self._search.launcher.stop(_STOP_GRACE_S if is_orderly else 0.0)
 
     def _stop_server(self) -> None:
+        if self._tokens is not None:
+            self._tokens.stop()
         if self._reservation is not None:
             self._reservation.close()
         if self._server is not None:

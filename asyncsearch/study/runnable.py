@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 
 import msgspec
 
@@ -97,13 +97,14 @@ class RunnableStudy(msgspec.Struct, kw_only=True):
         advice = warnings_of(what.scheduler, num_trials, proposals, is_begun=is_begun)
         if not is_begun:
             display.warn(advice)
-        with chosen(self.backend, study=what.config.study) as launcher:
+        with chosen(self.backend, study=what.config.study) as launcher, ExitStack() as ending:
             with announced(launcher.preparation()) if display.is_shown else nullcontext():
                 preflight = launcher.check(enough(parallelism, num_trials))
             launcher.warm_up(preflight.parallelism)
             # Beside the store's writes, which come before workers need it; no process is forked from here on.
             is_remote = launcher.transport is None
-            identity = begun(auth.make_identity, "asyncsearch-identity") if is_remote else None
+            making = begun(auth.make_identity, "asyncsearch-identity")
+            identity = ending.enter_context(making) if is_remote else None
             workers = many(preflight.parallelism, "worker") + (f" ({preflight.place})" if preflight.place else "")
             display.begin(f"{what.config.study}: searching on {workers}, with everything stored in {store.shown}")
             display.warn(preflight.warnings)
@@ -141,6 +142,7 @@ class RunnableStudy(msgspec.Struct, kw_only=True):
                     preflight=preflight,
                     worker_config=worker_config,
                     identity=identity,
+                    worker_store=(what.shared or store).url,
                     definition=what,
                     num_trials=num_trials,
                     timeout_s=timeout_s,
@@ -241,7 +243,7 @@ class RunnableStudy(msgspec.Struct, kw_only=True):
         what = self.definition
         if what.shared is None:
             return None
-        folder = SharedFolder(what.shared)
+        folder = SharedFolder(what.shared, takes_packed=what.takes_packed)
         folder.prepare()
         folder.take_over(self.store.shown)
         names = what.space.names | default_names(what.config.defaults)

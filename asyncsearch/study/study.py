@@ -27,7 +27,7 @@ from asyncsearch.searchers.base_searcher import Searcher, SearcherState
 from asyncsearch.searchers.searcher_names import searcher_of
 from asyncsearch.sequences.custom_sequences import register_versions
 from asyncsearch.shared.folder import SharedFolder
-from asyncsearch.shared.options import open_folder, read_defaults, trusts
+from asyncsearch.shared.options import open_folder, read_defaults, require_shared, trusts
 from asyncsearch.shared.quota import EVALUATIONS
 from asyncsearch.space import Space
 from asyncsearch.space.parameter_values import plain
@@ -88,7 +88,7 @@ class Study(Results):
         save_every: int | None = None,
         max_failures: int = 0,
         sharing: Sharing = _SHARING,
-        pack: int | None = None,
+        pack: int | str | None = None,
         pack_opt: str = "plan",
         workers: WorkerOptions = _WORKERS,
         checkpoints: Checkpoints = _CHECKPOINTS,
@@ -120,8 +120,9 @@ class Study(Results):
                 or end.
             max_failures: how often a failed trial is retried.
             sharing: the folder that studies of one version share, default values of parameters, and a quota in bytes.
-            pack: how many alike trials a worker may train together; None: each alone. Needs a ``Trainer`` with
-                ``train_pack``. Results agree with those of trials that train alone within a tolerance, not to the bit.
+            pack: how many alike trials a worker may train together; ``"auto"``: as many as train fastest, which the
+                first packs measure; None: each alone. Needs a ``Trainer`` with ``train_pack``. Results agree with those
+                of trials that train alone within a tolerance, not to the bit.
             pack_opt: how those trials are chosen: ``"plan"`` (of one structure, in the order of the search),
                 ``"nearest"`` (nearest hyper-parameters), ``"batch_size"`` (the same one) or ``"random"``.
             workers: timeouts of trials and leases, and the start and end of worker processes.
@@ -178,9 +179,8 @@ class Study(Results):
         require_target(self.scheduler, self.scheduler.begin(self.space, seed))
         require_pausable(trainable, self.scheduler)
         require_sequences(trainable, self.space, self.scheduler, share=self.config.share)
-        self._packing = packing_of(
-            trainable, self.scheduler, pack, pack_opt, share=share, is_shared=self.shared is not None
-        )
+        self._packing = packing_of(trainable, self.scheduler, pack, pack_opt, share=share)
+        self._is_tolerant = require_shared(self.shared, is_tolerant=sharing.tolerant)
         self._bundle: bytes | None = None
 
     @classmethod
@@ -204,7 +204,7 @@ class Study(Results):
         study._bundle, study._backend = plan.trainable, backend or plan.backend
         study.shared = None if plan.shared is None else plan.shared.with_keys_of(study.store)
         study._is_trusted, study._quota_bytes = plan.is_trusted, plan.quota_bytes
-        study._packing = plan.packing
+        study._packing, study._is_tolerant = plan.packing, plan.is_tolerant
         study._resume, study._is_read_only = True, False
         study._warm = kept(study.store)
         return study
@@ -219,6 +219,7 @@ class Study(Results):
         """
         study = cls.__new__(cls)
         study._is_read_only, study._default = True, None
+        study._packing, study._is_tolerant = None, False
         study._open(store)
         return study
 
@@ -346,7 +347,9 @@ class Study(Results):
         for store in (self.store, home):
             known_path.read_journal(read_records(store))
         if self.shared is not None:
-            known_path.read_shared(SharedFolder(self.shared))
+            known_path.read_shared(
+                SharedFolder(self.shared, takes_packed=self._is_tolerant or self._packing is not None)
+            )
         can_evaluate = self.config.can_evaluate and not self._is_read_only
         return known_path.metrics(self.config.metric if can_evaluate else "")
 
@@ -420,6 +423,7 @@ class Study(Results):
             quota_bytes=self._quota_bytes,
             is_trusted=self._is_trusted,
             packing=self._packing,
+            is_tolerant=self._is_tolerant,
         )
         return RunnableStudy(
             store=self.store,

@@ -22,6 +22,7 @@ from asyncsearch.actions import (
 from asyncsearch.engine import snapshot
 from asyncsearch.engine.handling import handle
 from asyncsearch.engine.invariants import check
+from asyncsearch.engine.staleness import is_stale
 from asyncsearch.engine.state import StudyState
 from asyncsearch.events import (
     KILLED,
@@ -130,15 +131,15 @@ class World:
 
     def tell(self, event: AnyEvent) -> None:
         self.now += 1.0
-        is_stale, before = self.state.is_stale(event), snapshot.encode(self.state, 0)
-        if isinstance(event, CheckpointCommitted) and not is_stale:
+        was_stale, before = is_stale(self.state, event), snapshot.encode(self.state, 0)
+        if isinstance(event, CheckpointCommitted) and not was_stale:
             self.stored[event.checkpoint] = self.trainings[event.lease.number].value_at(event.checkpoint.resource)
         actions = handle(self.state, event, self.now)
         check(self.state)
         if self.twin is not None:
             assert handle(self.twin, event, self.now) == actions, "what was restored decides otherwise"
         self.lines.append(encode_record(len(self.lines), self.now, event, actions))
-        if is_stale:
+        if was_stale:
             assert not actions
             assert snapshot.encode(self.state, 0) == before
         self.decided(actions)

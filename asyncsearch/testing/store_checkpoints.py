@@ -75,6 +75,9 @@ def copy_of(store: Store) -> Store:
 class CheckpointLaws(Suite):
     """Laws of checkpoints, of which ``StoreTests`` is made; ``make`` gives the store to try."""
 
+    repeats = 40
+    """How often what must hold at any moment is tried; fewer, but at least 10, where a write takes long."""
+
     def make(self) -> Store:
         """Return a store, each time at another place where nothing is yet."""
         raise NotImplementedError(f"{type(self).__name__} must have a method make(self) that returns a new store.")
@@ -173,7 +176,7 @@ class CheckpointLaws(Suite):
     def test_second_commit_replaces_the_first(self) -> None:
         store = self.new()
         save(store, model=b"first", optimizer=b"first")
-        for number in range(11):
+        for number in range(self.repeats // 4):
             save(store, model=b"%d" % number)
             same(load(store), {"model": b"%d" % number})
         same(store.checkpoints(), [REF])
@@ -206,7 +209,7 @@ class CheckpointLaws(Suite):
             def has_more(known: int) -> bool:
                 return len(seen) > known or reader.done()
 
-            for number in range(15):
+            for number in range(self.repeats // 3):
                 save(store, a=b"%d" % (number % 10) * 100, b=b"%d" % (number % 10) * 100)
                 with loaded:  # a reader can finish although its checkpoint is replaced once, not any number of times
                     known = len(seen)
@@ -233,7 +236,7 @@ class CheckpointLaws(Suite):
         store = self.new()
 
         def work(number: int) -> None:
-            for resource in range(8):
+            for resource in range(self.repeats // 5):
                 ref = CheckpointRef(NODE, resource)
                 if number % 2:
                     save(store, ref, model=b"%d" % resource)
@@ -262,7 +265,7 @@ class CheckpointLaws(Suite):
 
     def test_all_checkpoints_are_listed_in_order(self) -> None:
         store = self.new()
-        refs = [CheckpointRef(node, resource) for node in (NODE, OTHER) for resource in (1, 9, 81, 100)]
+        refs = [CheckpointRef(node, resource) for node in (NODE, OTHER) for resource in (9, 100)]
         for ref in reversed(refs):
             save(store, ref, model=b"m")
         same(store.checkpoints(), refs)

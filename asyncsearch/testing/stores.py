@@ -121,7 +121,7 @@ class StoreTests(CheckpointLaws):
 
         with ThreadPoolExecutor(1) as pool:
             reader = pool.submit(read)
-            for number in range(40):
+            for number in range(self.repeats):
                 store.write("study.json", contents[number % 4])
             done.set()
             reader.result()
@@ -291,18 +291,18 @@ class StoreTests(CheckpointLaws):
                 store.read_log(name)
 
     def test_lines_of_many_threads_stay_whole_and_in_order(self) -> None:
-        store = self.new()
+        store, count = self.new(), self.repeats // 2
 
         def write(number: int) -> None:
-            for line in range(20):
+            for line in range(count):
                 store.append_log("trial-1", [f"{number} {line} {'x' * 200}", f"{number} {line} second"])
 
         together(4, write)
         lines = list(store.read_log("trial-1"))
-        same(len(lines), 160)
+        same(len(lines), 8 * count)
         for number in range(4):
             mine = [line.split()[1] for line in lines if line.startswith(f"{number} ") and line.endswith("x")]
-            same(mine, [str(line) for line in range(20)])
+            same(mine, [str(line) for line in range(count)])
         pairs = zip(lines[::2], lines[1::2], strict=True)
         same([pair for pair in pairs if pair[0].split()[:2] != pair[1].split()[:2]], [])
 

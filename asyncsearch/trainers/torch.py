@@ -38,6 +38,8 @@ class TorchTrainer(FrameworkTrainer):
     """Threads of torch on the CPU: their number changes results. None: torch's default."""
     data_workers: int = 0
     """Processes that load data ahead, for a ``Dataset``."""
+    clip_grad_norm: float | None = None
+    """The largest norm of the whole gradient if the hyper-parameters have no ``clip_grad_norm``; None: no limit."""
 
     net: Any
     """The result of ``model``, on the device."""
@@ -60,11 +62,15 @@ class TorchTrainer(FrameworkTrainer):
         return torch.nn.functional.cross_entropy(model(x), y)
 
     def step(self, batch: Any) -> None:
-        """Update the model by a batch; override it to clip gradients or the like, and use ``self.scaler`` in it."""
+        """Update the model by a batch; override it to train in another way, and use ``self.scaler`` in it."""
         self.opt.zero_grad()
         with self.autocast():
             loss = self.loss(self.net, batch)
         self.scaler.scale(loss).backward()
+        limit = self._largest_norm()
+        if limit is not None:
+            self.scaler.unscale_(self.opt)
+            torch.nn.utils.clip_grad_norm_([one for group in self.opt.param_groups for one in group["params"]], limit)
         self.scaler.step(self.opt)
         self.scaler.update()
 
@@ -76,7 +82,7 @@ class TorchTrainer(FrameworkTrainer):
         loss, right, count = 0.0, 0, 0
         has_accuracy = type(self).loss is TorchTrainer.loss
         for batch in self.batches(data):
-            size = _length(batch)
+            size = length_of(batch)
             loss += float(self.loss(model, batch)) * size
             count += size
             if has_accuracy:
@@ -102,6 +108,11 @@ class TorchTrainer(FrameworkTrainer):
         )
         return autocast
 
+    def train(self) -> None:
+        if getattr(self, "_pack", None) is not None:
+            importlib.import_module("asyncsearch.packing.train_together").let_out(self)
+        super().train()
+
     @classmethod
     def train_pack(cls, trainers: Sequence[Self]) -> None:
         """Train one unit of several trainers as one computation where their models allow it; else say why they do not.
@@ -110,6 +121,22 @@ class TorchTrainer(FrameworkTrainer):
         """
         # By name, since packing is made of this module.
         importlib.import_module("asyncsearch.packing.train_together").train_pack(trainers)
+
+    @classmethod
+    def pack_refusal(cls) -> str:
+        refusal: str = importlib.import_module("asyncsearch.packing.train_together").refusal_of(cls)
+        return refusal
+
+    @classmethod
+    def evaluate_pack(cls, trainers: Sequence[Self]) -> list[Mapping[str, Any]]:
+        """Return the metrics of trainers that ``train_pack`` has just trained, at once where they are the default ones.
+
+        They are those of each one's ``evaluate``, within rounding.
+        """
+        found: list[Mapping[str, Any]] = importlib.import_module("asyncsearch.packing.train_together").evaluate_pack(
+            trainers
+        )
+        return found
 
     def save(self, path: Path) -> None:
         model = self.net.state_dict()
@@ -164,6 +191,12 @@ class TorchTrainer(FrameworkTrainer):
             return
         for group, new in zip(self.opt.param_groups, fresh.param_groups, strict=True):
             group.update({name: value for name, value in new.items() if name != "params"})
+
+    def _largest_norm(self) -> float | None:
+        limit = self._applied.get("clip_grad_norm", self.clip_grad_norm)
+        if limit is None or (isinstance(limit, int | float) and limit > 0):
+            return limit
+        raise UsageError(f"clip_grad_norm={limit!r} is no norm of a gradient: it must be a positive number, or None.")
 
     def _train_batch(self, batch: Any) -> None:
         self.step(self._moved(batch))
@@ -245,7 +278,8 @@ def _part(part: Any, indices: Indices) -> Any:
     return part[chosen] if isinstance(part, torch.Tensor) else torch.as_tensor(part[indices])
 
 
-def _length(batch: Any) -> int:
+def length_of(batch: Any) -> int:
+    """Return the number of samples in a batch."""
     if isinstance(batch, Mapping):
         batch = tuple(batch.values())
     return len(batch[0] if isinstance(batch, tuple | list) else batch)

@@ -19,6 +19,7 @@ from asyncsearch.rpc.messages import LogLines
 from asyncsearch.runner import protocol
 from asyncsearch.sequences import multistep
 from asyncsearch.store.local import LocalStore
+from asyncsearch.store.manifest import PackedWith
 from asyncsearch.work import Lane, Stage
 from tests.agent import trials
 from tests.agent.driver import NODE, FakeDriver, agent, committed, lease, make_config, make_stage
@@ -49,11 +50,11 @@ class LetterStore(LocalStore):
     bad: tuple[int, ...] = ()
     gate = threading.Event()
 
-    def commit(self, checkpoint: CheckpointRef, staged: Path) -> int:
+    def commit(self, checkpoint: CheckpointRef, staged: Path, packed_with: PackedWith | None = None) -> int:
         assert self.gate.wait(60)
         if checkpoint.resource in self.bad:
             raise CheckpointError("the disk is full")
-        return super().commit(checkpoint, staged)
+        return super().commit(checkpoint, staged, packed_with)
 
 
 @pytest.fixture

@@ -6,15 +6,17 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+import psutil
 import pytest
 
 from asyncsearch import Study
 from asyncsearch.store import open_store
-from tests.clusters.tools import Machine
+from tests.clusters.tools import SEARCH, SMALL, Machine, Submitted, require_whole
 from tests.faults.accounts import losses, require_accounted, wasted
 from tests.system.tools import Gate, Running, make_study, make_trainable
 
@@ -34,9 +36,14 @@ else:
 """
 
 
+TOKENS_LAST_S = 60.0
+"""How long tokens are valid that nobody renews, in ``scripts/_hdfs.py``."""
+
+
 class Secure(NamedTuple):
     """The two ways to one HDFS."""
 
+    machine: Machine
     hdfs: str
     webhdfs: str
 
@@ -57,7 +64,7 @@ def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secure]:
             patch.setenv("KRB5CCNAME", f"FILE:{folder / 'ticket-of-ann'}")
             keys = folder / "hdfs" / "kerberos" / "ann.keytab"
             subprocess.run(["kinit", "-k", "-t", str(keys), "ann@ASYNCSEARCH.TEST"], check=True, capture_output=True)
-            yield Secure(url, f"webhdfs://{web}")
+            yield Secure(machine, url, f"webhdfs://{web}")
         finally:
             machine.script("hdfs.sh", "stop", "--remove")
 
@@ -107,3 +114,40 @@ def test_the_same_holds_over_http(secure: Secure, tmp_path: Path) -> None:
     said = without_ticket(f"{secure.webhdfs}/studies/none", tmp_path)
     assert "let in" not in said
     assert said.startswith("Cannot "), said
+
+
+@pytest.fixture
+def without_tickets(secure: Secure, tmp_path: Path) -> Iterator[Machine]:
+    """A standalone cluster whose executors have neither a ticket nor the configuration of Hadoop."""
+    machine = secure.machine
+    machine.pack()
+    machine.set(KRB5CCNAME=f"FILE:{tmp_path / 'none'}")
+    machine.script("spark_cluster.sh", "start", 1, "--cores", 2)
+    machine.set(**{name: os.environ[name] for name in ("KRB5CCNAME", "KRB5_CONFIG", "HADOOP_CONF_DIR")})
+    yield machine
+    machine.script("spark_cluster.sh", "stop", "--remove")
+
+
+def test_executors_without_a_ticket_have_the_drivers_tokens_and_renewed_ones_when_those_have_run_out(
+    secure: Secure, without_tickets: Machine, tmp_path: Path
+) -> None:
+    store = f"{secure.hdfs}/studies/tokens"
+    options = (*SMALL, "--driver-java-options", f"-Djava.security.krb5.conf={os.environ['KRB5_CONFIG']}")
+    with without_tickets.submit("submit_standalone.sh", tmp_path, *options, SEARCH, tmp_path, store) as search:
+        search.until("two trials at once", lambda: len(search.waiting()) == 2)
+        require_no_ticket(search)
+        # Nobody has renewed the first tokens: a connection that is made from now on needs others.
+        asked_s = time.monotonic()
+        search.until("tokens that have run out", lambda: time.monotonic() > asked_s + TOKENS_LAST_S)
+        secure.machine.script("hdfs.sh", "kill-nn", 1)
+        secure.machine.script("hdfs.sh", "start-nn", 1)
+        search.open()
+        assert "best: 1" in search.finish()
+    require_whole(search, without_tickets.reports(store))
+
+
+def require_no_ticket(search: Submitted) -> None:
+    """The runners, and so the agents that started them, would find no ticket."""
+    for _, process, _ in search.waiting():
+        ticket = psutil.Process(process).environ()["KRB5CCNAME"].removeprefix("FILE:")
+        assert not Path(ticket).exists()

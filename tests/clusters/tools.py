@@ -43,6 +43,10 @@ class Machine:
         for name in ("HADOOP_CONF_DIR", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "PYTHONPATH", "SPARK_HOME"):
             self._environment.pop(name, None)
 
+    def set(self, **environment: object) -> None:
+        """Set variables in the environment of what is started from now on."""
+        self._environment |= {name: str(value) for name, value in environment.items()}
+
     def pack(self) -> None:
         """Pack the environment; what is submitted from now on has the asyncsearch of this moment."""
         self._environment["ARCHIVE"] = self.script("pack_env.sh")

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from asyncsearch.actions import AnyAction, Assign
+from asyncsearch.engine.staleness import is_stale
 from asyncsearch.engine.state import StudyState
 from asyncsearch.events import AnyEvent, CheckpointCommitted, Learned, NodeFreed, Reported, WorkRefused
 from asyncsearch.ids import NodeKey
@@ -96,5 +97,5 @@ class Beside(Simulation):
     def _tell_all(self, reach: Mapping[NodeKey, float]) -> None:
         for node, resource in reach.items():
             event = self._facts.upto(node, resource)
-            if not self.state.is_stale(event):
+            if not is_stale(self.state, event):
                 self._handle(event)

@@ -12,6 +12,7 @@ from asyncsearch.engine import snapshot
 from asyncsearch.engine.applying import apply
 from asyncsearch.engine.attempts import Attempt
 from asyncsearch.engine.handling import handle
+from asyncsearch.engine.staleness import is_stale
 from asyncsearch.events import Learned, NodeFreed, WorkRefused
 from asyncsearch.ids import Lease, NodeKey, TrialId, WorkerId
 from asyncsearch.journal.format import SegmentReader
@@ -98,9 +99,9 @@ def test_news_is_news_once() -> None:
     player = Player(make_state(FIFO(max_resource=9), GridSearch(), SPACE, **SHARED))
     player.begin(1, 1)
     node = next(iter(facts.reports))
-    assert not player.state.is_stale(facts.upto(node, 9))
+    assert not is_stale(player.state, facts.upto(node, 9))
     player.tell(facts.upto(node, 9))
-    assert player.state.is_stale(facts.upto(node, 9))
+    assert is_stale(player.state, facts.upto(node, 9))
 
 
 def test_the_keys_of_a_shared_study_do_not_know_its_name_and_know_its_version() -> None:

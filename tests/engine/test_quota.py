@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from asyncsearch.actions import AnyAction, DeleteCheckpoint
+from asyncsearch.engine.staleness import is_stale
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import UsageError
 from asyncsearch.events import AnyEvent, CheckpointCommitted
@@ -51,7 +52,7 @@ class Weighing(World):
     """Agents whose checkpoints have sizes."""
 
     def tell(self, event: AnyEvent) -> None:
-        is_commit = isinstance(event, CheckpointCommitted) and not self.state.is_stale(event)
+        is_commit = isinstance(event, CheckpointCommitted) and not is_stale(self.state, event)
         super().tell(weigh(event))
         if is_commit and self.state.usage.is_over:
             assert set(self.state.references) <= pinned(self.state), "something could still have gone"

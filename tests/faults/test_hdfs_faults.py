@@ -140,33 +140,41 @@ def test_a_namenode_that_is_restarted_is_waited_for(search: Search) -> None:
     require_waited(search, search.run_with(restart))
 
 
+def set_safe_mode(cluster: Hdfs, _place: str, is_on: bool) -> None:
+    cluster.call("safemode", "enter" if is_on else "leave")
+
+
+def set_full(cluster: Hdfs, place: str, is_on: bool) -> None:
+    cluster.set_space_quota(place, 1 if is_on else -1)
+
+
+def set_read_only(cluster: Hdfs, place: str, is_on: bool) -> None:
+    cluster.call("fs", "-chmod", "-R", "a-w" if is_on else "u+w", place)
+
+
 @pytest.mark.parametrize(
-    ("begin", "end", "words"),
+    ("disturb", "words"),
     [
-        pytest.param("safemode enter", "safemode leave", "the NameNode is in safe mode", marks=in_the_fault_command),
-        ("dfsadmin -setSpaceQuota 1 {}", "dfsadmin -clrSpaceQuota {}", "the quota of that folder is used up"),
-        pytest.param(
-            "fs -chmod -R a-w {}",
-            "fs -chmod -R u+w {}",
-            "this user lacks the right to do that",
-            marks=in_the_fault_command,
-        ),
+        pytest.param(set_safe_mode, "the NameNode is in safe mode", marks=in_the_fault_command, id="safe mode"),
+        pytest.param(set_full, "the quota of that folder is used up", id="full"),
+        pytest.param(set_read_only, "this user lacks the right to do that", marks=in_the_fault_command, id="read-only"),
     ],
-    ids=["safe mode", "full", "read-only"],
 )
-def test_a_store_that_cannot_be_written_is_waited_for(search: Search, begin: str, end: str, words: str) -> None:
+def test_a_store_that_cannot_be_written_is_waited_for(
+    search: Search, disturb: Callable[[Hdfs, str, bool], None], words: str
+) -> None:
     search.url = f"{search.cluster.url}/ann-{uuid.uuid4().hex}"  # the top of the cluster is anybody's
     search.user = "ann"  # who has started the cluster may write whatever the rights are
+    place = search.cluster.path(search.url)
 
-    def disturb() -> None:
-        place = search.cluster.path(search.url)
-        search.cluster.call(*begin.format(place).split())
+    def go_through_it() -> None:
+        disturb(search.cluster, place, True)
         try:
             search.go_on(words)
         finally:
-            search.cluster.call(*end.format(place).split())
+            disturb(search.cluster, place, False)
 
-    require_waited(search, search.run_with(disturb))
+    require_waited(search, search.run_with(go_through_it))
 
 
 @in_the_fault_command

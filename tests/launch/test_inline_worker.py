@@ -14,6 +14,7 @@ from asyncsearch.ids import CheckpointRef, Lease, NodeKey, TrialId, WorkerId
 from asyncsearch.launch.inline_worker import InlineWorker
 from asyncsearch.rpc.messages import DriverMessage, WorkerMessage
 from asyncsearch.store.local import LocalStore
+from asyncsearch.store.manifest import PackedWith
 from asyncsearch.trainable import TrialContext
 from asyncsearch.work import Lane, Stage, Work
 
@@ -27,10 +28,10 @@ class HalfStore(LocalStore):
 
     bad: tuple[int, ...] = ()
 
-    def commit(self, checkpoint: CheckpointRef, staged: Path) -> int:
+    def commit(self, checkpoint: CheckpointRef, staged: Path, packed_with: PackedWith | None = None) -> int:
         if checkpoint.resource in self.bad:
             raise CheckpointError("the disk is full")
-        return super().commit(checkpoint, staged)
+        return super().commit(checkpoint, staged, packed_with)
 
 
 def train(trial: TrialContext) -> None:

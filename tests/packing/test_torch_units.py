@@ -11,7 +11,8 @@ import pytest
 import torch
 
 from asyncsearch.errors import UsageError
-from asyncsearch.packing.torch_units import PackedTrainers, why_not_together
+from asyncsearch.packing.torch_units import PackedTrainers
+from asyncsearch.packing.trainer_refusals import why_not_together
 from asyncsearch.trainers.torch import TorchTrainer
 from tests.packing.alone import difference
 from tests.trainers.tools import Trial

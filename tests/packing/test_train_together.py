@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from asyncsearch.events import Outcome
 from asyncsearch.packing import train_together
 from asyncsearch.runner.context import SearchContext
 from asyncsearch.runner.packed_training import run_pack
-from asyncsearch.runner.protocol import Ended, Train
+from asyncsearch.runner.protocol import Ended, PackFindings, Train
 from asyncsearch.runner.training import run_training
 from asyncsearch.trainable import as_function
 from tests.agent.driver import make_stage
@@ -58,15 +58,19 @@ def alone(folder: Path, kind: type[Blobs], lane: int, load: Path | None = None, 
     return link
 
 
-def packed(folder: Path, kind: type[Blobs], *changes: dict[str, Any]) -> tuple[list[Recorder], list[Ended]]:
-    links, contexts, ends = [], {}, []  # type: ignore[var-annotated]
+def packed(
+    folder: Path, kind: type[Blobs], *changes: dict[str, Any], measured: Sequence[int] = ()
+) -> tuple[list[Recorder], list[Ended]]:
+    links: list[Recorder] = []
+    contexts: dict[int, SearchContext] = {}
+    told: list[PackFindings | Ended] = []
     for lane, own in enumerate(changes):
         (folder / str(lane)).mkdir(parents=True)
         links.append(Recorder(folder / str(lane)))
         load = own.pop("load", None)
         contexts[lane] = SearchContext([stage(lane, **own)], links[-1], load)
-    run_pack(kind, contexts, NoInterrupts(), "accuracy", ends.append)
-    return links, sorted(ends, key=lambda end: end.lane)
+    run_pack(kind, contexts, NoInterrupts(), "accuracy", told.append, measured)
+    return links, sorted((one for one in told if isinstance(one, Ended)), key=lambda end: end.lane)
 
 
 def values(link: Recorder) -> list[float]:
@@ -78,6 +82,20 @@ def test_each_lane_reports_what_it_reports_alone_within_rounding(tmp_path: Path)
     assert [end.outcome for end in ends] == [Outcome.RETURNED, Outcome.REACHED, Outcome.RETURNED]
     for lane, stop in enumerate((4, 2, 4)):
         expected = alone(tmp_path / f"alone {lane}", Blobs, lane, stop=stop)
+        assert values(links[lane]) == pytest.approx(values(expected), abs=1e-12)
+
+
+@pytest.mark.parametrize("fastest", [1, 2, 4])
+def test_lanes_that_are_timed_in_groups_and_then_regrouped_train_as_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fastest: int
+) -> None:
+    ends_s = iter(
+        [0.0, 10.0 - 9.9 * (fastest == 1), 0.0, 20.0 - 19.9 * (fastest == 2), 0.0, 40.0 - 39.9 * (fastest == 4)]
+    )
+    monkeypatch.setattr("asyncsearch.runner.pack_timing.time.perf_counter", lambda: next(ends_s))
+    links, _ = packed(tmp_path / "pack", Blobs, *({} for _ in range(9)), measured=(1, 2, 4))
+    for lane in range(9):
+        expected = alone(tmp_path / f"alone {lane}", Blobs, lane)
         assert values(links[lane]) == pytest.approx(values(expected), abs=1e-12)
 
 

@@ -11,10 +11,18 @@ from typing import Any
 from google.protobuf import text_format
 
 from asyncsearch.actions import Assign, CutWork, DismissWorker, SaveAt, StopTraining
-from asyncsearch.events import CheckpointCommitted, CheckpointFailed, Outcome, Reported, TrainingEnded
+from asyncsearch.events import (
+    CheckpointCommitted,
+    CheckpointFailed,
+    Outcome,
+    PackMeasured,
+    PackSeconds,
+    Reported,
+    TrainingEnded,
+)
 from asyncsearch.ids import CheckpointRef, Lease, NodeKey, TrialId, WorkerId
 from asyncsearch.rpc.convert import decode_driver, decode_worker, encode_driver, encode_worker, frame
-from asyncsearch.rpc.messages import Heartbeat, Hello, LogLine, LogLines, Refused, StoreOutage, Welcome
+from asyncsearch.rpc.messages import Heartbeat, Hello, LogLine, LogLines, Refused, StoreOutage, StoreTokens, Welcome
 from asyncsearch.rpc.pb import search_pb2 as pb
 from asyncsearch.work import Lane, Stage, Work
 
@@ -56,6 +64,12 @@ EXAMPLES: dict[str, tuple[int, int, Any]] = {
     "worker_training_reached": (302, 5, TrainingEnded(_LEASE, Outcome.REACHED, 27, checkpoint_resource=27)),
     "worker_training_returned": (303, 5, TrainingEnded(_LEASE, Outcome.RETURNED, 81)),
     "worker_training_stopped": (304, 5, TrainingEnded(_LEASE, Outcome.STOPPED, 0)),
+    "worker_pack_measured": (
+        311,
+        5,
+        PackMeasured(_LEASE, (PackSeconds(1, 0.5), PackSeconds(2, 0.625)), "x86_64 processor", "model.py, line 3"),
+    ),
+    "driver_assign_measured": (14, 307, Assign(Work(_LEASE, (Lane((_STAGE,)), Lane((_STAGE,))), measured=(1,)))),
     "worker_checkpoint_committed": (305, 5, CheckpointCommitted(_LEASE, _CHECKPOINT, size_bytes=123_456_789, lane=1)),
     "worker_checkpoint_failed": (306, 5, CheckpointFailed(_LEASE, _CHECKPOINT, error="disk full")),
     "worker_checkpoint_refused": (
@@ -83,6 +97,7 @@ EXAMPLES: dict[str, tuple[int, int, Any]] = {
     "driver_cut_work": (12, 307, CutWork(_LEASE, 18, lane=1)),
     "driver_dismiss": (9, 307, DismissWorker(WorkerId(3), 2, reason="the study is complete")),
     "driver_dismiss_unheard": (13, 307, DismissWorker(WorkerId(3), 2, reason="no space left", is_unheard=True)),
+    "driver_store_tokens": (14, 307, StoreTokens(b"HDTS\0\0\0")),
     "driver_refused": (10, 307, Refused(_LEASE, reason="work-42 is held by worker-4")),
 }
 

@@ -5,11 +5,19 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from asyncsearch.actions import Assign, CutWork, DismissWorker, SaveAt, StopTraining
-from asyncsearch.events import CheckpointCommitted, CheckpointFailed, Outcome, Reported, TrainingEnded
+from asyncsearch.events import (
+    CheckpointCommitted,
+    CheckpointFailed,
+    Outcome,
+    PackMeasured,
+    PackSeconds,
+    Reported,
+    TrainingEnded,
+)
 from asyncsearch.ids import CheckpointRef, Lease
 from asyncsearch.nonfinite import spell
 from asyncsearch.rpc.fields import LATEST_S
-from asyncsearch.rpc.messages import Heartbeat, Hello, LogLine, LogLines, Refused, StoreOutage
+from asyncsearch.rpc.messages import Heartbeat, Hello, LogLine, LogLines, Refused, StoreOutage, StoreTokens
 from asyncsearch.work import Lane, Stage, Work
 
 COUNTS = st.integers(0, 2**53 - 1)
@@ -55,6 +63,18 @@ WORKER_MESSAGES = st.one_of(
         protocol=st.integers(0, 2**32 - 1),
     ),
     st.just(Heartbeat()),
+    st.builds(
+        PackMeasured,
+        lease=LEASES,
+        seconds=st.lists(
+            st.builds(
+                PackSeconds, st.integers(1, 2**16 - 1), st.floats(0, LATEST_S, exclude_min=True, exclude_max=True)
+            ),
+            max_size=3,
+        ).map(tuple),
+        device=WORDS,
+        refusal=TEXTS,
+    ),
     st.builds(Reported, lease=LEASES, resource=st.integers(1, 2**53 - 1), metrics=METRICS, lane=LANES),
     st.builds(
         TrainingEnded,
@@ -82,4 +102,5 @@ DRIVER_MESSAGES = st.one_of(
     st.builds(CutWork, lease=LEASES, stop=COUNTS, lane=LANES),
     st.builds(DismissWorker, worker=WORKERS, epoch=EPOCHS, reason=TEXTS, is_unheard=st.booleans()),
     st.builds(Refused, lease=LEASES, reason=TEXTS),
+    st.builds(StoreTokens, tokens=st.binary(min_size=1, max_size=99)),
 )

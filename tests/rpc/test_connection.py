@@ -24,7 +24,7 @@ from asyncsearch.errors import (
 from asyncsearch.events import KILLED, Outcome, Reported, TrainingEnded
 from asyncsearch.ids import NodeKey, TrialId, WorkerId
 from asyncsearch.rpc.channel import Keepalive
-from asyncsearch.rpc.messages import DriverMessage, LogLine, LogLines
+from asyncsearch.rpc.messages import DriverMessage, LogLine, LogLines, StoreTokens
 from asyncsearch.rpc.server import SearchServer
 from asyncsearch.work import Lane, Stage, Work
 from tests.rpc.proxy import FAIR, PATIENCE_S, Proxy, Weather
@@ -84,6 +84,23 @@ def test_a_message_may_be_sent_before_the_connection_is_open(driver: Driver) -> 
     assert agent.connection.flush(PATIENCE_S)
     agent.connection.close()
     assert driver.handler.resources() == [1]
+
+
+def test_tokens_come_before_all_else_and_again_to_everybody_when_they_were_renewed(
+    driver: Driver, proxy: Proxy, attach: Callable[..., Agent]
+) -> None:
+    first, second, renewed = StoreTokens(b"1"), StoreTokens(b"2"), StoreTokens(b"3")
+    driver.call(lambda: driver.server.grant(first))
+    driver.call(lambda: driver.server.grant(second))
+    one = attach(proxy=proxy)
+    driver.send(stop(1))
+    assert one.delivered.wait(lambda items: len(items) == 2) == [second, stop(1)]
+    proxy.cut()
+    driver.call(lambda: driver.server.grant(renewed))
+    other = attach(hello(worker=4))
+    assert one.delivered.wait(lambda items: len(items) == 3)[2:] == [renewed]
+    assert other.delivered.wait(bool) == [renewed]
+    assert "3" not in repr(renewed)[:-1].replace("StoreTokens", "")
 
 
 def test_heartbeats_are_told_and_not_numbered(driver: Driver, attach: Callable[..., Agent]) -> None:

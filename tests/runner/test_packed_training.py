@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from asyncsearch.actions import CutWork, SaveAt
-from asyncsearch.events import KILLED, Outcome
+from asyncsearch.events import KILLED, MEMORY_KINDS, Outcome
+from asyncsearch.runner import pack_timing
 from asyncsearch.runner.context import SearchContext
 from asyncsearch.runner.packed_training import run_pack
-from asyncsearch.runner.protocol import Ended, Train
+from asyncsearch.runner.protocol import Ended, PackFindings, Train
 from asyncsearch.runner.sigterm import SigtermGuard
 from asyncsearch.runner.training import run_training
 from asyncsearch.trainable import Trainer, TrialStopped, as_function
@@ -69,6 +71,7 @@ class Pack:
         self.links = {number: Recorder(folder / str(number)) for number in range(len(stages))}
         self.contexts: dict[int, SearchContext] = {}
         self.ends: list[Ended] = []
+        self.told: list[PackFindings] = []
         for number, changes in enumerate(stages):
             (folder / str(number)).mkdir(exist_ok=True)
             load = changes.pop("load", None)
@@ -76,9 +79,15 @@ class Pack:
             stage = make_stage(number, params=params, **{"stop": 3, "max_resource": 3, **changes})
             self.contexts[number] = SearchContext([stage], self.links[number], load)
 
-    def run(self) -> Pack:
-        run_pack(Sum, self.contexts, NoInterrupts(), "accuracy", self.ends.append)
+    def run(self, *measured: int) -> Pack:
+        run_pack(Sum, self.contexts, NoInterrupts(), "accuracy", self.tell, measured)
         return self
+
+    def tell(self, message: PackFindings | Ended) -> None:
+        if isinstance(message, Ended):
+            self.ends.append(message)
+        else:
+            self.told.append(message)
 
     def end_of(self, lane: int) -> Ended:
         (end,) = [end for end in self.ends if end.lane == lane]
@@ -93,6 +102,7 @@ class Pack:
 
 @pytest.fixture(autouse=True)
 def _forget() -> None:
+    pack_timing._warm.clear()
     CALLS.clear()
     BEFORE.clear()
 
@@ -152,6 +162,18 @@ def test_a_failure_of_one_lane_is_its_own(tmp_path: Path, where: str) -> None:
     assert f"{where} fails" in pack.end_of(1).error
 
 
+def test_lanes_evaluate_themselves_where_they_cannot_be_evaluated_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(trainers: Sequence[Sum]) -> Any:
+        raise ValueError("not at once")
+
+    monkeypatch.setattr(Sum, "evaluate_pack", staticmethod(fail))
+    pack = Pack(tmp_path, {}, {"params": {"breaks": "evaluate"}}, {}).run()
+    assert pack.outcomes() == [Outcome.RETURNED, Outcome.FAILED, Outcome.RETURNED]
+    assert pack.values(2) == [1.5, 3.0, 4.5]
+
+
 def test_a_failure_of_the_common_unit_is_a_loss_of_each_lane(tmp_path: Path) -> None:
     def fail(unit: int) -> None:
         if unit == 2:
@@ -181,7 +203,7 @@ def test_sigterm_ends_all_lanes_those_that_were_stopped_as_stopped(tmp_path: Pat
         raise TrialStopped("the agent sent SIGTERM")
 
     BEFORE.append(terminate)
-    run_pack(Sum, pack.contexts, guard, "accuracy", pack.ends.append)
+    run_pack(Sum, pack.contexts, guard, "accuracy", pack.tell)
     assert [(end.outcome, end.error_kind) for end in pack.ends] == [
         (Outcome.FAILED, KILLED),
         (Outcome.STOPPED, ""),
@@ -204,3 +226,34 @@ def test_lanes_begin_from_their_own_checkpoints(tmp_path: Path) -> None:
     pack = Pack(tmp_path, {"start": 1, "load": tmp_path / "saved"}, {}).run()
     assert pack.links[0].reports == [(2, {"accuracy": 10.5}), (3, {"accuracy": 11.0})]
     assert pack.values(1) == [1.0, 2.0, 3.0]
+
+
+def test_the_first_unit_is_timed_in_groups_and_the_fastest_number_trains_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = iter([0.0, 1.0, 1.0, 2.5, 2.5, 9.5])
+    monkeypatch.setattr("asyncsearch.runner.pack_timing.time.perf_counter", lambda: next(clock))
+    pack = Pack(tmp_path, *({} for _ in range(9))).run(1, 2, 4)
+    (told,) = pack.told
+    assert told.seconds == ((1, 1.0), (2, 1.5), (4, 7.0))
+    assert [len(call) for call in CALLS] == [2, 2, 4] + [2, 2, 2, 2] * 2
+    assert [pack.values(lane) for lane in range(9)] == [
+        [0.5 * (lane + 1) * unit for unit in (1, 2, 3)] for lane in range(9)
+    ]
+
+
+def test_each_lane_trains_each_unit_once_however_few_there_are_to_time(tmp_path: Path) -> None:
+    pack = Pack(tmp_path, {}, {}, {}).run(1, 2, 4)
+    assert [one.lanes for one in pack.told[0].seconds] == [1, 2]
+    assert [pack.values(lane) for lane in range(3)] == [[0.5, 1.0, 1.5], [1.0, 2.0, 3.0], [1.5, 3.0, 4.5]]
+
+
+@pytest.mark.parametrize("error", [MemoryError("no memory"), torch.OutOfMemoryError("CUDA out of memory")])
+def test_too_little_memory_of_a_pack_is_told_of_each_lane_in_its_kind(tmp_path: Path, error: Exception) -> None:
+    def fail(unit: int) -> None:
+        raise error
+
+    BEFORE.append(fail)
+    ends = Pack(tmp_path, {}, {}).run().ends
+    assert {end.error_kind for end in ends} <= set(MEMORY_KINDS)
+    assert len(ends) == 2

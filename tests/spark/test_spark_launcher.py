@@ -14,7 +14,9 @@ from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.ids import WorkerId
 from asyncsearch.launch import choose
 from asyncsearch.launch.base_launcher import AgentFunction
+from asyncsearch.launch.spark.handover import Handover, PipeAddress
 from asyncsearch.launch.spark.launcher import SparkLauncher
+from asyncsearch.launch.spark.session import Spark
 from asyncsearch.launch.spark.task import RUN_AGAIN, TaskMode
 from tests.launch.tools import TOKEN, Ends, Line, config_for
 from tests.spark.cluster import spark_session
@@ -40,10 +42,11 @@ def spark(session: Any, ends: Ends, tmp_path: Path) -> Iterator[Any]:
     """Start launchers of agents; after the test, no job of theirs may be active."""
     launchers: list[SparkLauncher] = []
 
-    def started(agent: AgentFunction, **options: Any) -> SparkLauncher:
+    def started(agent: AgentFunction, *, spares: int = 0, **options: Any) -> SparkLauncher:
         launcher = SparkLauncher(agent=agent, **{"study": "digits", **options})
         launchers.append(launcher)
         launcher.check(2)
+        launcher.warm_up(spares)
         launcher.start(lambda worker, epoch: config_for(tmp_path), ends)
         return launcher
 
@@ -98,8 +101,61 @@ def test_job_says_in_sparks_pages_what_it_is(spark: Any, ends: Ends, session: An
     line.hear()
     [job] = session.sparkContext.statusTracker().getActiveJobsIds()
     data = session.sparkContext._jsc.sc().statusStore().job(job)
-    assert data.description().get() == "asyncsearch: digits worker-0 epoch 1"
+    assert descriptions(session) == ["asyncsearch: digits worker-0 epoch 1"]
     assert "asyncsearch-digits-" in data.jobTags().mkString(" ")
+
+
+def test_a_launch_takes_the_task_that_was_begun_for_it_and_the_next_one_begins_another(
+    spark: Any, ends: Ends, session: Any, tmp_path: Path
+) -> None:
+    lines = [Line(tmp_path / "0"), Line(tmp_path / "1")]
+    launcher = spark(endless(*(line.path for line in lines)), spares=1)
+    [spare] = launcher._spares.values()
+    launcher.launch(W0, 3)
+    lines[0].hear()
+    assert descriptions(session) == ["asyncsearch: digits worker-0"]
+    launcher.kill(W0, 3)
+    assert ends.next() == (0, 3, "it was ended by the driver")
+    lines[0].await_end()
+    launcher._config_for = lambda worker, epoch: config_of(tmp_path, W1)
+    launcher.launch(W0, 4)
+    lines[1].hear()
+    assert descriptions(session) == ["asyncsearch: digits worker-0 epoch 4"]
+    assert spare not in launcher._spares.values()
+
+
+def test_a_task_that_cannot_take_its_configuration_costs_a_job_and_not_the_launch(
+    spark: Any, ends: Ends, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Unreachable(Handover):
+        def __init__(self) -> None:
+            super().__init__()
+            self.address = self.address._replace(process=0)
+
+    monkeypatch.setattr("asyncsearch.launch.spark.spare_task.Handover", Unreachable)
+    spark(lambda config: f"{config.worker}.{config.epoch} served", spares=1).launch(W0, 1)
+    assert ends.next() == (0, 1, "0.1 served")
+    assert ends.is_empty
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+def test_as_many_tasks_are_begun_as_may_start_at_once_and_end_with_the_launcher_if_no_launch_asks_for_them(
+    session: Any, monkeypatch: pytest.MonkeyPatch, *, is_new: bool
+) -> None:
+    monkeypatch.setattr("asyncsearch.launch.spark.preflight.cores", lambda: 2)
+    monkeypatch.setattr(Spark, "has_served", not is_new)
+    launcher = SparkLauncher()
+    launcher.check(2)
+    launcher.warm_up(2)
+    assert len(launcher._spares) == (1 if is_new else 2)
+    launcher.stop(0.0)
+    assert descriptions(session) == []
+
+
+def descriptions(session: Any) -> list[str]:
+    """Return what Spark's pages say of each job that runs."""
+    jobs = session.sparkContext._jsc.sc().statusStore()
+    return [jobs.job(job).description().get() for job in session.sparkContext.statusTracker().getActiveJobsIds()]
 
 
 @pytest.mark.parametrize("is_together", [False, True])
@@ -147,25 +203,25 @@ def in_thread(thread: threading.Thread) -> None:
     thread.join()
 
 
-@pytest.mark.parametrize("mode", list(TaskMode))
-def test_exception_is_told_and_not_tried_again(spark: Any, ends: Ends, mode: TaskMode) -> None:
+@pytest.mark.parametrize(("mode", "spares"), [*((mode, 0) for mode in TaskMode), (TaskMode.PLAIN, 1)])
+def test_exception_is_told_and_not_tried_again(spark: Any, ends: Ends, mode: TaskMode, spares: int) -> None:
     def agent(config: Any) -> str:
         raise OSError("no route to the driver")
 
-    spark(agent, mode=mode).launch(W0, 1)
+    spark(agent, mode=mode, spares=spares).launch(W0, 1)
     first, *rest = ends.reason().splitlines()
     assert first == "its task failed: OSError: no route to the driver"
     assert any("Traceback" in line for line in rest)
 
 
-@pytest.mark.parametrize("mode", list(TaskMode))
-def test_crash_of_the_python_worker_is_told(spark: Any, ends: Ends, mode: TaskMode) -> None:
+@pytest.mark.parametrize(("mode", "spares"), [*((mode, 0) for mode in TaskMode), (TaskMode.PLAIN, 1)])
+def test_crash_of_the_python_worker_is_told(spark: Any, ends: Ends, mode: TaskMode, spares: int) -> None:
     def agent(config: Any) -> str:
         import os
 
         os._exit(3)
 
-    spark(agent, mode=mode).launch(W0, 1)
+    spark(agent, mode=mode, spares=spares).launch(W0, 1)
     assert ends.reason() == "its Python worker process crashed or was killed"
 
 
@@ -309,6 +365,7 @@ def test_plain_task_that_spark_runs_again_ends_at_once(monkeypatch: pytest.Monke
         raise AssertionError("it runs twice")
 
     assert task(agent, config_for(tmp_path), TaskMode.PLAIN)([0]) == [RUN_AGAIN]
+    assert task(agent, PipeAddress(1, 2, 3), TaskMode.PLAIN)([0]) == [RUN_AGAIN]
 
 
 def test_devices_that_spark_gives_a_task_reach_the_agent(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

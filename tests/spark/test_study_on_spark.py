@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from asyncsearch.errors import ClusterError, StudyExistsError
 from asyncsearch.events import WorkerAttached, WorkerLost
 from asyncsearch.journal.opening import read_records
 from asyncsearch.trial import TrialState
+from tests.launch.tools import PATIENCE_S
 from tests.spark.cluster import StandaloneCluster, spark_session
 from tests.system.tools import Gate, Running, make_study, make_trainable, require_gone
 
@@ -61,9 +63,10 @@ def test_a_killed_executor_costs_what_it_trained_since_its_checkpoint_and_nothin
         assert session.sparkContext.statusTracker().getActiveJobsIds() == []
 
 
-def test_a_search_on_a_session_that_is_there_leaves_it_there_and_no_job(tmp_path: Path) -> None:
+def test_a_search_that_is_resumed_on_a_session_that_is_there_leaves_it_there_and_no_job(tmp_path: Path) -> None:
     with spark_session("local[2]") as session:
-        study = make_study(quick, tmp_path / "study", backend="auto", scheduler=ASHA(max_resource=9))
+        make_study(quick, tmp_path / "study", backend="auto", scheduler=ASHA(max_resource=9)).run(4, display="none")
+        study = make_study(quick, tmp_path / "study", backend="auto", scheduler=ASHA(max_resource=9), resume=True)
         study.run(parallelism=2, display="none")
         require_whole(study)
         assert session.sparkContext.statusTracker().getActiveJobsIds() == []
@@ -100,6 +103,38 @@ def test_a_study_that_is_refused_leaves_no_job(tmp_path: Path) -> None:
         assert session.sparkContext.parallelize([1, 2], 2).sum() == 3
 
 
+_DRIVER = """
+import sys
+from pyspark.sql import SparkSession
+from asyncsearch.launch.spark.launcher import SparkLauncher
+session = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+session.sparkContext.parallelize([1], 1).count()
+launcher = SparkLauncher()
+launcher.check(1)
+launcher.warm_up(1)
+print("begun", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_driver_that_is_killed_before_it_hands_a_configuration_over_leaves_no_process() -> None:
+    environment = os.environ | {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
+    with subprocess.Popen(
+        [sys.executable, "-c", _DRIVER],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env=environment,
+    ) as driver:
+        assert driver.stdout is not None
+        assert driver.stdout.readline() == "begun\n"
+        others = psutil.Process(driver.pid).children(recursive=True)
+        assert any("pyspark.daemon" in " ".join(process.cmdline()) for process in others)
+        driver.kill()
+    assert not psutil.wait_procs(others, timeout=PATIENCE_S)[1]
+
+
 def quick(trial: Any) -> None:
     units: list[int] = []
 
@@ -118,8 +153,6 @@ def test_the_digits_scripts_run_under_spark_submit_on_a_standalone_cluster(
 ) -> None:
     if script == "digits_torch.py":
         pytest.importorskip("torch")
-    import subprocess
-
     from tests.spark.cluster import spark_home
 
     root = Path(__file__).parents[2]

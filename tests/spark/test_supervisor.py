@@ -104,6 +104,7 @@ def supervise(spark: FakeSpark, ends: Ends) -> Supervisor:
         tag="tag",
         start_timeout_s=PATIENCE_S,
         ended=ends,
+        spares={},
     )
 
 
@@ -194,6 +195,7 @@ def test_a_replacement_waits_for_its_slot_as_long_as_another_worker_has_one(
         tag="tag",
         start_timeout_s=0.02,
         ended=ends,
+        spares={},
     )
     logger = logging.getLogger("asyncsearch.launch.spark.supervisor")
     logger.addHandler(sentences)

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import atexit
 import functools
+import getpass
 import os
 import shutil
 import subprocess
 import tempfile
+import urllib.request
 import uuid
 from pathlib import Path
 
@@ -41,6 +43,18 @@ class Hdfs:
         if done.returncode != 0:
             raise RuntimeError(f"hdfs.sh {' '.join(command)} failed: {done.stdout}{done.stderr}")
         return done.stdout.strip()
+
+    @functools.cached_property
+    def gateway(self) -> str:
+        """Where it answers over HTTP, ``host:port``."""
+        return self.call("status").splitlines()[-1].rpartition("//")[2]
+
+    def set_space_quota(self, path: str, size_bytes: int) -> None:
+        """Limit what a folder may hold; -1: it has no limit. By HTTP: a tool of Hadoop takes seconds to start."""
+        asked = f"op=SETQUOTA&namespacequota=-1&storagespacequota={size_bytes}&user.name={getpass.getuser()}"
+        request = urllib.request.Request(f"http://{self.gateway}/webhdfs/v1{path}?{asked}", method="PUT")
+        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=_PATIENCE_S):
+            pass
 
     def new(self) -> str:
         """Return the URL of a place where nothing is."""

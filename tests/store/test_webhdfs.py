@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import pickle
 import tempfile
 from pathlib import Path
@@ -27,12 +26,7 @@ TEAM = {
 def new() -> str:
     pytest.importorskip("hdfs")
     place = hdfs().new().removeprefix(hdfs().url)
-    return f"webhdfs://{gateway()}{place}"
-
-
-@functools.cache
-def gateway() -> str:
-    return hdfs().call("status").splitlines()[-1].rpartition("//")[2]
+    return f"webhdfs://{hdfs().gateway}{place}"
 
 
 @pytest.fixture(autouse=True)
@@ -44,6 +38,8 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.cluster
 class TestWebHdfs(StoreTests):
+    repeats = 15
+
     def make(self) -> Store:
         return open_store(f"{new()}/{ODD}")
 

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from asyncsearch import ASHA, FIFO, PBT, SHA, Sharing, Study, Trainer, uniform
+from asyncsearch import ASHA, FIFO, PBT, SHA, Sharing, Study, Trainer, choice, uniform
 from asyncsearch.actions import Assign
 from asyncsearch.errors import UsageError
+from asyncsearch.events import PackMeasured
+from asyncsearch.ids import CheckpointRef
 from asyncsearch.journal.opening import read_records
+from asyncsearch.report.live.table import table
+from asyncsearch.shared.folder import NodeFacts, SharedFolder
+from asyncsearch.store import LocalStore
 from asyncsearch.trial import TrialState
 
 
@@ -41,6 +47,37 @@ class Line(Trainer):
 
     def load(self, path: Path) -> None:
         self.loss = json.loads(path.read_text())
+
+
+class Fixed(Line):
+    """Takes as long for many as for one."""
+
+    def train(self) -> None:
+        self.train_pack([self])
+
+    @classmethod
+    def train_pack(cls, trainers: Sequence[Line]) -> None:
+        sum(range(50_000))
+        for trainer in trainers:
+            trainer.loss *= 1 - trainer.hp["rate"]
+
+
+class Hungry(Line):
+    """More than two have too little memory together once they have trained a unit."""
+
+    @classmethod
+    def train_pack(cls, trainers: Sequence[Line]) -> None:
+        if len(trainers) > 2 and trainers[0].trial.resource > 0:
+            import torch
+
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
+        super().train_pack(trainers)
+
+
+class Unpacked(Line):
+    @classmethod
+    def pack_refusal(cls) -> str:
+        return "model.py, line 7, calls an LSTM"
 
 
 class Alone(Line):
@@ -93,9 +130,50 @@ def test_pack_is_a_number_of_trials(tmp_path: Path, pack: Any) -> None:
         study(tmp_path / "s", pack=pack)
 
 
-def test_pack_auto_is_refused_in_words(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"pack='auto': .* Write a number, as in pack=8"):
-        study(tmp_path / "s", pack="auto")
+def test_a_word_other_than_auto_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"pack='fast': write a number of trials, as in pack=8, or 'auto'"):
+        study(tmp_path / "s", pack="fast")
+
+
+def shown(found: Study) -> str:
+    """Return what ``asyncsearch show`` prints, without its line ends."""
+    return " ".join(table(found._status()).split())
+
+
+def measured(found: Study) -> list[PackMeasured]:
+    return [event for record in read_records(found.store) if isinstance(event := record.event, PackMeasured)]
+
+
+def test_auto_measures_how_many_train_fastest_and_keeps_it_in_the_store(tmp_path: Path) -> None:
+    found = study(tmp_path / "s", Fixed, FIFO(max_resource=2), pack="auto", backend="processes")
+    found.run(18, parallelism=1, display="none")
+    (told,) = measured(found)
+    assert [lanes for lanes, _ in told.seconds] == [1, 2, 4, 8]
+    assert "processor" in told.device
+    assert {trial.state for trial in found.trials} == {TrialState.COMPLETED}
+    assert lanes(found)[0] == 17
+    assert "its pack was measured on" in " ".join(found.explain("trial-0").split())
+    assert re.search(r"34 units trained in packs of up to 17; which saved about", shown(found))
+
+
+def test_a_pack_with_too_little_memory_goes_on_in_halves_from_its_last_checkpoints(tmp_path: Path) -> None:
+    found = study(tmp_path / "s", Hungry, FIFO(max_resource=3), pack=4, save_every=1, backend="processes")
+    found.run(4, parallelism=1, display="none")
+    assert lanes(found) == [4, 2, 2]
+    assert {trial.state for trial in found.trials} == {TrialState.COMPLETED}
+    assert sum(trial.failures + trial.losses for trial in found.trials) == 0
+    story = " ".join(found.explain("trial-3").split())
+    assert "4 trainings had too little memory together; 2 are tried next" in story
+    assert "from its checkpoint at 1" in story
+    assert "memory is enough for 2 together" in shown(found)
+
+
+def test_why_a_trainable_trains_one_after_another_is_kept_and_they_train_alone_from_then_on(tmp_path: Path) -> None:
+    found = study(tmp_path / "s", Unpacked, FIFO(max_resource=1), pack=2, backend="processes")
+    found.run(4, parallelism=1, display="none")
+    assert [told.refusal for told in measured(found)] == ["model.py, line 7, calls an LSTM"]
+    assert lanes(found) == [2, 1, 1]
+    assert "one after another, not together: model.py, line 7, calls an LSTM" in shown(found)
 
 
 def test_a_strategy_that_is_not_known_is_refused(tmp_path: Path) -> None:
@@ -118,10 +196,52 @@ def test_pbt_that_may_not_share_does_not_pack(tmp_path: Path) -> None:
         study(tmp_path / "s", scheduler=PBT(max_resource=9, perturbation_interval=3), share=False, pack=2)
 
 
-def test_a_study_that_packs_trains_for_no_other_study(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"pack=2 and version=: other studies"):
-        study(tmp_path / "s", version="1", pack=2)
-    study(tmp_path / "s", version="1", pack=2, sharing=Sharing(shared=False))
+def shared(folder: Path, name: str, resource: int, **options: Any) -> Study:
+    """Run a study of two trials that shares with the others in a folder."""
+    found = Study(
+        Line,
+        space={"rate": choice(0.1, 0.3)},
+        metric="loss",
+        mode="min",
+        searcher="grid",
+        scheduler=FIFO(max_resource=resource),
+        store=folder / name,
+        version="1",
+        backend="processes",
+        **options,
+    )
+    return found.run(2, parallelism=1, display="none")
+
+
+def trained_of(found: Study) -> int:
+    """Return how many units a study trained itself."""
+    return sum(trial.trained for trial in found.trials)
+
+
+def test_a_study_takes_over_what_others_trained_in_packs_only_if_it_tolerates_that(tmp_path: Path) -> None:
+    assert trained_of(shared(tmp_path, "packed", 3, pack=2)) == 6
+    tolerant = shared(tmp_path, "tolerant", 3, sharing=Sharing(tolerant=True))
+    assert trained_of(tolerant) == 0
+    assert "3 units of it reported by packs of other studies" in " ".join(tolerant.explain("trial-0").split())
+    strict = shared(tmp_path, "strict", 3)
+    assert trained_of(strict) == 6
+    assert "packs" not in strict.explain("trial-0")
+    assert trained_of(shared(tmp_path, "again", 3, pack=2)) == 0
+
+
+def test_what_a_tolerant_study_trains_on_a_packed_beginning_is_packed_for_others(tmp_path: Path) -> None:
+    shared(tmp_path, "packed", 3, pack=2)
+    tolerant = shared(tmp_path, "tolerant", 9, sharing=Sharing(tolerant=True))
+    assert trained_of(tolerant) == 12
+    assert "which another study trained in a pack" in " ".join(tolerant.explain("trial-0").split())
+    folder, node = SharedFolder(LocalStore(tmp_path / "plan")), tolerant.trials[0].node
+    assert folder.read(node) == NodeFacts()
+    assert folder.is_packed(CheckpointRef(node, 9))
+
+
+def test_tolerant_needs_somebody_to_share_with(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"Sharing\(tolerant=True\), and the study shares with nobody"):
+        study(tmp_path / "s", sharing=Sharing(tolerant=True))
 
 
 def test_pack_of_one_is_a_study_that_does_not_pack(tmp_path: Path) -> None:

@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable
 from typing import Any
 
 from asyncsearch.errors import InternalError, UnsupportedSparkError, UsageError
-from asyncsearch.ids import WorkerId
-from asyncsearch.launch.base_launcher import AgentFunction, ConfigFor, Launcher, OnWorkerEnded, Preflight, run_agent
+from asyncsearch.ids import WorkerId, worker_name
+from asyncsearch.launch.base_launcher import (
+    AgentFunction,
+    ConfigFor,
+    Launcher,
+    OnWorkerEnded,
+    Preflight,
+    Tokens,
+    run_agent,
+)
+from asyncsearch.launch.spark.delegation_tokens import delegation_tokens
+from asyncsearch.launch.spark.handover import IS_POSSIBLE
 from asyncsearch.launch.spark.preflight import examine, task_mode
 from asyncsearch.launch.spark.session import Spark, is_java_there, join, new_tag, present
 from asyncsearch.launch.spark.slots import slots_now
+from asyncsearch.launch.spark.spare_task import SpareTask
 from asyncsearch.launch.spark.supervisor import Supervisor
 from asyncsearch.launch.spark.task import TaskMode
+
+_SUBMITTED_S = 1.0
+"""How long ``warm_up`` waits for a job's submission: what follows takes the time that it needs."""
 
 
 class SparkLauncher(Launcher):
@@ -49,6 +64,10 @@ class SparkLauncher(Launcher):
         self._agent = agent
         self._spark: Spark | None = None
         self._config_for: ConfigFor | None = None
+        self._tag = ""
+        self._at_once: int | None = None
+        self._spares: dict[WorkerId, SpareTask] = {}
+        """Tasks that were begun before a launch asked for them."""
         self._supervisor: Supervisor | None = None
 
     def workers_now(self) -> int | None:
@@ -69,10 +88,29 @@ class SparkLauncher(Launcher):
             self._spark = join(self._session)
         try:
             self._require_no_gang(self._spark)
-            return examine(self._spark, parallelism, self._mode_of(self._spark), self._start_timeout_s)
+            found = examine(self._spark, parallelism, self._mode_of(self._spark), self._start_timeout_s)
         except BaseException:
             self._leave()
             raise
+        self._tag, self._at_once = new_tag(self._study), found.launches_at_once
+        return found
+
+    def warm_up(self, workers: int) -> None:
+        if self._spark is None or not (self._spark.is_one_process and IS_POSSIBLE):
+            return
+        for number in range(min(workers, self._at_once or workers)):
+            worker = WorkerId(number)
+            with contextlib.suppress(OSError):  # without descriptors to spare its launch begins its task
+                self._spares[worker] = SpareTask(
+                    self._spark,
+                    agent=self._agent,
+                    mode=self._mode_of(self._spark),
+                    tag=f"{self._tag}-{worker_name(worker)}",
+                    run_tag=self._tag,
+                    description=f"asyncsearch: {self._study} {worker_name(worker)}",
+                )
+        for spare in self._spares.values():
+            spare.await_submission(_SUBMITTED_S)
 
     def start(self, config_for: ConfigFor, ended: OnWorkerEnded) -> None:
         if self._spark is None:
@@ -83,9 +121,10 @@ class SparkLauncher(Launcher):
             agent=self._agent,
             mode=self._mode_of(self._spark),
             study=self._study,
-            tag=new_tag(self._study),
+            tag=self._tag,
             start_timeout_s=self._start_timeout_s,
             ended=ended,
+            spares=self._spares,
         )
         self._supervisor.start()
         self._spark.serves()
@@ -94,6 +133,10 @@ class SparkLauncher(Launcher):
         if self._config_for is None or self._supervisor is None:
             raise InternalError("launch() comes after start()")
         self._supervisor.launch((worker, epoch), self._config_for(worker, epoch))
+
+    def tokens_for(self, url: str) -> Tokens | None:
+        spark = self._spark
+        return None if spark is None or spark.is_local else delegation_tokens(spark.context, url)
 
     def await_submission(self, timeout_s: float) -> None:
         if self._supervisor is not None:
@@ -106,6 +149,11 @@ class SparkLauncher(Launcher):
     def stop(self, grace_s: float) -> None:
         if self._supervisor is not None:
             self._supervisor.stop(grace_s)
+        spares, self._spares = self._spares, {}
+        for spare in spares.values():
+            spare.call_off()
+        for spare in spares.values():
+            spare.end()
         self._leave()
 
     def thread(self, target: Callable[[], None], name: str) -> threading.Thread:

@@ -20,14 +20,10 @@ from asyncsearch.launch.spark import departures
 from asyncsearch.launch.spark.failure_reasons import reason_of
 from asyncsearch.launch.spark.session import WAIT_LOGGED_AFTER_S, Spark
 from asyncsearch.launch.spark.slot_waits import REPLACED_AFTER_S, SlotWatch
-from asyncsearch.launch.spark.task import TaskMode, task
+from asyncsearch.launch.spark.spare_task import CANCEL_AGAIN_S, CANCELLED_WITHIN_S, SpareTask
+from asyncsearch.launch.spark.task import NO_CONFIG, TaskMode, task
 
 _log = logging.getLogger(__name__)
-
-_CANCEL_AGAIN_S = 2.0
-"""Interval of repeated cancellations: Spark ignores one that arrives before its job is submitted."""
-_CANCELLED_WITHIN_S = 30.0
-"""Time that ``stop`` waits for jobs that it cancelled."""
 
 LaunchKey = tuple[WorkerId, int]
 """One launch: a worker and an epoch."""
@@ -36,8 +32,10 @@ LaunchKey = tuple[WorkerId, int]
 class _Job:
     """The supervisor's state of one launch. Times are monotonic seconds."""
 
-    def __init__(self, key: LaunchKey, tag: str) -> None:
+    def __init__(self, key: LaunchKey, tag: str, spare: SpareTask | None) -> None:
         self.key = key
+        self.spare = spare
+        """The task that waits for it already; None: its task is yet to be begun."""
         self.name = f"{worker_name(key[0])} epoch {key[1]}"
         self.tag = tag
         self.launched_at = time.monotonic()
@@ -61,14 +59,20 @@ class Supervisor:
         tag: str,
         start_timeout_s: float,
         ended: OnWorkerEnded,
+        spares: dict[WorkerId, SpareTask],
     ) -> None:
-        """Prepare; see ``SparkLauncher``."""
+        """Prepare; see ``SparkLauncher``.
+
+        Args:
+            spares: tasks that were begun already; those that a launch takes are removed.
+        """
         self._spark = spark
         self._agent = agent
         self._mode = mode
         self._study = study
         self._tag = tag
         self._ended = ended
+        self._spares = spares
         self._inbox: queue.SimpleQueue[Callable[[], object]] = queue.SimpleQueue()
         """Tasks of the supervisor's thread."""
         self._stopped = threading.Event()
@@ -140,7 +144,7 @@ class Supervisor:
             self._cancel(self._jobs[key], "it was ended by the driver")
 
     def _begin_to_stop(self, stop_at: float) -> None:
-        self._stop_at, self._give_up_at = stop_at, stop_at + _CANCELLED_WITHIN_S
+        self._stop_at, self._give_up_at = stop_at, stop_at + CANCELLED_WITHIN_S
 
     def _do_what_is_due(self) -> None:
         now = time.monotonic()
@@ -176,14 +180,16 @@ class Supervisor:
     def _cancel(self, job: _Job, reason: str) -> None:
         job.reason = job.reason or reason
         job.is_cancelled.set()
-        job.due = time.monotonic() + _CANCEL_AGAIN_S
+        job.due = time.monotonic() + CANCEL_AGAIN_S
         self._spark.cancel(job.tag)
 
     def _start_job(self, key: LaunchKey, config: WorkerConfig) -> None:
         if self._give_up_at is not None:
             self._ended(*key, TOO_LATE)
             return
-        job = self._jobs[key] = _Job(key, f"{self._tag}-{worker_name(key[0])}.{key[1]}")
+        spare = self._spares.pop(key[0], None)
+        tag = f"{self._tag}-{worker_name(key[0])}.{key[1]}" if spare is None else spare.tag
+        job = self._jobs[key] = _Job(key, tag, spare)
         if self._slots.began(key[0], job.tag):
             job.due = job.launched_at + REPLACED_AFTER_S
         try:
@@ -202,6 +208,12 @@ class Supervisor:
 
     def _submit(self, job: _Job, config: WorkerConfig) -> str:
         """Run the job to its end, and return what its agent returned."""
+        spare, job.spare = job.spare, None
+        if spare is not None:
+            self.has_submitted.set()
+            reason = spare.serve(config)
+            if reason != NO_CONFIG:
+                return reason
         return self._spark.run(
             task(self._agent, config, self._mode),
             1,

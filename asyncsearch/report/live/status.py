@@ -93,6 +93,8 @@ class StudyStatus(msgspec.Struct, frozen=True, kw_only=True):
     store: str = ""
     unread: str = ""
     """What of the journal could not be read, in words; empty: nothing."""
+    packed: str = ""
+    """How many trained together and what that saved, or why none did, in words; empty: nothing was packed."""
     beyond_quota: str = ""
     """Why checkpoints take more than ``quota_bytes``; empty while they do not."""
 
@@ -237,8 +239,26 @@ def status_of(
         total_s=times.total_s if times.runs else None,
         runs=times.runs,
         store=store,
+        packed=_packed(state),
         beyond_quota=_beyond_quota(state),
     )
+
+
+def _packed(state: StudyState) -> str:
+    """Return how many trained together, of all structures: what was measured, and what was in the way."""
+    known = [packs for packs in state.packs.values() if not packs.refusal]
+    units = sum(sum(packs.units.values()) for packs in known)
+    saved = [seconds for packs in known if (seconds := packs.saved_s) is not None]
+    most = max((lanes for packs in known for lanes in packs.units), default=0)
+    parts = [f"{many(units, 'unit')} trained in packs of up to {most}"] if units else []
+    if saved and units:
+        parts.append(f"which saved about {sum(saved):.3g} s of training, as measured")
+    memory = min((packs.memory for packs in known if packs.memory is not None), default=None)
+    if memory is not None:
+        parts.append(f"memory is enough for {memory} together")
+    refused = [packs.refusal for packs in state.packs.values() if packs.refusal]
+    parts += [f"one after another, not together: {words}" for words in refused[:1]]
+    return "; ".join(parts)
 
 
 def _beyond_quota(state: StudyState) -> str:

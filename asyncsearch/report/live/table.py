@@ -67,6 +67,7 @@ def facts(status: StudyStatus) -> list[str]:
         best_line(status),
         incumbent_line(status),
         training_line(status),
+        status.packed,
         workers_line(status),
         failures_line(status, "failed attempt"),
         status.unread,

@@ -20,7 +20,7 @@ OUTCOME_STOPPED: Outcome
 OUTCOME_FAILED: Outcome
 
 class WorkerMessage(_message.Message):
-    __slots__ = ("number", "ack", "hello", "heartbeat", "reported", "training_ended", "checkpoint_committed", "checkpoint_failed", "log_lines", "store_outage")
+    __slots__ = ("number", "ack", "hello", "heartbeat", "reported", "training_ended", "checkpoint_committed", "checkpoint_failed", "log_lines", "store_outage", "pack_measured")
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     ACK_FIELD_NUMBER: _ClassVar[int]
     HELLO_FIELD_NUMBER: _ClassVar[int]
@@ -31,6 +31,7 @@ class WorkerMessage(_message.Message):
     CHECKPOINT_FAILED_FIELD_NUMBER: _ClassVar[int]
     LOG_LINES_FIELD_NUMBER: _ClassVar[int]
     STORE_OUTAGE_FIELD_NUMBER: _ClassVar[int]
+    PACK_MEASURED_FIELD_NUMBER: _ClassVar[int]
     number: int
     ack: int
     hello: Hello
@@ -41,10 +42,11 @@ class WorkerMessage(_message.Message):
     checkpoint_failed: CheckpointFailed
     log_lines: LogLines
     store_outage: StoreOutage
-    def __init__(self, number: _Optional[int] = ..., ack: _Optional[int] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., reported: _Optional[_Union[Reported, _Mapping]] = ..., training_ended: _Optional[_Union[TrainingEnded, _Mapping]] = ..., checkpoint_committed: _Optional[_Union[CheckpointCommitted, _Mapping]] = ..., checkpoint_failed: _Optional[_Union[CheckpointFailed, _Mapping]] = ..., log_lines: _Optional[_Union[LogLines, _Mapping]] = ..., store_outage: _Optional[_Union[StoreOutage, _Mapping]] = ...) -> None: ...
+    pack_measured: PackMeasured
+    def __init__(self, number: _Optional[int] = ..., ack: _Optional[int] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., reported: _Optional[_Union[Reported, _Mapping]] = ..., training_ended: _Optional[_Union[TrainingEnded, _Mapping]] = ..., checkpoint_committed: _Optional[_Union[CheckpointCommitted, _Mapping]] = ..., checkpoint_failed: _Optional[_Union[CheckpointFailed, _Mapping]] = ..., log_lines: _Optional[_Union[LogLines, _Mapping]] = ..., store_outage: _Optional[_Union[StoreOutage, _Mapping]] = ..., pack_measured: _Optional[_Union[PackMeasured, _Mapping]] = ...) -> None: ...
 
 class DriverMessage(_message.Message):
-    __slots__ = ("number", "ack", "welcome", "assign", "stop_training", "dismiss", "refused", "save_at", "cut_work")
+    __slots__ = ("number", "ack", "welcome", "assign", "stop_training", "dismiss", "refused", "save_at", "cut_work", "store_tokens")
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     ACK_FIELD_NUMBER: _ClassVar[int]
     WELCOME_FIELD_NUMBER: _ClassVar[int]
@@ -54,6 +56,7 @@ class DriverMessage(_message.Message):
     REFUSED_FIELD_NUMBER: _ClassVar[int]
     SAVE_AT_FIELD_NUMBER: _ClassVar[int]
     CUT_WORK_FIELD_NUMBER: _ClassVar[int]
+    STORE_TOKENS_FIELD_NUMBER: _ClassVar[int]
     number: int
     ack: int
     welcome: Welcome
@@ -63,7 +66,8 @@ class DriverMessage(_message.Message):
     refused: Refused
     save_at: SaveAt
     cut_work: CutWork
-    def __init__(self, number: _Optional[int] = ..., ack: _Optional[int] = ..., welcome: _Optional[_Union[Welcome, _Mapping]] = ..., assign: _Optional[_Union[Assign, _Mapping]] = ..., stop_training: _Optional[_Union[StopTraining, _Mapping]] = ..., dismiss: _Optional[_Union[Dismiss, _Mapping]] = ..., refused: _Optional[_Union[Refused, _Mapping]] = ..., save_at: _Optional[_Union[SaveAt, _Mapping]] = ..., cut_work: _Optional[_Union[CutWork, _Mapping]] = ...) -> None: ...
+    store_tokens: StoreTokens
+    def __init__(self, number: _Optional[int] = ..., ack: _Optional[int] = ..., welcome: _Optional[_Union[Welcome, _Mapping]] = ..., assign: _Optional[_Union[Assign, _Mapping]] = ..., stop_training: _Optional[_Union[StopTraining, _Mapping]] = ..., dismiss: _Optional[_Union[Dismiss, _Mapping]] = ..., refused: _Optional[_Union[Refused, _Mapping]] = ..., save_at: _Optional[_Union[SaveAt, _Mapping]] = ..., cut_work: _Optional[_Union[CutWork, _Mapping]] = ..., store_tokens: _Optional[_Union[StoreTokens, _Mapping]] = ...) -> None: ...
 
 class Lease(_message.Message):
     __slots__ = ("number", "worker", "epoch")
@@ -140,6 +144,26 @@ class TrainingEnded(_message.Message):
     error: str
     error_kind: str
     def __init__(self, lease: _Optional[_Union[Lease, _Mapping]] = ..., lane: _Optional[int] = ..., outcome: _Optional[_Union[Outcome, str]] = ..., resource: _Optional[int] = ..., checkpoint_resource: _Optional[int] = ..., error: _Optional[str] = ..., error_kind: _Optional[str] = ...) -> None: ...
+
+class PackSeconds(_message.Message):
+    __slots__ = ("lanes", "seconds")
+    LANES_FIELD_NUMBER: _ClassVar[int]
+    SECONDS_FIELD_NUMBER: _ClassVar[int]
+    lanes: int
+    seconds: float
+    def __init__(self, lanes: _Optional[int] = ..., seconds: _Optional[float] = ...) -> None: ...
+
+class PackMeasured(_message.Message):
+    __slots__ = ("lease", "seconds", "device", "refusal")
+    LEASE_FIELD_NUMBER: _ClassVar[int]
+    SECONDS_FIELD_NUMBER: _ClassVar[int]
+    DEVICE_FIELD_NUMBER: _ClassVar[int]
+    REFUSAL_FIELD_NUMBER: _ClassVar[int]
+    lease: Lease
+    seconds: _containers.RepeatedCompositeFieldContainer[PackSeconds]
+    device: str
+    refusal: str
+    def __init__(self, lease: _Optional[_Union[Lease, _Mapping]] = ..., seconds: _Optional[_Iterable[_Union[PackSeconds, _Mapping]]] = ..., device: _Optional[str] = ..., refusal: _Optional[str] = ...) -> None: ...
 
 class CheckpointCommitted(_message.Message):
     __slots__ = ("lease", "lane", "checkpoint", "size_bytes")
@@ -232,12 +256,14 @@ class Lane(_message.Message):
     def __init__(self, stages: _Optional[_Iterable[_Union[Stage, _Mapping]]] = ..., load: _Optional[_Union[Checkpoint, _Mapping]] = ...) -> None: ...
 
 class Assign(_message.Message):
-    __slots__ = ("lease", "lanes")
+    __slots__ = ("lease", "lanes", "measured")
     LEASE_FIELD_NUMBER: _ClassVar[int]
     LANES_FIELD_NUMBER: _ClassVar[int]
+    MEASURED_FIELD_NUMBER: _ClassVar[int]
     lease: Lease
     lanes: _containers.RepeatedCompositeFieldContainer[Lane]
-    def __init__(self, lease: _Optional[_Union[Lease, _Mapping]] = ..., lanes: _Optional[_Iterable[_Union[Lane, _Mapping]]] = ...) -> None: ...
+    measured: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, lease: _Optional[_Union[Lease, _Mapping]] = ..., lanes: _Optional[_Iterable[_Union[Lane, _Mapping]]] = ..., measured: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class StopTraining(_message.Message):
     __slots__ = ("lease", "lane", "reason")
@@ -290,3 +316,9 @@ class Refused(_message.Message):
     lease: Lease
     reason: str
     def __init__(self, lease: _Optional[_Union[Lease, _Mapping]] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class StoreTokens(_message.Message):
+    __slots__ = ("tokens",)
+    TOKENS_FIELD_NUMBER: _ClassVar[int]
+    tokens: bytes
+    def __init__(self, tokens: _Optional[bytes] = ...) -> None: ...

@@ -14,6 +14,7 @@ import threading
 from typing import Any
 
 from asyncsearch.errors import StoreError
+from asyncsearch.store.hdfs import tokens
 from asyncsearch.store.hdfs.addresses import Address
 
 _PATIENCE = {
@@ -84,6 +85,7 @@ def _made(address: Address) -> Any:
             f"A package for {address.url!r} is missing: {error}. Install 'asyncsearch[hdfs]' with pip on the driver and"
             " on all workers, or choose another store."
         ) from error
+    tokens.use_at(address)
     try:
         return hdfs_native.Client(address.url, _PATIENCE | dict(address.settings))
     except Exception as error:  # hdfs-native raises RuntimeError and others

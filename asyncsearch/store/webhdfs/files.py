@@ -16,6 +16,7 @@ from typing import Any, BinaryIO
 
 from asyncsearch.errors import CheckpointError, StoreError
 from asyncsearch.store.base_store import FileInfo
+from asyncsearch.store.hdfs import tokens
 from asyncsearch.store.hdfs.addresses import gateways_of, hadoop_settings
 from asyncsearch.store.hdfs.hadoop_files import HadoopFiles
 from asyncsearch.store.manifest import Content, new_digest
@@ -58,9 +59,10 @@ class WebHdfsFiles(HadoopFiles):
     @property
     def client(self) -> Any:
         """The client of this thread."""
-        key = (os.getpid(), self.gateways)  # a forked child must not use its parent's connections
+        token = tokens.for_http()
+        key = (os.getpid(), self.gateways, token)  # a forked child must not use its parent's connections
         if getattr(_local, "key", None) != key:
-            _local.client, _local.key = _made(self.gateways), key
+            _local.client, _local.key = _made(self.gateways, token), key
         return _local.client
 
     def _named(self, error: Exception) -> Exception:
@@ -249,9 +251,11 @@ def _is(error: Exception, *kinds: str) -> bool:
     return getattr(error, "exception", None) in kinds
 
 
-def _made(gateways: str) -> Any:
+def _made(gateways: str, token: str | None) -> Any:
     import hdfs
 
+    if token is not None:
+        return hdfs.TokenClient(gateways, token, timeout=_TIMEOUT_S)
     settings = hadoop_settings()
     if settings.get("hadoop.security.authentication", "simple") == "kerberos":
         try:

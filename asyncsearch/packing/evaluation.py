@@ -1,0 +1,80 @@
+"""The metrics of trainers that trained together: computed at once where they are the default ones on the same data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils import _pytree
+
+from asyncsearch.errors import UsageError
+from asyncsearch.packing.member import Member
+from asyncsearch.packing.member_stack import MemberStack
+from asyncsearch.packing.packs import Pack
+from asyncsearch.packing.shared_samples import EqualData, is_plain
+from asyncsearch.trainers.torch import TorchTrainer, length_of
+
+_DEFAULTS = ("evaluate", "metrics", "batches", "_metrics", "_count")
+"""What is called for each trainer by itself where its class has one of its own."""
+
+
+def metrics_together(
+    trainers: Sequence[Any], members: Mapping[int, Member], pack: Pack, equal: EqualData
+) -> list[Mapping[str, Any]]:
+    """Return the metrics of each trainer.
+
+    Args:
+        trainers: with the state of the pack.
+        members: by the ids of the trainers.
+        pack: the members are in it.
+        equal: knows which data are equal.
+    """
+    found: dict[Member, Mapping[str, Any]] = {}
+    owners = {members[id(trainer)]: trainer for trainer in trainers}
+    for stack in pack.stacks():
+        if _has_defaults([owners[member] for member in stack.members], equal):
+            found |= _stack_metrics(stack, owners[stack.members[0]])
+    return [found[member] if (member := members[id(one)]) in found else one.evaluate() for one in trainers]
+
+
+def _has_defaults(trainers: Sequence[Any], equal: EqualData) -> bool:
+    kind = type(trainers[0])
+    if any(getattr(kind, name) is not getattr(TorchTrainer, name) for name in _DEFAULTS):
+        return False
+    numbers = {equal.number(trainer._validation_data) for trainer in trainers}
+    return len(numbers) == 1 and _is_known(trainers[0])
+
+
+def _is_known(trainer: Any) -> bool:
+    """Return whether the data are tensors and, for the default loss, pairs with one class for each sample."""
+    data = trainer._validation_data
+    if not is_plain(data):
+        return False
+    if type(trainer).loss is not TorchTrainer.loss:
+        return True
+    parts = _pytree.tree_leaves(data)
+    return isinstance(data, tuple | list) and len(parts) == 2 and not _is_floating(parts[1])
+
+
+def _is_floating(part: Any) -> bool:
+    return part.is_floating_point() if isinstance(part, torch.Tensor) else not np.issubdtype(part.dtype, np.integer)
+
+
+def _stack_metrics(stack: MemberStack, trainer: Any) -> dict[Member, Mapping[str, Any]]:
+    """Return what ``TorchTrainer.metrics`` returns for each member; nothing where that needs each by itself."""
+    count, losses, right = 0, np.zeros(len(stack.members)), np.zeros(len(stack.members), dtype=np.int64)
+    has_accuracy = True
+    try:
+        for batch in trainer.batches(trainer._validation_data):
+            found, right_answers = stack.validated(batch)
+            size = length_of(batch)
+            losses += np.array(found.tolist()) * size
+            count += size
+            has_accuracy = right_answers is not None
+            right += np.array(right_answers.tolist()) if has_accuracy else 0
+    except (RuntimeError, UsageError):  # a loss that does another thing in evaluation mode
+        return {}
+    columns = {"loss": (losses / count).tolist()} | ({"accuracy": (right / count).tolist()} if has_accuracy else {})
+    return {member: {name: column[row] for name, column in columns.items()} for row, member in enumerate(stack.members)}

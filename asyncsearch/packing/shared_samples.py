@@ -1,0 +1,184 @@
+"""The samples of a unit: trainers that see the same ones in the same order have each batch read once.
+
+Trials of one study have one seed, so their order of samples is the same unless batch sizes, data or an ``order`` of
+their own differ.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils import _pytree
+
+from asyncsearch.packing.lone_member import drawing_from
+from asyncsearch.packing.member import Member
+from asyncsearch.trainers.base_trainer import FrameworkTrainer
+from asyncsearch.trainers.sample_order import Indices, batches
+from asyncsearch.trainers.torch import TorchTrainer
+
+
+class UnitSeeds:
+    """Seeds the generators of trainers for one unit, each as its own ``train`` does; equal seeds are drawn once."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, int], tuple[int, Any]] = {}
+
+    def seed(self, trainer: Any, member: Member) -> Any:
+        """Seed the generator of a member, and return the states of the generators of Python and numpy."""
+        key = trainer.trial.seed, trainer.samples // trainer._unit_samples
+        if key not in self._known:
+            trainer._seed("unit", key[1])
+            self._known[key] = torch.initial_seed(), _states()
+        number, states = self._known[key]
+        assert member.generator is not None
+        member.generator.manual_seed(number)
+        return states
+
+
+class PackedUnit:
+    """One trainer in one unit: its place on the line of samples, and its generators."""
+
+    def __init__(self, trainer: Any, member: Member, seeds: UnitSeeds) -> None:
+        self.trainer, self.member = trainer, member
+        self.start, self.size = trainer.samples, trainer._unit_samples
+        self.batch_size = trainer._checked_batch_size(trainer._size, self.size)
+        self.states = seeds.seed(trainer, member)
+
+    def read(self, indices: Indices) -> Any:
+        """Return a batch on the device."""
+        return self.trainer._moved(self.trainer._batch(self.trainer._train_data, indices))
+
+    def read_drawing(self, indices: Indices) -> tuple[Any, bool]:
+        """Return a batch, and whether reading it has drawn from the generators of this trainer."""
+        generator = self.member.generator
+        assert generator is not None
+        drawn = generator.get_state()
+        before = self.states
+        with _drawing(self):
+            batch = self.read(indices)
+        is_same = _are_same(before, self.states) and torch.equal(drawn, generator.get_state())
+        return batch, not is_same
+
+
+class SampleLine:
+    """Units whose batches have the same samples."""
+
+    def __init__(self, units: Sequence[PackedUnit]) -> None:
+        self.units = list(units)
+        first, trainer = units[0], units[0].trainer
+        stop = first.start + first.size
+        self._left = batches(
+            trainer._order_of, trainer._size, first.start, stop, first.batch_size, drop_last=trainer.drop_last
+        )
+        self._is_plain = is_plain(trainer._train_data)
+        self._indices: Indices = np.empty(0, dtype=np.int64)
+        self.fraction = 0.0
+        """The part of the unit that is over."""
+
+    def advance(self) -> bool:
+        """Go to the next batch; False: there is none."""
+        at, self._indices = next(self._left, (-1, self._indices))
+        self.fraction = (at - self.units[0].start) / self.units[0].size
+        return at >= 0
+
+    def batches(self) -> list[Any]:
+        """Return the batch of each unit: one object for all where reading it draws nothing."""
+        first, *others = self.units
+        if self._is_plain:
+            return [first.read(self._indices)] * len(self.units)
+        batch, drew = first.read_drawing(self._indices)
+        return [batch, *(unit.read_drawing(self._indices)[0] if drew else batch for unit in others)]
+
+
+class EqualData:
+    """Gives data numbers, the same one to equal data. What was seen must stay alive."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[tuple[Any, ...], int] = {}
+        self._first: list[Any] = []
+
+    def number(self, data: Any) -> int:
+        """Return the number of data; they are compared at the first call only."""
+        key = type(data), *map(id, _pytree.tree_leaves(data))
+        if key not in self._numbers:
+            self._numbers[key] = self._compared(data)
+        return self._numbers[key]
+
+    def _compared(self, data: Any) -> int:
+        for number, other in enumerate(self._first):
+            if _is_equal(data, other):
+                return number
+        self._first.append(data)
+        return len(self._first) - 1
+
+
+def sample_lines(units: Sequence[PackedUnit], equal: EqualData) -> list[SampleLine]:
+    """Return the lines of units, each at its beginning."""
+    found: dict[Any, list[PackedUnit]] = {}
+    for unit in units:
+        found.setdefault(_samples_of(unit, equal), []).append(unit)
+    return [SampleLine(same) for same in found.values()]
+
+
+def is_plain(data: Any) -> bool:
+    """Return whether batches of the data are rows of tensors, so that nothing is drawn in reading them."""
+    return all(isinstance(part, torch.Tensor | np.ndarray) for part in _pytree.tree_leaves(data))
+
+
+def _samples_of(unit: PackedUnit, equal: EqualData) -> tuple[Any, ...]:
+    """Return what determines the samples of each batch of a unit."""
+    trainer, kind = unit.trainer, type(unit.trainer)
+    places = unit.start, unit.size, trainer._size, unit.batch_size, trainer.drop_last
+    # A collate of its own may read the hyper-parameters of its trainer.
+    is_own = kind.collate is not TorchTrainer.collate and not is_plain(trainer._train_data)
+    return equal.number(trainer._train_data), _order_of(unit), places, id(trainer) if is_own else None
+
+
+def _order_of(unit: PackedUnit) -> Any:
+    trainer = unit.trainer
+    if type(trainer).order is FrameworkTrainer.order:
+        return trainer.trial.seed
+    epochs = range(unit.start // trainer._size, (unit.start + unit.size - 1) // trainer._size + 1)
+    return tuple(trainer._order_of(epoch).tobytes() for epoch in epochs)
+
+
+def _states() -> Any:
+    return random.getstate(), np.random.get_state()  # noqa: NPY002
+
+
+def _are_same(one: Any, other: Any) -> bool:
+    (python, numpy), (python_after, numpy_after) = one, other
+    return python == python_after and all(map(np.array_equal, numpy, numpy_after))
+
+
+@contextlib.contextmanager
+def _drawing(unit: PackedUnit) -> Iterator[None]:
+    """Let a data set draw from the generators of this trainer, not from those that the others have used."""
+    python, numpy = unit.states
+    random.setstate(python)
+    np.random.set_state(numpy)  # noqa: NPY002
+    with drawing_from(unit.member.generator):
+        yield
+    unit.states = _states()
+
+
+def _is_equal(one: Any, other: Any) -> bool:
+    (mine, structure), (theirs, its) = _pytree.tree_flatten(one), _pytree.tree_flatten(other)
+    return structure == its and all(map(_is_equal_part, mine, theirs))
+
+
+def _is_equal_part(one: Any, other: Any) -> bool:
+    if one is other:
+        return True
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, torch.Tensor):
+        return one.dtype == other.dtype and one.device == other.device and bool(torch.equal(one, other))
+    if isinstance(one, np.ndarray):
+        return one.dtype == other.dtype and np.array_equal(one, other)
+    return isinstance(one, int | float | str) and one == other

@@ -1,0 +1,82 @@
+"""How many trainings train fastest together: the first unit of a pack is trained in groups that are timed.
+
+Each lane trains its unit once, so nothing is trained in vain. The fastest number of lanes is kept for the rest of the
+work. The first group of a process that trains together is not timed: what it prepares takes longer than ever after.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from collections.abc import Iterator, Sequence
+
+from asyncsearch.events import PackSeconds
+from asyncsearch.runner.protocol import PackFindings
+from asyncsearch.trainable import Trainer
+
+_WARM_UP = 2
+_warm: set[type[Trainer]] = set()
+"""Trainer classes that have trained together in this process."""
+
+
+class PackTiming:
+    """Trains units of one pack.
+
+    Args:
+        trainer_class: has ``train_pack``.
+        measured: how many lanes to time together in the first unit, group after group.
+    """
+
+    def __init__(self, trainer_class: type[Trainer], measured: Sequence[int]) -> None:
+        self._class, self._measured = trainer_class, measured
+        self._together: int | None = None
+        """How many lanes train together at most; None: all."""
+        self._has_begun = False
+
+    def train(self, trainers: Sequence[Trainer]) -> PackFindings | None:
+        """Train a unit of each; return what was found out, after the first one, if there is anything."""
+        is_first, self._has_begun = not self._has_begun, True
+        found = self._timed(trainers) if is_first and self._measured else []
+        if not found:
+            for group in _groups(trainers, self._together or len(trainers)):
+                self._train(group)
+        elif len(found) > 1:
+            self._together = max(found, key=lambda one: one.lanes / one.seconds).lanes
+        refusal = self._class.pack_refusal() if is_first else ""
+        return PackFindings(tuple(found), device() if found else "", refusal) if found or refusal else None
+
+    def _timed(self, trainers: Sequence[Trainer]) -> list[PackSeconds]:
+        left: Sequence[Trainer] = trainers
+        if self._class not in _warm and len(left) >= sum(self._measured) + _WARM_UP:
+            self._train(left[:_WARM_UP])
+            left = left[_WARM_UP:]
+        found = []
+        for count in self._measured:
+            if len(left) < count:
+                break
+            group, left = left[:count], left[count:]
+            began = time.perf_counter()
+            self._train(group)
+            found.append(PackSeconds(count, max(time.perf_counter() - began, 1e-9)))
+        for group in _groups(left, max(self._measured)):
+            self._train(group)
+        return found
+
+    def _train(self, group: Sequence[Trainer]) -> None:
+        if len(group) == 1:
+            group[0].train()
+        elif group:
+            self._class.train_pack(group)
+            _warm.add(self._class)
+
+
+def _groups(trainers: Sequence[Trainer], count: int) -> Iterator[Sequence[Trainer]]:
+    for begin in range(0, len(trainers), count):
+        yield trainers[begin : begin + count]
+
+
+def device() -> str:
+    """Return what this process trains on, as far as it is told: its accelerators, else the kind of its processor."""
+    accelerators = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+    return f"accelerator {accelerators}" if accelerators else f"{platform.machine()} processor"

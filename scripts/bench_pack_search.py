@@ -1,0 +1,143 @@
+"""What packing saves in whole searches: packed Hyperband in five ways, and stages and packs with ASHA.
+
+*Hyperband*: the packed Hyperband of "Understanding and Optimizing Packed Neural Network Training for Hyper-Parameter
+Tuning", with R = 81 and eta = 3, on MLPs 64-32-10 and the digits: 143 trials of a learning rate, a momentum, a batch
+size and an optimizer, halved synchronously, so that each way trains the same trials to the same places. It runs
+unpacked and with each ``pack_opt``, with at most 8 trials in a pack, on one worker. ``hyperband_X`` is the device time
+in seconds of way X and ``hyperband_X_wall`` its time from the first work to the end; the baseline is that of the
+unpacked search in the same run. The paper's own figure is 2.7 times, on a GPU.
+
+*Stages and packs*: ASHA on the schedules of ResNet56 in tests/sequences/spaces.py, with MLPs 64-32-10 on the digits.
+``stages_x_packs`` is the device time of a unit that the trials asked for, with shared stages and packs; its baseline
+trains trial by trial: ``share=False`` and no pack. ASHA decides in the order of arrival, so the two searches do not
+ask for the same units, and what they take is divided by how many they asked for. ``packs_alone`` has no shared stages,
+``stages_alone`` no packs. ``stages_x_packs_cnn`` is that of a small CNN and a part of the trials.
+
+Device time is CPU time of the process that trains, of the worker around it and of the driver, less what a search of one
+unit takes: the start of the processes, above all to import torch. Workers have one core. Times of one run can be
+compared with each other.
+
+    python scripts/bench_pack_search.py [--only hyperband|stages|cnn] [--trials 448]      needs torch and scikit-learn
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from _bench import Figure, show
+from _pack_searches import DigitsCNN, DigitsMLP, SearchCost, run_search
+
+from asyncsearch import ASHA, FIFO, GridSearch, Hyperband, choice, loguniform, uniform
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from tests.sequences.spaces import RESNET56_EPOCHS, resnet56_space
+
+HYPERBAND_TRIALS = 143
+HYPERBAND_SPACE = {
+    "lr": loguniform(0.003, 0.1),
+    "momentum": uniform(0.5, 0.95),
+    "batch_size": choice(32, 64, 128),
+    "optimizer": choice("sgd", "adam"),
+}
+WAYS = ("random", "batch_size", "nearest", "plan")
+STAGES_TRIALS, CNN_TRIALS = 448, 32
+LIMIT, STAGES_LIMIT = 8, 32
+
+
+class Chosen(DigitsMLP):
+    """Its optimizer is a hyper-parameter."""
+
+    def optimizer(self, hp: Mapping[str, Any], model: Any) -> Any:
+        return chosen(hp, model)
+
+
+class ChosenCNN(DigitsCNN):
+    """Its optimizer is a hyper-parameter."""
+
+    def optimizer(self, hp: Mapping[str, Any], model: Any) -> Any:
+        return chosen(hp, model)
+
+
+def chosen(hp: Mapping[str, Any], model: Any) -> Any:
+    decay = hp.get("weight_decay", 0.0)
+    if hp["optimizer"] == "adam":
+        return torch.optim.Adam(model.parameters(), hp["lr"] / 10, weight_decay=decay)
+    return torch.optim.SGD(model.parameters(), hp["lr"], momentum=hp["momentum"], weight_decay=decay)
+
+
+def start_s(trainable: type[Any], space: Any, **settings: Any) -> float:
+    """Return the CPU seconds of a search of one unit."""
+    scheduler = FIFO(max_resource=1)
+    return run_search(trainable, trials=1, space=space, scheduler=scheduler, **settings).cpu_s
+
+
+def told(name: str, cost: SearchCost) -> SearchCost:
+    asked = sum(trial.resource for trial in cost.study.trials)
+    print(f"{name:<24}{cost.cpu_s:8.1f} s CPU{cost.wall_s:8.1f} s wall{asked:8} units asked", flush=True)
+    return cost
+
+
+def hyperband() -> list[Figure]:
+    start = start_s(Chosen, HYPERBAND_SPACE)
+    print(f"{start:.1f} s CPU of these to start", flush=True)
+    costs = {}
+    for way in ("unpacked", *WAYS):
+        pack: dict[str, Any] = {} if way == "unpacked" else {"pack": LIMIT, "pack_opt": way}
+        scheduler = Hyperband(max_resource=81, reduction_factor=3, variant="synchronous")
+        costs[way] = told(
+            f"hyperband {way}",
+            run_search(Chosen, trials=HYPERBAND_TRIALS, space=HYPERBAND_SPACE, scheduler=scheduler, **pack),
+        )
+    alone = costs["unpacked"]
+    return [
+        figure
+        for way in WAYS
+        for figure in (
+            Figure(f"hyperband_{way}", costs[way].cpu_s - start, "s", alone.cpu_s - start),
+            Figure(f"hyperband_{way}_wall", costs[way].wall_s, "s", alone.wall_s),
+        )
+    ]
+
+
+def stages(trainable: type[Any], trials: int, suffix: str = "", *, alone: bool = True) -> list[Figure]:
+    """Return the device time of a unit asked for, in three ways, against trial by trial."""
+    ways: dict[str, dict[str, Any]] = {
+        "trial_by_trial": {"share": False},
+        "stages_x_packs": {"pack": STAGES_LIMIT},
+        "packs_alone": {"share": False, "pack": STAGES_LIMIT},
+        "stages_alone": {},
+    }
+    start = start_s(trainable, resnet56_space())
+    print(f"{start:.1f} s CPU of these to start", flush=True)
+    found = {}
+    for way in list(ways)[: 4 if alone else 2]:
+        scheduler = ASHA(max_resource=RESNET56_EPOCHS, min_resource=15, reduction_factor=4)
+        settings = {"space": resnet56_space(), "searcher": GridSearch(), "scheduler": scheduler, **ways[way]}
+        cost = told(way + suffix, run_search(trainable, trials=trials, **settings))
+        found[way] = (cost.cpu_s - start) / sum(trial.resource for trial in cost.study.trials) * 1e3
+    baseline = found.pop("trial_by_trial")
+    return [Figure(way + suffix, taken, "ms a unit", baseline) for way, taken in found.items()]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", choices=("hyperband", "stages", "cnn"))
+    parser.add_argument("--trials", type=int, default=STAGES_TRIALS, help="trials of the schedules, at most 448")
+    options = parser.parse_args()
+    figures: list[Figure] = []
+    if options.only in (None, "hyperband"):
+        figures += hyperband()
+    if options.only in (None, "stages"):
+        figures += stages(Chosen, options.trials)
+    if options.only in (None, "cnn"):
+        figures += stages(ChosenCNN, CNN_TRIALS, "_cnn", alone=False)
+    show("Packing in whole searches", figures)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,140 @@
+"""How many train together: as many as train fastest, have memory together, and can be packed at all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from asyncsearch.engine.state import StudyState
+from asyncsearch.events import Outcome, PackMeasured, PackSeconds, TrainingEnded
+from asyncsearch.ids import Lease
+from asyncsearch.plan.packing import KnownPacks, Packing
+from asyncsearch.schedulers import ASHA, FIFO, PBT
+from asyncsearch.simulate import Curves, TrainingModel, simulate
+from asyncsearch.space import Space, choice, uniform
+from asyncsearch.trial import TrialState
+from tests.engine.player import Player
+from tests.engine.test_packs import W0, PackPlayer, packed_state
+from tests.engine.tools import record, replayed, results
+
+AUTO = Packing(1024, is_measured=True)
+RISING = {2: 1.9, 4: 3.5, 8: 6.0, 16: 9.0, 32: 8.0}
+"""32 together train less in the same time than 16."""
+
+
+def known(curve: Mapping[int, float]) -> KnownPacks:
+    """Return what is known once packs gain as a curve says, where a training alone takes a second."""
+    return KnownPacks({count: count / speedup for count, speedup in {1: 1.0, **curve}.items()})
+
+
+def auto_state(scheduler: Any, **options: Any) -> StudyState:
+    state = packed_state(scheduler, **options)
+    state.packing = AUTO
+    return state
+
+
+def lanes_of(steps: Any) -> list[int]:
+    return [len(a.work.lanes) for _, _, actions in steps for a in actions if hasattr(a, "work")]
+
+
+def test_the_number_doubles_while_throughput_rises_and_stays_where_it_falls() -> None:
+    assert KnownPacks().most(AUTO) == 17
+    assert KnownPacks().to_measure(AUTO, 17) == (1, 2, 4, 8)
+    assert known({2: 1.9, 4: 3.5, 8: 6.0}).most(AUTO) == 16
+    assert known({2: 1.9, 4: 3.5, 8: 6.0}).to_measure(AUTO, 16) == (16,)
+    assert known(RISING).most(AUTO) == 16
+    assert known(RISING).to_measure(AUTO, 16) == ()
+    assert known({2: 1.9, 4: 1.5}).most(AUTO) == 2
+
+
+def test_where_packing_gains_nothing_each_trains_alone() -> None:
+    assert known({2: 1.0, 4: 1.02, 8: 0.9}).most(AUTO) == 1
+    assert known({2: 0.5, 4: 0.4, 8: 0.3}).most(AUTO) == 1
+
+
+def test_of_a_number_that_was_measured_twice_the_least_time_counts() -> None:
+    packs = known({2: 0.5})
+    packs.note([PackSeconds(2, 1.1)])
+    assert packs.best == 2
+    packs.note([PackSeconds(2, 9.0)])
+    assert packs.best == 2
+
+
+def test_auto_finds_the_fastest_number_and_is_as_fast_as_if_it_had_been_named() -> None:
+    def wall_s(pack: int | str | None) -> float:
+        training = TrainingModel(pack_speedup=RISING)
+        found = simulate(Curves(seed=1), scheduler=FIFO(max_resource=9), num_trials=256, pack=pack, training=training)
+        assert found.is_complete
+        return found.wall_s
+
+    assert wall_s("auto") < 1.15 * wall_s(16)
+    assert wall_s("auto") < wall_s(None) / 6
+
+
+def test_auto_costs_no_more_than_a_unit_of_a_few_trials_where_packing_gains_nothing() -> None:
+    def wall_s(pack: int | str | None) -> float:
+        training = TrainingModel(pack_speedup={2: 0.9, 4: 0.8, 8: 0.7})
+        found = simulate(Curves(seed=1), scheduler=FIFO(max_resource=9), num_trials=64, pack=pack, training=training)
+        return found.wall_s
+
+    assert wall_s("auto") < wall_s(None) + 17 / 0.7 - 17
+
+
+@pytest.mark.parametrize(
+    "scheduler", [FIFO(max_resource=3), ASHA(max_resource=9), PBT(max_resource=9, perturbation_interval=3)]
+)
+def test_a_search_that_measures_replays_to_the_same_state(scheduler: Any) -> None:
+    training = TrainingModel(pack_speedup=RISING)
+    recorded = record(auto_state(scheduler), 40, 2, training=training)
+    assert any(isinstance(event, PackMeasured) for _, event, _ in recorded.steps)
+    again = replayed(auto_state(scheduler), recorded.lines)
+    assert again.packs == recorded.state.packs
+    assert results(again) == results(recorded.state)
+
+
+def test_a_searcher_bounds_what_is_measured_too() -> None:
+    state = auto_state(FIFO(max_resource=3))
+    state.searcher.max_batch = 3
+    recorded = record(state, 20, 1, training=TrainingModel(pack_speedup=RISING))
+    assert max(lanes_of(recorded.steps)) == 3
+
+
+def test_each_structure_has_its_own_number() -> None:
+    space = Space.of({"x": uniform(0.0, 1.0), "width": choice([8, 1024])})
+    curves = {'{"width": 8}': RISING, "": {2: 0.5, 4: 0.4, 8: 0.3}}
+    state = auto_state(FIFO(max_resource=3), space=space)
+    record(state, 200, 1, workload=Curves(seed=1), training=TrainingModel(pack_speedup=curves))
+    found = {group: packs.most(AUTO) for group, packs in state.packs.items()}
+    assert found['{"width": 8}'] >= 8
+    assert found['{"width": 1024}'] == 1
+
+
+def test_too_little_memory_halves_the_packs_of_one_structure_only() -> None:
+    space = Space.of({"x": uniform(0.0, 1.0), "width": choice([8, 1024])})
+    state = packed_state(FIFO(max_resource=3), pack=4, space=space)
+    player = Player(state)
+    player.begin(8, 1)
+    lease = Lease(0, W0, 1)
+    lanes = len(state.attempts_under(lease))
+    assert lanes > 1
+    for lane in range(lanes):
+        player.tell(TrainingEnded(lease, Outcome.FAILED, 0, error_kind="MemoryError", error="x", lane=lane))
+    assert [packs.memory for packs in state.packs.values()] == [lanes // 2]
+
+
+def test_a_search_whose_packs_have_too_little_memory_ends_with_smaller_ones_and_no_failure() -> None:
+    state = packed_state(FIFO(max_resource=3), pack=8)
+    recorded = record(state, 24, 1, training=TrainingModel(pack_memory=3))
+    assert {trial.state for trial in state.trials} == {TrialState.COMPLETED}
+    assert sum(trial.failures + trial.losses for trial in state.trials) == 0
+    assert list(dict.fromkeys(lanes_of(recorded.steps))) == [8, 4, 2]
+
+
+def test_what_cannot_be_packed_trains_alone_from_then_on() -> None:
+    player = PackPlayer(trials=6)
+    player.tell(PackMeasured(player.lease, refusal="model.py, line 3, calls an LSTM"))
+    for lane in range(4):
+        player.finish(lane)
+    assert player.works() == [1]
