@@ -5,6 +5,8 @@ The driver itself breaks its store, so that the moment is exact: no clock is inv
 
 from __future__ import annotations
 
+import ctypes
+import errno
 import functools
 import os
 import resource
@@ -15,6 +17,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+_AT_FDCWD = -100
+_RENAME_EXCHANGE = 2
 _FILLER = "filler"
 DISK_BYTES = 8 << 20
 """Size of the disk that is filled."""
@@ -191,14 +195,35 @@ def _segment(folder: Path) -> Path:
 
 
 def _copy_over(path: Path) -> None:
-    """Put a copy in the place of a file or folder, as a restored backup or a synchronised folder does."""
+    """Put a copy in the place of a file or folder, as a restored backup or a synchronised folder does.
+
+    The two change places at once, so that a worker that writes meanwhile never finds the place empty and fills it.
+    """
     copy = path.with_name(f"{path.name}-copy")
     if path.is_dir():
-        shutil.copytree(path, copy)
-        _rmtree(path)
+        _copy_living(path, copy)
+        _exchange(copy, path)
+        _rmtree(copy)
     else:
         shutil.copy2(path, copy)
-    os.replace(copy, path)
+        os.replace(copy, path)
+
+
+def _copy_living(path: Path, copy: Path) -> None:
+    """Copy a folder without the temporary files that workers remove meanwhile."""
+    try:
+        shutil.copytree(path, copy)
+    except shutil.Error as error:
+        left_out = [why for _, _, why in error.args[0] if f"[Errno {errno.ENOENT}]" not in why]
+        if left_out:
+            raise
+
+
+def _exchange(one: Path, other: Path) -> None:
+    """Let two folders change places in one step (``renameat2``, of Linux and glibc 2.28)."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.renameat2(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE):
+        raise OSError(ctypes.get_errno(), f"{one} and {other} cannot change places")
 
 
 def _rmtree(path: Path) -> None:

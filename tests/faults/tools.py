@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import functools
 import os
+import signal
 import subprocess
 import sys
 import tempfile
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import msgspec
 import psutil
@@ -57,7 +58,7 @@ class Search:
             driver = psutil.Popen(command, cwd=REPOSITORY, env=environment, stdout=output, stderr=subprocess.STDOUT)
             try:
                 meanwhile(driver)
-                driver.wait(PATIENCE_S)
+                _require_end(driver, output)
                 left = self.processes()
                 _, alive = psutil.wait_procs(left, timeout=PATIENCE_S)
                 assert not alive, f"left over: {[(process.pid, process.cmdline()) for process in alive]}"
@@ -95,6 +96,17 @@ class Search:
         assert code == 0, output
         assert "best: 1\n" in output
         return output
+
+
+def _require_end(driver: psutil.Popen, output: IO[bytes]) -> None:
+    """Wait until a driver has ended; of one that hangs, show what it wrote and where each of its threads stands."""
+    try:
+        driver.wait(PATIENCE_S)
+    except psutil.TimeoutExpired:
+        driver.send_signal(signal.SIGABRT)  # PYTHONFAULTHANDLER writes the stacks
+        driver.wait(PATIENCE_S)
+        output.seek(0)
+        raise AssertionError(f"the driver hangs: {output.read().decode(errors='replace')}") from None
 
 
 def script(order: Mapping[str, object], module: str = "tests.faults.search") -> list[str]:
