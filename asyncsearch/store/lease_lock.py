@@ -4,10 +4,11 @@
 
 Only one process can take the lock where the file system creates files exclusively (disk, and the S3 and Google object
 stores; others check first, and the tokens of two simultaneous holders tell them apart at the next refresh). It may be
-taken when the last holder has released it, has died on this machine, or has not refreshed it for ``lease_s``; the last
-rule assumes that the clocks of driver hosts agree within a quarter of ``lease_s``. A holder that was suspended so long
-notices before its next write, and stops writing. Like every lease, this cannot stop a write that was in progress when
-the lease expired: where that matters, use a store with real locks.
+taken when the last holder has released it, has died on this machine, or has not refreshed it for ``lease_s`` by the
+clock of the file system, so that the clocks of driver hosts may differ. Only where the file system does not say when a
+file was written must they agree, within a quarter of ``lease_s``. A holder that was suspended so long notices before
+its next write, and stops writing. Like every lease, this cannot stop a write that was in progress when the lease
+expired: where that matters, use a store with real locks.
 """
 
 from __future__ import annotations
@@ -18,10 +19,13 @@ import socket
 import threading
 import time
 import uuid
+from collections.abc import Mapping
+from typing import Protocol
 
 import msgspec
 
 from asyncsearch.errors import StoreError, StoreLockedError
+from asyncsearch.store.base_store import FileInfo
 from asyncsearch.store.disk import is_running
 from asyncsearch.store.exclusive_right import AT_THIS_MOMENT, ExclusiveRight, Files, NumberedFile
 
@@ -46,7 +50,7 @@ class LockRecord(msgspec.Struct, frozen=True):
         return cls(socket.gethostname(), os.getpid(), machine(), token, time.time(), released)
 
     def is_void(self, lease_s: float) -> bool:
-        """Return whether the lock was released, its holder has died, or its lease has expired."""
+        """Return whether the lock was released, its holder has died, or its lease is over by the clock here."""
         return self.released or time.time() - self.refreshed > lease_s or self.has_died()
 
     def has_died(self) -> bool:
@@ -57,10 +61,16 @@ class LockRecord(msgspec.Struct, frozen=True):
 _RECORD = msgspec.json.Decoder(LockRecord)
 
 
+class LockFiles(Files, Protocol):
+    """The file operations that a lock needs."""
+
+    def find(self, folder: str) -> Mapping[str, FileInfo]: ...
+
+
 class LeaseLock:
     """One attempt to hold the lock of a store."""
 
-    def __init__(self, files: Files, lease_s: float) -> None:
+    def __init__(self, files: LockFiles, lease_s: float) -> None:
         self._files = files
         self._lease_s = lease_s
         self._token = uuid.uuid4().hex
@@ -179,13 +189,36 @@ class LeaseLock:
         if found is None:
             where = f"{self._files.shown}/{entry.name}"
             return f"{AT_THIS_MOMENT} (try again; if it stays so and no driver runs, remove {where!r})"
-        if found.token == self._token or found.is_void(self._lease_s):
+        if found.token == self._token or found.released or found.has_died():
             return None
-        age = time.time() - found.refreshed
+        age = self._age_s(entry, found)
+        if age > self._lease_s:
+            return None
         return (
             f"process {found.pid} on {found.host}, seen {max(age, 0):.0f} s ago (if it was killed, its lock is void in"
             f" {self._lease_s - age:.0f} s)"
         )
+
+    def _age_s(self, entry: NumberedFile, found: LockRecord) -> float:
+        """Return the seconds since the last refresh by the clock of the file system.
+
+        By its own clock, a driver that is an hour ahead would take the lock from one that lives.
+        """
+        folder, _, name = entry.name.rpartition("/")
+        info, now = self._files.find(folder).get(name), self._now_there()
+        if info is None:
+            return 0.0  # it is replaced at this moment
+        return time.time() - found.refreshed if info.modified_s is None or now is None else now - info.modified_s
+
+    def _now_there(self) -> float | None:
+        """Return what the clock of the file system says; None: it does not tell."""
+        name = f"probe-{uuid.uuid4().hex}"
+        self._files.write(f"tmp/{name}", b"")
+        try:
+            info = self._files.find("tmp").get(name)
+        finally:
+            self._files.remove(f"tmp/{name}")
+        return None if info is None else info.modified_s
 
 
 def machine() -> str:

@@ -1,15 +1,10 @@
-"""FsspecStore: the laws of every store, and the laws of leases and chunks."""
+"""FsspecStore: the laws of every store, and the laws of chunks."""
 
 from __future__ import annotations
 
-import os
 import pickle
-import socket
-import subprocess
-import sys
 import tempfile
 import threading
-import time
 import uuid
 import weakref
 from collections.abc import Callable, Iterator
@@ -18,16 +13,14 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import fsspec
-import msgspec
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 from fsspec.utils import infer_storage_options
 
-from asyncsearch.errors import StoreError, StoreLockedError
+from asyncsearch.errors import StoreError
 from asyncsearch.store import open_store
 from asyncsearch.store.base_store import FileInfo
 from asyncsearch.store.fsspec_store import FsspecStore
-from asyncsearch.store.lease_lock import LockRecord, machine
 from asyncsearch.store.manifest import Content, content_of
 from asyncsearch.store.remote import Remote
 from asyncsearch.testing.store_checkpoints import REF, load, save
@@ -301,101 +294,6 @@ def test_damaged_manifest_is_named(store: FsspecStore, data: bytes) -> None:
     store._remote.put(name, data)
     with pytest.raises(StoreError, match=r"its manifest\.json has become unreadable"), store.fetch(REF):
         pass
-
-
-# The lock
-
-
-def put_lock(store: FsspecStore, **changes: Any) -> None:
-    record = LockRecord("elsewhere", 12345, "another machine", "token", time.time())
-    store._remote.put("lock/000007.json", msgspec.json.encode(msgspec.structs.replace(record, **changes)))
-
-
-def test_lock_is_not_taken_behind_a_rival_with_a_higher_number(
-    store: FsspecStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    create = store._remote.create
-
-    def create_late(name: str, data: bytes) -> bool:
-        put_lock(store)
-        return create(name, data)
-
-    monkeypatch.setattr(store._remote, "create", create_late)
-    with pytest.raises(StoreLockedError, match="process 12345 on elsewhere"), store.lock():
-        pass
-    own = msgspec.json.decode(store._remote.read("lock/000001.json") or b"", type=LockRecord)
-    assert own.released, "the next driver does not wait for it"
-
-
-def test_living_driver_elsewhere_is_respected(store: FsspecStore) -> None:
-    put_lock(store)
-    with pytest.raises(StoreLockedError, match=r"process 12345 on elsewhere, seen 0 s ago.*void in 60 s"), store.lock():
-        pass
-
-
-@pytest.mark.parametrize("why", ["released", "stale", "died here"])
-def test_lock_of_a_driver_that_is_gone_can_be_taken(store: FsspecStore, why: str) -> None:
-    if why == "released":
-        put_lock(store, released=True)
-    elif why == "stale":
-        put_lock(store, refreshed=time.time() - 61)
-    else:
-        if not machine():
-            pytest.skip("only Linux tells which machine a process id belongs to")
-        child = subprocess.Popen([sys.executable, "-c", ""])
-        child.wait()
-        put_lock(store, host=socket.gethostname(), machine=machine(), pid=child.pid)
-    with store.lock():
-        assert files_of(store) == ["lock/000008.json"]
-
-
-def test_lock_of_a_living_process_here_is_not_taken(store: FsspecStore) -> None:
-    put_lock(store, host=socket.gethostname(), machine=machine(), pid=os.getpid())
-    with pytest.raises(StoreLockedError, match=f"process {os.getpid()} on"), store.lock():
-        pass
-
-
-def test_half_written_lock_says_what_to_remove(store: FsspecStore) -> None:
-    store._remote.put("lock/000001.json", b"")
-    with pytest.raises(StoreLockedError, match=r"remove '.*lock/000001\.json'"), store.lock():
-        pass
-
-
-def test_driver_that_slept_through_its_lease_writes_no_more(store: FsspecStore) -> None:
-    with store.lock():
-        segment = store.open_segment()
-        segment.append(b"a\n")
-        assert store._lock is not None
-        put_lock(store)  # another driver, which found this one's lock stale
-        store._lock._fresh_until = 0.0  # as after a long sleep
-        with pytest.raises(StoreLockedError, match=f"Process {os.getpid()} has lost the study"):
-            segment.append(b"b\n")
-        with pytest.raises(StoreLockedError):
-            store.open_segment()
-    assert list(store.read_segment("000001.jsonl")) == [b"a\n"]
-    with pytest.raises(StoreLockedError, match="elsewhere"), store.lock():
-        pass
-
-
-def test_driver_that_slept_and_was_not_replaced_goes_on(store: FsspecStore) -> None:
-    with store.lock():
-        segment = store.open_segment()
-        assert store._lock is not None
-        store._lock._fresh_until = 0.0
-        segment.append(b"a\n")
-        segment.close()
-
-
-def test_lock_is_kept_by_refreshing(tmp_path: Path) -> None:
-    store = FsspecStore(f"file://{tmp_path}", lock_lease_s=0.2)
-    store.prepare()
-    path = tmp_path / "lock" / "000001.json"
-    with store.lock():
-        first = msgspec.json.decode(path.read_bytes(), type=LockRecord)
-        deadline = time.monotonic() + 30
-        while msgspec.json.decode(path.read_bytes(), type=LockRecord).refreshed == first.refreshed:
-            assert time.monotonic() < deadline
-    assert msgspec.json.decode(path.read_bytes(), type=LockRecord).released
 
 
 # What cannot be a store

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 import uuid
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ from asyncsearch.store.remote import Remote
 from asyncsearch.testing.stores import StoreTests
 from asyncsearch.trainable import TrialContext
 from asyncsearch.trial import TrialState
+from tests.store.clocks import HOUR_S, take_over
 from tests.store.s3_server import BUCKET, KEY_ID, SECRET, s3_server
 from tests.system.tools import Checkpointed
 
@@ -121,6 +123,18 @@ def test_of_two_clients_one_creates_a_file() -> None:
     assert first.create("lock", b"first")
     assert not second.create("lock", b"second")
     assert first.read("lock") == b"first"
+
+
+def test_a_driver_whose_clock_is_an_hour_ahead_does_not_take_the_study_of_a_living_one() -> None:
+    store = open_store(new())
+    store.prepare()
+    with store.lock():
+        segment = store.open_segment()
+        assert f"process {os.getpid()} on" in take_over(store.url, HOUR_S)
+        segment.append(b"a\n")
+        segment.close()
+        assert list(open_store(store.url).read_segment(segment.name)) == [b"a\n"]
+    assert take_over(store.url, HOUR_S) == "taken"
 
 
 def kept(url: str) -> dict[str, bytes]:

@@ -1,0 +1,183 @@
+"""The lock of stores without real locks: who holds it, for how long, and that the clocks of drivers do not matter."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import socket
+import subprocess
+import sys
+import time
+import uuid
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from asyncsearch.errors import StoreLockedError
+from asyncsearch.store import open_store
+from asyncsearch.store.base_store import FileInfo
+from asyncsearch.store.fsspec_store import FsspecStore
+from asyncsearch.store.hdfs import publishing
+from asyncsearch.store.lease_lock import LockRecord, machine
+from tests.store.clocks import HOUR_S, take_over
+from tests.store.hdfs_cluster import hdfs
+
+
+@pytest.fixture(params=["memory", "file"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> FsspecStore:
+    url = f"memory://{uuid.uuid4().hex}" if request.param == "memory" else f"file://{tmp_path}/store"
+    store = FsspecStore(url, lock_lease_s=60)
+    store.prepare()
+    return store
+
+
+def files_of(store: FsspecStore) -> list[str]:
+    return sorted(store._remote.find(""))
+
+
+def put_lock(store: FsspecStore, **changes: Any) -> None:
+    record = LockRecord("elsewhere", 12345, "another machine", "token", time.time())
+    store._remote.put("lock/000007.json", msgspec.json.encode(msgspec.structs.replace(record, **changes)))
+
+
+def test_lock_is_not_taken_behind_a_rival_with_a_higher_number(
+    store: FsspecStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create = store._remote.create
+
+    def create_late(name: str, data: bytes) -> bool:
+        put_lock(store)
+        return create(name, data)
+
+    monkeypatch.setattr(store._remote, "create", create_late)
+    with pytest.raises(StoreLockedError, match="process 12345 on elsewhere"), store.lock():
+        pass
+    own = msgspec.json.decode(store._remote.read("lock/000001.json") or b"", type=LockRecord)
+    assert own.released, "the next driver does not wait for it"
+
+
+def test_living_driver_elsewhere_is_respected(store: FsspecStore) -> None:
+    put_lock(store)
+    with pytest.raises(StoreLockedError, match=r"process 12345 on elsewhere, seen 0 s ago.*void in 60 s"), store.lock():
+        pass
+
+
+def let_lock_age(store: FsspecStore, seconds: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the file system say that the lock was written so long ago."""
+    find = store._remote.find
+
+    def older(folder: str) -> dict[str, FileInfo]:
+        found, shift = find(folder), seconds if folder == "lock" else 0.0
+        return {name: info._replace(modified_s=(info.modified_s or 0.0) - shift) for name, info in found.items()}
+
+    monkeypatch.setattr(store._remote, "find", older)
+
+
+@pytest.mark.parametrize("off_s", [0.0, 3600.0, -3600.0])
+@pytest.mark.parametrize("why", ["released", "stale", "died here"])
+def test_lock_of_a_driver_that_is_gone_can_be_taken_whatever_its_clock_said(
+    store: FsspecStore, why: str, off_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if why == "released":
+        put_lock(store, released=True, refreshed=time.time() + off_s)
+    elif why == "stale":
+        put_lock(store, refreshed=time.time() + off_s)
+        let_lock_age(store, 61, monkeypatch)
+    else:
+        if not machine():
+            pytest.skip("only Linux tells which machine a process id belongs to")
+        child = subprocess.Popen([sys.executable, "-c", ""])
+        child.wait()
+        put_lock(store, host=socket.gethostname(), machine=machine(), pid=child.pid)
+    with store.lock():
+        assert files_of(store) == ["lock/000008.json"]
+
+
+@pytest.mark.parametrize("off_s", [3600.0, -3600.0])
+def test_lock_of_a_living_driver_is_not_taken_whatever_the_clocks_say(store: FsspecStore, off_s: float) -> None:
+    put_lock(store, refreshed=time.time() + off_s)
+    with pytest.raises(StoreLockedError, match=r"process 12345 on elsewhere, seen 0 s ago.*void in 60 s"), store.lock():
+        pass
+    assert not store.list("tmp")
+
+
+@pytest.mark.parametrize(("age_s", "is_void"), [(59, False), (61, True)])
+def test_where_a_file_system_tells_no_times_the_clocks_of_drivers_are_compared(
+    store: FsspecStore, age_s: float, is_void: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    find = store._remote.find
+    untimed = lambda folder: {name: info._replace(modified_s=None) for name, info in find(folder).items()}  # noqa: E731
+    monkeypatch.setattr(store._remote, "find", untimed)
+    put_lock(store, refreshed=time.time() - age_s)
+    with contextlib.nullcontext() if is_void else pytest.raises(StoreLockedError), store.lock():
+        pass
+
+
+def test_lock_of_a_living_process_here_is_not_taken(store: FsspecStore) -> None:
+    put_lock(store, host=socket.gethostname(), machine=machine(), pid=os.getpid())
+    with pytest.raises(StoreLockedError, match=f"process {os.getpid()} on"), store.lock():
+        pass
+
+
+def test_half_written_lock_says_what_to_remove(store: FsspecStore) -> None:
+    store._remote.put("lock/000001.json", b"")
+    with pytest.raises(StoreLockedError, match=r"remove '.*lock/000001\.json'"), store.lock():
+        pass
+
+
+def test_driver_that_slept_through_its_lease_writes_no_more(store: FsspecStore) -> None:
+    with store.lock():
+        segment = store.open_segment()
+        segment.append(b"a\n")
+        assert store._lock is not None
+        put_lock(store)  # another driver, which found this one's lock stale
+        store._lock._fresh_until = 0.0  # as after a long sleep
+        with pytest.raises(StoreLockedError, match=f"Process {os.getpid()} has lost the study"):
+            segment.append(b"b\n")
+        with pytest.raises(StoreLockedError):
+            store.open_segment()
+    assert list(store.read_segment("000001.jsonl")) == [b"a\n"]
+    with pytest.raises(StoreLockedError, match="elsewhere"), store.lock():
+        pass
+
+
+def test_driver_that_slept_and_was_not_replaced_goes_on(store: FsspecStore) -> None:
+    with store.lock():
+        segment = store.open_segment()
+        assert store._lock is not None
+        store._lock._fresh_until = 0.0
+        segment.append(b"a\n")
+        segment.close()
+
+
+def test_lock_is_kept_by_refreshing(tmp_path: Path) -> None:
+    store = FsspecStore(f"file://{tmp_path}", lock_lease_s=0.2)
+    store.prepare()
+    path = tmp_path / "lock" / "000001.json"
+    with store.lock():
+        first = msgspec.json.decode(path.read_bytes(), type=LockRecord)
+        deadline = time.monotonic() + 30
+        while msgspec.json.decode(path.read_bytes(), type=LockRecord).refreshed == first.refreshed:
+            assert time.monotonic() < deadline
+    assert msgspec.json.decode(path.read_bytes(), type=LockRecord).released
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("ahead_s", [HOUR_S, -HOUR_S])
+def test_on_hdfs_a_driver_whose_clock_is_an_hour_off_does_not_take_the_study_of_a_living_one(
+    ahead_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(publishing, "SHORTEST_S", math.inf)  # on a slow machine its segment would be over
+    store = open_store(hdfs().new())
+    store.prepare()
+    with store.lock():
+        segment = store.open_segment()
+        segment.append(b"a\n")
+        assert f"process {os.getpid()} on" in take_over(store.url, ahead_s)
+        segment.append(b"b\n")
+        segment.close()
+        assert list(open_store(store.url).read_segment(segment.name)) == [b"a\n", b"b\n"]
+    assert take_over(store.url, ahead_s) == "taken"
