@@ -32,7 +32,7 @@ def train(trial: Any) -> None:
         trial.report(loss=trial.params["x"] / epoch)
 
 
-def make(root: Path, **options: Any) -> Study:
+def make(root: Path | str, **options: Any) -> Study:
     settings: dict[str, Any] = {"space": {"x": uniform(0.0, 1.0)}, "scheduler": FIFO(max_resource=3)}
     return Study(train, metric="loss", mode="min", backend="inline", store=root, **(settings | options))
 

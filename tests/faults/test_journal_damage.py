@@ -1,22 +1,29 @@
-"""Random damages of a journal: each is recovered or refused in words, and none reads as another study."""
+"""Damages of a journal, random ones and of each byte: each is recovered or refused, and none reads as another study."""
 
 from __future__ import annotations
 
 import random
 import shutil
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple, cast
 
 import pytest
 
-from asyncsearch import Study
+from asyncsearch import FIFO, Study
 from asyncsearch.errors import JournalDamagedError
+from asyncsearch.journal.format import Record
 from asyncsearch.journal.head import encode_head, head_of
 from asyncsearch.journal.opening import read_records
-from asyncsearch.store import LocalStore
-from tests.faults.damages import Read, copy_of, damage_journal, make, read, require_same_or_refused, seeds
+from asyncsearch.store import LocalStore, Store
+from asyncsearch.store.far_store import split_lines
+from asyncsearch.store.head_file import HEAD_FILE
+from tests.faults.damages import ALL, Read, copy_of, damage_journal, make, read, require_same_or_refused, seeds
 
 DAMAGES = 440
+STRIDE = 17
+"""The test command damages each byte whose place is a multiple of this."""
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +54,64 @@ def test_a_damaged_journal_reads_as_it_was_or_is_refused(seed: int, root: Path, 
     if not require_same_or_refused(root, expected) and seed % 20 == 0:
         Study.resume(root).run(9, display="none")
         assert read(root).records[: len(expected.records)] == expected.records
+
+
+class Kept(NamedTuple):
+    """The files of a journal, as a store gives them to who reads it."""
+
+    journal: dict[str, bytes]
+    head: bytes | None
+
+    def journal_segments(self) -> list[str]:
+        return sorted(self.journal)
+
+    def read_segment(self, name: str) -> Iterator[bytes]:
+        return split_lines([self.journal[name]])
+
+    def read(self, name: str) -> bytes | None:
+        return self.head if name == HEAD_FILE else None
+
+    def records(self) -> list[Record] | None:
+        """Return what is read; None: it is refused in words."""
+        try:
+            return list(read_records(cast("Store", self)))
+        except JournalDamagedError:
+            return None
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Kept:
+    """A journal of three drivers, the second of which was killed behind its first line."""
+    root = tmp_path_factory.mktemp("small") / "s"
+    for total in (1, 2):
+        make(root, resume=True, scheduler=FIFO(max_resource=1)).run(total, display="none")
+    first, last = (path.read_bytes() for path in sorted((root / "journal").iterdir()))
+    segments = {"000001.jsonl": first, "000002.jsonl": last.splitlines(keepends=True)[0], "000003.jsonl": last}
+    return Kept(segments, (root / "head.json").read_bytes())
+
+
+def changes(data: bytes, at: int) -> Iterator[bytes]:
+    """Yield a text with one byte changed, lost or doubled: each of its bits, and the bytes that end lines and texts."""
+    values = {data[at] ^ 1 << bit for bit in range(8)} | {ord("\n"), 0}
+    yield from (data[:at] + bytes([value]) + data[at + 1 :] for value in sorted(values - {data[at]}))
+    yield data[:at] + data[at + 1 :]
+    yield data[:at] + data[at : at + 1] + data[at:]
+
+
+@pytest.mark.parametrize("has_head", [True, False])
+def test_damage_of_any_byte_of_a_journal_is_recovered_or_refused(small: Kept, has_head: bool) -> None:
+    whole = small if has_head else small._replace(head=None)
+    expected = whole.records()
+    assert expected
+    recovered = set()
+    for name, data in whole.journal.items():
+        for at in {*range(0, len(data), 1 if ALL else STRIDE), *range(len(data) - 3, len(data))}:
+            for damaged in changes(data, at):
+                found = whole._replace(journal=whole.journal | {name: damaged}).records()
+                assert found in (None, expected), f"byte {at} of {name} reads as another study: {damaged!r}"
+                if found is not None:
+                    recovered.add((name, at - len(data)))
+    assert recovered == {(name, -1) for name in whole.journal}, "nothing but the last newline can be told"
 
 
 def last(root: Path) -> tuple[Path, bytes]:
