@@ -20,6 +20,7 @@
     │   ├── StoreLockedError       another driver has the study open
     │   ├── StoreLostError         the lock, or a file of the store, was removed or replaced while it was in use
     │   ├── BeingWrittenError      the end of a journal segment cannot be read while a driver writes it
+    │   ├── ContentAwayError       the file system lists a file, and cannot give its content now
     │   ├── SegmentOverError       a journal segment was closed so that others can read it; a new one goes on
     │   ├── CheckpointError        a checkpoint is damaged, missing, or cannot be one; the store itself works
     │   └── JournalDamagedError    the journal is damaged elsewhere than at its end
@@ -116,6 +117,10 @@ class StoreLostError(StoreError):
 
 class BeingWrittenError(StoreError):
     """The end of a journal segment cannot be read while a driver has it open."""
+
+
+class ContentAwayError(StoreError):
+    """The file system lists a file, and none of its servers can give its content now."""
 
 
 class SegmentOverError(StoreError):

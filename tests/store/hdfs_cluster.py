@@ -9,9 +9,11 @@ import atexit
 import functools
 import getpass
 import os
+import re
 import shutil
 import subprocess
 import tempfile
+import urllib.parse
 import urllib.request
 import uuid
 from pathlib import Path
@@ -27,6 +29,7 @@ class Hdfs:
     """A running HDFS."""
 
     def __init__(self, folder: str) -> None:
+        self._folder = Path(folder) / "hdfs"
         self._environment = os.environ | {"ASYNCSEARCH_CLUSTER_DIR": folder}
         self.url = ""
 
@@ -52,9 +55,22 @@ class Hdfs:
     def set_space_quota(self, path: str, size_bytes: int) -> None:
         """Limit what a folder may hold; -1: it has no limit. By HTTP: a tool of Hadoop takes seconds to start."""
         asked = f"op=SETQUOTA&namespacequota=-1&storagespacequota={size_bytes}&user.name={getpass.getuser()}"
-        request = urllib.request.Request(f"http://{self.gateway}/webhdfs/v1{path}?{asked}", method="PUT")
-        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=_PATIENCE_S):
-            pass
+        self._ask("PUT", f"webhdfs/v1{path}?{asked}")
+
+    def lose_content(self, path: str) -> None:
+        """Remove what all DataNodes have of the files below a path; the NameNode goes on listing them."""
+        asked = urllib.parse.urlencode({"ugi": getpass.getuser(), "path": path, "files": 1, "blocks": 1})
+        blocks = {name.decode() for name in re.findall(rb"blk_\d+", self._ask("GET", f"fsck?{asked}"))}
+        assert blocks, f"there are no blocks below {path}"
+        for kept in self._folder.glob("data-*/current/*/current/*/**/blk_*"):
+            if re.match(r"blk_\d+", kept.name)[0] in blocks:  # type: ignore[index]
+                kept.unlink()
+
+    def _ask(self, method: str, what: str) -> bytes:
+        request = urllib.request.Request(f"http://{self.gateway}/{what}", method=method)
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        with opener.open(request, timeout=_PATIENCE_S) as answer:
+            return bytes(answer.read())
 
     def new(self) -> str:
         """Return the URL of a place where nothing is."""

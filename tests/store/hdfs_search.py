@@ -2,7 +2,8 @@
 
     python -m tests.store.hdfs_search '{"url": "hdfs://...", "witness": "/tmp/x", "kill_at": 12}'
 
-It leaves in the file ``witness`` each line of the journal that was durable, as soon as it was.
+It leaves in the file ``witness`` each line of the journal that was durable, as soon as it was, and in ``witness.units``
+a line for each unit that was trained.
 """
 
 from __future__ import annotations
@@ -44,13 +45,19 @@ class Order(msgspec.Struct, kw_only=True):
     lease_s: float = 60.0
     gate: str = ""
     """A FIFO that is written into once, after some appends."""
+    gate_unit: int = 0
+    """Instead of that: by the first trial that is about to train this unit."""
+    stays_open: bool = False
+    """Whether no segment is closed as long as the driver writes it."""
+    gone_after_s: float = 120.0
+    """Seconds after which a checkpoint whose content no DataNode has counts as gone."""
     hold: str = ""
     """A file that is made then; as long as it is there, no further unit is trained."""
 
 
 def watch(order: Order) -> None:
     """Note what is durable, and end or stop in the append that the order names."""
-    if order.kill_at:
+    if order.kill_at or order.stays_open:
         publishing.SHORTEST_S = math.inf  # on a slow machine its first segment would be closed before that append
     append, witness, count = OpenFile.append, os.open(order.witness, os.O_WRONLY | os.O_CREAT | os.O_APPEND), 0
 
@@ -63,7 +70,7 @@ def watch(order: Order) -> None:
             data = b""
         append(self, data)
         os.write(witness, data)
-        if order.gate and count == AT_THE_GATE:
+        if order.gate and not order.gate_unit and count == AT_THE_GATE:
             Path(order.hold).touch()
             Path(order.gate).write_text("here")
 
@@ -76,17 +83,27 @@ def watch(order: Order) -> None:
 
 def make_study(order: Order) -> Study:
     """Return the study of the script."""
-    hold = order.hold
-    register_store("hdfs", lambda url: HdfsStore(url, lock_lease_s=order.lease_s))
+    hold, gate, gate_unit, trained = order.hold, order.gate, order.gate_unit, f"{order.witness}.units"
+    lease_s, gone_after_s = order.lease_s, order.gone_after_s
+    register_store("hdfs", lambda url: HdfsStore(url, lock_lease_s=lease_s, gone_after_s=gone_after_s))
+
+    def reach_gate() -> None:
+        with contextlib.suppress(FileExistsError):
+            Path(f"{gate}.passed").touch(exist_ok=False)
+            Path(hold).touch()
+            Path(gate).write_text("here")
 
     def train(trial: TrialContext) -> None:
         model = Checkpointed()
         for unit in trial.epochs(save=model.save, load=model.load):
+            if unit == gate_unit:
+                reach_gate()
             while hold and os.path.exists(hold):
                 time.sleep(0.02)  # a file cannot be waited for
             model.units.append(unit)
             assert model.units == list(range(1, unit + 1)), "a unit was trained twice or left out"
-            sys.stdout.write(f"unit {unit}\n")
+            with open(trained, "a") as file:
+                file.write(f"{trial.name} {unit}\n")
             trial.report(loss=trial.params["x"] / unit)
 
     return Study(

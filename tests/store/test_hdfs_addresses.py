@@ -130,6 +130,15 @@ def test_a_damaged_file_of_hadoop_is_named(tmp_path: Path, monkeypatch: pytest.M
         ),
         ("RPC listener disconnected", "the NameNode does not answer"),
         ("Connection refused (os error 111)", "the NameNode or a DataNode does not answer"),
+        ('DataTransferError("All DataNodes failed: []")', "no DataNode has the file's content now"),
+        (
+            r'RPCError("java.io.IOException", "File /x could only be written to 0 of the 1 minReplication nodes"',
+            "no DataNode can take a new file now",
+        ),
+        (
+            r'RPCError("java.io.IOException", "File /x could only be replicated to 0 nodes instead of minReplication")',
+            "no DataNode can take a new file now",
+        ),
         ('DataTransferError("Block writer is closed")', "the file cannot be written on after an earlier error"),
         (r'RPCError("java.io.IOException", "what\n\tat x.Y.z(Y.java:1)")', "IOException: what"),
     ],

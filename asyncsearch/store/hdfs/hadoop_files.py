@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterator
 from weakref import WeakValueDictionary
 
-from asyncsearch.errors import StoreError
+from asyncsearch.errors import ContentAwayError, StoreError
 from asyncsearch.store.disk import next_step
 from asyncsearch.store.hdfs import hdfs_errors
 from asyncsearch.store.hdfs.addresses import parse
@@ -49,7 +49,8 @@ class HadoopFiles:
             where = f"{self.shown}/{name}".rstrip("/")
             _log.debug("Cannot %s %r: %s", doing, where, error)
             # Not `from error`: Java's stack trace would be shown.
-            raise StoreError(f"Cannot {doing} {where!r}: {meaning}. {next_step(error, step)}.") from None
+            kind = ContentAwayError if meaning == hdfs_errors.NO_CONTENT else StoreError
+            raise kind(f"Cannot {doing} {where!r}: {meaning}. {next_step(error, step)}.") from None
 
     def _named(self, error: Exception) -> Exception:
         """Return an error whose text begins with the name of Java's exception, if there was one."""

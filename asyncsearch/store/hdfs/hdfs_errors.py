@@ -9,6 +9,8 @@ _OTHER = re.compile(r'(\w+Error)\("(.*)', re.DOTALL)
 _STACK = re.compile(r"(?:\\n|\n).*|\"\)$", re.DOTALL)
 
 _AWAY = "See whether the NameNode and the DataNodes run"
+NO_CONTENT = "no DataNode has the file's content now"
+"""What a file whose blocks are away, or lost, means."""
 _KNOWN: tuple[tuple[str, str, str], ...] = (
     (
         "SafeMode",
@@ -27,8 +29,16 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
         "no DataNode can take a new file now",
         "See whether enough DataNodes run, and have space",
     ),
-    ("No DataNodes", "no DataNode has the file's content now", _AWAY),
-    ("BlockMissing", "no DataNode has the file's content now", _AWAY),
+    (
+        "could only be replicated to 0 nodes",  # before Hadoop 3
+        "no DataNode can take a new file now",
+        "See whether enough DataNodes run, and have space",
+    ),
+    ("No DataNodes", NO_CONTENT, _AWAY),
+    ("All DataNodes failed", NO_CONTENT, _AWAY),
+    ("BlocksNotFound", NO_CONTENT, _AWAY),
+    ("blocks not found", NO_CONTENT, _AWAY),
+    ("BlockMissing", NO_CONTENT, _AWAY),
     ("InvalidPath", "HDFS takes no such name, as one with a ':'", "Choose another name"),
     ("MaxPathComponentLength", "HDFS takes no name as long as that", "Choose a shorter path"),
     ("PathComponentTooLong", "HDFS takes no name as long as that", "Choose a shorter path"),

@@ -9,6 +9,7 @@ Besides the guarantees of asyncsearch.store.far_store:
   compared with the length that the NameNode gives: less is an error, never a shorter journal.
 * Who does not hold the lock reads the closed segments, and learns that the last one is being written.
 * A log is a folder of closed files; it grows every few seconds (see ``log_pieces``).
+* A checkpoint whose content no DataNode has is waited for; if that lasts while HDFS takes other files, it is damaged.
 """
 
 from __future__ import annotations
@@ -21,11 +22,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from asyncsearch.errors import BeingWrittenError, JournalDamagedError, StoreError
+from asyncsearch.errors import BeingWrittenError, ContentAwayError, JournalDamagedError, StoreError
+from asyncsearch.ids import CheckpointRef
 from asyncsearch.store import layout
 from asyncsearch.store.base_store import Store
 from asyncsearch.store.far_store import FarStore, split_lines
 from asyncsearch.store.hdfs import log_pieces, publishing
+from asyncsearch.store.hdfs.absences import Absences
 from asyncsearch.store.hdfs.addresses import Address, parse
 from asyncsearch.store.hdfs.files import HdfsFiles
 from asyncsearch.store.hdfs.segment import HdfsSegment, close_all, open_here
@@ -42,22 +45,28 @@ class HdfsStore(FarStore):
         url: such as ``hdfs://namenode:8020/studies/digits``, or ``hdfs:///studies/digits``.
         address: the cluster; None: as the URL says, Spark's Hadoop configuration or HADOOP_CONF_DIR.
         lock_lease_s: seconds without a refresh after which a driver on another machine loses its lock.
+        gone_after_s: seconds after which a checkpoint whose content no DataNode has counts as damaged, while HDFS takes
+            other files.
     """
 
     _remote: HdfsFiles
 
-    def __init__(self, url: str, address: Address | None = None, *, lock_lease_s: float = 60.0) -> None:
+    def __init__(
+        self, url: str, address: Address | None = None, *, lock_lease_s: float = 60.0, gone_after_s: float = 120.0
+    ) -> None:
         super().__init__(lock_lease_s)
         self._remote = HdfsFiles(url, address)
+        self._absences = Absences(gone_after_s)
         self._begun_s: float | None = None
         """When the first segment was opened under the lock, monotonic seconds."""
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_begun_s": None}
+        return {**super().__getstate__(), "_begun_s": None, "_absences": Absences(self._absences.patience_s)}
 
     def at(self, url: str) -> Store:
         is_same = parse(url)[:2] == parse(self.url)[:2]  # a worker cannot find the address out again
-        return HdfsStore(url, self._remote.known_address if is_same else None, lock_lease_s=self._lease_s)
+        address, patience_s = self._remote.known_address if is_same else None, self._absences.patience_s
+        return HdfsStore(url, address, lock_lease_s=self._lease_s, gone_after_s=patience_s)
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
@@ -137,6 +146,25 @@ class HdfsStore(FarStore):
             return super()._upload(names, staged, folder)
         with ThreadPoolExecutor(min(len(names), _UPLOADS), "asyncsearch-upload") as pool:
             return list(pool.map(lambda name: self._remote.upload(staged / name, f"{folder}/{name}"), names))
+
+    def _download_version(self, checkpoint: CheckpointRef, folder: str, local: Path) -> str | None:
+        try:
+            wrong = super()._download_version(checkpoint, folder, local)
+        except ContentAwayError:
+            if not self._absences.note(folder, time.monotonic()):
+                raise
+            try:
+                self.prepare()
+            except StoreError:
+                self._absences.forget(folder)  # it may be there once HDFS is
+                raise
+            waited = f"{self._absences.patience_s:g} s"
+            return f"its content was lost (no DataNode has had it for {waited}, while HDFS takes other files)"
+        except StoreError:
+            self._absences.forget(folder)
+            raise
+        self._absences.forget(folder)
+        return wrong
 
     # Logs
 
