@@ -1,99 +1,30 @@
 """Searches on a real HDFS: drivers killed or stopped inside an append, servers that go away and come back.
 
-The test command runs one case of each kind of disturbance."""
+The test command runs one case of each kind of disturbance.
+"""
 
 from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
-import time
 import uuid
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
-import msgspec
 import pytest
 
 from asyncsearch import Study
 from asyncsearch.errors import BeingWrittenError
-from asyncsearch.events import CheckpointCommitted
-from asyncsearch.journal.opening import read_records
 from asyncsearch.store import open_store
-from asyncsearch.trial import TrialState
+from tests.faults.accounts import tell
 from tests.faults.damages import ALL
-from tests.store.hdfs_cluster import REPOSITORY, Hdfs, hdfs
-from tests.store.hdfs_search import CONFIGURATIONS, UNITS
+from tests.faults.hdfs_runs import PATIENCE_S, Search, require_waited
+from tests.store.hdfs_cluster import Hdfs
+from tests.store.hdfs_search import UNITS
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
-PATIENCE_S = 240.0
 in_the_fault_command = pytest.mark.skipif(not ALL, reason="bash scripts/test_faults.sh runs it: it takes long")
-
-
-class Search:
-    """A search whose script is run until it has found the best configuration."""
-
-    def __init__(self, folder: Path) -> None:
-        self.cluster: Hdfs = hdfs()
-        self.url = self.cluster.new()
-        self.user = ""
-        """Who searches; empty: who started the cluster."""
-        self._folder = folder
-        self.witness = folder / "witness"
-
-    def start(self, **order: object) -> subprocess.Popen[str]:
-        argument = msgspec.json.encode({"url": self.url, "witness": str(self.witness), **order}).decode()
-        command = [sys.executable, "-m", "tests.store.hdfs_search", argument]
-        environment = os.environ | ({"HADOOP_USER_NAME": self.user} if self.user else {})
-        with (self._folder / "output").open("a") as output:  # not a pipe, which nobody empties
-            return subprocess.Popen(
-                command, cwd=REPOSITORY, env=environment, stdout=output, stderr=subprocess.STDOUT, text=True
-            )
-
-    def output(self) -> str:
-        return (self._folder / "output").read_text()
-
-    def wait_for_output(self, words: str) -> None:
-        deadline = time.monotonic() + PATIENCE_S
-        while words not in self.output():
-            assert time.monotonic() < deadline, self.output()
-            time.sleep(0.05)  # a file cannot be waited for; nothing depends on how long this is
-
-    def go_on(self, until: str = "") -> None:
-        """Let it train on, and wait until it has said something."""
-        (self._folder / "hold").unlink()
-        self.wait_for_output(until)
-
-    def finish(self, **order: object) -> None:
-        assert self.start(**order).wait(PATIENCE_S) == 0, self.output()
-        assert self.output().endswith("best: 1\n")
-
-    def run_with(self, disturbance: Callable[[], object]) -> str:
-        """Run it to its end, with a disturbance once the first records are durable; it trains on after ``go_on``."""
-        gate = self._folder / "gate"
-        os.mkfifo(gate)
-        driver = self.start(gate=str(gate), hold=str(self._folder / "hold"))
-        gate.read_text()
-        disturbance()
-        assert driver.wait(PATIENCE_S) == 0, self.output()
-        return self.output()
-
-    def require_whole(self) -> None:
-        """Everything that was acknowledged is in the journal; nothing was trained twice, and no trial was charged."""
-        store = open_store(self.url)
-        journal = {line for name in store.journal_segments() for line in store.read_segment(name)}
-        noted = self.witness.read_bytes().splitlines(keepends=True)
-        assert not [line for line in noted if line.endswith(b"}\n") and line not in journal], "a durable record is gone"
-        study = Study.open(self.url)
-        assert [trial.params["x"] for trial in study.trials] == list(range(1, CONFIGURATIONS + 1))
-        assert {trial.state for trial in study.trials} <= {TrialState.PAUSED, TrialState.COMPLETED}
-        assert (study.best_trial.params, study.best_trial.resource) == ({"x": 1}, UNITS)
-        for trial in study.trials:
-            assert [resource for resource, _ in study.history(trial)] == list(range(1, trial.resource + 1))
-            assert trial.failures == 0
-        commits = [r.event.checkpoint for r in read_records(store) if isinstance(r.event, CheckpointCommitted)]
-        assert len(commits) == len(set(commits)), "what was committed is not trained again"
 
 
 @pytest.fixture
@@ -101,8 +32,40 @@ def search(tmp_path: Path) -> Search:
     return Search(tmp_path)
 
 
+class Undisturbed(NamedTuple):
+    """A search that nothing befell."""
+
+    study: Study
+    shown: str
+    """What others saw of it while its driver lived."""
+
+
+@pytest.fixture(scope="module")
+def looked_at(tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
+    search = Search(tmp_path_factory.mktemp("undisturbed"))
+    shown = []
+
+    def look() -> None:
+        shown.append(Study.open(search.url).summary())
+        search.go_on()
+
+    search.run_with(look, stays_open=True)
+    return Undisturbed(search.require_whole(), *shown)
+
+
+@pytest.fixture
+def undisturbed(looked_at: Undisturbed) -> Study:
+    return looked_at.study
+
+
+def test_who_looks_at_a_living_search_is_told_that_it_is_being_written(looked_at: Undisturbed) -> None:
+    assert "being written: what happened" in looked_at.shown, looked_at.shown
+    assert "can be read in a moment, at the next segment of the journal" in looked_at.shown, looked_at.shown
+    assert "being written" not in looked_at.study.summary()
+
+
 @pytest.mark.parametrize("append", [1, 8, 15] if ALL else [8])
-def test_a_driver_killed_inside_an_append_loses_nothing(search: Search, append: int) -> None:
+def test_a_driver_killed_inside_an_append_loses_nothing(search: Search, append: int, undisturbed: Study) -> None:
     assert search.start(kill_at=append).wait(PATIENCE_S) == -signal.SIGKILL
     store = open_store(search.url)
     if search.witness.read_bytes():
@@ -110,10 +73,12 @@ def test_a_driver_killed_inside_an_append_loses_nothing(search: Search, append: 
             list(store.read_segment("000001.jsonl"))
         assert "its driver has died" in Study.open(search.url).summary()
     search.finish()
-    search.require_whole()
+    tell(f"on HDFS, driver killed inside append {append}", search.require_whole(), undisturbed)
 
 
-def test_a_driver_stopped_inside_an_append_is_shut_out_by_the_one_that_took_over(search: Search) -> None:
+def test_a_driver_stopped_inside_an_append_is_shut_out_by_the_one_that_took_over(
+    search: Search, undisturbed: Study
+) -> None:
     first = search.start(stop_at=9, lease_s=2.0)
     os.waitpid(first.pid, os.WUNTRACED)
     second = search.start(lease_s=2.0)
@@ -125,19 +90,24 @@ def test_a_driver_stopped_inside_an_append_is_shut_out_by_the_one_that_took_over
     assert lost, search.output()
     assert f"to another driver, process {second.pid} on" in lost[-1], lost
     assert "org.apache" not in search.output()
-    search.require_whole()
+    tell("on HDFS, driver stopped inside an append", search.require_whole(), undisturbed)
 
 
 @in_the_fault_command
-def test_a_namenode_that_is_restarted_is_waited_for(search: Search) -> None:
+def test_training_goes_on_while_the_namenode_is_away_and_its_reports_wait(search: Search, undisturbed: Study) -> None:
     def restart() -> None:
+        before = len(search.trained())
         search.cluster.call("kill-nn")
         try:
             search.go_on("the NameNode")
+            # One trial trains from the fourth unit to the last.
+            search.wait_until(lambda: len(search.trained()) >= before + UNITS - 3)
         finally:
             search.cluster.call("start-nn")
 
-    require_waited(search, search.run_with(restart))
+    search.run_with(restart, gate_unit=4)
+    assert "reports wait in the workers" in search.output()
+    require_waited(search, undisturbed, "NameNode restarted")
 
 
 def set_safe_mode(cluster: Hdfs, _place: str, is_on: bool) -> None:
@@ -161,7 +131,7 @@ def set_read_only(cluster: Hdfs, place: str, is_on: bool) -> None:
     ],
 )
 def test_a_store_that_cannot_be_written_is_waited_for(
-    search: Search, disturb: Callable[[Hdfs, str, bool], None], words: str
+    search: Search, disturb: Callable[[Hdfs, str, bool], None], words: str, undisturbed: Study
 ) -> None:
     search.url = f"{search.cluster.url}/ann-{uuid.uuid4().hex}"  # the top of the cluster is anybody's
     search.user = "ann"  # who has started the cluster may write whatever the rights are
@@ -174,23 +144,47 @@ def test_a_store_that_cannot_be_written_is_waited_for(
         finally:
             disturb(search.cluster, place, False)
 
-    require_waited(search, search.run_with(go_through_it))
+    search.run_with(go_through_it)
+    require_waited(search, undisturbed, words)
 
 
 @in_the_fault_command
-def test_a_datanode_that_dies_is_done_without(search: Search) -> None:
+def test_a_datanode_that_dies_is_done_without(search: Search, undisturbed: Study) -> None:
     def kill() -> None:
         search.cluster.call("kill-dn", "2")
         search.go_on()
 
     try:
-        require_waited(search, search.run_with(kill))
+        search.run_with(kill)
+        require_waited(search, undisturbed, "one DataNode killed")
     finally:
         search.cluster.call("start-dn", "2")
 
 
-def require_waited(search: Search, output: str) -> None:
-    """The search has come to its end, and no stack trace was shown."""
-    assert "Traceback" not in output, output
-    assert "org.apache" not in output, output
-    search.require_whole()
+@in_the_fault_command
+def test_a_datanode_that_hangs_is_done_without(search: Search, undisturbed: Study) -> None:
+    def pause() -> None:
+        search.cluster.call("pause-dn", "1")
+        search.go_on()
+
+    try:
+        search.run_with(pause)
+        require_waited(search, undisturbed, "one DataNode stopped")
+    finally:
+        search.cluster.call("continue-dn", "1")
+        search.cluster.call("start-dn", "1")  # it returns once the NameNode knows it again
+
+
+@in_the_fault_command
+def test_all_datanodes_that_die_are_waited_for(search: Search, undisturbed: Study) -> None:
+    def kill() -> None:
+        for number in ("1", "2"):
+            search.cluster.call("kill-dn", number)
+        try:
+            search.go_on("cannot use the store")
+        finally:
+            for number in ("1", "2"):
+                search.cluster.call("start-dn", number)
+
+    search.run_with(kill)
+    require_waited(search, undisturbed, "all DataNodes killed")
