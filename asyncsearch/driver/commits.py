@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 from asyncsearch.actions import AnyAction
-from asyncsearch.driver.store_waits import JOURNAL, StoreWaits, Worker
+from asyncsearch.driver.store_waits import JOURNAL, SILENT, StoreWaits, Worker
 from asyncsearch.driver.timeouts import STOP_S, Timeouts
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import may_pass
@@ -21,8 +21,6 @@ from asyncsearch.journal.writer import Journal
 _DELAY_S = 0.02
 """How long records without a decision wait for others to be synced with: only their acknowledgement waits, and a sync,
 with its two changes of threads, costs as much as handling several reports."""
-
-_SILENT = "It does not answer."
 
 
 class Durable(NamedTuple):
@@ -148,11 +146,11 @@ class Commits:
         """
         silent_s = self._silent_s
         while not (await asyncio.wait((writing,), timeout=silent_s))[0]:
-            self._timeouts.note_outage(JOURNAL, _SILENT)
+            self._timeouts.note_outage(JOURNAL, SILENT)
             reason = self._reason_to_give_up(began) or ("the run has ended" if self.is_closing else "")
             if reason:
                 self.is_silent = True
-                raise self._waits.final_error(reason, _SILENT)
+                raise self._waits.final_error(reason, SILENT)
             silent_s = self._waits.next_try_s()
         await writing
 

@@ -18,6 +18,7 @@ JOURNAL: Worker = (WorkerId(-1), 0)
 """Stands for the journal, among the workers that wait for the store."""
 FOLDER: Worker = (WorkerId(-2), 0)
 """Stands for the folder that studies share."""
+SILENT = "It does not answer."
 _NAMES = {JOURNAL: "The journal", FOLDER: "The driver"}
 
 
@@ -33,12 +34,16 @@ class StoreWaits:
         """Set when the journal need not be waited for any longer."""
         self._outages: Outages[Worker] = Outages(timeout_s)
         self._delays = Backoff()
+        self._shown = ""
+        """What the store answered, as it was told last."""
 
     def began(self, key: Worker, error: str, now: float) -> None:
-        """Note that a worker, or the journal, waits for the store."""
+        """Note that a worker, or the journal, waits for the store: told once, and again once it is known why."""
         error = error if error.endswith((".", "!", "?")) else f"{error}."
-        if not self._outages.began(key, error, now):
+        is_first = self._outages.began(key, error, now)
+        if not is_first and (self._shown != SILENT or error == SILENT):
             return
+        self._shown = error
         who = _NAMES.get(key) or worker_name(key[0])
         meanwhile = "reports wait in the workers" if key == JOURNAL else "training goes on as far as it can"
         self.say(

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from asyncsearch.actions import DismissWorker, StopTraining
-from asyncsearch.driver.store_waits import StoreWaits
+from asyncsearch.driver.store_waits import JOURNAL, StoreWaits
 from asyncsearch.errors import StoreError, StoreLostError
 from asyncsearch.events import CheckpointFailed, Outcome, Reported, StopRequested, TrainingEnded
 from asyncsearch.ids import CheckpointRef, NodeKey
@@ -257,3 +257,14 @@ def test_waiting_for_the_store_is_not_the_trials_own_time(store: FullStore) -> N
     assert stop.lease == lease
     assert "the store could not be used" in stop.reason
     harness.driver.close()
+
+
+def test_why_a_silent_store_cannot_be_used_is_told_once_it_is_known() -> None:
+    waits = StoreWaits("store", 600.0)
+    for error in ("It does not answer.", "It does not answer.", "The NameNode is away", "It does not answer.", "Other"):
+        waits.began(JOURNAL, error, 0.0)
+    told = [sentence.partition(": ")[2].partition(" Nothing")[0] for sentence in waits.notices]
+    assert told == ["It does not answer.", "The NameNode is away."]
+    waits.ended(JOURNAL, 1.0)
+    waits.began(JOURNAL, "Other", 2.0)
+    assert "Other." in waits.notices[-1]
