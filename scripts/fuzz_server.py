@@ -217,9 +217,9 @@ def attack(folder: Path, given: argparse.Namespace, log: CountingHandler) -> dic
     driver.post(RunRequested(None, workers))
     endpoint = identity.endpoint(f"127.0.0.1:{port}", 0 if given.one_port else server.spare_port)
     before, watch, began_s = at_rest(), Watch(), time.monotonic()
-    # The spare port is told to workers alone, and so to the hostile one.
+    # Strangers do not know the spare port; the hostile one is a worker and does.
     stranger = bound(identity.endpoint(endpoint.address), WorkerId(given.workers + 1), 1)
-    hostile = msgspec.structs.replace(stranger, address=f"127.0.0.1:{server.spare_port}")
+    hostile = bound(endpoint, WorkerId(given.workers + 1), 1)
     known = {"honest": endpoint, "hostile": hostile}
     peers = {role: Peer(role, known.get(role, stranger), given) for role in ROLES}
     said = peers["hostile"].line()
