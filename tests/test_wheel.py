@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import subprocess
 import tomllib
 import zipfile
 from pathlib import Path
-from typing import Any
 
 import pytest
+
+from tests.scripts.tools import imported
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -32,18 +32,9 @@ def test_wheel_without_extras_runs_the_example_of_the_readme_in_an_empty_environ
     assert "asyncsearch/py.typed" in names
 
 
-def try_wheel() -> Any:
-    spec = importlib.util.spec_from_file_location("_try_wheel", ROOT / "scripts/_try_wheel.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def test_of_each_extra_something_is_used_where_it_is_tried() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    assert {*try_wheel().USES} == {*project["optional-dependencies"]}
+    assert {*imported("_try_wheel").USES} == {*project["optional-dependencies"]}
 
 
 @pytest.mark.parametrize("there", ["", "krb5-config"])
@@ -52,7 +43,7 @@ def test_an_extra_that_cannot_be_compiled_here_is_skipped_with_the_reason(
 ) -> None:
     (tmp_path / (there or "other")).touch(mode=0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    script = try_wheel()
+    script = imported("_try_wheel")
     assert script.reason_to_skip("s3") == ""
     assert ("libkrb5-dev" in script.reason_to_skip("kerberos")) == (not there)
 
