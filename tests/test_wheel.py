@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import subprocess
 import tomllib
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,6 +30,31 @@ def test_wheel_without_extras_runs_the_example_of_the_readme_in_an_empty_environ
     names = zipfile.ZipFile(wheel).namelist()
     assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {"asyncsearch"}
     assert "asyncsearch/py.typed" in names
+
+
+def try_wheel() -> Any:
+    spec = importlib.util.spec_from_file_location("_try_wheel", ROOT / "scripts/_try_wheel.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_of_each_extra_something_is_used_where_it_is_tried() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert {*try_wheel().USES} == {*project["optional-dependencies"]}
+
+
+@pytest.mark.parametrize("there", ["", "krb5-config"])
+def test_an_extra_that_cannot_be_compiled_here_is_skipped_with_the_reason(
+    there: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / (there or "other")).touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    script = try_wheel()
+    assert script.reason_to_skip("s3") == ""
+    assert ("libkrb5-dev" in script.reason_to_skip("kerberos")) == (not there)
 
 
 def test_readme_says_what_each_extra_is_for() -> None:
