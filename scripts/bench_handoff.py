@@ -1,12 +1,13 @@
-"""The overhead of a trial: 200 trials that do nothing, on two workers.
+"""The overhead of a trial: 1,000 trials that do nothing, on two workers.
 
 Figures: ``handoff_ms`` on a local Spark session and ``handoff_processes_ms`` on local processes are the wall time per
 trial after the workers have started: from the time at which each has ended its first trial to the ``EndRun``, as in the
-journal, over the trials that ended in between. The baseline is a bare Spark job of two tasks that pull numbers over a
+journal, over the trials that ended in between. With few trials it would tell how long Java goes on compiling after the
+launch, which takes the same cores. The baseline is a bare Spark job of two tasks that pull numbers over a
 plain socket from the driver. ``first_trial_s`` is the time from the call of ``run`` to the first ``Assign``; its
 baseline is the same on local processes. ``start_s`` lies between the two: runners import and load the trainable.
 
-    python scripts/bench_handoff.py [--trials 200]
+    python scripts/bench_handoff.py [--trials 1000]
 """
 
 from __future__ import annotations
@@ -141,7 +142,7 @@ def bare_ms(session: Any, numbers: int) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Measure the overhead of a trial.")
-    parser.add_argument("--trials", type=int, default=200)
+    parser.add_argument("--trials", type=int, default=1_000)
     trials = parser.parse_args().trials
     with spark_session() as session:
         bare = bare_ms(session, trials)

@@ -22,6 +22,8 @@ _DELAY_S = 0.02
 """How long records without a decision wait for others to be synced with: only their acknowledgement waits, and a sync,
 with its two changes of threads, costs as much as handling several reports."""
 
+_SILENT = "It does not answer."
+
 
 class Durable(NamedTuple):
     """What may be done, since it is in the journal."""
@@ -44,6 +46,7 @@ class Commits:
         *,
         wake: Callable[[], None],
         requested_stop: Callable[[], str],
+        silent_s: float,
     ) -> None:
         """Begin without records.
 
@@ -55,9 +58,10 @@ class Commits:
             loop: the driver's loop.
             wake: called when records have waited long enough for others.
             requested_stop: returns the reason of a stop that waits behind the journal; empty: there is none.
+            silent_s: seconds after which a write counts as one that hangs.
         """
         self._journal, self._state, self._waits, self._timeouts, self._loop = journal, state, waits, timeouts, loop
-        self._wake, self._requested_stop = wake, requested_stop
+        self._wake, self._requested_stop, self._silent_s = wake, requested_stop, silent_s
         self._lines: list[bytes] = []
         """Records that are not in the journal yet; their consequences wait in the next two."""
         self._unacknowledged: dict[Worker, int] = {}
@@ -65,6 +69,8 @@ class Commits:
         self._timer: asyncio.TimerHandle | None = None
         self._is_due = False
         self._disk = ThreadPoolExecutor(1, "asyncsearch-journal")
+        self.is_silent = False
+        """Whether a write was given up that hangs in the thread, as on a network disk whose server is away."""
         self.is_closing = False
         """Whether the driver ends: then the journal is not waited for."""
 
@@ -104,7 +110,7 @@ class Commits:
 
     def close(self) -> None:
         """End the thread."""
-        self._disk.shutdown(wait=True)
+        self._disk.shutdown(wait=not self.is_silent)  # a write that hangs would keep this process for ever
 
     def _wait_no_longer(self) -> None:
         self._timer = None
@@ -120,10 +126,10 @@ class Commits:
         began = self._loop.time()
         while True:
             try:
-                await self._loop.run_in_executor(self._disk, self._journal.append, lines)
+                await self._answer(self._loop.run_in_executor(self._disk, self._journal.append, lines), began)
                 break
             except Exception as error:
-                if not may_pass(error) or self.is_closing:
+                if not may_pass(error) or self.is_closing or self.is_silent:
                     raise
                 self._timeouts.note_outage(JOURNAL, str(error))
                 reason = self._reason_to_give_up(began)
@@ -132,6 +138,23 @@ class Commits:
                 await self._next_try()
         if self._waits.is_waiting(JOURNAL):
             self._timeouts.note_outage(JOURNAL, "")
+
+    async def _answer(self, writing: asyncio.Future[None], began: float) -> None:
+        """Wait for a write, for a store that does not answer only as long as the run waits for its store.
+
+        Raises:
+            Exception: of the write.
+            StoreError: the run waits no longer.
+        """
+        silent_s = self._silent_s
+        while not (await asyncio.wait((writing,), timeout=silent_s))[0]:
+            self._timeouts.note_outage(JOURNAL, _SILENT)
+            reason = self._reason_to_give_up(began) or ("the run has ended" if self.is_closing else "")
+            if reason:
+                self.is_silent = True
+                raise self._waits.final_error(reason, _SILENT)
+            silent_s = self._waits.next_try_s()
+        await writing
 
     def _reason_to_give_up(self, began: float) -> str:
         """Return why a write that began at a time is not tried again; empty: it is."""

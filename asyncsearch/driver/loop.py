@@ -101,6 +101,7 @@ class Driver:
             self.loop,
             wake=self._wake.set,
             requested_stop=self._requested_stop,
+            silent_s=settings.store_silent_s,
         )
         self._dispatcher = Dispatcher(
             self._timeouts,
@@ -317,4 +318,5 @@ class Driver:
             self._dispatcher.close()
             self._files.shutdown(wait=True)
             self._commits.close()
-            self._journal.close()  # the last act on the store: it raises if the journal was removed until now
+            if not self._commits.is_silent:  # else it would hang as the write does
+                self._journal.close()  # the last act on the store: it raises if the journal was removed until now

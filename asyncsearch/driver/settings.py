@@ -16,3 +16,5 @@ class DriverSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Records between two snapshots."""
     store_timeout_s: float = 600.0
     """Time for which the run waits for a store that it cannot use."""
+    store_silent_s: float = 10.0
+    """Time after which a write to the journal that has no answer counts as waiting for the store."""

@@ -28,6 +28,14 @@ def packing_of(
     return packing if packing.limit > 1 else None
 
 
+def could_pack(trainable: Trainable, scheduler: Scheduler, pack: int | str | None, *, share: bool) -> bool:
+    """Return whether a study that says nothing of ``pack=`` might have asked for it."""
+    try:
+        return pack is None and packing_of(trainable, scheduler, "auto", "plan", share=share) is not None
+    except UsageError:
+        return False
+
+
 def _require_packable(trainable: Trainable) -> None:
     name = getattr(trainable, "__name__", repr(trainable))
     if not (isinstance(trainable, type) and issubclass(trainable, Trainer)):

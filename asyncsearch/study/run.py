@@ -75,6 +75,8 @@ class Search(msgspec.Struct, frozen=True, kw_only=True):
     timeout_s: float | None
     shared: FolderMembership | None = None
     """The folder in which its checkpoints are, if it shares them with other studies."""
+    could_pack: bool = False
+    """Whether the study might have asked for ``pack=``, and did not."""
 
 
 def run_search(search: Search, display: Display, interrupts: Interrupts | None = None) -> EndRun:
@@ -262,6 +264,7 @@ class _Run:
             workers=search.preflight.parallelism,
             num_trials=search.num_trials,
             is_complete=outcome is None or outcome.is_complete,
+            could_pack=search.could_pack,
         )
 
     def finish(self) -> None:

@@ -69,6 +69,8 @@ class RunnableStudy(msgspec.Struct, kw_only=True):
     warm: WarmStart
     resume: bool
     """Whether a study that is in the store already goes on; so does one that was opened once."""
+    could_pack: bool = False
+    """Whether it might have asked for ``pack=``, and did not."""
     claim: Callable[[], tuple[Store, list[str]]] | None = None
     """Gives the store for good, with notes on the choice; None: it is ``store``."""
 
@@ -147,6 +149,7 @@ class RunnableStudy(msgspec.Struct, kw_only=True):
                     num_trials=num_trials,
                     timeout_s=timeout_s,
                     shared=membership,
+                    could_pack=self.could_pack,
                 )
                 try:
                     with self._swept(state):

@@ -40,7 +40,7 @@ from asyncsearch.study.evaluate import Evaluation, KnownPath, was_found, was_pro
 from asyncsearch.study.first_calls import IN_RESUME, IN_RUN, IN_STUDY, OF_STUDY, STUDY, missing_mode, require_groups
 from asyncsearch.study.kept_functions import read_earlier
 from asyncsearch.study.options import Checkpoints, Sharing, WorkerOptions
-from asyncsearch.study.packing_option import packing_of
+from asyncsearch.study.packing_option import could_pack, packing_of
 from asyncsearch.study.preview_run import preview_run
 from asyncsearch.study.requirements import can_evaluate, require_pausable, require_sequences
 from asyncsearch.study.results import ReadState, Results
@@ -180,6 +180,7 @@ class Study(Results):
         require_pausable(trainable, self.scheduler)
         require_sequences(trainable, self.space, self.scheduler, share=self.config.share)
         self._packing = packing_of(trainable, self.scheduler, pack, pack_opt, share=share)
+        self._could_pack = could_pack(trainable, self.scheduler, pack, share=share)
         self._is_tolerant = require_shared(self.shared, is_tolerant=sharing.tolerant)
         self._bundle: bytes | None = None
 
@@ -219,7 +220,7 @@ class Study(Results):
         """
         study = cls.__new__(cls)
         study._is_read_only, study._default = True, None
-        study._packing, study._is_tolerant = None, False
+        study._packing, study._is_tolerant, study._could_pack = None, False, False
         study._open(store)
         return study
 
@@ -434,6 +435,7 @@ class Study(Results):
             backend=self._backend,
             warm=self._warm,
             resume=self._resume,
+            could_pack=self._could_pack,
             claim=self._claim,
         )
 

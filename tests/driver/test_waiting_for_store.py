@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from asyncsearch.actions import DismissWorker, StopTraining
+from asyncsearch.driver.store_waits import StoreWaits
 from asyncsearch.errors import StoreError, StoreLostError
 from asyncsearch.events import CheckpointFailed, Outcome, Reported, StopRequested, TrainingEnded
 from asyncsearch.ids import CheckpointRef, NodeKey
@@ -37,6 +38,7 @@ class FailingSegment:
         return self._segment.name
 
     def append(self, data: bytes) -> None:
+        self._store.silence.wait()
         error = self._store.error
         if error is None:
             self._segment.append(data)
@@ -59,6 +61,8 @@ class FullStore(LocalStore):
     def __init__(self, root: Path) -> None:
         super().__init__(root)
         self.error: Exception | None = None
+        self.silence = threading.Event()
+        self.silence.set()
         self.tries: queue.Queue[bytes] = queue.Queue()
         self.written: Callable[[bytes], bytes] = lambda data: b""
 
@@ -138,6 +142,45 @@ def test_a_journal_that_was_waited_for_in_vain_stops_the_workers_and_ends_the_ru
     assert harness.wire.next(DismissWorker).is_unheard, "the workers wait for no acknowledgement"
     assert harness.wire.acknowledged.empty()
     harness.driver.close()
+
+
+@pytest.fixture
+def silence(store: FullStore) -> Iterator[threading.Event]:
+    """Cleared: appends hang until it is set."""
+    yield store.silence
+    store.silence.set()
+
+
+def test_a_write_that_hangs_is_waited_for_and_said(
+    store: FullStore, silence: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: queue.Queue[str] = queue.Queue()
+    monkeypatch.setattr(StoreWaits, "say", lambda _, sentence: said.put(sentence))
+    harness = make_harness(store, store_silent_s=1.0)
+    lease = harness.begin(1).work.lease
+    silence.clear()
+    harness.say(1, Reported(lease, 1, {"loss": 0.5}))
+    assert "The journal cannot use the store: It does not answer." in said.get(timeout=PATIENCE_S)
+    assert harness.wire.acknowledged.empty()
+    silence.set()
+    assert harness.wire.acknowledged.get(timeout=PATIENCE_S) == 1
+    assert "Nothing waits for the store any more" in said.get(timeout=PATIENCE_S)
+    harness.driver.close()
+    assert len(store.journal_segments()) == 1, "it is not written again"
+
+
+def test_a_write_that_hangs_in_vain_ends_the_run(store: FullStore, silence: threading.Event) -> None:
+    harness = make_harness(store, store_silent_s=1.0, store_timeout_s=2.0)
+    lease = harness.begin(1).work.lease
+    silence.clear()
+    harness.say(1, Reported(lease, 1, {"loss": 0.5}))
+    assert harness.driver.ended.wait(PATIENCE_S)
+    words = str(harness.driver.failure)
+    assert isinstance(harness.driver.failure, StoreError)
+    assert "could not be used for 2 s: It does not answer." in words
+    harness.driver.close()  # does not wait for the write
+    assert not silence.is_set()
+    assert harness.wire.acknowledged.empty()
 
 
 def test_what_waiting_cannot_mend_ends_the_run_at_once(store: FullStore) -> None:

@@ -16,7 +16,7 @@ from asyncsearch.sequences import sequence
 from asyncsearch.store import LocalStore
 from tests.faults.damages import BYTES, Read, copy_of, damage_file, make, read, require_same_or_refused, seeds
 
-DAMAGES = 25
+DAMAGES = 34
 """Of each kind of file."""
 READ_ONLY = ("study.json", "head.json")
 """Files that are read without the study's code."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from asyncsearch.events import WorkerAttached, WorkerLost
 from asyncsearch.journal.opening import read_records
 from tests.faults.accounts import losses, require_accounted, tell, wait_until, wasted
 from tests.faults.network import Network, wary_agent
+from tests.faults.tools import seeds
 from tests.rpc.proxy import DOWN, FAIR, UP, Weather
 from tests.system.tools import Gate, Running, make_study, make_trainable, require_gone
 
@@ -157,3 +159,18 @@ def test_a_worker_that_hears_nothing_of_the_driver_attaches_again_under_its_leas
     end(study, running, undisturbed, request)
     assert losses(study) == []
     assert wasted(study) == 0
+
+
+@pytest.mark.skipif(len(seeds(4)) < 4, reason="takes a minute: bash scripts/test_faults.sh")
+def test_a_worker_that_is_cut_off_for_a_minute_is_replaced_within_the_lease_that_studies_have(
+    gate: Gate, tmp_path: Path, networks: Any, undisturbed: Study, request: pytest.FixtureRequest
+) -> None:
+    network = networks(is_split=True)
+    study, running = begin(gate, tmp_path, network)
+    with_trial = worker_of(gate.pids()[1], study)
+    network.link(with_trial).set(DOWN_HILL)
+    threading.Event().wait(60.0)  # the fault itself
+    network.link(with_trial).set(FAIR)
+    end(study, running, undisturbed, request)
+    [loss] = losses(study)
+    assert "30 s" in loss.reason, "who notices first says so: the driver, or the agent that gives up"

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from asyncsearch import ASHA, FIFO, PBT, SHA, Sharing, Study, Trainer, choice, uniform
@@ -16,7 +17,8 @@ from asyncsearch.errors import UsageError
 from asyncsearch.events import PackMeasured
 from asyncsearch.ids import CheckpointRef
 from asyncsearch.journal.opening import read_records
-from asyncsearch.report.live.table import table
+from asyncsearch.report.live.status import StudyStatus
+from asyncsearch.report.live.table import packing_line, table
 from asyncsearch.shared.folder import NodeFacts, SharedFolder
 from asyncsearch.store import LocalStore
 from asyncsearch.trial import TrialState
@@ -166,6 +168,34 @@ def test_a_pack_with_too_little_memory_goes_on_in_halves_from_its_last_checkpoin
     assert "4 trainings had too little memory together; 2 are tried next" in story
     assert "from its checkpoint at 1" in story
     assert "memory is enough for 2 together" in shown(found)
+
+
+def hinted(found: Study, capsys: pytest.CaptureFixture[str], trials: int) -> bool:
+    found.run(trials, parallelism=1, display="plain")
+    return 'Study(pack="auto")' in capsys.readouterr().out
+
+
+def test_a_search_of_small_trials_says_at_its_end_that_it_could_have_been_packed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = study(tmp_path / "s", backend="inline")
+    assert hinted(made, capsys, 9)
+    assert not hinted(study(tmp_path / "few", backend="inline"), capsys, 3)
+    assert not hinted(study(tmp_path / "function", function, FIFO(max_resource=1), backend="inline"), capsys, 9)
+    assert not hinted(study(tmp_path / "packed", pack=4, backend="inline"), capsys, 9)
+    assert not hinted(study(tmp_path / "one", pack=1, backend="inline"), capsys, 9)
+    assert 'pack="auto"' not in Study.open(made.store.url).summary(), "it is said once"
+
+
+def test_a_search_with_long_units_is_not_told_to_pack() -> None:
+    done = {TrialState.COMPLETED: 8}
+    short = StudyStatus(
+        name="s", metric="m", mode="min", counts=done, trained=8, elapsed_s=8.0, workers_had=1, could_pack=True
+    )
+    assert "1 s a unit" in packing_line(short)
+    assert packing_line(msgspec.structs.replace(short, elapsed_s=9.0)) == ""
+    assert packing_line(msgspec.structs.replace(short, is_unfinished=True)) == ""
+    assert packing_line(msgspec.structs.replace(short, workers_wanted=1)) == "", "it is not over"
 
 
 def test_why_a_trainable_trains_one_after_another_is_kept_and_they_train_alone_from_then_on(tmp_path: Path) -> None:

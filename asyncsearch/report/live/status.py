@@ -95,6 +95,8 @@ class StudyStatus(msgspec.Struct, frozen=True, kw_only=True):
     """What of the journal could not be read, in words; empty: nothing."""
     packed: str = ""
     """How many trained together and what that saved, or why none did, in words; empty: nothing was packed."""
+    could_pack: bool = False
+    """Whether the study might have asked for ``pack=``, and did not."""
     beyond_quota: str = ""
     """Why checkpoints take more than ``quota_bytes``; empty while they do not."""
 
@@ -163,6 +165,7 @@ def status_of(
     num_trials: int | None = None,
     is_complete: bool = True,
     unread: str = "",
+    could_pack: bool = False,
 ) -> StudyStatus:
     """Return the status of a study, which holds no part of its state. Called in the thread that owns the state.
 
@@ -176,6 +179,7 @@ def status_of(
         num_trials: the total that the last run requested, if it is over.
         is_complete: whether the last run did everything that was requested.
         unread: what of the journal could not be read, in words.
+        could_pack: whether the study might have asked for ``pack=``, and did not.
     """
     counts: dict[TrialState, int] = {}
     trained = failures = 0
@@ -240,6 +244,7 @@ def status_of(
         runs=times.runs,
         store=store,
         packed=_packed(state),
+        could_pack=could_pack,
         beyond_quota=_beyond_quota(state),
     )
 

@@ -12,6 +12,9 @@ from asyncsearch.trial import TrialState
 
 WIDTH = 100
 _LONGEST_FACT = 400
+_SMALL_UNIT_S = 1.0
+_SMALL_STUDY = 4
+"""Trials a worker below which packing has little to save."""
 
 
 def table(status: StudyStatus) -> str:
@@ -67,7 +70,7 @@ def facts(status: StudyStatus) -> list[str]:
         best_line(status),
         incumbent_line(status),
         training_line(status),
-        status.packed,
+        packing_line(status),
         workers_line(status),
         failures_line(status, "failed attempt"),
         status.unread,
@@ -101,6 +104,20 @@ def training_line(status: StudyStatus) -> str:
     if status.saved is not None and status.full is not None:
         line += f", {share(status.saved)} less than training all to the end ({status.full:,})"
     return f"{line}; {UNIT}" if status.trained else line
+
+
+def packing_line(status: StudyStatus) -> str:
+    """Return what packing did, or at the end of a search of small trials without it what it could do; else empty."""
+    workers, time = max(1, status.workers_had), status.total_s or status.elapsed_s
+    if status.packed or not (status.could_pack and status.is_finished and status.trained and time):
+        return status.packed
+    unit_s = time * workers / status.trained
+    if unit_s > _SMALL_UNIT_S or status.trials < _SMALL_STUDY * workers:
+        return ""
+    return (
+        f'its trials are small, {unit_s:.2g} s a unit: Study(pack="auto") trains alike ones together where that is '
+        "faster; their values then differ by rounding"
+    )
 
 
 def workers_line(status: StudyStatus) -> str:
