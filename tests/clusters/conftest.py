@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from asyncsearch import Study
-from tests.clusters.tools import SEARCH, SMALL, Machine, Submitted, require_whole
+from tests.clusters.tools import SEARCH, SMALL, TWO_EXECUTORS, Machine, Submitted, require_whole
 from tests.system.tools import Gate, make_study, make_trainable
 
 
@@ -66,7 +66,8 @@ def undisturbed_search(machine: Machine, tmp_path_factory: pytest.TempPathFactor
     """A search on a standalone cluster of two slots that nothing befalls."""
     folder = tmp_path_factory.mktemp("undisturbed")
     machine.script("spark_cluster.sh", "start", 2, "--cores", 1)
-    with machine.submit("submit_standalone.sh", folder, *SMALL, SEARCH, folder, folder / "study") as search:
+    options = (*SMALL, *TWO_EXECUTORS)
+    with machine.submit("submit_standalone.sh", folder, *options, SEARCH, folder, folder / "study") as search:
         search.until("two trials at once", lambda: len(search.waiting()) == 2)
         search.open()
         assert "best: 1" in search.finish()

@@ -24,6 +24,9 @@ PATIENCE_S = 420.0
 SMALL = ("--executor-memory", "512m", "--driver-memory", "512m")
 """Options of spark-submit that let several JVMs fit on one machine."""
 
+TWO_EXECUTORS = ("--conf", "spark.executor.instances=2")
+"""Lets a search on a standalone cluster wait for the second executor, however long a busy machine takes to start it."""
+
 
 class Unit(NamedTuple):
     """A trained unit, as the trial has noted it."""
