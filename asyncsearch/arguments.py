@@ -84,8 +84,7 @@ def _number(value: object) -> float:
 
 def count_of(name: str, value: object) -> int:
     """Return an integer from 0."""
-    number = _integer(value)
-    if number < 0:
+    if (number := _integer(value)) < 0:
         raise UsageError(f"{name}={value!r} must be an integer from 0, e.g. {name}=3.")
     return number
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 import argparse
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
 import time
 import zipfile
 from pathlib import Path
+from shutil import which
 
 ROOT = Path(__file__).resolve().parent.parent
 USES = {
@@ -24,6 +24,8 @@ USES = {
     "tensorflow": "from asyncsearch import KerasTrainer",
     "hdfs": "import hdfs_native",
     "webhdfs": "import hdfs",
+    "kerberos": "import requests_kerberos",
+    "s3": "import s3fs",
     "sobol": "from asyncsearch import SobolSearch; SobolSearch().begin(study.space, 0)",
     "optuna": "from asyncsearch import OptunaSearch; OptunaSearch('tpe').begin(study.space, 0)",
     "report": "assert len(study.trials_dataframe()) == len(study.trials)",
@@ -33,7 +35,16 @@ USES = {
     "notebook": "import ipykernel, nbclient, nbformat",
     "dev": "import mypy, pytest",
 }
-"""Extra -> a line after the example that uses what the extra brings; one that is not here runs the example alone."""
+"""Extra -> a line after the example that uses what the extra brings."""
+COMPILED_WITH = {"kerberos": ("krb5-config", "libkrb5-dev")}
+"""Extra -> the command without which it cannot be compiled, and the package of the system that brings the command."""
+
+
+def reason_to_skip(extra: str) -> str:
+    """Return why an extra cannot be tried on this machine; empty: it can."""
+    command, package = COMPILED_WITH.get(extra, ("", ""))
+    is_missing = command and which(command) is None
+    return f"it is compiled with the command {command} of {package}, which is missing here" if is_missing else ""
 
 
 def extras_of(wheel: Path) -> list[str]:
@@ -98,7 +109,7 @@ def try_wheel(uv: str, wheel: Path, extra: str) -> None:
         )
         where = "import asyncsearch\nassert asyncsearch.__file__.startswith(sys.prefix), asyncsearch.__file__"
         script = folder / "example.py"
-        script.write_text(f"{example()}\nimport sys\n{where}\n{USES.get(extra, '')}\n", encoding="utf-8")
+        script.write_text(f"{example()}\nimport sys\n{where}\n{USES[extra] if extra else ''}\n", encoding="utf-8")
         run(python, script, folder=folder)
         run(folder / "env/bin/asyncsearch", "--help", folder=folder)
 
@@ -107,15 +118,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("wheel", type=Path)
     parser.add_argument("extras", nargs="*", help="extras to try; '' is the wheel without extras")
-    parser.add_argument("--uv", default=shutil.which("uv") or "uv", help="the uv that makes the environments")
+    parser.add_argument("--uv", default=which("uv") or "uv", help="the uv that makes the environments")
     options = parser.parse_args()
     wheel = options.wheel.resolve()
     failed = []
     for extra in options.extras or ["", *extras_of(wheel)]:
         began = time.monotonic()
         try:
-            try_wheel(options.uv, wheel, extra)
-            said = "runs the README's example"
+            said = f"skipped: {reason}" if (reason := reason_to_skip(extra)) else "runs the README's example"
+            if not reason:
+                try_wheel(options.uv, wheel, extra)
         except RuntimeError as error:
             failed.append(extra)
             said = f"FAILED\n{error}"

@@ -36,6 +36,22 @@ def test_code_runs_as_it_stands_in_the_page(page: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
+def test_code_whose_heading_gives_its_length_is_no_longer_than_that() -> None:
+    headed = re.compile(r"^#+ (?P<title>[^\n]* in (?P<most>\d+) lines)$.*?" + BLOCK.pattern, BLOCK.flags)
+    found = [match for page in PAGES for match in headed.finditer(page.read_text(encoding="utf-8"))]
+    assert "A launcher in 60 lines" in {match["title"] for match in found}
+    lengths = [(match["title"], sum(map(bool, match["code"].splitlines())), int(match["most"])) for match in found]
+    assert [title for title, length, most in lengths if length > most] == []
+
+
+def test_the_readme_goes_from_installing_to_a_search_to_what_others_lack_to_pictures_to_its_own_commands() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    order = ["pip install .", "```python\n", "| | asyncsearch |", "![", "bash scripts/demo.sh", "bash scripts/test.sh"]
+    places = [text.find(part) for part in order]
+    assert -1 not in places
+    assert places == sorted(places)
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_fragments_are_python(page: Path) -> None:
     for code in blocks(page, fragments=True):

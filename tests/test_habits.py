@@ -17,8 +17,9 @@ HEAVY = ("pyspark", "grpc", "torch", "tensorflow", "google.protobuf", "pandas", 
 FRAMEWORKS = ("torch", "tensorflow", "keras", "pandas", "scipy", "optuna", "altair", "matplotlib", "pyspark")
 DOCUMENTS = sorted({str(path.relative_to(ROOT)) for top in (".", "docs", "rpc") for path in (ROOT / top).glob("*.md")})
 LONGEST_FILE_LINES = 600
-MEDIAN_FILE_LINES = 120
-MEDIAN_FUNCTION_LINES = 6
+LONG_FILE_LINES, MOST_LONG_FILES = 400, 6
+MEDIAN_FILE_LINES = 112
+MEDIAN_FUNCTION_LINES = 5
 
 
 def test_import_pulls_in_no_framework() -> None:
@@ -106,6 +107,8 @@ def sources(*tops: str) -> dict[str, str]:
 def test_no_file_is_too_long_to_read() -> None:
     lines = {name: len(text.splitlines()) for name, text in sources("asyncsearch", "tests", "scripts").items()}
     assert {name: count for name, count in lines.items() if count > LONGEST_FILE_LINES} == {}
+    long = sorted(name for name, count in lines.items() if count > LONG_FILE_LINES and name.startswith("asyncsearch/"))
+    assert len(long) <= MOST_LONG_FILES, long
 
 
 def test_most_files_and_functions_are_short() -> None:

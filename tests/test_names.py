@@ -8,6 +8,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "asyncsearch"
 GLOSSARY = ROOT / "docs" / "glossary.md"
@@ -89,6 +91,35 @@ def test_nothing_shadows_the_path_of_pathlib() -> None:
     ]
     shadows += [str(path) for path, names in IDENTIFIERS.items() if "Path" in names]
     assert shadows == []
+
+
+BASES = {
+    node.name: [ast.unparse(base) for base in node.bases]
+    for tree in SOURCES.values()
+    for node in ast.walk(tree)
+    if isinstance(node, ast.ClassDef)
+}
+
+
+def inherits(name: str, root: str) -> bool:
+    return name == root or any(inherits(base, root) for base in BASES.get(name, ()))
+
+
+def asked_classes(tree: ast.Module) -> set[str]:
+    """Return the classes that a module names in ``isinstance(...)`` and in ``case Class(...)``."""
+    asked = [node.cls for node in ast.walk(tree) if isinstance(node, ast.MatchClass)]
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and len(node.args) == 2]
+    asked += [call.args[1] for call in calls if ast.unparse(call.func) in ("isinstance", "issubclass")]
+    return {word for node in asked for word in re.findall(r"\w+", ast.unparse(node))}
+
+
+@pytest.mark.parametrize(("root", "place"), [("Store", "store"), ("BasePlan", "plan"), ("Launcher", "launch")])
+def test_only_the_place_that_makes_a_store_a_plan_or_a_launcher_asks_for_its_class(root: str, place: str) -> None:
+    classes = {name for name in BASES if inherits(name, root)}
+    outside = {path: tree for path, tree in SOURCES.items() if path.parts[0] != place}
+    askers = [f"{path}: {name}" for path, tree in outside.items() for name in sorted(asked_classes(tree) & classes)]
+    assert len(classes) > 2
+    assert askers == []
 
 
 def test_the_name_of_a_module_says_what_is_inside() -> None:

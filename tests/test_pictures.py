@@ -15,7 +15,7 @@ from asyncsearch.sequences.text_width import shortened, text_width
 from asyncsearch.space import choice, loguniform
 from asyncsearch.study.study import Study
 from tests.pictures import ink_outside, size, texts
-from tests.scripts.test_digits import imported
+from tests.scripts.tools import imported
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = sorted((ROOT / "docs").rglob("*.svg"))

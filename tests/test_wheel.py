@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.scripts.tools import imported
+
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -28,6 +30,22 @@ def test_wheel_without_extras_runs_the_example_of_the_readme_in_an_empty_environ
     names = zipfile.ZipFile(wheel).namelist()
     assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {"asyncsearch"}
     assert "asyncsearch/py.typed" in names
+
+
+def test_of_each_extra_something_is_used_where_it_is_tried() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert {*imported("_try_wheel").USES} == {*project["optional-dependencies"]}
+
+
+@pytest.mark.parametrize("there", ["", "krb5-config"])
+def test_an_extra_that_cannot_be_compiled_here_is_skipped_with_the_reason(
+    there: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / (there or "other")).touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    script = imported("_try_wheel")
+    assert script.reason_to_skip("s3") == ""
+    assert ("libkrb5-dev" in script.reason_to_skip("kerberos")) == (not there)
 
 
 def test_readme_says_what_each_extra_is_for() -> None:

@@ -249,7 +249,6 @@ class Workbench:
             self._stream.send(event)
 
     def _drop(self, run: LaneRun) -> None:
-        """Drop a run of a later work."""
         for runs in [runs for runs in self._waiting if run in runs]:
             runs.remove(run)
             if not runs:

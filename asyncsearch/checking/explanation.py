@@ -101,9 +101,7 @@ class _Giving(Watching):
     """Gives a resumed training its missing parts of some kinds."""
 
     def __init__(self, source: _Holding, kinds: Collection[str], but: str) -> None:
-        self._source = source
-        self._kinds = kinds
-        self._but = but
+        self._source, self._kinds, self._but = source, kinds, but
         self.differing: dict[str, list[str]] = {}
         self.opaque: list[str] = []
 

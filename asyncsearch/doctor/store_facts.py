@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-import shutil
 import statistics
 import time
 from collections.abc import Callable, Iterator
@@ -16,7 +15,7 @@ import msgspec
 
 from asyncsearch.errors import AsyncSearchError
 from asyncsearch.ids import CheckpointRef, NodeKey
-from asyncsearch.store import LocalStore, Store
+from asyncsearch.store import Store
 
 CHECKPOINT_BYTES = 8 << 20
 PROBE = "probe"
@@ -113,8 +112,7 @@ def _small_file(probe: Store, facts: StoreFacts) -> None:
     if modified and modified[0] is not None:
         # Within the time of writing, any moment is right.
         facts.ahead_s = modified[0] - min(max(modified[0], began), time.time())
-    if isinstance(probe, LocalStore):
-        facts.free_bytes = shutil.disk_usage(probe.url.removeprefix("file://")).free
+    facts.free_bytes = probe.free_bytes()
 
 
 def _checkpoint(probe: Store, facts: StoreFacts) -> None:

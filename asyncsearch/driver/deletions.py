@@ -53,8 +53,7 @@ class CheckpointDeletions:
 
     def delay(self, number: int, action: WorkerAction) -> bool:
         """Keep an action until the worker has its lease; False: the worker already has it."""
-        waiting = self._waiting.get(number)
-        if waiting is not None:
+        if (waiting := self._waiting.get(number)) is not None:
             waiting.append(action)
         return waiting is not None
 

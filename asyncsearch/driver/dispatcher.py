@@ -128,7 +128,6 @@ class Dispatcher:
                 assert_never(action)
 
     def send(self, action: WorkerAction) -> None:
-        """Send a worker its work, or a decision about it."""
         if isinstance(action, Assign):
             self._assign(action)
         else:

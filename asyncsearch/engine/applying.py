@@ -24,10 +24,9 @@ def apply(state: StudyState, action: actions.AnyAction, now: float) -> None:
 
 def _forget_reports(state: StudyState) -> None:
     """Forget the reports that no trial will read: no new trial comes, and no trial continues from their nodes."""
-    if not state.is_exhausted:
-        return
-    continuing = [trial for trial in state.trials if not trial.state.is_finished or trial.checkpoint is not None]
-    state.plan.reports.keep({step.node for trial in continuing for step in trial.steps})
+    if state.is_exhausted:
+        continuing = [trial for trial in state.trials if not trial.state.is_finished or trial.checkpoint is not None]
+        state.plan.reports.keep({step.node for trial in continuing for step in trial.steps})
 
 
 def _apply_delete(state: StudyState, action: actions.DeleteCheckpoint, _now: float) -> None:
@@ -206,8 +205,7 @@ def _notify_of_move(state: StudyState, trial: Trial, score: float | None) -> Non
 def _retire_checkpoint(state: StudyState, trial: Trial, score: float | None) -> None:
     if trial.checkpoint is None:
         return
-    evicted = state.best_trials.offer(trial.id, score)
-    if evicted is not None:
+    if (evicted := state.best_trials.offer(trial.id, score)) is not None:
         state.repoint(state.trials[evicted], None)
 
 

@@ -96,10 +96,9 @@ def search_config(space: Space, scheduler: Scheduler, *, share: bool | None, **s
 
 def can_share(space: Space) -> bool:
     """Return whether two trials of a space may ever have something in common: sequences, or few enough values."""
-    if space.has_sequences:
-        return True
     sizes = [domain.size for domain in space.parameters.values() if domain.size is not None]
-    return len(sizes) == len(space.parameters) and math.prod(sizes) <= MAX_SHARED_POINTS
+    is_small = len(sizes) == len(space.parameters) and math.prod(sizes) <= MAX_SHARED_POINTS
+    return space.has_sequences or is_small
 
 
 def _look_ahead(space: Space, scheduler: Scheduler, *, share: bool) -> int:

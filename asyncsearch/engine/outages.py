@@ -46,6 +46,4 @@ class Outages(Generic[K]):
     def expired(self, now: float) -> str:
         """Return what the store answered, if it was waited for long enough; empty: it was not."""
         deadline = self.next_deadline()
-        if deadline is None or now < deadline:
-            return ""
-        return next(iter(self._errors.values()))
+        return "" if deadline is None or now < deadline else next(iter(self._errors.values()))

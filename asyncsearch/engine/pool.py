@@ -52,8 +52,7 @@ class Pool:
 
     def slot(self, worker: WorkerId) -> Slot:
         """Return a slot; create it if it is missing."""
-        slot = self.slots.get(worker)
-        if slot is None:
+        if (slot := self.slots.get(worker)) is None:
             slot = self.slots[worker] = Slot(worker)
         return slot
 
@@ -151,9 +150,7 @@ class Pool:
 
     def idle_holder(self, checkpoint: CheckpointRef | None) -> WorkerId | None:
         """Return the idle worker with the lowest number that has a checkpoint in its cache, or None."""
-        holders = None if checkpoint is None else self._holders.get(checkpoint)
-        if holders is None:
-            return None
+        holders = () if checkpoint is None else self._holders.get(checkpoint, ())
         return min((worker for worker in holders if self.slots[worker].state is SlotState.IDLE), default=None)
 
     def alive(self) -> list[Slot]:

@@ -39,7 +39,6 @@ class RepeatedFailures(msgspec.Struct):
 
 def place_of(end: TrainingEnded) -> str:
     """Return the exception and the line of a failure in words; empty: it does not say."""
-    frames = list(_FRAME.finditer(end.error))
-    if frames:
+    if frames := list(_FRAME.finditer(end.error)):
         return f'{end.error_kind} in "{frames[-1]["file"]}", line {frames[-1]["line"]}'
     return end.error_kind if end.error_kind in _WITHOUT_LINE else ""

@@ -146,9 +146,7 @@ class StudyState:
     def score(self, value: float | str | None) -> float | None:
         """Return a value of the metric as a score: smaller is better, None stands for no result."""
         number = finite(value)
-        if number is None:
-            return None
-        return number if self.config.mode == "min" else -number
+        return number if number is None or self.config.mode == "min" else -number
 
     def best(self) -> Trial | None:
         """Return the trial with the best last value of the metric, except failed ones; the older one wins a tie."""
@@ -200,8 +198,7 @@ class StudyState:
 
     def is_to_be_evaluated(self, trial: Trial) -> bool:
         """Return whether a trial is at its target and waits for the metric there."""
-        target = trial.target
-        if target is None or not self.config.can_evaluate:
+        if (target := trial.target) is None or not self.config.can_evaluate:
             return False
         return self.plan.lacks_metric(CheckpointRef(trial.node_at(target), target))
 
@@ -235,10 +232,9 @@ class StudyState:
 
     def wanting(self, checkpoint: CheckpointRef) -> list[Trial]:
         """Return the trials that would continue from a checkpoint rather than from their current one."""
-        trials = [self.trials[number] for number in self.plan.subscribers_at(checkpoint.node, checkpoint.resource)]
-        return [
-            trial for trial in trials if trial.checkpoint is None or trial.checkpoint.resource < checkpoint.resource
-        ]
+        here = checkpoint.resource
+        trials = [self.trials[number] for number in self.plan.subscribers_at(checkpoint.node, here)]
+        return [trial for trial in trials if trial.checkpoint is None or trial.checkpoint.resource < here]
 
     def spare(self) -> CheckpointRef | None:
         """Return the next checkpoint to give up for the quota, or None."""

@@ -19,8 +19,7 @@ Emit = Callable[[AnyAction], None]
 
 def judge(state: StudyState, trial: Trial, emit: Emit) -> bool:
     """Stop a trial if its scheduler decides so; return whether it did."""
-    reason = state.scheduler.judge(trial.id, trial.resource)
-    if reason is not None:
+    if (reason := state.scheduler.judge(trial.id, trial.resource)) is not None:
         emit(MoveTrial(trial.id, TrialState.STOPPED, reason))
     return reason is not None
 

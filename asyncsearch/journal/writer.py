@@ -41,7 +41,6 @@ class Journal:
         self._segment.append(self._header())
 
     def encode(self, event: AnyEvent, actions: Sequence[AnyAction], now: float) -> bytes:
-        """Return the next record's line."""
         self.last += 1
         line = encode_record(self.last, now, event, actions)
         self.last_crc = checksum_of(line)

@@ -283,5 +283,5 @@ def _load(bundle: bytes) -> TrainFunction | Ended:
     try:
         return as_function(loads(bundle))
     except Exception as error:
-        text = f"The trainable could not be loaded: {error}"
-        return Ended(Outcome.FAILED, 0, f"{exception_text(error)}\n{text}", kind_of(error))
+        text = f"{exception_text(error)}\nThe trainable could not be loaded: {error}"
+        return Ended(Outcome.FAILED, 0, text, kind_of(error))

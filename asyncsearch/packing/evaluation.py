@@ -43,8 +43,7 @@ def _has_defaults(trainers: Sequence[Any], equal: EqualData) -> bool:
     kind = type(trainers[0])
     if any(getattr(kind, name) is not getattr(TorchTrainer, name) for name in _DEFAULTS):
         return False
-    numbers = {equal.number(trainer._validation_data) for trainer in trainers}
-    return len(numbers) == 1 and _is_known(trainers[0])
+    return len({equal.number(trainer._validation_data) for trainer in trainers}) == 1 and _is_known(trainers[0])
 
 
 def _is_known(trainer: Any) -> bool:

@@ -11,10 +11,7 @@ from asyncsearch.packing.packs import Pack
 
 
 def load(model: Any, device: Any = "cpu") -> Any:
-    """Return a copy of a model on a device.
-
-    It shares no storage with the model. Make the optimizer of the copy's parameters.
-    """
+    """Return a copy of a model on a device, with storage of its own; make the optimizer of the copy's parameters."""
     return copy.deepcopy(model).to(device)
 
 

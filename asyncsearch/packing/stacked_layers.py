@@ -127,8 +127,7 @@ class StackedBatchNorm(StackedLayer):
 
     def _flat(self, values: StackedValues, name: str) -> Any:
         """Return (K, C) as (K * C); of running averages a view, as a copy would lose their update."""
-        value = self.value(values, name)
-        if value is None:
+        if (value := self.value(values, name)) is None:
             return None
         return value.view(-1) if name.startswith("running") else value.flatten()
 

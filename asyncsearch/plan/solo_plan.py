@@ -116,8 +116,7 @@ class SoloPlan(BasePlan):
     def end(self, lease: int) -> None:
         node = self._runs.pop(lease)
         del self._leases[node]
-        trial = self._nodes.get(node)
-        if trial is not None:
+        if (trial := self._nodes.get(node)) is not None:
             heapq.heappush(self._queue, (False, trial, node))
 
     def subscribers_at(self, node: NodeKey, resource: int) -> list[TrialId]:

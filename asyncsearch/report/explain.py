@@ -184,7 +184,6 @@ class _Story:
 
 
 def _of_pack(event: PackMeasured) -> str:
-    """Return what the runner of a pack has told."""
     if event.refusal:
         return f"its pack trains one after another: {event.refusal}"
     times = ", ".join(f"{one.lanes} in {one.seconds:.3g} s" for one in event.seconds)

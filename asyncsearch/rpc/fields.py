@@ -58,9 +58,8 @@ class Codec:
     def __init__(self, kind: type, message: Any, prefix: str = "", **fields: Field) -> None:
         self.kind = kind
         self._message = message
-        self._fields = [
-            (name, field.wire or name, prefix + (field.wire or name), field) for name, field in fields.items()
-        ]
+        wires = {name: field.wire or name for name, field in fields.items()}
+        self._fields = [(name, wires[name], prefix + wires[name], field) for name, field in fields.items()]
 
     def read(self, _field: str, message: Any) -> Any:
         """Return the value of a message."""

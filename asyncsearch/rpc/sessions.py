@@ -34,7 +34,6 @@ class Sessions:
         return self._sessions.get(worker)
 
     def put(self, worker: WorkerId, session: Session | None) -> None:
-        """Make a session the current one of its worker; None: the worker has none."""
         if session is None:
             self._sessions.pop(worker, None)
         else:

@@ -289,8 +289,7 @@ class SearchContext(TrialContext):
     def _raise_if_interrupted(self) -> None:
         if self.is_paused:
             raise TrialPaused(f"{self.name} is paused at {self._done}")
-        reason = self._look()
-        if reason is not None:
+        if (reason := self._look()) is not None:
             raise TrialStopped(reason)
 
     def _look(self) -> str | None:

@@ -31,10 +31,9 @@ def adopt_orphans() -> None:
 
 def reap_ended(besides: Container[int]) -> None:
     """Reap the children that have ended, except some: otherwise each keeps its process id."""
-    for pid in _children():
-        if pid not in besides:
-            with contextlib.suppress(ChildProcessError):
-                os.waitpid(pid, os.WNOHANG)
+    for pid in (pid for pid in _children() if pid not in besides):
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(pid, os.WNOHANG)
 
 
 def kill_children() -> None:

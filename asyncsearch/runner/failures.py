@@ -32,10 +32,8 @@ _KINDS: tuple[tuple[type[BaseException], str], ...] = (
 
 def kind_of(error: BaseException) -> str:
     """Return the ``error_kind`` of an exception."""
-    for error_class, kind in _KINDS:
-        if isinstance(error, error_class):
-            return kind
-    return sendable(type(error).__name__)
+    kinds = (kind for error_class, kind in _KINDS if isinstance(error, error_class))
+    return next(kinds, sendable(type(error).__name__))
 
 
 def exception_text(error: BaseException) -> str:

@@ -17,8 +17,7 @@ class SigtermGuard:
     def __init__(self) -> None:
         self.is_received = False
         """Whether SIGTERM arrived during this training."""
-        self._is_armed = False
-        self._is_shielded = False
+        self._is_armed = self._is_shielded = False
         self._pid = os.getpid()
 
     def arm(self) -> None:

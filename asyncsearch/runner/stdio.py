@@ -51,10 +51,9 @@ def _open(number: int) -> TextIO:
 
 def _is_same(number: int, kept: int) -> bool:
     try:
-        one, other = os.fstat(number), os.fstat(kept)
+        return os.path.samestat(os.fstat(number), os.fstat(kept))
     except OSError:
         return False
-    return (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)
 
 
 def _find_flush() -> Callable[[], object]:

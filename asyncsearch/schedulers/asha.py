@@ -192,11 +192,8 @@ class PromotionState(SchedulerState):
         bracket.end(trial, None)
 
     def snapshot(self) -> dict[str, Any]:
-        return {
-            "progress": self._progress.snapshot(),
-            "rungs": self._bracket.rungs_snapshot(),
-            "finishers": self._finishers,
-        }
+        rungs = self._bracket.rungs_snapshot()
+        return {"progress": self._progress.snapshot(), "rungs": rungs, "finishers": self._finishers}
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         self._progress = Progress.restored(snapshot["progress"])

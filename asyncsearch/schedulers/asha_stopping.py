@@ -138,11 +138,9 @@ class StoppingState(SchedulerState):
         return max(rung.size // self._reduction_factor, 1)
 
     def snapshot(self) -> dict[str, Any]:
-        return {
-            "progress": self._progress.snapshot(),
-            "rungs": [rung.snapshot() for rung in self._rungs],
-            "crossings": [msgspec.to_builtins(crossing) for _, crossing in sorted(self._crossings.items())],
-        }
+        rungs = [rung.snapshot() for rung in self._rungs]
+        crossings = [msgspec.to_builtins(crossing) for _, crossing in sorted(self._crossings.items())]
+        return {"progress": self._progress.snapshot(), "rungs": rungs, "crossings": crossings}
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         self._progress = Progress.restored(snapshot["progress"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -40,11 +39,8 @@ class AsynchronousHyperbandState(SchedulerState):
         return self._brackets[number].levels[0]
 
     def next_promotion(self) -> Promotion | None:
-        first, units = None, math.inf
-        for bracket, given in zip(self._brackets, self._units, strict=True):
-            if bracket.ready >= 0 and given < units:
-                first, units = bracket, given
-        return None if first is None else first.next_promotion()
+        ready = [(units, number) for number, units in enumerate(self._units) if self._brackets[number].ready >= 0]
+        return self._brackets[min(ready)[1]].next_promotion() if ready else None
 
     def position(self, trial: TrialId) -> str:
         if not self._progress.knows(trial):

@@ -169,8 +169,7 @@ def _moved(domain: Domain, value: Any, goal: float) -> Any:
 
 def _at_least_a_step(here: int, goal: float, low: int, high: int, direction: float) -> int:
     """Return the whole number next to ``goal``; if that is ``here``, its neighbour in a direction."""
-    near = round(goal)
-    if near == here and direction:
+    if (near := round(goal)) == here and direction:
         near = here + int(math.copysign(1, direction))
     return max(low, min(near, high))
 

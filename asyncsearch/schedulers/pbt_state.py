@@ -120,15 +120,13 @@ class PBTState(SchedulerState):
 
     def _leave(self, trial: TrialId, to_resource: int) -> None:
         number = self._number(trial)
-        population = self._population_of(trial, number)
-        if population is not None:
+        if (population := self._population_of(trial, number)) is not None:
             population.leave(trial, to_resource)
             self._update(number)
 
     def ended(self, trial: TrialId, resource: int, score: float | None) -> None:
         number = self._number(trial)
-        population = self._population_of(trial, number)
-        if population is not None:
+        if (population := self._population_of(trial, number)) is not None:
             population.end(trial, score)
             self._update(number)
 

@@ -59,9 +59,7 @@ def _replaced(value: Any, replace: Callable[[Sequence], Any]) -> Any:
 def _has(value: Any) -> bool:
     if isinstance(value, dict):
         return is_tagged(value) or any(map(_has, value.values()))
-    if isinstance(value, list):
-        return any(map(_has, value))
-    return isinstance(value, Sequence)
+    return any(map(_has, value)) if isinstance(value, list) else isinstance(value, Sequence)
 
 
 @functools.lru_cache(maxsize=4096)

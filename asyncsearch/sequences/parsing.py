@@ -73,36 +73,35 @@ def int_or_float(value: Any) -> float:
 
 def factor(value: Any) -> float:
     """A finite number from 0 on."""
-    result = number(value)
-    if result < 0:
+    if (result := number(value)) < 0:
         raise SpaceError(f"{value!r} is negative: write a number from 0 on, such as 0.1.")
     return result
 
 
 def positive(value: Any) -> float:
     """A finite number above 0."""
-    result = number(value)
-    if result <= 0:
+    if (result := number(value)) <= 0:
         raise SpaceError(f"{value!r} is not above 0: write a positive number.")
     return result
 
 
 def units(value: Any) -> int:
     """A whole number of units of training, at least 1."""
-    _refuse_sequence(value, "write a whole number")
-    result = integer(value)
-    if result < 1:
+    if (result := _whole(value)) < 1:
         raise SpaceError(f"{value!r} is less than one unit: write a whole number from 1 on.")
     return result
 
 
 def units_or_zero(value: Any) -> int:
     """A whole number of units of training, at least 0."""
-    _refuse_sequence(value, "write a whole number")
-    result = integer(value)
-    if result < 0:
+    if (result := _whole(value)) < 0:
         raise SpaceError(f"{value!r} is negative: write a whole number from 0 on.")
     return result
+
+
+def _whole(value: Any) -> int:
+    _refuse_sequence(value, "write a whole number")
+    return integer(value)
 
 
 def optional(parser: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -170,9 +169,7 @@ def _is_required(field: Field[Any]) -> bool:
 
 
 def _time(value: Any) -> int:
-    _refuse_sequence(value, "write a whole number")
-    result = integer(value)
-    if result < 1:
+    if (result := _whole(value)) < 1:
         raise SpaceError(
             f"{value!r} is {'negative' if result < 0 else 'the beginning, where no former value could have been'}: "
             "write units of training from 1 on."

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Annotated, Any
 
 from asyncsearch.errors import SpaceError
@@ -161,9 +162,8 @@ def constants(found: Iterable[Any], milestones: Iterable[int], origin: int) -> I
 def between_milestones(found: Iterable[Formula], milestones: Iterable[int], origin: int) -> Iterator[Piece]:
     """Yield the pieces of formulas between milestones, from ``origin`` on."""
     passed = sum(milestone <= origin for milestone in milestones)
-    for place, (formula, start) in enumerate(zip(found, (0, *milestones), strict=True)):
-        if place >= passed:
-            yield Piece(max(start, origin), formula)
+    for formula, start in islice(zip(found, (0, *milestones), strict=True), passed, None):
+        yield Piece(max(start, origin), formula)
 
 
 def span_of(milestones: Any) -> int:

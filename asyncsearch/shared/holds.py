@@ -232,9 +232,8 @@ class Holds:
     def _remove_halves(self, ref: CheckpointRef) -> None:
         folder = node_folder(ref)
         attempts = {name.split("/")[0] for name in self._files.store.walk(folder)}
-        for version in parse_versions(attempts):
-            if version.resource == ref.resource:
-                self._files.store.remove_tree(f"{folder}/{version}")
+        for version in (one for one in parse_versions(attempts) if one.resource == ref.resource):
+            self._files.store.remove_tree(f"{folder}/{version}")
 
 
 def _dropped(last: Hold, wanted: set[CheckpointRef], now: float) -> dict[NodeKey, dict[int, float]]:

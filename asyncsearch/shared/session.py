@@ -159,8 +159,7 @@ class SharingSession:
 
     def delay(self, number: int, action: WorkerAction) -> bool:
         """Keep an action until the worker has its lease; False: the worker already has it."""
-        waiting = self._waiting.get(number)
-        if waiting is not None:
+        if (waiting := self._waiting.get(number)) is not None:
             waiting.append(action)
         return waiting is not None
 
@@ -223,8 +222,7 @@ class SharingSession:
 
     def _look(self) -> None:
         """Poll the progress of other drivers in the nodes that this study waits for."""
-        nodes = tuple(self._state.busy)
-        if nodes and not self._is_polling:
+        if (nodes := tuple(self._state.busy)) and not self._is_polling:
             self._is_polling = True
             self._do(self._folder.look, nodes, then=self._looked)
 

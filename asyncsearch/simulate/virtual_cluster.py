@@ -122,7 +122,6 @@ class VirtualCluster(abc.ABC):
             self._carry_out(action)
 
     def _send(self, event: AnyEvent) -> None:
-        """Let the driver hear of something as soon as a message takes to travel."""
         if self._delays.message_s:
             self.clock.after(self._delays.message_s, lambda: self._handle(event))
         else:

@@ -115,8 +115,7 @@ class QUniform(_Floats):
 
     def accept(self, value: Any) -> float:
         result: float = super().accept(value)
-        step = self.nearest(result)
-        if step != result:
+        if (step := self.nearest(result)) != result:
             raise SpaceError(f"{show(value)} is not a step of {self.call()}: write {step}, the nearest one.")
         return result
 

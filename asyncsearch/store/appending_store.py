@@ -89,12 +89,7 @@ class AppendingStore(FarStore):
 
     # Journal
 
-    def read_segment(self, name: str) -> Iterator[bytes]:
-        if name not in self.journal_segments():
-            raise StoreError(
-                f"There is no journal segment {layout.check_segment(name)} in the store {self._remote.shown!r}. Take"
-                " its name from journal_segments()."
-            )
+    def _segment_lines(self, name: str) -> Iterator[bytes]:
         return self._lines(f"journal/{name}")
 
     def open_segment(self) -> AppendedSegment:

@@ -122,6 +122,10 @@ class Store(abc.ABC):
         """Return the rescue files of a study that was removed from this place while it ran, the newest last."""
         return ()
 
+    def free_bytes(self) -> int | None:
+        """Return the free space where the store is prepared; None: its file system does not report it."""
+        return None
+
     @abc.abstractmethod
     def prepare(self) -> None:
         """Make the folders and prove that the store can be written: write, sync, read back and remove a probe.

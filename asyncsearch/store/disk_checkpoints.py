@@ -121,11 +121,8 @@ class DiskCheckpoints:
         raise missing(checkpoint, str(self._root))
 
     def _is_staged(self, folder: Path) -> bool:
-        return (
-            folder.is_dir()
-            and folder.name == layout.FILES
-            and os.path.samefile(folder.parent.parent, self._folder("tmp"))
-        )
+        is_named_so = folder.is_dir() and folder.name == layout.FILES
+        return is_named_so and os.path.samefile(folder.parent.parent, self._folder("tmp"))
 
     def _publish(self, whole: Path, node: Path, resource: int) -> int:
         """Rename a staged checkpoint to the next free version, and return its number."""

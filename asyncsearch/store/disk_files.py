@@ -27,11 +27,9 @@ class DiskFiles:
 
     def read(self, name: str) -> bytes | None:
         path = self._path(name)
-        with explained("read", path):
-            try:
-                return read_file(path)
-            except FileNotFoundError:
-                return None
+        with explained("read", path), contextlib.suppress(FileNotFoundError):
+            return read_file(path)
+        return None
 
     def write(self, name: str, data: bytes) -> None:
         path = self._path(name)

@@ -9,6 +9,7 @@ Staged and fetched checkpoints are in this machine's temporary folder (``TMPDIR`
 
 from __future__ import annotations
 
+import abc
 import contextlib
 import shutil
 import tempfile
@@ -110,6 +111,20 @@ class FarStore(Store):
 
     def is_locked(self) -> bool:
         return LeaseLock(self._remote, self._lease_s).is_held()
+
+    # Journal
+
+    def read_segment(self, name: str) -> Iterator[bytes]:
+        if name not in self.journal_segments():
+            raise StoreError(
+                f"There is no journal segment {layout.check_segment(name)} in the store {self._remote.shown!r}. Take"
+                " its name from journal_segments()."
+            )
+        return self._segment_lines(name)
+
+    @abc.abstractmethod
+    def _segment_lines(self, name: str) -> Iterator[bytes]:
+        """Yield the lines of a segment that is there."""
 
     # Small files
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import shutil
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -65,6 +66,10 @@ class LocalStore(Store):
 
     def rescued(self) -> Sequence[str]:
         return [str(path) for path in rescue_files(self._root)]
+
+    def free_bytes(self) -> int:
+        with explained("measure the free space", self._root):
+            return shutil.disk_usage(self._root).free
 
     def prepare(self) -> None:
         choose = f"Choose a folder that can be made and written, e.g. Study(..., store='studies/{self._root.name}')"

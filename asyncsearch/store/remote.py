@@ -127,11 +127,9 @@ class Remote:
 
     def read(self, name: str) -> bytes | None:
         """Return the content of a file, or None if there is none."""
-        with self.explained("read", name):
-            try:
-                return bytes(self._fs.cat_file(self._path(name)))
-            except FileNotFoundError:
-                return None
+        with self.explained("read", name), contextlib.suppress(FileNotFoundError):
+            return bytes(self._fs.cat_file(self._path(name)))
+        return None
 
     def blocks(self, name: str) -> Iterator[bytes]:
         """Yield the content of a file in blocks of up to 1 MiB."""

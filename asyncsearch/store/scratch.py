@@ -79,7 +79,6 @@ class _Roots:
             return Path(tempfile.mkdtemp(prefix=f"{kind}-", dir=root.path))
 
     def tidy(self) -> None:
-        """Remove the empty roots."""
         with self._guard:
             for place, root in list(self._roots.items()):
                 if root.is_empty():

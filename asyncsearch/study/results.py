@@ -289,7 +289,6 @@ class Results:
 
     def _trial_id(self, trial: int | str | Trial) -> TrialId:
         number = trial.id if isinstance(trial, Trial) else parse_trial(str(trial))
-        count = len(self._read_state().trials)
-        if number >= count:
+        if number >= (count := len(self._read_state().trials)):
             raise UsageError(f"There is no trial {number}: the study has {count}, numbered from 0.")
         return TrialId(number)

@@ -178,7 +178,7 @@ class Study(Results):
         require_proposal(self.searcher, self._begin_searcher(), self.space)
         require_target(self.scheduler, self.scheduler.begin(self.space, seed))
         require_pausable(trainable, self.scheduler)
-        require_sequences(trainable, self.space, self.scheduler, share=self.config.share)
+        require_sequences(trainable, self.space, self.scheduler, share=share)
         self._packing = packing_of(trainable, self.scheduler, pack, pack_opt, share=share)
         self._could_pack = could_pack(trainable, self.scheduler, pack, share=share)
         self._is_tolerant = require_shared(self.shared, is_tolerant=sharing.tolerant)

@@ -214,11 +214,10 @@ class World:
             self.tell(RunRequested(self.chance.randint(1, 14), self.chance.randint(1, 4)))
 
     def attach(self) -> None:
-        for slot in self.state.pool.alive():
-            if slot.worker not in self.attached:
-                self.attached.add(slot.worker)
-                self.send(WorkerAttached(slot.worker, slot.epoch))
-                return
+        slot = next((slot for slot in self.state.pool.alive() if slot.worker not in self.attached), None)
+        if slot is not None:
+            self.attached.add(slot.worker)
+            self.send(WorkerAttached(slot.worker, slot.epoch))
 
     def train(self, *, is_kind: bool = False) -> None:
         """Let one agent make one step; ``is_kind``: nothing fails."""
@@ -295,8 +294,7 @@ class World:
         self.send(TrainingEnded(training.lease, outcome, training.resource, training.saved, error_kind, error_kind))
 
     def lose(self) -> None:
-        alive = self.state.pool.alive()
-        if alive:
+        if alive := self.state.pool.alive():
             slot = self.chance.choice(alive)
             self.attached.discard(slot.worker)
             self.send(WorkerLost(slot.worker, slot.epoch, "killed"))
@@ -311,8 +309,7 @@ class World:
             self.tell(TrialTimedOut(self.chance.choice(trainings).lease))
 
     def send_stale(self) -> None:
-        slots = list(self.state.pool.slots.values())
-        if slots:
+        if slots := list(self.state.pool.slots.values()):
             slot = self.chance.choice(slots)
             number = self.chance.randint(0, self.state.next_lease)
             self.tell(Reported(Lease(number, slot.worker, slot.epoch - 1), 1, {"loss": -1.0}))

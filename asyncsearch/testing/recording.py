@@ -37,10 +37,9 @@ class Recorded:
     """Watches a simulation: keeps each journal line, and the state after it as bytes."""
 
     def __init__(self, state: StudyState, last: int = 0) -> None:
-        self.state = state
+        self.state, self.last = state, last
         self.lines = [encode_header(Header(FORMAT, "test", last + 1))]
         self.states: list[bytes] = []
-        self.last = last
         self.steps: list[tuple[float, AnyEvent, Sequence[AnyAction]]] = []
 
     def __call__(self, now: float, event: AnyEvent, actions: Sequence[AnyAction]) -> None:

@@ -94,8 +94,7 @@ class CheckpointLaws(Suite):
 
     def test_committed_checkpoint_is_fetched_as_it_was(self) -> None:
         store = self.new()
-        size = save(store, model=b"m" * 1000, folder__optimizer=b"o" * 234, empty=b"")
-        same(size, 1234)
+        same(save(store, model=b"m" * 1000, folder__optimizer=b"o" * 234, empty=b""), 1234)
         same(load(store), {"model": b"m" * 1000, "folder/optimizer": b"o" * 234, "empty": b""})
         same(store.checkpoints(), [REF])
 

@@ -56,6 +56,12 @@ class StoreTests(CheckpointLaws):
         same(store.list("journal"), [])
         same(store.checkpoints(), [])
 
+    def test_free_space_is_a_number_of_bytes_or_unknown(self) -> None:
+        store = self.new()
+        store.prepare()
+        free = store.free_bytes()
+        assert free is None or free >= 0, f"found {free!r} bytes free"
+
     def test_pickled_store_is_the_same_store(self) -> None:
         store = self.new()
         save(store, model=b"1")

@@ -53,10 +53,8 @@ class KerasTrainer(FrameworkTrainer):
 
     def learning_rate(self, hp: Params) -> float | None:
         """Return the learning rate inside a unit of training; None: it stays as at the beginning of the unit."""
-        for name in ("lr", "learning_rate"):
-            if name in hp:
-                return float(hp[name])
-        return None
+        found = hp.get("lr", hp.get("learning_rate"))
+        return None if found is None else float(found)
 
     @property
     def opt(self) -> Any:

@@ -344,7 +344,7 @@ def test_a_schedule_of_ones_own_that_is_not_saved_is_found() -> None:
 @pytest.mark.parametrize(("attribute", "kind"), [("_optimizer", "optimizer"), ("_random_state", "generator")])
 def test_what_scikit_learn_hides_in_its_networks_is_named(attribute: str, kind: str) -> None:
     pytest.importorskip("sklearn")
-    from tests.scripts.test_digits import imported
+    from tests.scripts.tools import imported
 
     reader: Any = imported("digits_search").DigitReader
 

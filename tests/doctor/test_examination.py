@@ -29,6 +29,12 @@ def test_a_store_is_left_as_it_was(tmp_path: Path) -> None:
     assert all(seconds is not None and seconds > 0 for seconds in durations)
 
 
+@pytest.mark.parametrize(("url", "is_known"), [("{}", True), ("memory:/{}", False)])
+def test_the_free_space_of_a_disk_is_known(url: str, is_known: bool, tmp_path: Path) -> None:
+    free = store_facts(open_store(url.format(tmp_path))).free_bytes
+    assert (free is not None and free > 0) == is_known
+
+
 def test_a_study_that_runs_keeps_its_lock(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     store.prepare()

@@ -19,11 +19,10 @@ from asyncsearch.plan.known_reports import ReportRow, row
 from asyncsearch.schedulers import ASHA, FIFO, PBT
 from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.searchers.base_searcher import Searcher, SearcherState
-from asyncsearch.sequences import multistep
 from asyncsearch.sequences.json_values import INT_MAX, INT_MIN, plain
 from asyncsearch.space import Space, uniform
 from asyncsearch.testing.recording import restored
-from asyncsearch.trial import CompactParams, Params, Trial, TrialState
+from asyncsearch.trial import CompactParams, Params, Trial
 from tests.engine.tools import Recorded, make_state, record, replayed
 
 CONSTANTS = st.one_of(
@@ -90,14 +89,6 @@ def test_a_trial_looks_the_same_whether_its_params_are_packed_or_not() -> None:
     assert shown == "<trial-0: no value yet, waiting; x=[1]>"
     trial.pack()
     assert repr(trial) == shown
-
-
-def test_a_trial_reads_as_a_person_writes_it() -> None:
-    lr = multistep(0.1, milestones=[8, 16])
-    trial = Trial(TrialId(7), {"lr": lr.to_json(), "model": {"width": 128}}, NodeKey("a"), TrialState.COMPLETED)
-    trial.value, trial.value_resource = 0.98, 27
-    assert str(trial) == f"trial-7: 0.98 after 27 units, trained to the end; lr={lr} model.width=128"
-    assert repr([trial]) == f"[<{trial}>]"
 
 
 def test_params_that_cannot_be_packed_stay_as_they_are_and_their_study_can_be_read() -> None:

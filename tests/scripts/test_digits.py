@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import re
@@ -20,18 +19,9 @@ from asyncsearch.randomness import generator
 from asyncsearch.runner.standalone import StandaloneTrial
 from asyncsearch.space import Space
 from asyncsearch.trainable import as_function
+from tests.scripts.tools import SCRIPTS, imported
 
 pytest.importorskip("sklearn")
-SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
-
-
-def imported(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, SCRIPTS / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def params_of(module: ModuleType, number: int) -> dict[str, Any]:

@@ -16,7 +16,8 @@ from asyncsearch.searchers.grid import GridSearch
 from asyncsearch.sequences import present
 from asyncsearch.space import Space
 from asyncsearch.trainable import as_function
-from tests.scripts.test_digits import imported, run
+from tests.scripts.test_digits import run
+from tests.scripts.tools import imported
 
 pytest.importorskip("sklearn")
 

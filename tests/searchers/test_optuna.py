@@ -9,10 +9,12 @@ import warnings
 import zlib
 from collections.abc import Callable, Mapping
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from asyncsearch import Study
 from asyncsearch.actions import CreateTrial
 from asyncsearch.errors import SpaceError, UsageError
 from asyncsearch.ids import TrialId, WorkerId
@@ -578,3 +580,19 @@ def test_a_sampler_itself_proposes_by_the_seed_and_the_number_alone(kind: str) -
     first = [forward.propose(number) for number in range(3)]
     assert first == [backward.propose(number) for number in (2, 1, 0)][::-1]
     assert first[0] != first[1] != first[2]
+
+
+def test_a_study_takes_a_sampler_itself_as_its_searcher(tmp_path: Path) -> None:
+    sampler = optuna.samplers.TPESampler(seed=4)
+    study = Study(
+        lambda trial: trial.report(loss=trial.params["x"]),
+        space=LINE,
+        metric="loss",
+        mode="min",
+        searcher=sampler,
+        store=tmp_path / "s",
+        backend="inline",
+    )
+    study.run(num_trials=3, display="none")
+    proposed = OptunaSearch(sampler).begin(LINE, study.config.seed)
+    assert [trial.params for trial in study.trials] == [proposed.propose(number) for number in range(3)]

@@ -11,7 +11,7 @@ from asyncsearch.launch.spark.launcher import SparkLauncher
 from asyncsearch.testing import LauncherTests
 from tests.spark.cluster import spark_session
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.spark
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -182,7 +182,7 @@ def one_replica(overwrite: bool) -> Any:
 
 
 def test_a_process_that_prepared_a_store_can_fork(store: HdfsStore) -> None:
-    done = subprocess.run(["true"], preexec_fn=lambda: None, timeout=30, check=False)  # as pyspark does
+    done = subprocess.run(["true"], preexec_fn=lambda: None, check=False)  # as pyspark does
     assert done.returncode == 0
 
 
@@ -214,7 +214,7 @@ def test_a_forked_child_that_ends_as_an_interpreter_does_does_not_hang(store: Hd
         "sys.exit(os.waitstatus_to_exitcode(os.wait()[1]))\n"
     )
     command = [sys.executable, "-c", code, store.url, str(is_open)]
-    done = subprocess.run(command, cwd=REPOSITORY, timeout=120, check=False)
+    done = subprocess.run(command, cwd=REPOSITORY, check=False)
     assert done.returncode == 7
 
 

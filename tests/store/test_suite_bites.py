@@ -23,6 +23,11 @@ class CreatesTwice(LocalStore):
         return True
 
 
+class HasLessThanNothing(LocalStore):
+    def free_bytes(self) -> int:
+        return -1
+
+
 class LocksNobodyOut(LocalStore):
     def lock(self) -> AbstractContextManager[None]:
         return nullcontext()
@@ -88,6 +93,7 @@ class LosesLines(LocalStore):
     ("kind", "law"),
     [
         (CreatesTwice, "a_file_is_created_once_and_stays_as_it_was"),
+        (HasLessThanNothing, "free_space_is_a_number_of_bytes_or_unknown"),
         (LocksNobodyOut, "second_driver_is_refused_and_learns_who_holds_the_lock"),
         (LeadsOut, "names_cannot_lead_out_of_the_store"),
         (ForgetsSizes, "walk_finds_every_file_below_a_folder_with_its_size"),

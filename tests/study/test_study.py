@@ -304,6 +304,15 @@ def test_the_log_of_what_is_shared_names_those_who_share_it_and_their_logs_name_
     assert [line.split(" ", 2)[2] for line in rest] == [f"lr {multistep(0.1, [2]).at(t)}" for t in (2, 3)]
 
 
+def test_its_first_trials_read_as_a_person_writes_them(tmp_path: Path) -> None:
+    grid = {"space": {"x": choice(0.5, 0.25)}, "searcher": "grid", "scheduler": FIFO(max_resource=2)}
+    made = run(study(tmp_path / "s", backend="inline", **grid), None)
+    assert repr(made.trials[:3]) == (
+        "[<trial-0: 0.5 after 2 units, trained to the end; x=0.5>,"
+        " <trial-1: 0.25 after 2 units, trained to the end; x=0.25>]"
+    )
+
+
 def test_a_study_that_is_only_looked_at_knows_every_checkpoint_that_is_kept(tmp_path: Path) -> None:
     made = run(study(tmp_path / "s", scheduler=FIFO(max_resource=3), checkpoints=Checkpoints(keep_checkpoints=2)), 4)
     kept = [trial.checkpoint for trial in made.trials]

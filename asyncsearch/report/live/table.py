@@ -83,8 +83,7 @@ def facts(status: StudyStatus) -> list[str]:
 
 def best_line(status: StudyStatus) -> str:
     """Return "best accuracy 0.98 after 27 units: trial-7"."""
-    best = status.best
-    if best is None:
+    if (best := status.best) is None:
         return f"no {status.metric} yet"
     return f"best {status.metric} {number(best.value)} after {many(best.resource, 'unit')}: {best.name}"
 

@@ -18,8 +18,7 @@ def text_tree(tree: TreeView, lines: int = 30) -> str:
     """Return the nodes that most trials read, as an indented tree of about ``lines`` lines."""
     # Sorting is stable, and a parent comes before its children and has no fewer readers than they have.
     ranked = sorted(tree.nodes, key=lambda key: -tree.nodes[key].intervals[0].count)
-    shown = set(ranked[:lines])
-    return "\n".join([savings(tree), *_lines(tree, shown)])
+    return "\n".join([savings(tree), *_lines(tree, set(ranked[:lines]))])
 
 
 def _lines(tree: TreeView, shown: set[NodeKey]) -> Iterator[str]:

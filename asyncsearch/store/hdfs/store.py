@@ -72,14 +72,6 @@ class HdfsStore(FarStore):
 
     # Journal
 
-    def read_segment(self, name: str) -> Iterator[bytes]:
-        if name not in self.journal_segments():
-            raise StoreError(
-                f"There is no journal segment {layout.check_segment(name)} in the store {self._remote.shown!r}. Take"
-                " its name from journal_segments()."
-            )
-        return self._segment_lines(name)
-
     def _segment_lines(self, name: str) -> Iterator[bytes]:
         mine = open_here(self._remote, name)
         if mine is not None:

@@ -83,11 +83,8 @@ def _put_layer(layer: Any, state: Any) -> None:
 
 
 def _get_optimizer(optimizer: Any) -> Any:
-    return {
-        "class": type(optimizer).__qualname__,
-        "built": bool(optimizer.built),
-        "variables": _get_variables(optimizer.variables),
-    }
+    variables = _get_variables(optimizer.variables)
+    return {"class": type(optimizer).__qualname__, "built": bool(optimizer.built), "variables": variables}
 
 
 def _put_optimizer(optimizer: Any, state: Any) -> None:
