@@ -1,14 +1,16 @@
 """What a killed process costs: the time from a kill to training again, and the units that are trained again.
 
 Two workers train trials of short units with ``save_every=1``. A process is killed by SIGKILL in the middle of a unit: a
-runner, an agent, the driver, and with ``--executors`` an executor of a standalone Spark cluster. Figures, as medians:
+runner, an agent, the driver; with ``--executors`` an executor of a standalone Spark cluster, and with ``--store hdfs``
+the driver of a search on such a cluster, with its JVM, whose study is on a real HDFS. Figures, as medians:
 ``*_s`` is the time until the killed trial begins a unit in another process; its baseline is the time of a unit, for an
 executor the time until a bare Spark job, submitted again at once, begins in another executor. ``driver_s`` is the time
-from the start of the second driver; its baseline is that from the start of the first driver to its first unit.
+from the start of the second driver; its baseline is that from the start of the first driver to its first unit. So is
+``driver_hdfs_s``, which has HDFS close what the first driver had open. ``*_beyond_s`` is a time less its baseline.
 ``*_units`` are the units that were trained twice; 1 is the unit in which the process was killed, so with two workers a
 killed driver costs 2.
 
-    python scripts/bench_recovery.py [--repeats 3] [--unit 0.2] [--executors]
+    python scripts/bench_recovery.py [--repeats 3] [--unit 0.2] [--executors] [--store hdfs]
 """
 
 from __future__ import annotations
@@ -49,7 +51,7 @@ class Begun(NamedTuple):
     unit: int
 
 
-def search(folder: str, unit_s: float, backend: str) -> None:
+def search(folder: str, store: str, unit_s: float, backend: str) -> None:
     """The driver: search in a process of its own."""
     from asyncsearch import FIFO, Study, TrialContext, uniform
 
@@ -74,7 +76,7 @@ def search(folder: str, unit_s: float, backend: str) -> None:
         metric="loss",
         mode="min",
         scheduler=FIFO(max_resource=UNITS),
-        store=f"{folder}/study",
+        store=store,
         backend=backend,
         save_every=1,
         resume=True,
@@ -117,26 +119,38 @@ def bare(folder: str) -> None:
     session.stop()
 
 
+class Place(NamedTuple):
+    """Where a search runs."""
+
+    backend: str = "processes"
+    master: str = ""
+    """Of Spark."""
+    stores: str = ""
+    """Where its study is; empty: in its folder."""
+
+
 class Search:
     """A search in a folder, whose driver can be started again."""
 
-    def __init__(self, folder: Path, unit_s: float, backend: str, master: str) -> None:
-        self.folder, self._unit_s, self._backend, self._master = folder, unit_s, backend, master
+    def __init__(self, folder: Path, unit_s: float, place: Place) -> None:
+        self.folder, self._unit_s, self._place = folder, unit_s, place
         self.started_s = 0.0
 
     def start(self) -> subprocess.Popen[bytes]:
         """Start a driver."""
         self.started_s = time.time()
-        options = ["--search", str(self.folder), "--unit", str(self._unit_s), "--backend", self._backend]
+        store = f"{self._place.stores or self.folder}/{self.folder.name}"
+        options = ["--search", str(self.folder), "--unit", str(self._unit_s), "--backend", self._place.backend]
+        options += ["--study", store]
         environment = os.environ | {
             "PYTHONPATH": str(ROOT),
             "SPARK_LOCAL_IP": "127.0.0.1",
             "PYSPARK_PYTHON": sys.executable,
         }
-        if self._master:
+        if self._place.master:
             memory = "--driver-memory 512m --executor-memory 512m"
             quiet = "--conf spark.ui.enabled=false --conf spark.ui.showConsoleProgress=false"
-            environment["PYSPARK_SUBMIT_ARGS"] = f"--master {self._master} {memory} {quiet} pyspark-shell"
+            environment["PYSPARK_SUBMIT_ARGS"] = f"--master {self._place.master} {memory} {quiet} pyspark-shell"
         return subprocess.Popen([sys.executable, __file__, *options], env=environment)
 
     def begun(self) -> list[Begun]:
@@ -166,10 +180,10 @@ class Recovery(NamedTuple):
     """From the start of the first driver to its first unit."""
 
 
-def recovery(victim: str, unit_s: float, backend: str = "processes", master: str = "") -> Recovery:
+def recovery(victim: str, unit_s: float, place: Place) -> Recovery:
     """Search, kill one process in the middle of a unit, and return what that cost."""
     with tempfile.TemporaryDirectory() as folder:
-        run = Search(Path(folder), unit_s, backend, master)
+        run = Search(Path(folder), unit_s, place)
         driver = run.start()
         try:
             first = run.wait(lambda _: True)
@@ -198,7 +212,12 @@ def _kill(victim: str, at: Begun, driver: subprocess.Popen[bytes]) -> None:
     if pid is None:
         above = psutil.Process(at.agent).parents()
         pid = next(one.pid for one in above if "CoarseGrainedExecutorBackend" in " ".join(one.cmdline()))
+    children = psutil.Process(driver.pid).children() if victim == "driver" else []
     os.kill(pid, signal.SIGKILL)
+    for child in children:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if child.name() == "java":
+                child.kill()
 
 
 @contextlib.contextmanager
@@ -222,30 +241,54 @@ def figures(victim: str, found: list[Recovery], baseline: float) -> list[Figure]
     return [Figure(f"{victim}_s", seconds, "s", baseline), Figure(f"{victim}_units", units, "units", 1)]
 
 
+def figures_beyond(victim: str, found: list[Recovery], baseline: float) -> list[Figure]:
+    """Return the figures of one kind of process, and how much its time is beyond the baseline."""
+    time_s, units = figures(victim, found, baseline)
+    return [time_s, Figure(f"{victim}_beyond_s", time_s.value - baseline, "s", baseline), units]
+
+
+def of_executors(unit_s: float, repeats: int) -> list[Figure]:
+    """Return what the executors of a standalone cluster cost, beside bare Spark jobs."""
+    with standalone_cluster() as master:
+        kills = [recovery("executor", unit_s, Place("spark", master)) for _ in range(repeats)]
+        bares = [recovery("executor", unit_s, Place("bare", master)) for _ in range(repeats)]
+    return figures_beyond("executor", kills, statistics.median(one.seconds for one in bares))
+
+
+def of_drivers_on_hdfs(unit_s: float, repeats: int) -> list[Figure]:
+    """Return what drivers cost on a standalone cluster with HDFS, beside their first starts."""
+    from _hdfs import hdfs  # not in the drivers, whose start is measured
+
+    with tempfile.TemporaryDirectory() as folder, hdfs(Path(folder)) as url, standalone_cluster() as master:
+        kills = [recovery("driver", unit_s, Place("spark", master, url)) for _ in range(repeats)]
+    return figures_beyond("driver_hdfs", kills, statistics.median(one.first_s for one in kills))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="Measure what a killed process costs.")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--unit", type=float, default=0.2, help="seconds that a unit takes")
     parser.add_argument("--executors", action="store_true", help="kill executors of a standalone Spark cluster, too")
+    parser.add_argument("--store", choices=["local", "hdfs"], default="local", help="hdfs: kill drivers of HDFS, too")
     parser.add_argument("--search", help=argparse.SUPPRESS)
+    parser.add_argument("--study", help=argparse.SUPPRESS)
     parser.add_argument("--backend", default="processes", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.search and options.backend == "bare":
         bare(options.search)
         return
     if options.search:
-        search(options.search, options.unit, options.backend)
+        search(options.search, options.study, options.unit, options.backend)
         return
     found = []
     for victim in ("runner", "agent", "driver"):
-        kills = [recovery(victim, options.unit) for _ in range(options.repeats)]
+        kills = [recovery(victim, options.unit, Place()) for _ in range(options.repeats)]
         start_s = statistics.median(one.first_s for one in kills)
         found += figures(victim, kills, start_s if victim == "driver" else options.unit)
     if options.executors:
-        with standalone_cluster() as master:
-            kills = [recovery("executor", options.unit, "spark", master) for _ in range(options.repeats)]
-            bares = [recovery("executor", options.unit, "bare", master) for _ in range(options.repeats)]
-        found += figures("executor", kills, statistics.median(one.seconds for one in bares))
+        found += of_executors(options.unit, options.repeats)
+    if options.store == "hdfs":
+        found += of_drivers_on_hdfs(options.unit, options.repeats)
     show(f"From a kill to training again, units of {options.unit:g} s, save_every=1", found)
 
 

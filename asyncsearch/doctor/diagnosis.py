@@ -177,7 +177,8 @@ def of_cluster(facts: ClusterFacts, *, store: str = "") -> list[Diagnosis]:
     if facts.slots_failure:
         found.append(warning("Spark: the number of workers is not known beforehand", facts.slots_failure))
     elif facts.slots:
-        found.append(ok(f"Spark: {facts.slots} slots, so up to {facts.slots} workers (parallelism={facts.slots})"))
+        slots, workers = _counted(facts.slots, "slot"), _counted(facts.slots, "worker")
+        found.append(ok(f"Spark: {slots}, so up to {workers} (parallelism={facts.slots})"))
     else:
         found.append(fault("Spark: there is no task slot", "look whether the cluster gives this application executors"))
     if facts.failure:
@@ -204,7 +205,7 @@ def _python(facts: ClusterFacts) -> list[Diagnosis]:
     versions = sorted({task.python_version for task in facts.tasks})
     programs = sorted({task.python for task in facts.tasks})
     machines = len({task.host for task in facts.tasks})
-    asked = f"{len(facts.tasks)} tasks on {machines} machine{'s' * (machines > 1)}"
+    asked = f"{_counted(len(facts.tasks), 'task')} on {_counted(machines, 'machine')}"
     text = f"executors: Python {', '.join(versions)} ({', '.join(programs[:3])}), {asked} asked"
     if len(versions) == 1:
         return [ok(text)]
@@ -299,6 +300,10 @@ def _gpus_not_given(facts: ClusterFacts) -> list[Diagnosis]:
             )
         ]
     return []
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'s' * (count != 1)}"
 
 
 def _offset(ahead_s: float) -> str:

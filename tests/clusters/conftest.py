@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.clusters.tools import Machine
+from asyncsearch import Study
+from tests.clusters.tools import SEARCH, SMALL, TWO_EXECUTORS, Machine, Submitted, require_whole
+from tests.system.tools import Gate, make_study, make_trainable
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -37,8 +39,11 @@ def hdfs(machine: Machine) -> str:
 
 @pytest.fixture(scope="module")
 def yarn(machine: Machine, hdfs: str) -> Iterator[str]:
-    """Return the settings of a YARN, which begins without applications."""
-    yield machine.script("yarn.sh", "start")
+    """Return the settings of a YARN, which begins without applications.
+
+    It has two NodeManagers, each with room for two containers.
+    """
+    yield machine.script("yarn.sh", "start", 2, "--memory-mb", 2048)
     machine.script("yarn.sh", "stop")
 
 
@@ -47,3 +52,38 @@ def workers(machine: Machine) -> Iterator[str]:
     """Return the URL of a standalone cluster with one Worker of one core."""
     yield machine.script("spark_cluster.sh", "start", 1, "--cores", 1)
     machine.script("spark_cluster.sh", "stop", "--remove")
+
+
+@pytest.fixture(scope="module")
+def two_workers(machine: Machine) -> Iterator[str]:
+    """Return the URL of a standalone cluster with two Workers of one core, that several searches may use."""
+    yield machine.script("spark_cluster.sh", "start", 2, "--cores", 1)
+    machine.script("spark_cluster.sh", "stop", "--remove")
+
+
+@pytest.fixture(scope="session")
+def undisturbed_search(machine: Machine, tmp_path_factory: pytest.TempPathFactory) -> Submitted:
+    """A search on a standalone cluster of two slots that nothing befalls."""
+    folder = tmp_path_factory.mktemp("undisturbed")
+    machine.script("spark_cluster.sh", "start", 2, "--cores", 1)
+    options = (*SMALL, *TWO_EXECUTORS)
+    with machine.submit("submit_standalone.sh", folder, *options, SEARCH, folder, folder / "study") as search:
+        search.until("two trials at once", lambda: len(search.waiting()) == 2)
+        search.open()
+        assert "best: 1" in search.finish()
+    machine.script("spark_cluster.sh", "stop", "--remove")
+    return search
+
+
+@pytest.fixture(scope="session")
+def undisturbed(undisturbed_search: Submitted) -> Study:
+    """The study of that search."""
+    return require_whole(undisturbed_search, str(undisturbed_search.folder / "study"))
+
+
+@pytest.fixture(scope="session")
+def undisturbed_processes(tmp_path_factory: pytest.TempPathFactory) -> Study:
+    """The study of a search in processes of this machine, with a local store, that nothing befalls."""
+    folder = tmp_path_factory.mktemp("undisturbed-processes")
+    study = make_study(make_trainable(Gate(folder), trial_id=-1), folder / "study")
+    return study.run(parallelism=2, display="none")

@@ -1,7 +1,6 @@
 """A search that tests submit to a cluster; alone in its file, because nothing else of the tests is there.
 
     search.py FOLDER STORE [parallelism]    run it, or go on with it
-    search.py --read STORE                  print the reports of each trial, as JSON
 
 FOLDER is on this machine, as all executors are. Each unit leaves a line in FOLDER/units: trial, unit, executor.
 Before unit WAITS_AT a trial waits until there is a file FOLDER/open; it then has a line in FOLDER/waiting: trial,
@@ -10,7 +9,6 @@ process, executor.
 
 from __future__ import annotations
 
-import json
 import os
 import pickle
 import re
@@ -86,11 +84,6 @@ def make_study(folder: Path, store: str) -> Study:
 
 
 def main() -> None:
-    if sys.argv[1] == "--read":
-        study = Study.open(sys.argv[2])
-        histories = {trial.name: study.history(trial) for trial in study.trials}
-        sys.stdout.write(json.dumps(histories))
-        return
     from pyspark.sql import SparkSession
 
     SparkSession.builder.appName("search").getOrCreate()

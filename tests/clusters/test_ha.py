@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from asyncsearch import Study
 from tests.clusters.tools import Machine
-from tests.faults.accounts import losses, require_accounted, wasted
+from tests.faults.accounts import losses, require_accounted, tell, wasted
 from tests.system.tools import Gate, Running, make_study, make_trainable
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
@@ -28,9 +29,12 @@ def pair(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("is_killed", [False, True], ids=["by-hand", "after-its-death"])
-def test_a_search_goes_on_over_a_failover_and_loses_nothing(pair: Machine, tmp_path: Path, is_killed: bool) -> None:
+@pytest.mark.parametrize("scheme", ["hdfs", "webhdfs"])
+def test_a_search_goes_on_over_a_failover_and_loses_nothing(
+    pair: Machine, tmp_path: Path, undisturbed_processes: Study, scheme: str, is_killed: bool
+) -> None:
     gate = Gate(tmp_path).make()
-    study = make_study(make_trainable(gate), "hdfs://asyncsearch/studies/ha")
+    study = make_study(make_trainable(gate), f"{scheme}://asyncsearch/studies/ha")
     running = Running(study)
     gate.pids()
     if is_killed:
@@ -42,3 +46,4 @@ def test_a_search_goes_on_over_a_failover_and_loses_nothing(pair: Machine, tmp_p
     assert losses(study) == []
     assert wasted(study) == 0
     assert "active NameNode: 2" in pair.lines("hdfs.sh", "status")[-2]
+    tell(f"failover {'after a death' if is_killed else 'by hand'}, {scheme}", study, undisturbed_processes)

@@ -17,7 +17,7 @@ import pytest
 from asyncsearch import Study
 from asyncsearch.store import open_store
 from tests.clusters.tools import SEARCH, SMALL, Machine, Submitted, require_whole
-from tests.faults.accounts import losses, require_accounted, wasted
+from tests.faults.accounts import losses, require_accounted, tell, wasted
 from tests.system.tools import Gate, Running, make_study, make_trainable
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
@@ -78,7 +78,9 @@ def without_ticket(url: str, tmp_path: Path) -> str:
     return done.stdout
 
 
-def test_a_search_with_a_ticket_ends_and_its_files_are_of_who_has_it(secure: Secure, tmp_path: Path) -> None:
+def test_a_search_with_a_ticket_ends_and_its_files_are_of_who_has_it(
+    secure: Secure, tmp_path: Path, undisturbed_processes: Study
+) -> None:
     gate = Gate(tmp_path).make()
     study = make_study(make_trainable(gate), f"{secure.hdfs}/studies/kerberos")
     running = Running(study)
@@ -89,6 +91,7 @@ def test_a_search_with_a_ticket_ends_and_its_files_are_of_who_has_it(secure: Sec
     assert losses(study) == []
     assert wasted(study) == 0
     assert len(Study.open(f"{secure.hdfs}/studies/kerberos").trials) == 9
+    tell("HDFS with Kerberos", study, undisturbed_processes)
     import hdfs_native
 
     assert hdfs_native.Client(secure.hdfs).get_file_info("/studies/kerberos/study.json").owner == "ann"
@@ -129,7 +132,7 @@ def without_tickets(secure: Secure, tmp_path: Path) -> Iterator[Machine]:
 
 
 def test_executors_without_a_ticket_have_the_drivers_tokens_and_renewed_ones_when_those_have_run_out(
-    secure: Secure, without_tickets: Machine, tmp_path: Path
+    secure: Secure, without_tickets: Machine, tmp_path: Path, undisturbed_processes: Study
 ) -> None:
     store = f"{secure.hdfs}/studies/tokens"
     options = (*SMALL, "--driver-java-options", f"-Djava.security.krb5.conf={os.environ['KRB5_CONFIG']}")
@@ -143,7 +146,8 @@ def test_executors_without_a_ticket_have_the_drivers_tokens_and_renewed_ones_whe
         secure.machine.script("hdfs.sh", "start-nn", 1)
         search.open()
         assert "best: 1" in search.finish()
-    require_whole(search, without_tickets.reports(store))
+    study = require_whole(search, store)
+    tell("standalone without tickets, the NameNode restarted", study, undisturbed_processes)
 
 
 def require_no_ticket(search: Submitted) -> None:

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from asyncsearch import Study
 from tests.clusters.tools import SEARCH, SMALL, Machine, Submitted, require_whole
+from tests.faults.accounts import losses, tell, wasted
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
@@ -28,18 +30,14 @@ def executors(search: Submitted) -> set[str]:
     return {executor for _, _, executor in search.waiting()}
 
 
-def test_a_submitted_search_uses_all_slots_and_ends(machine: Machine, workers: str, tmp_path: Path) -> None:
-    machine.script("spark_cluster.sh", "add-worker")
-    store = str(tmp_path / "study")
-    with machine.submit("submit_standalone.sh", tmp_path, *SMALL, SEARCH, tmp_path, store) as search:
-        search.until("two executors", lambda: len(executors(search)) == 2)
-        search.open()
-        assert "best: 1" in search.finish()
-    require_whole(search, machine.reports(store))
+def test_a_submitted_search_uses_all_slots_and_ends(undisturbed_search: Submitted, undisturbed: Study) -> None:
+    assert len(executors(undisturbed_search)) == 2
+    assert losses(undisturbed) == []
+    assert wasted(undisturbed) == 0
 
 
 def test_workers_that_join_are_used_and_those_that_are_killed_cost_their_training_only(
-    machine: Machine, workers: str, hdfs: str, tmp_path: Path
+    machine: Machine, workers: str, hdfs: str, tmp_path: Path, undisturbed: Study
 ) -> None:
     store = f"{hdfs}/{tmp_path.name}"
     with machine.submit("submit_standalone.sh", tmp_path, *SMALL, *ELASTIC, SEARCH, tmp_path, store, 3) as search:
@@ -52,10 +50,12 @@ def test_workers_that_join_are_used_and_those_that_are_killed_cost_their_trainin
         search.open()
         assert "best: 1" in search.finish()
     # The trial on the killed Worker had a durable checkpoint of its first unit.
-    require_whole(search, machine.reports(store), lost=1)
+    tell("standalone, a Worker killed", require_whole(search, store, lost=1), undisturbed)
 
 
-def test_a_worker_that_is_decommissioned_hands_its_trial_back(machine: Machine, workers: str, tmp_path: Path) -> None:
+def test_a_worker_that_is_decommissioned_hands_its_trial_back(
+    machine: Machine, workers: str, tmp_path: Path, undisturbed: Study
+) -> None:
     store = str(tmp_path / "study")
     with machine.submit("submit_standalone.sh", tmp_path, *SMALL, *ELASTIC, SEARCH, tmp_path, store, 2) as search:
         search.until("a first executor", lambda: len(executors(search)) == 1)
@@ -67,7 +67,7 @@ def test_a_worker_that_is_decommissioned_hands_its_trial_back(machine: Machine, 
         search.until("its trial elsewhere", lambda: (trial, first) != hosts(search)[trial])
         search.open()
         assert "best: 1" in search.finish()
-    require_whole(search, machine.reports(store), lost=1)
+    tell("standalone, a Worker decommissioned", require_whole(search, store, lost=1), undisturbed)
 
 
 def hosts(search: Submitted) -> dict[str, tuple[str, str]]:

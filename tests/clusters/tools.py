@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import subprocess
 import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import psutil
+
+from asyncsearch import Study
+from tests.faults.accounts import require_accounted
 
 ROOT = Path(__file__).resolve().parents[2]
 SEARCH = Path(__file__).with_name("search.py")
 PATIENCE_S = 420.0
 SMALL = ("--executor-memory", "512m", "--driver-memory", "512m")
 """Options of spark-submit that let several JVMs fit on one machine."""
+
+TWO_EXECUTORS = ("--conf", "spark.executor.instances=2")
+"""Lets a search on a standalone cluster wait for the second executor, however long a busy machine takes to start it."""
 
 
 class Unit(NamedTuple):
@@ -62,18 +67,10 @@ class Machine:
         assert done.returncode == 0, done.stderr
         return done.stdout.splitlines()
 
-    def submit(self, name: str, folder: Path, *arguments: object) -> Submitted:
+    def submit(self, name: str, folder: Path, *arguments: object, **environment: str) -> Submitted:
         """Submit the search by one of the scripts; its folder is given to it."""
-        return Submitted(["bash", str(ROOT / "scripts" / name), *map(str, arguments)], self._environment, folder)
-
-    def reports(self, store: str) -> dict[str, list[tuple[int, float]]]:
-        """Return the reports of each trial of a study, read in the environment that was packed."""
-        python = ROOT / "dist" / "environment" / "bin" / "python"
-        command = [str(python), str(SEARCH), "--read", store]
-        done = subprocess.run(command, env=self._environment, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        found = json.loads(done.stdout)
-        return {trial: [(resource, values["loss"]) for resource, values in rows] for trial, rows in found.items()}
+        command = ["bash", str(ROOT / "scripts" / name), *map(str, arguments)]
+        return Submitted(command, self._environment | environment, folder)
 
 
 class Submitted:
@@ -109,17 +106,17 @@ class Submitted:
         """Let the trials that wait go on."""
         (self.folder / "open").touch()
 
-    def finish(self) -> str:
+    def finish(self, code: int = 0) -> str:
         """Wait for its end, and return its output.
 
-        A submission that fails is shown with what it wrote.
+        A submission that ends with another code is shown with what it wrote.
         """
         try:
-            code = self._process.wait(PATIENCE_S)
+            ended = self._process.wait(PATIENCE_S)
         except subprocess.TimeoutExpired:
             self.kill()
             raise AssertionError(f"it did not end:\n{self.output()[-4000:]}") from None
-        assert code == 0, self.output()[-6000:]
+        assert ended == code, self.output()[-6000:]
         return self.output()
 
     def kill(self) -> None:
@@ -142,22 +139,63 @@ class Submitted:
         return [line for line in lines if line.endswith("\n")]
 
 
-def require_whole(search: Submitted, reports: dict[str, list[tuple[int, float]]], *, lost: int = 0) -> None:
-    """The study has found the best configuration, and trained at most ``lost`` units a second time."""
+def reports_of(study: Study) -> dict[str, list[tuple[int, float]]]:
+    """Return the durable reports of each trial."""
+    return {
+        trial.name: [(resource, float(metrics["loss"])) for resource, metrics in study.history(trial)]
+        for trial in study.trials
+    }
+
+
+def durable_reports(store: str) -> int:
+    """Return how many reports others can read of a study, which may be running."""
+    return sum(map(len, reports_of(Study.open(store)).values()))
+
+
+def lost_attempts(store: str) -> int:
+    """Return how often others can read that a trial has lost its process."""
+    return sum(trial.losses for trial in Study.open(store).trials)
+
+
+def require_whole(search: Submitted, store: str, *, lost: int = 0) -> Study:
+    """The study is accounted for, has found the best configuration, and trained at most ``lost`` units again."""
+    study = Study.open(store)
+    require_accounted(study, range(1, 10), [1, 3, 9])
+    reports = reports_of(study)
     assert [value for _, value in reports["trial-0"]] == [1 / unit for unit in range(1, 10)], "x=1 is the best"
-    assert len(reports) == 9
-    for found in reports.values():
-        assert [resource for resource, _ in found] == list(range(1, len(found) + 1))
     counts = Counter((unit.trial, unit.unit) for unit in search.units())
     again = {unit: count for unit, count in counts.items() if count > 1}
     assert sum(count - 1 for count in again.values()) <= lost, f"trained again: {again}"
     assert {*counts} == {(trial, resource) for trial, found in reports.items() for resource, _ in found}
+    return study
+
+
+def agent_of(runner: int) -> psutil.Process:
+    """Return the agent of a runner, which a template of the agent's has forked."""
+    return psutil.Process(psutil.Process(psutil.Process(runner).ppid()).ppid())
+
+
+def until_gone(search: Submitted, processes: Sequence[psutil.Process]) -> None:
+    """Wait until processes have ended, while the search runs."""
+    search.until("the end of what was shut out", lambda: all(map(_is_gone, processes)))
+
+
+def _is_gone(process: psutil.Process) -> bool:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return bool(process.status() == psutil.STATUS_ZOMBIE)
+    return True
+
+
+def processes_of(container: str) -> list[psutil.Process]:
+    """Return the processes of a container of YARN."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if process.environ().get("CONTAINER_ID") == container:
+                found.append(process)
+    return found
 
 
 def java_of(container: str) -> psutil.Process:
     """Return the Java process of a container of YARN."""
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error):
-            if process.name() == "java" and process.environ().get("CONTAINER_ID") == container:
-                return process
-    raise AssertionError(f"{container} has no Java process")
+    return next(process for process in processes_of(container) if process.name() == "java")

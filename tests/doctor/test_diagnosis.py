@@ -132,6 +132,11 @@ def test_a_store_that_is_slow_or_strange_is_warned_of(change: dict[str, Any], wo
     assert all(part in side for part, side in zip(words, text.split(" => "), strict=True))
 
 
+def test_one_slot_is_named_as_one() -> None:
+    found = "\n".join(map(str, of_cluster(cluster(slots=1))))
+    assert "Spark: 1 slot, so up to 1 worker (parallelism=1)" in found
+
+
 def test_a_study_that_runs_is_no_fault() -> None:
     assert unsound(of_store(msgspec.structs.replace(STORE, is_in_use=True))) == []
 

@@ -137,6 +137,7 @@ class SlowSpark(FakeSpark):
         ("yarn", {"spark.executor.instances": "3"}, 100.0, 3, 3),
         ("yarn", {"spark.executor.instances": "3"}, 100.0, None, 1),
         ("spark://host:7077", {}, 0.0, None, 1),  # it gives what it has
+        ("spark://host:7077", {}, 0.0, 3, 3),  # a driver that was killed has still held some of it
     ],
 )
 def test_executors_that_were_asked_for_are_waited_for(
@@ -150,6 +151,11 @@ def test_executors_that_were_asked_for_are_waited_for(
     monkeypatch.setattr("asyncsearch.launch.spark.slots._SETTLED_S", 0.0)
     monkeypatch.setattr("asyncsearch.launch.spark.slots._LOOK_EVERY_S", 0.001)
     assert check(SlowSpark(settings, age_s, master), wanted).parallelism == workers
+
+
+def test_an_old_application_of_a_standalone_cluster_is_not_kept_waiting_for_more() -> None:
+    with pytest.raises(NotEnoughSlotsError, match=r"3 workers .* has 1"):
+        check(SlowSpark({}, 100.0, "spark://host:7077"), 3)
 
 
 def test_no_workers_are_refused() -> None:

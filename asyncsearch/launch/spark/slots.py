@@ -76,21 +76,24 @@ def _await_slots(spark: Spark, wanted: int | None) -> int:
     requested = _requested(spark)
     is_shown = False
     pause = threading.Event()
+    # A standalone cluster gives what it has, and says not how much: a part of it may be held for a while by the
+    # executors of a driver that was killed.
+    may_grow = wanted is not None and not requested
     while not spark.is_local and (wanted is None or slots < wanted):
         now = time.monotonic()
         is_needed = not slots or slots < min(wanted or 0, requested)
-        if spark.age_s > (_FIRST_S if is_needed else _NEW_S) or (
-            slots >= max(1, requested) and now - grown > _SETTLED_S
-        ):
+        until_s = _FIRST_S if is_needed else _NEW_S
+        is_settled = slots >= max(1, requested) and now - grown > _SETTLED_S and not may_grow
+        if spark.age_s > until_s or is_settled:
             break
-        if is_needed and not is_shown and now - began > WAIT_LOGGED_AFTER_S:
+        if (is_needed or may_grow) and not is_shown and now - began > WAIT_LOGGED_AFTER_S:
             is_shown = True
             _log.warning(
                 "%s has given this application %s yet: waiting for executors until it is %.0f s old. Its queue may be "
                 "full; the cluster's web page says what it waits for.",
                 spark.context.master,
                 f"{slots} of {wanted} slots" if slots else "no slot",
-                _FIRST_S,
+                until_s,
             )
         pause.wait(_LOOK_EVERY_S)  # Spark does not notify Python of new executors
         slots = spark.slots()

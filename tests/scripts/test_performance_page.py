@@ -1,0 +1,36 @@
+"""The page of the benchmarks: which of its rows belong to which benchmark."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
+
+
+@pytest.fixture
+def page(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+    """Return the script, with a page of its own."""
+    monkeypatch.syspath_prepend(str(SCRIPTS))
+    script = importlib.import_module("write_performance")
+    monkeypatch.setattr(script, "PAGE", tmp_path / "performance.md")
+    return script
+
+
+def test_a_row_belongs_to_its_benchmark_whatever_options_it_ran_with(page: Any) -> None:
+    figure = {"name": "driver_s", "value": 1.0, "unit": "s", "baseline": 1.0, "ratio": 1.0}
+    new, old = page.row("recovery", figure), "| `driver_s` | 1 s | `scripts/bench_recovery.py` | 2026-11-22 |"
+    assert "`scripts/bench_recovery.py --executors --store hdfs`" in new
+    others = [page.row(name, figure) for name in ("pack", "pack_search")]
+    page.PAGE.write_text("\n".join([old, new, *others]))
+    rows = page.rows_before()
+    assert (rows["recovery"], rows["pack"], rows["pack_search"]) == ([old, new], others[:1], others[1:])
+
+
+def test_a_time_beyond_its_baseline_misses_its_goal_by_itself(page: Any) -> None:
+    figure = {"name": "executor_beyond_s", "value": 1.2, "unit": "s", "baseline": 30.0, "ratio": 0.04}
+    assert "**1.2 s** | <= 1 |" in page.row("recovery", figure)
+    assert "| -0.2 s | <= 1 |" in page.row("recovery", figure | {"value": -0.2})
