@@ -5,6 +5,7 @@ as an argument replaces only its own rows.
 
     python scripts/write_performance.py                 all of them
     python scripts/write_performance.py handoff stop    two of them
+    python scripts/write_performance.py short=run.log   one that was run before, by what it printed
 """
 
 from __future__ import annotations
@@ -81,14 +82,15 @@ script defines its figures and baselines. A row without a goal explains the rows
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Run benchmarks and write docs/performance.md.")
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(BENCHMARKS)}; none: all of them")
-    names = parser.parse_args().names or BENCHMARKS
+    parser.add_argument("names", nargs="*", metavar="NAME[=LOG]", help=f"of {', '.join(BENCHMARKS)}; none: all of them")
+    names = dict(name.partition("=")[::2] for name in parser.parse_args().names or BENCHMARKS)
     unknown = set(names) - set(BENCHMARKS)
     if unknown:
         parser.error(f"unknown: {', '.join(sorted(unknown))}. There are: {', '.join(BENCHMARKS)}.")
     found: dict[str, list[str]] = {}
-    for name in names:
-        found[name] = [row(name, figure) for figure in run(name)]
+    for name, log in names.items():
+        printed = Path(log).read_text().splitlines() if log else run(name)
+        found[name] = [row(name, figure) for figure in figures_in(printed)]
     before = rows_before()
     rows = [line for name in BENCHMARKS for line in found.get(name, before.get(name, []))]
     lines = [f"| {' | '.join(HEADINGS)} |", "|---|---:|---:|---:|---:|---|---|", *rows]
@@ -97,8 +99,14 @@ def main() -> None:
     print(f"wrote {PAGE}")
 
 
-def run(name: str) -> list[dict[str, Any]]:
-    """Run a benchmark, show its output, and return its figures."""
+def figures_in(printed: list[str]) -> list[dict[str, Any]]:
+    """Return the figures of a benchmark, the last line of JSON that it printed."""
+    figures: list[dict[str, Any]] = json.loads(next(line for line in reversed(printed) if line.startswith("[")))
+    return figures
+
+
+def run(name: str) -> list[str]:
+    """Run a benchmark, show its output, and return that."""
     printed = []
     command = [sys.executable, str(SCRIPTS / f"bench_{name}.py"), *OPTIONS.get(name, ())]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
@@ -108,8 +116,7 @@ def run(name: str) -> list[dict[str, Any]]:
             print(line, end="", flush=True)
     if process.returncode:
         sys.exit(f"bench_{name}.py failed with exit code {process.returncode}; see its output above.")
-    figures: list[dict[str, Any]] = json.loads(printed[-1])
-    return figures
+    return printed
 
 
 def row(name: str, figure: dict[str, Any]) -> str:

@@ -30,6 +30,10 @@ def test_a_row_belongs_to_its_benchmark_whatever_options_it_ran_with(page: Any) 
     assert (rows["recovery"], rows["pack"], rows["pack_search"]) == ([old, new], others[:1], others[1:])
 
 
+def test_a_benchmark_that_was_run_before_is_read_from_what_it_printed(page: Any) -> None:
+    assert page.figures_in(["a table", '[{"name": "old"}]', '[{"name": "new"}]', "", "real 0m1s"]) == [{"name": "new"}]
+
+
 def test_a_time_beyond_its_baseline_misses_its_goal_by_itself(page: Any) -> None:
     figure = {"name": "executor_beyond_s", "value": 1.2, "unit": "s", "baseline": 30.0, "ratio": 0.04}
     assert "**1.2 s** | <= 1 |" in page.row("recovery", figure)
