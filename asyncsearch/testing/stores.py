@@ -253,14 +253,21 @@ class StoreTests(CheckpointLaws):
         holding = threading.Barrier(6)
         won: list[int] = []
 
+        def meet() -> None:
+            with suppress(threading.BrokenBarrierError):
+                holding.wait()
+
         def attempt(number: int) -> None:
             other = copy_of(store)
             try:
                 with other.lock():
                     won.append(number)
-                    holding.wait()
+                    meet()
             except StoreLockedError:
-                holding.wait()
+                meet()
+            except BaseException:
+                holding.abort()  # else the others would wait for this one for ever
+                raise
 
         together(6, attempt)
         same(len(won), 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import queue
 import threading
@@ -142,48 +143,49 @@ def harness(store: Store) -> Iterator[Harness]:
     made.driver.close()
 
 
-def launch_two(store: Store) -> Harness:
-    """Return a driver that holds the second of two launches back."""
+@contextlib.contextmanager
+def two_launches(store: Store, monkeypatch: pytest.MonkeyPatch, held_s: float = 2 * PATIENCE_S) -> Iterator[Harness]:
+    """A driver that holds the second of two launches back, for so long."""
+    monkeypatch.setattr("asyncsearch.driver.dispatcher._HELD_S", held_s)
     made = Harness(store, make_state(FIFO(max_resource=3)), launches_at_once=1)
-    made.driver.post(DriverStarted("test"))
-    made.driver.post(RunRequested(4, 2))
-    assert made.launched.get(timeout=PATIENCE_S) == (0, 1)
-    assert call(made.driver, lambda _: made.launched.empty())
-    return made
+    try:
+        made.driver.post(DriverStarted("test"))
+        made.driver.post(RunRequested(4, 2))
+        assert made.launched.get(timeout=PATIENCE_S) == (0, 1)
+        yield made
+    finally:
+        made.driver.close()
 
 
 def test_a_launch_that_was_held_back_begins_when_the_first_worker_attaches(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("asyncsearch.driver.dispatcher._HELD_S", 2 * PATIENCE_S)
-    made = launch_two(store)
-    made.on_loop(lambda: made.driver.attached(Hello(W0, 1, "agent"), "peer"))
-    assert made.launched.get(timeout=PATIENCE_S) == (1, 1)
-    made.driver.close()
+    with two_launches(store, monkeypatch) as made:
+        assert call(made.driver, lambda _: made.launched.empty())
+        made.on_loop(lambda: made.driver.attached(Hello(W0, 1, "agent"), "peer"))
+        assert made.launched.get(timeout=PATIENCE_S) == (1, 1)
 
 
 def test_a_launch_that_was_held_back_begins_when_the_one_before_it_is_lost(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("asyncsearch.driver.dispatcher._HELD_S", 2 * PATIENCE_S)
-    made = launch_two(store)
-    made.driver.lost(W0, 1, "it could not be launched")
-    assert made.launched.get(timeout=PATIENCE_S) == (1, 1)
-    made.driver.close()
+    with two_launches(store, monkeypatch) as made:
+        assert call(made.driver, lambda _: made.launched.empty())
+        made.driver.lost(W0, 1, "it could not be launched")
+        assert made.launched.get(timeout=PATIENCE_S) == (1, 1)
 
 
 def test_a_launch_is_not_held_back_for_ever(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("asyncsearch.driver.dispatcher._HELD_S", 0.001)
-    made = launch_two(store)
-    assert made.launched.get(timeout=PATIENCE_S) == (1, 1)
-    made.driver.close()
+    with two_launches(store, monkeypatch, 0.001) as made:
+        assert made.launched.get(timeout=PATIENCE_S) == (1, 1)
 
 
-def test_a_launch_that_was_held_back_until_the_end_of_the_run_never_begins_and_is_not_killed(store: Store) -> None:
-    made = launch_two(store)
-    made.driver.post(StopRequested("enough"))
-    assert made.driver.ended.wait(PATIENCE_S)
-    made.driver.close()
+def test_a_launch_that_was_held_back_until_the_end_of_the_run_never_begins_and_is_not_killed(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with two_launches(store, monkeypatch) as made:
+        made.driver.post(StopRequested("enough"))
+        assert made.driver.ended.wait(PATIENCE_S)
     assert made.launched.empty()
     assert [made.killed.get_nowait() for _ in range(made.killed.qsize())] == [(0, 1)]
 

@@ -130,9 +130,16 @@ def test_a_driver_that_is_killed_before_it_hands_a_configuration_over_leaves_no_
         assert driver.stdout is not None
         assert driver.stdout.readline() == "begun\n"
         others = psutil.Process(driver.pid).children(recursive=True)
-        assert any("pyspark.daemon" in " ".join(process.cmdline()) for process in others)
+        assert any("pyspark.daemon" in " ".join(command_of(process)) for process in others)
         driver.kill()
     assert not psutil.wait_procs(others, timeout=PATIENCE_S)[1]
+
+
+def command_of(process: psutil.Process) -> list[str]:
+    try:
+        return process.cmdline()
+    except psutil.Error:  # it has ended since it was listed
+        return []
 
 
 def quick(trial: Any) -> None:
