@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from asyncsearch.errors import StoreLockedError
 from asyncsearch.ids import CheckpointRef, NodeKey
 from asyncsearch.store import LocalStore, Store
 from asyncsearch.store.base_store import FileInfo
@@ -113,6 +114,25 @@ def test_a_store_with_a_fault_breaks_the_law_that_names_it(kind: type[LocalStore
 
     with pytest.raises(AssertionError, match=r"found|nothing was refused"):
         getattr(Suite(), f"test_{law}")()
+
+
+class FailsToSayWhoHoldsIt(LocalStore):
+    @contextlib.contextmanager
+    def lock(self) -> Iterator[None]:
+        try:
+            with super().lock():
+                yield
+        except StoreLockedError:
+            raise AttributeError("find") from None
+
+
+def test_a_lock_that_breaks_ends_its_law_and_lets_nobody_wait_for_ever(tmp_path: Path) -> None:
+    class Suite(StoreTests):
+        def make(self) -> Store:
+            return FailsToSayWhoHoldsIt(tmp_path / "store")
+
+    with pytest.raises(AttributeError, match="find"):
+        Suite().test_one_of_many_gets_the_lock()
 
 
 def test_a_good_store_passes_without_a_test_runner(tmp_path: Path) -> None:
