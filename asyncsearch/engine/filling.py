@@ -149,8 +149,9 @@ def _create(state: StudyState, emit: Emit) -> bool:
 
 def _end_repeats(state: StudyState, repeats: int, emit: Emit) -> None:
     """End the proposals of an endless searcher that repeats itself: otherwise the driver would hang in this loop."""
-    is_endless = state.run is not None and state.run.num_trials is None
-    if repeats >= _REPEATS and is_endless and state.searcher.length() is None:
+    if repeats < _REPEATS or state.run is None or state.run.num_trials is not None:
+        return
+    if state.searcher.length() is None:
         emit(EndProposals(f"the last {_REPEATS:,} proposals ask for nothing that is not trained already"))
 
 
