@@ -7,7 +7,7 @@ fastest; the combinations below a digit are counted once for each set of open co
 from __future__ import annotations
 
 import bisect
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 
@@ -32,72 +32,81 @@ class Lattice:
         self._decides = [name in parents[at + 1] for at, name in enumerate(self._names)]
         self._sizes: dict[_Key, int] = {}
         self._starts: dict[_Key, list[int]] = {}
-        self.size = self._size(0, self._fixed)
+        self._fixed_identities = {name: identity(value) for name, value in self._fixed.items()}
+        self.size = self._size(0, self._fixed_identities)
         """Number of combinations."""
 
     def at(self, index: int) -> dict[str, Any]:
         """Return the combination at an index from 0 to ``size - 1``: dotted name -> value, of what is active."""
-        flat = dict(self._fixed)
+        flat, known = dict(self._fixed), dict(self._fixed_identities)
         for at, name in enumerate(self._names):
-            if self._space.is_active(name, flat):
-                digit, index = self._split(at, flat, index)
+            if self._exists(at, known):
+                digit, index = self._split(at, known, index)
                 flat[name] = self._values[name][digit]
+                if self._decides[at]:
+                    known[name] = identity(flat[name])
         return flat
 
     def index(self, flat: Mapping[str, Any]) -> int | None:
         """Return the index of a valid configuration; None: it is not in the lattice."""
         found = 0
-        known = dict(self._fixed)
+        known = dict(self._fixed_identities)
         for at, name in enumerate(self._names):
-            if self._space.is_active(name, known):
+            if self._exists(at, known):
                 digit = _find(self._values[name], flat[name])
                 if digit is None:
                     return None
                 found += self._start(at, known, digit)
-                known[name] = flat[name]
+                if self._decides[at]:
+                    known[name] = identity(flat[name])
         return found
 
-    def _size(self, at: int, flat: Mapping[str, Any]) -> int:
-        """Return how many combinations of the parameters from position ``at`` on there are after ``flat``."""
+    def _exists(self, at: int, known: Mapping[str, Hashable]) -> bool:
+        """Return whether a parameter is active; ``known``: dotted name -> identity, of those that conditions ask."""
+        conditions = self._space.parameters[self._names[at]].conditions
+        return all(condition.holds_by_identity(known) for condition in conditions)
+
+    def _size(self, at: int, known: Mapping[str, Hashable]) -> int:
+        """Return how many combinations of the parameters from position ``at`` on there are after ``known``."""
         # A loop over what is absent: recursion over hundreds of conditional parameters would overflow the stack.
-        while at < len(self._names) and not self._space.is_active(self._names[at], flat):
+        while at < len(self._names) and not self._exists(at, known):
             at += 1
         if at == len(self._names):
             return 1
-        key = self._key(at, flat)
+        key = self._key(at, known)
         if key not in self._sizes:
-            self._sizes[key] = self._count(at, flat)
+            self._sizes[key] = self._count(at, known)
         return self._sizes[key]
 
-    def _count(self, at: int, flat: Mapping[str, Any]) -> int:
+    def _count(self, at: int, known: Mapping[str, Hashable]) -> int:
         if self._decides[at]:
-            return self._all_starts(at, flat)[-1]
-        return len(self._values[self._names[at]]) * self._size(at + 1, flat)
+            return self._all_starts(at, known)[-1]
+        return len(self._values[self._names[at]]) * self._size(at + 1, known)
 
-    def _split(self, at: int, flat: Mapping[str, Any], index: int) -> tuple[int, int]:
+    def _split(self, at: int, known: Mapping[str, Hashable], index: int) -> tuple[int, int]:
         """Return the digit at a position and the index that is left for the positions after it."""
         if not self._decides[at]:
-            return divmod(index, self._size(at + 1, flat))
-        starts = self._all_starts(at, flat)
+            return divmod(index, self._size(at + 1, known))
+        starts = self._all_starts(at, known)
         digit = bisect.bisect_right(starts, index) - 1
         return digit, index - starts[digit]
 
-    def _start(self, at: int, flat: Mapping[str, Any], digit: int) -> int:
+    def _start(self, at: int, known: Mapping[str, Hashable], digit: int) -> int:
         if not self._decides[at]:
-            return digit * self._size(at + 1, flat)
-        return self._all_starts(at, flat)[digit]
+            return digit * self._size(at + 1, known)
+        return self._all_starts(at, known)[digit]
 
-    def _all_starts(self, at: int, flat: Mapping[str, Any]) -> list[int]:
+    def _all_starts(self, at: int, known: Mapping[str, Hashable]) -> list[int]:
         """Return the first index of each digit of a parent, and behind them the number of all."""
-        key = self._key(at, flat)
+        key = self._key(at, known)
         if key not in self._starts:
             name = self._names[at]
-            sizes = (self._size(at + 1, {**flat, name: value}) for value in self._values[name])
+            sizes = (self._size(at + 1, {**known, name: identity(value)}) for value in self._values[name])
             self._starts[key] = list(accumulate(sizes, initial=0))
         return self._starts[key]
 
-    def _key(self, at: int, flat: Mapping[str, Any]) -> _Key:
-        return at, tuple(condition.holds(flat) for condition in self._open[at])
+    def _key(self, at: int, known: Mapping[str, Hashable]) -> _Key:
+        return at, tuple(condition.holds_by_identity(known) for condition in self._open[at])
 
 
 def _open_conditions(space: Space, names: Sequence[str]) -> tuple[Condition, ...]:

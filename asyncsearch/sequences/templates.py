@@ -13,6 +13,7 @@ from asyncsearch.sequences.json_values import copy_plain, identity, show
 from asyncsearch.sequences.undecided_values import Undecided
 
 S = TypeVar("S")
+_SCALARS = frozenset((float, int, str, bool, type(None)))
 
 
 class Items(tuple[Any, ...]):
@@ -61,7 +62,7 @@ def slots(value: Any, prefix: str = "") -> Iterator[tuple[str, Undecided]]:
     for name, item in inner(value):
         if isinstance(item, Undecided):
             yield prefix + name, item
-        else:
+        elif type(item) not in _SCALARS:
             yield from slots(item, f"{prefix}{name}.")
 
 

@@ -31,6 +31,10 @@ class Condition:
         """Return whether it holds where the active parameters have these values (dotted name -> plain value)."""
         return self.parent in flat and identity(flat[self.parent]) in self.identities
 
+    def holds_by_identity(self, identities: Mapping[str, Hashable]) -> bool:
+        """Return ``holds`` where the active parameters have these identities of values, each computed once."""
+        return self.parent in identities and identities[self.parent] in self.identities
+
     def __str__(self) -> str:
         return f"{self.parent} is {' or '.join(map(show_plain, self.values))}"
 
