@@ -15,6 +15,7 @@ NOT_FAST = frozenset(
         "clusters",
         "doctor",
         "faults",
+        "first_calls",
         "launch",
         "notebooks",
         "packing",
@@ -25,10 +26,13 @@ NOT_FAST = frozenset(
         "store",
         "study",
         "system",
+        "test_cli.py",
+        "test_pictures.py",
+        "test_run_alone.py",
         "trainers",
     )
 )
-"""Folders whose tests start processes, train networks or work on disks; the others are pure or simulated."""
+"""Folders and files whose tests start processes, train networks or work on disks; the others are pure or simulated."""
 
 # How long an example takes says how busy the machine is.
 settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
