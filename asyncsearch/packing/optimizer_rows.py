@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from asyncsearch.packing.update_rules import RULES, OptionValues, UpdateRule, numbers_of, settings
+from asyncsearch.packing.update_rules import RULES, MemberNumbers, OptionValues, UpdateRule, numbers_of, settings
 
 _MOST_COLUMNS = 256
 """Columns that are kept; those of Adam change at each step."""
@@ -64,7 +64,7 @@ class OptimizerRows:
     _used: tuple[bool, ...]
     _blocks: list[Block]
     _found: list[list[tuple[Any, ...]]]
-    _options: list[dict[str, OptionValues]]
+    _options: list[MemberNumbers]
     _columns: dict[bytes, Any]
 
     def __init__(self, optimizer: Any, parameters: list[TrainedParameter]) -> None:
@@ -171,15 +171,13 @@ class OptimizerRows:
         for optimizer in self.optimizers:
             optimizer._opt_called = True  # what a learning rate scheduler asks for, lest it warns
 
-    def _update(self, block: Block, grads: Any, numbers: dict[str, OptionValues]) -> None:
+    def _update(self, block: Block, grads: Any, numbers: MemberNumbers) -> None:
         columns = slice(block.start, block.stop)
-        has_momentum = "momentum" in numbers and numbers["momentum"].any()
-        names = [name for name in self.names if has_momentum or name not in self.rule.later]
+        names = [name for name in self.names if numbers.some("momentum") or name not in self.rule.later]
         state = {name: self._tensor_of(name)[:, columns] for name in names}
-        steps = {"step": self.steps[:, block.first]}
-        self.rule.update(self.weights[:, columns], grads, numbers | steps, state, self._column)
+        self.rule.update(self.weights[:, columns], grads, numbers, self.steps[:, block.first], state, self._column)
 
-    def _advance(self, used: npt.NDArray[np.bool_], numbers: list[dict[str, OptionValues]]) -> None:
+    def _advance(self, used: npt.NDArray[np.bool_], numbers: list[MemberNumbers]) -> None:
         for name in (name for name in self.names if not self.present[name].all()):
             if name not in self.rule.later:
                 self.present[name] |= used
@@ -216,14 +214,16 @@ class OptimizerRows:
                 blocks.append(Block(key[1], places[0], start, stop))
         return blocks
 
-    def _numbers(self) -> list[dict[str, OptionValues]]:
+    def _numbers(self) -> list[MemberNumbers]:
         """Return for each group the options of each member now: schedules change them between steps."""
         found = [[settings(optimizer, group) for group in optimizer.param_groups] for optimizer in self.optimizers]
         if found != self._found:
             self._found = found
             kind = self.optimizers[0]
             groups = [np.array([numbers_of(kind, one) for one in rows]) for rows in zip(*found, strict=True)]
-            self._options = [{name: group[:, at] for at, name in enumerate(self.rule.options)} for group in groups]
+            self._options = [
+                MemberNumbers({name: group[:, at] for at, name in enumerate(self.rule.options)}) for group in groups
+            ]
         return self._options
 
     def _column(self, numbers: OptionValues) -> Any:

@@ -36,6 +36,7 @@ class Pack:
         self._unlike: dict[Member, str] = {}
         self._is_free = False
         self._last: list[tuple[list[Member], Any]] = []
+        self._device_of: tuple[Member | None, Any] = None, None
         self.join(*members)
 
     def step(self, batch: Any) -> Any:
@@ -229,8 +230,8 @@ class Pack:
 
     def _streams(self) -> Iterator[tuple[MemberStack | LoneMember, contextlib.AbstractContextManager[Any]]]:
         """Yield each group with the stream of the device that computes it: unlike groups may overlap on CUDA."""
-        device = next(self.members[0].model.parameters()).device
-        if device.type != "cuda" or len(self._groups) == 1:
+        device = self._device()
+        if device is None or device.type != "cuda" or len(self._groups) == 1:
             for group in self._groups:
                 yield group, contextlib.nullcontext()
             return
@@ -279,10 +280,18 @@ class Pack:
 
     def _moved(self, batch: Any) -> Any:
         self._require_open()
-        device = next((p.device for member in self.members for p in member.model.parameters()), None)
+        device = self._device()
         if device is None or device.type == "cpu":
             return batch
         return _pytree.tree_map(lambda leaf: leaf.to(device) if isinstance(leaf, torch.Tensor) else leaf, batch)
+
+    def _device(self) -> Any:
+        """Return the device of the first parameter, which is asked twice a step: a model takes long to find it."""
+        first = self.members[0] if self.members else None
+        if first is not self._device_of[0]:
+            found = None if first is None else next((p.device for p in first.model.parameters()), None)
+            self._device_of = first, found
+        return self._device_of[1]
 
     def _require_open(self) -> None:
         if self._is_free:

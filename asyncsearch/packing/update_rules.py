@@ -20,6 +20,26 @@ Column = Callable[[OptionValues], Any]
 """Makes a column (K, 1) in the dtype and on the device of the block."""
 
 
+class MemberNumbers:
+    """The options of K members: name -> (K,). Which of them are zero is asked at each step, and computed once."""
+
+    def __init__(self, values: Mapping[str, OptionValues]) -> None:
+        self._values = values
+        self._some = frozenset(name for name, found in values.items() if found.any())
+        self._every = frozenset(name for name, found in values.items() if found.all())
+
+    def __getitem__(self, name: str) -> OptionValues:
+        return self._values[name]
+
+    def some(self, name: str) -> bool:
+        """Return whether a member has this option, and not zero; a rule need not have it."""
+        return name in self._some
+
+    def every(self, name: str) -> bool:
+        """Return whether all members have this option, and none has zero."""
+        return name in self._every
+
+
 class UpdateRule:
     """How one class of optimizers updates its parameters."""
 
@@ -37,14 +57,21 @@ class UpdateRule:
         raise NotImplementedError
 
     def update(
-        self, weights: Any, grads: Any, numbers: Mapping[str, OptionValues], state: Mapping[str, Any], column: Column
+        self,
+        weights: Any,
+        grads: Any,
+        numbers: MemberNumbers,
+        steps: OptionValues,
+        state: Mapping[str, Any],
+        column: Column,
     ) -> None:
         """Update the weights of a block and its state in place.
 
         Args:
             weights: (K, P).
             grads: (K, P); may be overwritten.
-            numbers: each option, and ``step``: the steps before this one, or for SGD 1 where it has momentum.
+            numbers: each option.
+            steps: (K,), the steps before this one; for SGD 1 where it has momentum.
             state: (K, P) for each name.
             column: makes a column of numbers.
         """
@@ -62,26 +89,33 @@ class SGDRule(UpdateRule):
         return ("momentum_buffer",)
 
     def update(
-        self, weights: Any, grads: Any, numbers: Mapping[str, OptionValues], state: Mapping[str, Any], column: Column
+        self,
+        weights: Any,
+        grads: Any,
+        numbers: MemberNumbers,
+        steps: OptionValues,
+        state: Mapping[str, Any],
+        column: Column,
     ) -> None:
         grads = _decayed(_ascending(grads, numbers, column), weights, numbers, column)
-        momentum = numbers["momentum"]
-        if momentum.any():
-            grads = self._direction(grads, state["momentum_buffer"], numbers, column)
+        if numbers.some("momentum"):
+            grads = self._direction(grads, state["momentum_buffer"], numbers, steps, column)
         weights.addcmul_(grads, column(-numbers["lr"]))
 
-    def _direction(self, grads: Any, buffer: Any, numbers: Mapping[str, OptionValues], column: Column) -> Any:
-        momentum, dampening, nesterov = numbers["momentum"], numbers["dampening"], numbers["nesterov"]
+    def _direction(self, grads: Any, buffer: Any, numbers: MemberNumbers, steps: OptionValues, column: Column) -> Any:
+        momentum, nesterov = numbers["momentum"], numbers["nesterov"]
+        if numbers.every("momentum") and not numbers.some("dampening") and not numbers.some("nesterov"):
+            return torch.addcmul(grads, buffer, column(momentum), out=buffer)
         has_momentum = momentum != 0
         # The first buffer is the gradient itself, not dampened; without momentum the buffer stays as it is.
-        share = np.where(numbers["step"] > 0, 1 - dampening, 1.0) * has_momentum
+        share = np.where(steps > 0, 1 - numbers["dampening"], 1.0) * has_momentum
         buffer.mul_(column(np.where(has_momentum, momentum, 1.0)))
-        buffer.add_(grads) if (share == 1).all() else buffer.addcmul_(grads, column(share))
-        if not nesterov.any():
-            return buffer if has_momentum.all() else torch.where(column(has_momentum) != 0, buffer, grads)
+        buffer.addcmul_(grads, column(share))
+        if not numbers.some("nesterov"):
+            return torch.where(column(has_momentum) != 0, buffer, grads)
         ahead = torch.addcmul(grads, buffer, column(momentum))
         plain = torch.where(column(has_momentum) != 0, buffer, grads)
-        return ahead if nesterov.all() else torch.where(column(nesterov) != 0, ahead, plain)
+        return ahead if numbers.every("nesterov") else torch.where(column(nesterov) != 0, ahead, plain)
 
 
 class AdamRule(UpdateRule):
@@ -94,14 +128,21 @@ class AdamRule(UpdateRule):
         return ("exp_avg", "exp_avg_sq", *(("max_exp_avg_sq",) if common["amsgrad"] else ()))
 
     def update(
-        self, weights: Any, grads: Any, numbers: Mapping[str, OptionValues], state: Mapping[str, Any], column: Column
+        self,
+        weights: Any,
+        grads: Any,
+        numbers: MemberNumbers,
+        steps: OptionValues,
+        state: Mapping[str, Any],
+        column: Column,
     ) -> None:
-        step, lr, beta1, beta2 = numbers["step"] + 1, numbers["lr"], numbers["beta1"], numbers["beta2"]
+        step, lr, beta1, beta2 = steps + 1, numbers["lr"], numbers["beta1"], numbers["beta2"]
         grads = _ascending(grads, numbers, column)
         decay, decoupled = numbers["weight_decay"], numbers["decoupled_weight_decay"]
-        if (decay * decoupled).any():
+        if numbers.some("weight_decay") and numbers.some("decoupled_weight_decay"):
             weights.mul_(column(1 - lr * decay * decoupled))
-        grads = _decayed(grads, weights, {"weight_decay": decay * (1 - decoupled)}, column)
+        if numbers.some("weight_decay") and not numbers.every("decoupled_weight_decay"):
+            grads = grads.addcmul_(weights, column(decay * (1 - decoupled)))
         mean, square = state["exp_avg"], state["exp_avg_sq"]
         mean.lerp_(grads, column(1 - beta1))
         square.mul_(column(beta2)).addcmul_(grads, grads * column(1 - beta2))
@@ -122,7 +163,13 @@ class RMSpropRule(UpdateRule):
         return ("square_avg", "momentum_buffer", *(("grad_avg",) if common["centered"] else ()))
 
     def update(
-        self, weights: Any, grads: Any, numbers: Mapping[str, OptionValues], state: Mapping[str, Any], column: Column
+        self,
+        weights: Any,
+        grads: Any,
+        numbers: MemberNumbers,
+        steps: OptionValues,
+        state: Mapping[str, Any],
+        column: Column,
     ) -> None:
         alpha, momentum = numbers["alpha"], numbers["momentum"]
         grads = _decayed(_ascending(grads, numbers, column), weights, numbers, column)
@@ -133,7 +180,7 @@ class RMSpropRule(UpdateRule):
             mean.lerp_(grads, column(1 - alpha))
             square = square.addcmul(mean, mean, value=-1)
         direction = grads / square.sqrt().add_(column(numbers["eps"]))
-        if momentum.any():
+        if numbers.some("momentum"):
             buffer, has_momentum = state["momentum_buffer"], momentum != 0
             buffer.mul_(column(np.where(has_momentum, momentum, 1.0))).addcmul_(direction, column(has_momentum * 1.0))
             direction = buffer if has_momentum.all() else torch.where(column(has_momentum) != 0, buffer, direction)
@@ -149,10 +196,16 @@ class AdagradRule(UpdateRule):
         return ("sum",)
 
     def update(
-        self, weights: Any, grads: Any, numbers: Mapping[str, OptionValues], state: Mapping[str, Any], column: Column
+        self,
+        weights: Any,
+        grads: Any,
+        numbers: MemberNumbers,
+        steps: OptionValues,
+        state: Mapping[str, Any],
+        column: Column,
     ) -> None:
         grads = _decayed(_ascending(grads, numbers, column), weights, numbers, column)
-        rate = numbers["lr"] / (1 + numbers["step"] * numbers["lr_decay"])
+        rate = numbers["lr"] / (1 + steps * numbers["lr_decay"])
         total = state["sum"].addcmul_(grads, grads)
         weights.addcdiv_(grads * column(-rate), total.sqrt().add_(column(numbers["eps"])))
 
@@ -189,11 +242,10 @@ _READERS: dict[type[Any], Callable[[Mapping[str, Any]], tuple[Any, ...]]] = {
 }
 
 
-def _ascending(grads: Any, numbers: Mapping[str, OptionValues], column: Column) -> Any:
+def _ascending(grads: Any, numbers: MemberNumbers, column: Column) -> Any:
     """Turn the gradients of members that maximize round."""
-    return grads.mul_(column(1 - 2 * numbers["maximize"])) if numbers["maximize"].any() else grads
+    return grads.mul_(column(1 - 2 * numbers["maximize"])) if numbers.some("maximize") else grads
 
 
-def _decayed(grads: Any, weights: Any, numbers: Mapping[str, OptionValues], column: Column) -> Any:
-    decay = numbers["weight_decay"]
-    return grads.addcmul_(weights, column(decay)) if decay.any() else grads
+def _decayed(grads: Any, weights: Any, numbers: MemberNumbers, column: Column) -> Any:
+    return grads.addcmul_(weights, column(numbers["weight_decay"])) if numbers.some("weight_decay") else grads
