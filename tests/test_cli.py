@@ -188,6 +188,12 @@ def test_a_command_that_is_written_wrong_has_exit_code_2(
     assert "usage: asyncsearch" in capsys.readouterr().err
 
 
+def test_a_command_that_does_not_exist_is_answered_by_the_nearest_one(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(["shw", "somewhere"])
+    assert "there is no command 'shw': did you mean show?" in capsys.readouterr().err
+
+
 def test_a_damaged_journal_has_exit_code_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = store_of(simulated(), tmp_path / "study")
     segment = folder / "journal" / "000001.jsonl"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import difflib
+import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 from asyncsearch._version import __version__
 from asyncsearch.cli import commands
@@ -38,9 +40,25 @@ exit codes:
 """
 
 
+_COMMANDS = tuple(dict.fromkeys(re.findall(r"^  asyncsearch (\w+)", EXAMPLES, re.MULTILINE)))
+_NO_COMMAND = re.compile(r"argument COMMAND: invalid choice: '(?P<name>.*?)'")
+
+
+class _Parser(argparse.ArgumentParser):
+    """Names the nearest command where one does not exist."""
+
+    def error(self, message: str) -> NoReturn:
+        wrong = _NO_COMMAND.match(message)
+        if wrong is not None:
+            near = difflib.get_close_matches(wrong["name"], _COMMANDS, 1)
+            meant = f"did you mean {near[0]}?" if near else f"the commands are {', '.join(_COMMANDS)}"
+            message = f"there is no command {wrong['name']!r}: {meant}"
+        super().error(message)
+
+
 def make_parser() -> argparse.ArgumentParser:
     """Return the parser; what it parses has the function of the command as ``command``."""
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="asyncsearch",
         description="Asynchronous hyper-parameter search: inspect studies and resume them.",
         epilog=EXAMPLES,

@@ -10,6 +10,13 @@ from asyncsearch.events import TrainingEnded
 
 FEWEST = 3
 _FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+)', re.MULTILINE)
+_IN_WORDS = {
+    "no_report": "no report",
+    "bad_report": "a report that cannot be used",
+    "cannot_pause": "a trial that cannot be paused",
+    "exit": "sys.exit",
+}
+"""Kinds of failures that are not the name of an exception."""
 _WITHOUT_LINE = ("no_report", "bad_report")
 """Failures that say where they come from without a traceback."""
 
@@ -39,6 +46,7 @@ class RepeatedFailures(msgspec.Struct):
 
 def place_of(end: TrainingEnded) -> str:
     """Return the exception and the line of a failure in words; empty: it does not say."""
+    kind = _IN_WORDS.get(end.error_kind, end.error_kind)
     if frames := list(_FRAME.finditer(end.error)):
-        return f'{end.error_kind} in "{frames[-1]["file"]}", line {frames[-1]["line"]}'
-    return end.error_kind if end.error_kind in _WITHOUT_LINE else ""
+        return f'{kind} in "{frames[-1]["file"]}", line {frames[-1]["line"]}'
+    return kind if end.error_kind in _WITHOUT_LINE else ""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from asyncsearch.errors import CannotPauseError
+from asyncsearch.errors import AsyncSearchError, CannotPauseError
 from asyncsearch.trainable import ReportError
 
 if TYPE_CHECKING:
@@ -42,7 +42,8 @@ def exception_text(error: BaseException) -> str:
         import traceback
 
         found = traceback.TracebackException.from_exception(error)
-        _drop_own_frames(found)
+        # An answer to the user's own call, such as state= with what cannot be saved, belongs to the line of that call.
+        _drop_own_frames(found, (str(_PACKAGE),) if isinstance(error, AsyncSearchError) else _OWN)
         text = "".join(found.format()).rstrip()
     except Exception as second:  # no memory is left, or the exception's own __str__ fails
         text = f"{type(error).__name__} (its traceback could not be written: {type(second).__name__})"
@@ -73,7 +74,7 @@ def sendable(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-def _drop_own_frames(found: TracebackException | None) -> None:
+def _drop_own_frames(found: TracebackException | None, own: tuple[str, ...]) -> None:
     seen: set[int] = set()
     waiting = [found]
     while waiting:
@@ -81,7 +82,7 @@ def _drop_own_frames(found: TracebackException | None) -> None:
         if one is None or id(one) in seen:
             continue
         seen.add(id(one))
-        users = [frame for frame in one.stack if not frame.filename.startswith(_OWN)]
+        users = [frame for frame in one.stack if not frame.filename.startswith(own)]
         if users:  # else it is a bug of asyncsearch, whose frames show the cause
             one.stack[:] = users
         waiting += [one.__cause__, one.__context__, *(getattr(one, "exceptions", None) or ())]

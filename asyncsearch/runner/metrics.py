@@ -19,13 +19,17 @@ def as_metrics(metrics: Mapping[str, Any] | None, named: Mapping[str, Any]) -> d
         ReportError: the report is empty, or a value is not a number.
     """
     if metrics is not None and not isinstance(metrics, Mapping):
-        raise ReportError(
-            f"report() takes a mapping or named numbers, not {reprlib.repr(metrics)}: write report(accuracy=0.9)."
-        )
+        raise ReportError(_unnamed(metrics))
     both = {**(metrics or {}), **named}
     if not both:
-        raise ReportError(f"report() was called without metrics; it takes {_RULE}, as in report(accuracy=0.9).")
+        raise ReportError(f"report() was called without metrics; it takes {_RULE}, as in report(loss=0.5).")
     return {_checked(name): as_number(name, value) for name, value in both.items()}
+
+
+def _unnamed(value: Any) -> str:
+    shown = reprlib.repr(value)
+    line = f"report(loss={shown})" if isinstance(value, int | float) else "report(loss=0.5)"
+    return f"report() takes a mapping or named numbers, not {shown}: write {line}."
 
 
 def as_number(name: str, value: Any) -> float:

@@ -284,8 +284,9 @@ class Results:
         names = sorted(file.parent.name for file in Path(root).glob("*/study.json"))  # none where it is a URL
         if not names:
             return "Is the path right?"
-        held = "a study" if len(names) == 1 else f"{len(names)} studies"
-        return f"There is {held} below: write {' or '.join(f'{root}/{name}' for name in names[:_SHOWN])}."
+        held = "is a study" if len(names) == 1 else f"are {len(names)} studies"
+        more = f", or one of {len(names) - _SHOWN} others" if len(names) > _SHOWN else ""
+        return f"There {held} below: write {' or '.join(f'{root}/{name}' for name in names[:_SHOWN])}{more}."
 
     def _trial_id(self, trial: int | str | Trial) -> TrialId:
         number = trial.id if isinstance(trial, Trial) else parse_trial(str(trial))

@@ -108,8 +108,6 @@ class RunnableStudy(msgspec.Struct, kw_only=True):
             making = begun(auth.make_identity, "asyncsearch-identity")
             identity = ending.enter_context(making) if is_remote else None
             workers = many(preflight.parallelism, "worker") + (f" ({preflight.place})" if preflight.place else "")
-            display.begin(f"{what.config.study}: searching on {workers}, with everything stored in {store.shown}")
-            display.warn(preflight.warnings)
 
             def worker_config(worker: WorkerId, epoch: int, endpoint: Endpoint | None) -> WorkerConfig:
                 return WorkerConfig(
@@ -132,6 +130,9 @@ class RunnableStudy(msgspec.Struct, kw_only=True):
             store.prepare()
             with store.lock():
                 state, last = self.open(display)
+                # Not before: a study that may not go on has not begun to search.
+                display.begin(f"{what.config.study}: searching on {workers}, with everything stored in {store.shown}")
+                display.warn(preflight.warnings)
                 # A search that has all its trials can no longer follow it.
                 if is_begun and (num_trials is None or len(state.trials) < num_trials):
                     display.warn(advice)

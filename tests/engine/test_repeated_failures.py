@@ -8,6 +8,7 @@ import pytest
 
 from asyncsearch.actions import EndRun, StopRun
 from asyncsearch.engine import snapshot
+from asyncsearch.engine.repeated_failures import place_of
 from asyncsearch.events import Outcome, Reported, RunRequested, TrainingEnded, WorkerAttached
 from asyncsearch.ids import Lease, WorkerId
 from asyncsearch.schedulers import FIFO
@@ -133,3 +134,11 @@ def test_a_failure_among_trained_trials_does_not_end_the_run_in_an_error() -> No
     player.tell(TrainingEnded(lease, Outcome.REACHED, 1))
     (end,) = only(player.last, EndRun)
     assert (end.error_kind, end.is_complete) == ("", True)
+
+
+@pytest.mark.parametrize("kind", ["bad_report", "cannot_pause", "no_report", "exit"])
+def test_no_name_of_a_kind_of_failure_is_shown_to_people(kind: str) -> None:
+    lease = Lease(1, WorkerId(0), 0)
+    end = TrainingEnded(lease, Outcome.FAILED, 0, error=TRACEBACK.format(line=3, kind="ReportError"), error_kind=kind)
+    assert "_" not in place_of(end).replace("tune.py", "")
+    assert 'in "tune.py", line 3' in place_of(end)

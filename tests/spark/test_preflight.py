@@ -272,6 +272,15 @@ def test_only_the_first_workers_of_a_local_session_wait_for_one_of_them(monkeypa
     assert check(FakeSpark()).launches_at_once is None, "executors have cores of their own"
 
 
+def test_the_session_of_spark_submit_needs_no_advice_on_its_master(monkeypatch: pytest.MonkeyPatch) -> None:
+    spark = FakeSpark(master="local[2]")
+    spark._made = Made(None)
+    monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+    assert "To choose its master" in " ".join(warnings(spark, TaskMode.INDEPENDENT))
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "4711")
+    assert warnings(spark, TaskMode.INDEPENDENT) == []
+
+
 def test_usual_settings_have_no_warnings() -> None:
     settings = {
         "spark.python.worker.idleTimeoutSeconds": "0",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import queue
 from typing import TypeVar
 
@@ -69,7 +70,8 @@ def examine(spark: Spark, parallelism: int | None, mode: TaskMode, start_timeout
 def warnings(spark: Spark, mode: TaskMode) -> list[str]:
     """Return warnings about the session and the settings of the application."""
     found = warnings_of_settings(spark, mode)
-    if spark.is_made_here:
+    # spark-submit has the master from its command, and its session ends with the application in any case.
+    if spark.is_made_here and "PYSPARK_GATEWAY_PORT" not in os.environ:
         found.insert(
             0,
             f"There was no Spark session, so that one with master {spark.context.master} was started for this run; it "

@@ -29,7 +29,9 @@ def savings(tree: TreeView) -> str:
     taken = f" and {tree.elsewhere:,} taken from other studies" if tree.elsewhere else ""
     served = tree.served / distinct
     noun = "trial" if f"{served:.2f}" == "1.00" else "trials"
-    return f"{head}, {tree.trained:,} trained{taken}{so_far}: each unit serves {served:.2f} {noun}"
+    # Below one, units were trained again: a study without sharing, or one that lost training.
+    gain = f": each unit serves {served:.2f} {noun}" if served >= 0.995 else ""
+    return f"{head}, {tree.trained:,} trained{taken}{so_far}{gain}"
 
 
 def reader_names(interval: Interval) -> str:
