@@ -294,6 +294,6 @@ class Claims:
         )
 
 
-def _age_s(file: FileInfo, now_s: float | None, said_s: float | None) -> float:
+def _age_s(file: FileInfo, now_s: float | None, refreshed_s: float | None) -> float:
     """Return the age of a file; 0.0 where nobody can tell."""
-    return 0.0 if said_s is None and file.modified_s is None else age_s(file, now_s, said_s or 0.0)
+    return 0.0 if refreshed_s is None and file.modified_s is None else age_s(file, now_s, refreshed_s or 0.0)

@@ -59,12 +59,12 @@ class FileClock:
             self._last = self._probe()
         return None if self._last is None else self._last.there_s + time.monotonic() - self._last.monotonic_s
 
-    def age_s(self, name: str, said_s: float) -> float:
+    def age_s(self, name: str, refreshed_s: float) -> float:
         """Return the seconds since a file was written.
 
         Args:
             name: of the file.
-            said_s: Unix time by the clock of its writer, which counts where the file system does not tell.
+            refreshed_s: Unix time by the clock of its writer, which counts where the file system does not tell.
 
         Raises:
             StoreError: nothing can be written there, or the file system does not answer.
@@ -72,7 +72,7 @@ class FileClock:
         now_s = self.now_s()  # before the look: a process that is stopped between the two takes nothing for too old
         folder, _, base = name.rpartition("/")
         file = self._find(folder).get(base)
-        return 0.0 if file is None else age_s(file, now_s, said_s)  # it is replaced at this moment
+        return 0.0 if file is None else age_s(file, now_s, refreshed_s)  # it is replaced at this moment
 
     def _probe(self) -> _Probe | None:
         name = f"{PROBE}{uuid.uuid4().hex}"
@@ -86,9 +86,9 @@ class FileClock:
         return None if info is None or info.modified_s is None else _Probe(info.modified_s, *written)
 
 
-def age_s(file: FileInfo, now_s: float | None, said_s: float) -> float:
+def age_s(file: FileInfo, now_s: float | None, refreshed_s: float) -> float:
     """Return the seconds since a file was written, at a time of its file system; see ``FileClock``."""
-    return time.time() - said_s if file.modified_s is None or now_s is None else now_s - file.modified_s
+    return time.time() - refreshed_s if file.modified_s is None or now_s is None else now_s - file.modified_s
 
 
 def _since(probe: _Probe) -> float:
