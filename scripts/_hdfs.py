@@ -16,6 +16,7 @@ import psutil
 from _hadoop import class_path, java, run_java, send, state, user, write_settings
 from _kerberos import HOST, Realm
 from _servers import ClusterError, Servers, cluster_folder, say
+from _tls import Certificates
 
 _SERVER = "org.apache.hadoop.hdfs.server"
 _TOOLS = "org.apache.hadoop.hdfs.tools"
@@ -34,6 +35,7 @@ class Hdfs:
         self._folder = folder
         self._kind_path = folder / "kind.json"
         self._realm = Realm(self.servers)
+        self.certificates = Certificates(folder / "tls")
         self._kind: dict[str, Any] = json.loads(self._kind_path.read_text()) if self._kind_path.exists() else {}
 
     @property
@@ -47,6 +49,11 @@ class Hdfs:
         return bool(self._kind.get("kerberos"))
 
     @property
+    def has_tls(self) -> bool:
+        """Whether it also answers by HTTPS."""
+        return bool(self._kind.get("tls"))
+
+    @property
     def url(self) -> str:
         return f"hdfs://{SERVICE}" if self.is_ha else f"hdfs://{self._host}:{self._ports['rpc-1']}"
 
@@ -56,13 +63,24 @@ class Hdfs:
 
     @property
     def _ports(self) -> dict[str, int]:
-        return self.servers.ports("rpc-1", "http-1", *(("rpc-2", "http-2") if self.is_ha else ()))
+        return self.servers.ports(*(f"{kind}-{number}" for number in self._namenodes for kind in self._protocols))
+
+    @property
+    def _protocols(self) -> tuple[str, ...]:
+        return ("rpc", "http", "https") if self.has_tls else ("rpc", "http")
 
     @property
     def _namenodes(self) -> tuple[int, ...]:
         return (1, 2) if self.is_ha else (1,)
 
-    def start(self, datanodes: int | None, replication: int | None, is_ha: bool, has_kerberos: bool = False) -> None:
+    def start(
+        self,
+        datanodes: int | None,
+        replication: int | None,
+        is_ha: bool,
+        has_kerberos: bool = False,
+        has_tls: bool = False,
+    ) -> None:
         """Start what does not run, and wait until files can be written.
 
         Raises:
@@ -74,14 +92,21 @@ class Hdfs:
             raise ClusterError("This HDFS has one NameNode: `hdfs.sh stop --remove` first, which removes its files.")
         if self._kind and has_kerberos and not self.has_kerberos:
             raise ClusterError("This HDFS asks for no tickets: `hdfs.sh stop --remove` first, which removes its files.")
+        if self._kind and has_tls and not self.has_tls:
+            raise ClusterError("This HDFS has no certificates: `hdfs.sh stop --remove` first, which removes its files.")
         self._kind = {
             "datanodes": count,
             "replication": copies,
             "ha": is_ha or self._kind.get("ha", False),
             "kerberos": has_kerberos or self.has_kerberos,
+            "tls": has_tls or self.has_tls,
         }
         self._kind_path.write_text(json.dumps(self._kind))
-        write_settings(self.conf, {"core-site.xml": self._core_site(), "hdfs-site.xml": self._hdfs_site()})
+        settings = {"core-site.xml": self._core_site(), "hdfs-site.xml": self._hdfs_site()}
+        if self.has_tls:
+            self.certificates.make()
+            settings["ssl-server.xml"] = self.certificates.settings()
+        write_settings(self.conf, settings)
         if self.has_kerberos:
             self._realm.start()
             self._realm.log_in(self._realm.server, "servers")
@@ -197,6 +222,10 @@ class Hdfs:
         realm = [f"-Djava.security.krb5.conf={self._realm.conf}"] if self.has_kerberos else []
         return java(self.servers, class_path(self.conf), *realm, *arguments, heap_mb=heap_mb)
 
+    def secure_web(self) -> str:
+        """Return where the active NameNode answers by HTTPS."""
+        return f"https://{self._host}:{self._ports[f'https-{self.active() or 1}']}"
+
     def _web(self, number: int | None) -> str:
         return f"http://{self._host}:{self._ports[f'http-{number or 1}']}"
 
@@ -223,13 +252,14 @@ class Hdfs:
         return {
             **self._addresses(),
             **(self._principals() if self.has_kerberos else {}),
+            **({"dfs.http.policy": "HTTP_AND_HTTPS"} if self.has_tls else {}),
             "dfs.replication": self._kind["replication"],
             "dfs.namenode.safemode.extension": 0,
             "dfs.namenode.datanode.registration.ip-hostname-check": "false",
             "dfs.namenode.handler.count": 8,
             # The NameNode learns the DataNodes' ports from them.
             "dfs.datanode.hostname": "127.0.0.1",
-            **{f"dfs.datanode.{kind}address": "127.0.0.1:0" for kind in ("", "http.", "ipc.")},
+            **{f"dfs.datanode.{kind}address": "127.0.0.1:0" for kind in ("", "http.", "https.", "ipc.")},
             "dfs.datanode.handler.count": 4,
             "dfs.datanode.du.reserved": 0,
             # A dead DataNode is avoided after 3 s, and counts as dead after 2 x 1 s + 10 x 1 s.
@@ -261,8 +291,8 @@ class Hdfs:
     def _addresses(self) -> dict[str, object]:
         ports = self._ports
         if not self.is_ha:
-            return {f"dfs.namenode.{kind}-address": f"127.0.0.1:{ports[f'{kind}-1']}" for kind in ("rpc", "http")}
-        pairs = [(kind, number) for kind in ("rpc", "http") for number in (1, 2)]
+            return {f"dfs.namenode.{kind}-address": f"127.0.0.1:{ports[f'{kind}-1']}" for kind in self._protocols}
+        pairs = [(kind, number) for kind in self._protocols for number in (1, 2)]
         return {
             "dfs.nameservices": SERVICE,
             f"dfs.ha.namenodes.{SERVICE}": "nn1,nn2",
@@ -309,7 +339,7 @@ def hdfs(folder: Path) -> Iterator[str]:
 
 
 def _start(cluster: Hdfs, options: argparse.Namespace) -> None:
-    cluster.start(options.datanodes, options.replication, options.ha, options.kerberos)
+    cluster.start(options.datanodes, options.replication, options.ha, options.kerberos, options.tls)
     say(f"HDFS is ready: export HADOOP_CONF_DIR={cluster.conf}")
     print(cluster.url)
 
@@ -328,7 +358,12 @@ def _status(cluster: Hdfs, _options: argparse.Namespace) -> None:
         shown = state(cluster._ports[f"http-{active or 1}"], "NameNode,name=FSNamesystemState")
         live = shown.get("NumLiveDataNodes", "no")
         print(f"{cluster.url}: {shown.get('FSState', 'does not answer')}, {live} live DataNodes, ", end="")
-        print(f"active NameNode: {active or 'none'}\nweb pages and WebHDFS: {cluster._web(active)}")
+        print(f"active NameNode: {active or 'none'}")
+        if cluster.has_tls:
+            print(
+                f"WebHDFS with TLS: export REQUESTS_CA_BUNDLE={cluster.certificates.authority}\n{cluster.secure_web()}"
+            )
+        print(f"web pages and WebHDFS: {cluster._web(active)}")
 
 
 def _url(cluster: Hdfs, _options: argparse.Namespace) -> None:
@@ -367,6 +402,7 @@ def _parser() -> argparse.ArgumentParser:
     start.add_argument("--replication", type=int, help="copies of a block (default: one for each DataNode, at most 3)")
     start.add_argument("--ha", action="store_true", help="two NameNodes that share their edits in a folder")
     start.add_argument("--kerberos", action="store_true", help="let in only those who have a ticket of its own realm")
+    start.add_argument("--tls", action="store_true", help="answer by HTTPS too, with certificates of its own authority")
     start.set_defaults(function=_start)
     stop = commands.add_parser("stop", help="end all its processes, and keep its files")
     stop.add_argument("--remove", action="store_true", help="remove its files, too")

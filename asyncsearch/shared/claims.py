@@ -1,14 +1,14 @@
 """Claims: the exclusive right to train in a node, among the drivers that share a folder.
 
-    drivers/<token>.json          a driver and its last heartbeat; one write renews all its claims
+    drivers/<token>.json          a driver and its last heartbeat; one write renews all its claims; see .drivers
     claims/<node>/000007.json     the seventh claim of that node; see asyncsearch.store.exclusive_right
 
 A claim is void when it was released, or when its driver has left, has died on this machine, or sent no heartbeat for
-``lease_s``. Exactly one of several rivals is granted a claim where a file is created exclusively (disk, S3, Google's
-object store), and never two, provided that
-
-* a listing shows all files that were created before it began (NFS, HDFS, S3 and Google's store do);
-* the clocks of the drivers' hosts agree within a quarter of ``lease_s``.
+``lease_s`` by the clock of the folder's file system, so that the clocks of the drivers' hosts may differ. Exactly one
+of several rivals is granted a claim where a file is created exclusively (disk, S3, Google's object store), and never
+two, provided that a listing shows all files that were created before it began (NFS, HDFS, S3 and Google's store do).
+Only where a file system does not say when a file was written must the drivers' clocks agree, within a quarter of
+``lease_s``.
 
 Elsewhere the name of a claim contains its driver's token, and simultaneous rivals may all be refused; the next attempt
 decides. Where a file is missing for a moment while it is replaced (WebHDFS, SMB, FTP), its driver can seem to have left
@@ -19,44 +19,23 @@ was suspended for longer than its lease notices at its next ``renew``.
 from __future__ import annotations
 
 import os
-import re
 import socket
 import threading
 import time
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import msgspec
 
-from asyncsearch.errors import StoreError
 from asyncsearch.ids import CheckpointRef, NodeKey
+from asyncsearch.shared.drivers import DRIVER, FOLDER, ClaimHolder, Drivers, driver_file
 from asyncsearch.shared.files import SharedFiles, Unreadable, Written, encode
 from asyncsearch.store.base_store import FileInfo
 from asyncsearch.store.exclusive_right import AT_THIS_MOMENT, ExclusiveRight, NumberedFile
+from asyncsearch.store.file_clock import age_s
 from asyncsearch.store.layout import node_folder
 from asyncsearch.store.lease_lock import LockRecord
-
-
-class ClaimHolder(Written, frozen=True, kw_only=True):
-    """A driver that uses a shared folder."""
-
-    study: str
-    since: str
-    lease_s: float
-    holder: LockRecord
-
-    @property
-    def is_void(self) -> bool:
-        """Whether the driver seems to have left or died, as seen from this process."""
-        return self.holder.is_void(self.lease_s)
-
-    def __str__(self) -> str:
-        age = max(time.time() - self.holder.refreshed, 0)
-        return (
-            f"study {self.study!r} (process {self.holder.pid} on {self.holder.host}, since {self.since},"
-            f" seen {age:.0f} s ago)"
-        )
 
 
 class Claim(Written, frozen=True, kw_only=True):
@@ -73,7 +52,6 @@ class Claim(Written, frozen=True, kw_only=True):
     released: bool = False
 
 
-DRIVER = msgspec.json.Decoder(ClaimHolder)
 CLAIM = msgspec.json.Decoder(Claim)
 
 
@@ -94,6 +72,7 @@ class Claims:
 
     def __init__(self, files: SharedFiles, lease_s: float) -> None:
         self._files = files
+        self._drivers = Drivers(files)
         self._lease_s = lease_s
         self.token = uuid.uuid4().hex
         self._study = ""
@@ -162,7 +141,7 @@ class Claims:
         with self._guard:
             self.release(list(self._mine))
             if self._fresh is not None:
-                self._files.store.remove(_driver_file(self.token))
+                self._files.store.remove(driver_file(self.token))
                 self._fresh = None
 
     def take_over(self, study: str) -> int:
@@ -172,28 +151,20 @@ class Claims:
         writing. Without this call their claims end with their leases.
         """
         count = 0
-        for token in self.tokens():
-            driver = self.driver(token)
+        for token in self._drivers.tokens():
+            driver = self._drivers.read(token)
             if token != self.token and driver is not None and driver.study == study:
-                self._files.store.remove(_driver_file(token))
+                self._files.store.remove(driver_file(token))
                 count += 1
         return count
 
     # What others hold
 
-    def tokens(self) -> Sequence[str]:
-        """Return the tokens of all known drivers."""
-        names = self._files.store.list("drivers")
-        return [name.removesuffix(".json") for name in names if name.endswith(".json")]
-
-    def driver(self, token: str) -> ClaimHolder | None:
-        """Return the record of a driver, or None if there is none."""
-        return self._files.read(_driver_file(token), DRIVER)
-
     def is_alive(self, token: str) -> bool:
         """Return whether a driver is alive, as far as can be seen from this process."""
-        driver = self.driver(token)
-        return driver is not None and not driver.is_void
+        now_s = self._now_s()
+        driver = self._drivers.read(token)
+        return driver is not None and not driver.has_left(self._drivers.silent_s(token, driver, now_s))
 
     def holder(self, node: NodeKey) -> str | None:
         """Describe the other driver that trains in a node now, or return None."""
@@ -203,35 +174,40 @@ class Claims:
         """Return the files of a node's claims in order."""
         return self._right(node).entries()
 
-    def expired(self, age_s: float) -> dict[str, str]:
-        """Return the files of void claims and dead drivers that are older than ``age_s``, each with the reason.
+    def expired(self, after_s: float) -> dict[str, str]:
+        """Return the files of void claims and silent drivers that are older than ``after_s``, each with the reason.
 
         A suspended driver remembers only younger files when it continues, so no claim number that it knows is used a
-        second time; ``age_s`` is much longer than any lease.
+        second time; ``after_s`` is much longer than any lease.
         """
-        before_s = time.time() - age_s
-        found: dict[str, str] = {}
-        for name, file in self._files.store.walk("drivers").items():
-            driver = self._files.read(f"drivers/{name}", DRIVER)
-            if driver is None and _is_older(file, before_s):
-                found[f"drivers/{name}"] = "it cannot be read"
-            elif driver is not None and driver.is_void and driver.holder.refreshed < before_s:
-                found[f"drivers/{name}"] = f"study {driver.study!r} is no longer driven from there"
+        now_s = self._now_s()
+        silent = self._silent(now_s, after_s)
+        found = {name: why for name, why in silent.items() if why}
         nodes: dict[str, dict[str, bool]] = {}
         for name, file in self._files.store.walk("claims").items():
             claim = self._files.read(f"claims/{name}", CLAIM)
-            is_over = _is_older(file, before_s) if claim is None else self._is_over(claim, before_s)
-            nodes.setdefault(name.partition("/")[0], {})[f"claims/{name}"] = is_over
+            is_old = _age_s(file, now_s, None if claim is None else claim.claimed_s) > after_s
+            is_free = claim is None or claim.released or silent.get(driver_file(claim.token)) != ""
+            nodes.setdefault(name.partition("/")[0], {})[f"claims/{name}"] = is_old and is_free
         for claims in nodes.values():
             if all(claims.values()):
                 found |= dict.fromkeys(claims, "nobody holds this claim any more")
         return found
 
-    def _is_over(self, claim: Claim, before_s: float) -> bool:
-        if claim.claimed_s >= before_s or claim.released:
-            return claim.claimed_s < before_s
-        driver = self.driver(claim.token)
-        return driver is None or (driver.is_void and driver.holder.refreshed < before_s)
+    def _silent(self, now_s: float | None, after_s: float) -> dict[str, str]:
+        """Return why the file of each driver may go; empty: it may not."""
+        found = {}
+        for name, file in self._files.store.walk(FOLDER).items():
+            path = f"{FOLDER}/{name}"
+            driver = self._files.read(path, DRIVER) if name.endswith(".json") else None
+            silent_s = _age_s(file, now_s, None if driver is None else driver.holder.refreshed)
+            is_over = silent_s > after_s and (driver is None or driver.has_left(silent_s))
+            why = "it cannot be read" if driver is None else f"study {driver.study!r} is no longer driven from there"
+            found[path] = why if is_over else ""
+        return found
+
+    def _now_s(self) -> float | None:
+        return self._drivers.now_s(may_only_read=self._fresh is None)
 
     def _right(self, node: NodeKey) -> ExclusiveRight:
         folder = node_folder(CheckpointRef(node, 0)).replace("checkpoints/", "claims/", 1)
@@ -245,13 +221,16 @@ class Claims:
         self._unclear.pop(entry.name, None)
         if claim is None or claim.released or claim.token == self.token:
             return None
-        driver = self._files.look(_driver_file(claim.token), DRIVER)
+        now_s = self._now_s()
+        driver = self._drivers.look(claim.token)
         if isinstance(driver, Unreadable):
             return self._unsettled(driver)
-        self._unclear.pop(_driver_file(claim.token), None)
-        if driver is None or driver.is_void:
+        self._unclear.pop(driver_file(claim.token), None)
+        if driver is None:
             return None
-        return str(msgspec.structs.replace(driver, study=claim.study, since=claim.since))
+        silent_s = self._drivers.silent_s(claim.token, driver, now_s)
+        claimant = msgspec.structs.replace(driver, study=claim.study, since=claim.since)
+        return None if driver.has_left(silent_s) else claimant.described(silent_s)
 
     def _unsettled(self, file: Unreadable) -> str | None:
         # Some file systems show a name before its content, and the writer may die in between.
@@ -272,7 +251,7 @@ class Claims:
         return None
 
     def _renew(self) -> None:
-        name = _driver_file(self.token)
+        name = driver_file(self.token)
         doubtful = self._age() > 0.75 * self._lease_s or self._files.store.read(name) is None
         begun = time.monotonic(), time.time()
         holder = LockRecord.here(self.token)
@@ -315,11 +294,6 @@ class Claims:
         )
 
 
-def _is_older(file: FileInfo, before_s: float) -> bool:
-    return file.modified_s is not None and file.modified_s < before_s
-
-
-def _driver_file(token: str) -> str:
-    if re.fullmatch(r"[0-9a-f]{32}", token) is None:
-        raise StoreError(f"{token!r} in a shared folder does not name a driver: remove that file from 'drivers/'.")
-    return f"drivers/{token}.json"
+def _age_s(file: FileInfo, now_s: float | None, refreshed_s: float | None) -> float:
+    """Return the age of a file; 0.0 where nobody can tell."""
+    return 0.0 if refreshed_s is None and file.modified_s is None else age_s(file, now_s, refreshed_s or 0.0)

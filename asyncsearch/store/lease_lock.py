@@ -28,6 +28,7 @@ from asyncsearch.errors import StoreError, StoreLockedError
 from asyncsearch.store.base_store import FileInfo
 from asyncsearch.store.disk import is_running
 from asyncsearch.store.exclusive_right import AT_THIS_MOMENT, ExclusiveRight, Files, NumberedFile
+from asyncsearch.store.file_clock import FileClock
 
 logger = logging.getLogger(__name__)
 
@@ -75,6 +76,7 @@ class LeaseLock:
         self._lease_s = lease_s
         self._token = uuid.uuid4().hex
         self._right = ExclusiveRight(files, "lock", self._holder)
+        self._clock = FileClock(files.write, files.find, files.remove)
         self._own = NumberedFile(0, "")
         self._fresh_until = 0.0
         self._guard = threading.Lock()
@@ -191,34 +193,14 @@ class LeaseLock:
             return f"{AT_THIS_MOMENT} (try again; if it stays so and no driver runs, remove {where!r})"
         if found.token == self._token or found.released or found.has_died():
             return None
-        age = self._age_s(entry, found)
+        # By its own clock, a driver that is an hour ahead would take the lock from one that lives.
+        age = self._clock.age_s(entry.name, found.refreshed)
         if age > self._lease_s:
             return None
         return (
             f"process {found.pid} on {found.host}, seen {max(age, 0):.0f} s ago (if it was killed, its lock is void in"
             f" {self._lease_s - age:.0f} s)"
         )
-
-    def _age_s(self, entry: NumberedFile, found: LockRecord) -> float:
-        """Return the seconds since the last refresh by the clock of the file system.
-
-        By its own clock, a driver that is an hour ahead would take the lock from one that lives.
-        """
-        folder, _, name = entry.name.rpartition("/")
-        info, now = self._files.find(folder).get(name), self._now_there()
-        if info is None:
-            return 0.0  # it is replaced at this moment
-        return time.time() - found.refreshed if info.modified_s is None or now is None else now - info.modified_s
-
-    def _now_there(self) -> float | None:
-        """Return what the clock of the file system says; None: it does not tell."""
-        name = f"probe-{uuid.uuid4().hex}"
-        self._files.write(f"tmp/{name}", b"")
-        try:
-            info = self._files.find("tmp").get(name)
-        finally:
-            self._files.remove(f"tmp/{name}")
-        return None if info is None else info.modified_s
 
 
 def machine() -> str:

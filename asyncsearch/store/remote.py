@@ -39,6 +39,9 @@ _WITHOUT_KEYS = (
 _SPECIAL = (("%", "%25"), ("?", "%3F"), ("#", "%23"), (";", "%3B"))
 """Characters at which URLs are cut off, and their codes; that of the codes themselves is first."""
 
+_OF_OBJECTS = {"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss"}
+"""Protocols of object stores; others are one if they cannot rename."""
+
 _EXCLUSIVE = {"file", "local", "memory", "s3", "s3a", "gs", "gcs"}
 _MODIFIED = ("mtime", "LastModified", "last_modified", "updated", "modification_time", "modificationTime", "created")
 
@@ -77,7 +80,9 @@ class Remote:
 
     @property
     def _is_tree(self) -> bool:
-        return type(self._fs).mv is not fsspec.AbstractFileSystem.mv
+        # Google's can move objects too, but an object appears complete where it is written.
+        is_of_objects = self.url.partition("://")[0].lower() in _OF_OBJECTS
+        return not is_of_objects and type(self._fs).mv is not fsspec.AbstractFileSystem.mv
 
     @property
     def _has_own_copy(self) -> bool:

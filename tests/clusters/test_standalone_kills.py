@@ -18,7 +18,6 @@ from tests.clusters.tools import (
     Machine,
     Submitted,
     agent_of,
-    durable_reports,
     lost_attempts,
     reports_of,
     require_whole,
@@ -33,9 +32,10 @@ def submit(machine: Machine, folder: Path, store: object) -> Submitted:
     return machine.submit("submit_standalone.sh", folder, *SMALL, *TWO_EXECUTORS, SEARCH, folder, store)
 
 
-def wait_for_two(search: Submitted) -> list[int]:
+def wait_for_two(search: Submitted, store: str) -> list[int]:
     """Return the runners of two trials that wait at once; all other units that were trained are durable."""
     search.until("two trials at once", lambda: len(search.waiting()) == 2)
+    search.until_durable(store)
     return [runner for _, runner, _ in search.waiting()]
 
 
@@ -46,8 +46,7 @@ def test_a_driver_killed_with_its_jvm_goes_on_when_it_is_submitted_again(
     address = hdfs if scheme == "hdfs" else machine.script("hdfs.sh", "status").replace("http:", "webhdfs:").split()[-1]
     store = f"{address}/{tmp_path.name}"
     with submit(machine, tmp_path, store) as first:
-        runners = wait_for_two(first)
-        first.until("their reports", lambda: durable_reports(store) == len(first.units()))
+        runners = wait_for_two(first, store)
         before = reports_of(Study.open(store))
         old = [psutil.Process(runner) for runner in runners] + [agent_of(runner) for runner in runners]
         old += [process for agent in old[2:] for process in agent.parents()[:2]]  # pyspark's daemon, the executor
@@ -70,7 +69,7 @@ def test_a_killed_process_of_a_worker_costs_the_unit_in_progress_only(
 ) -> None:
     store = str(tmp_path / "study")
     with submit(machine, tmp_path, store) as search:
-        runner, _ = wait_for_two(search)
+        runner, _ = wait_for_two(search, store)
         (psutil.Process(runner) if who == "runner" else agent_of(runner)).kill()
         search.until("a trial in another process", lambda: len(search.waiting()) == 3)
         search.open()
@@ -85,7 +84,7 @@ def test_a_worker_that_was_stopped_beyond_its_lease_is_shut_out(
 ) -> None:
     store = str(tmp_path / "study")
     with submit(machine, tmp_path, store) as search:
-        runner, _ = wait_for_two(search)
+        runner, _ = wait_for_two(search, store)
         agent, old = agent_of(runner), psutil.Process(runner)
         stopped = [agent, *agent.children(recursive=True)]
         for process in stopped:

@@ -15,7 +15,6 @@ from tests.clusters.tools import (
     Machine,
     Submitted,
     agent_of,
-    durable_reports,
     java_of,
     lost_attempts,
     processes_of,
@@ -31,9 +30,10 @@ def submit(machine: Machine, folder: Path, store: str, mode: str = "client") -> 
     return machine.submit("submit_yarn.sh", folder, *SMALL, "--deploy-mode", mode, SEARCH, folder, store)
 
 
-def wait_for_two(search: Submitted) -> list[str]:
-    """Return the containers of two trials that wait at once."""
+def wait_for_two(search: Submitted, store: str) -> list[str]:
+    """Return the containers of two trials that wait at once; all other units that were trained are durable."""
     search.until("two trials at once", lambda: len({pid for _, pid, _ in search.waiting()}) == 2)
+    search.until_durable(store)
     return [container for _, _, container in search.waiting()]
 
 
@@ -48,7 +48,7 @@ def undisturbed(machine: Machine, yarn: str, hdfs: str, tmp_path_factory: pytest
     folder = tmp_path_factory.mktemp("on-yarn")
     store = f"{hdfs}/{folder.name}"
     with submit(machine, folder, store) as search:
-        wait_for_two(search)
+        wait_for_two(search, store)
         search.open()
         assert "best: 1" in search.finish()
     return require_whole(search, store)
@@ -64,7 +64,7 @@ def test_a_search_in_cluster_mode_ends_with_its_study_on_hdfs(
 ) -> None:
     store = f"{hdfs}/{tmp_path.name}"
     with submit(machine, tmp_path, store, "cluster") as search:
-        wait_for_two(search)
+        wait_for_two(search, store)
         search.open()
         search.finish()
     assert "best: 1" in machine.script("yarn.sh", "logs")
@@ -76,8 +76,7 @@ def test_a_driver_that_yarn_starts_again_goes_on_with_the_study(
 ) -> None:
     store = f"{hdfs}/{tmp_path.name}"
     with submit(machine, tmp_path, store, "cluster") as search:
-        container, _ = wait_for_two(search)
-        search.until("their reports", lambda: durable_reports(store) == len(search.units()))
+        container, _ = wait_for_two(search, store)
         java_of(master_of(container)).kill()
         search.until("trials of the second attempt", lambda: len(search.waiting()) == 4)
         search.open()
@@ -92,7 +91,7 @@ def test_a_container_that_is_killed_costs_the_training_in_it_only(
 ) -> None:
     store = f"{hdfs}/{tmp_path.name}"
     with submit(machine, tmp_path, store) as search:
-        containers = wait_for_two(search)
+        containers = wait_for_two(search, store)
         for process in processes_of(containers[0]):
             process.kill()
         search.until("a trial in another container", lambda: elsewhere(search, containers))
@@ -108,7 +107,7 @@ def test_a_nodemanager_that_is_killed_costs_the_training_in_its_containers_only(
 ) -> None:
     store = f"{hdfs}/{tmp_path.name}"
     with submit(machine, tmp_path, store) as search:
-        containers = wait_for_two(search)
+        containers = wait_for_two(search, store)
         # Beside the ApplicationMaster, a NodeManager has room for one executor.
         number = ({1, 2} - {node_of(master_of(containers[0]))}).pop()
         lost = [container for container in containers if node_of(container) == number]

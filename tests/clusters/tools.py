@@ -16,6 +16,8 @@ from typing import NamedTuple
 import psutil
 
 from asyncsearch import Study
+from asyncsearch.events import CheckpointCommitted
+from asyncsearch.journal.opening import begin_reading, read_records
 from tests.faults.accounts import require_accounted
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -102,6 +104,10 @@ class Submitted:
         rows = [line.split() for line in self._lines("units")]
         return [Unit(trial, int(unit), executor) for trial, unit, executor in rows]
 
+    def until_durable(self, store: str) -> None:
+        """Wait until the checkpoint of each unit that was trained is durable; nothing is trained meanwhile."""
+        self.until("their checkpoints", lambda: durable_checkpoints(store) == len(self.units()))
+
     def open(self) -> None:
         """Let the trials that wait go on."""
         (self.folder / "open").touch()
@@ -147,9 +153,14 @@ def reports_of(study: Study) -> dict[str, list[tuple[int, float]]]:
     }
 
 
-def durable_reports(store: str) -> int:
-    """Return how many reports others can read of a study, which may be running."""
-    return sum(map(len, reports_of(Study.open(store)).values()))
+def durable_checkpoints(store: str) -> int:
+    """Return how many checkpoints others can read of in the journal of a study, which may be running.
+
+    A worker trains on while it uploads one: a unit has been trained and reported before nothing can take it away.
+    """
+    opened = Study.open(store).store
+    records = read_records(opened, reader=begin_reading(opened))
+    return sum(isinstance(record.event, CheckpointCommitted) for record in records)
 
 
 def lost_attempts(store: str) -> int:

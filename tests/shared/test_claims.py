@@ -10,15 +10,21 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from asyncsearch.errors import StoreError
 from asyncsearch.ids import NodeKey
-from asyncsearch.shared.claims import CLAIM, DRIVER, ClaimHolder
+from asyncsearch.shared.claims import CLAIM
+from asyncsearch.shared.drivers import DRIVER
 from asyncsearch.shared.folder import SharedFolder
+from asyncsearch.store import LocalStore, open_store
+from asyncsearch.store.fsspec_store import FsspecStore
 from asyncsearch.store.lease_lock import machine
 from asyncsearch.testing.store_checkpoints import together
-from tests.shared.tools import NODE, NODES, Rival, interrupted, plan_at
+from tests.shared.tools import NODE, NODES, Rival, interrupted, let_age, plan_at
+from tests.store.clocks import HOUR_S
+from tests.store.hdfs_cluster import hdfs
 
 LEASE_S = 60.0
 
@@ -47,13 +53,14 @@ def rivals(disk_url: str) -> Iterator[list[Rival]]:
 
 
 @pytest.fixture
-def later(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+def later(url: str, monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     """Advance the wall clock; the monotonic clock stops, as on a machine that was suspended."""
     now, passed = time.time, [0.0]
     monkeypatch.setattr(time, "time", lambda: now() + passed[0])
 
     def go(seconds: float) -> None:
         passed[0] += seconds
+        let_age(url, seconds)
 
     return go
 
@@ -67,8 +74,18 @@ def silence(plan: SharedFolder) -> None:
     name = f"drivers/{plan.claims.token}.json"
     driver = plan.files.read(name, DRIVER)
     assert driver is not None
-    holder = type(driver.holder)("elsewhere", 1, "another machine", plan.claims.token, time.time() - 10 * LEASE_S)
-    plan.files.write(name, ClaimHolder(study=driver.study, since=driver.since, lease_s=driver.lease_s, holder=holder))
+    holder = type(driver.holder)("elsewhere", 1, "another machine", plan.claims.token, time.time())
+    plan.files.write(name, msgspec.structs.replace(driver, holder=holder))
+    let_age(plan.store.url, 10 * LEASE_S, plan.claims.token)
+
+
+def move_clock(plan: SharedFolder, off_s: float) -> None:
+    """Let the last heartbeat of a driver say a wrong time, and be of another machine."""
+    name = f"drivers/{plan.claims.token}.json"
+    driver = plan.files.read(name, DRIVER)
+    assert driver is not None
+    holder = msgspec.structs.replace(driver.holder, machine="another machine", refreshed=time.time() + off_s)
+    plan.files.write(name, msgspec.structs.replace(driver, holder=holder))
 
 
 # One at a time
@@ -346,6 +363,96 @@ def test_a_driver_that_was_taken_over_and_lives_learns_it(url: str, later: Calla
     assert gets(two, "digits")
     later(0.2 * LEASE_S)
     assert one.renew() == {NODE}
+
+
+# Clocks
+
+
+@pytest.mark.parametrize("off_s", [HOUR_S, -HOUR_S])
+def test_no_clock_takes_a_claim_from_a_driver_that_lives(url: str, off_s: float) -> None:
+    one, two = plan_at(url), plan_at(url)
+    assert gets(one, "one")
+    move_clock(one, off_s)
+    assert "seen 0 s ago" in (two.claim([NODE], "two")[NODE] or "")
+    assert "seen 0 s ago" in (plan_at(url).holder(NODE) or ""), "nor does one see it so that has no heartbeat"
+    assert not list(two.store.walk("drivers").keys() - {f"{plan.claims.token}.json" for plan in (one, two)})
+
+
+@pytest.mark.parametrize("off_s", [HOUR_S, -HOUR_S])
+def test_no_clock_keeps_the_claim_of_a_driver_that_is_gone(url: str, off_s: float) -> None:
+    one, two = plan_at(url), plan_at(url)
+    assert gets(one, "one")
+    move_clock(one, off_s)
+    let_age(url, LEASE_S - 5, one.claims.token)
+    assert not gets(two, "two")
+    let_age(url, 6, one.claims.token)
+    assert gets(two, "two")
+
+
+@pytest.mark.parametrize(("off_s", "is_void"), [(-LEASE_S + 5, False), (-LEASE_S - 1, True)])
+def test_where_a_file_system_tells_no_times_the_clocks_of_drivers_are_compared(
+    url: str, off_s: float, is_void: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = plan_at(url), plan_at(url)
+    assert gets(one, "one")
+    move_clock(one, off_s)
+    walk = two.store.walk
+    untimed = lambda folder: {name: info._replace(modified_s=None) for name, info in walk(folder).items()}  # noqa: E731
+    monkeypatch.setattr(two.store, "walk", untimed)
+    assert gets(two, "two") == is_void
+
+
+def test_who_may_only_read_compares_the_clocks_of_drivers(disk_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = plan_at(disk_url)
+    assert gets(one, "one")
+
+    def refuse(*_: object) -> None:
+        raise StoreError("it cannot be written by this user")
+
+    for kind in (LocalStore, FsspecStore):
+        monkeypatch.setattr(kind, "write", refuse)
+    reader = SharedFolder(open_store(disk_url))
+    assert "seen 0 s ago" in (reader.holder(NODE) or "")
+    with pytest.raises(StoreError, match="by this user"):
+        reader.claim([NODE], "two")
+
+
+def require_clocks_do_not_matter(url: str, ahead_s: float) -> None:
+    """Drivers elsewhere, whose clock is wrong, are respected while they live; the claim of one that is gone is free."""
+    mine, living, dead = plan_at(url), Rival(url, "living", ahead_s), Rival(url, "dead", ahead_s, lease_s=1.0)
+    try:
+        assert gets(mine, "mine", NODES[0])
+        words = living.ask(do="claim", nodes=[NODE, NODES[0]])
+        assert words[NODE] is None
+        assert "study 'mine'" in words[NODES[0]], "its clock takes nothing from us"
+        assert "study 'living'" in (mine.claim([NODE], "mine")[NODE] or ""), "nor ours from it"
+        assert dead.ask(do="claim", nodes=NODES[1:2]) == {NODES[1]: None}
+    finally:
+        for rival in (living, dead):
+            rival.kill()
+    deadline = time.monotonic() + 60
+    while not gets(mine, "mine", NODES[1]):
+        assert time.monotonic() < deadline, mine.holder(NODES[1])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ahead_s", [HOUR_S, -HOUR_S])
+def test_drivers_on_machines_whose_clocks_differ_by_an_hour_claim_as_if_they_agreed(
+    disk_url: str, ahead_s: float
+) -> None:
+    require_clocks_do_not_matter(disk_url, ahead_s)
+
+
+@pytest.mark.cluster
+@pytest.mark.slow
+@pytest.mark.parametrize("ahead_s", [HOUR_S, -HOUR_S])
+@pytest.mark.parametrize("protocol", ["hdfs", "webhdfs"])
+def test_on_hdfs_the_clock_of_the_namenode_counts(protocol: str, ahead_s: float) -> None:
+    cluster = hdfs()
+    url = cluster.new()
+    if protocol == "webhdfs":
+        url = f"webhdfs://{cluster.gateway}{cluster.path(url)}"
+    require_clocks_do_not_matter(url, ahead_s)
 
 
 # Odd files

@@ -25,7 +25,7 @@ from asyncsearch.testing.store_checkpoints import load, save
 from tests.engine.tools import make_state, record, replayed
 from tests.report.tools import SCHEDULER, SPACE, simulated, store_of
 from tests.shared.test_claims import silence
-from tests.shared.tools import NODE, NODES, commit, content, plan_at
+from tests.shared.tools import NODE, NODES, commit, content, let_age, plan_at
 
 DAY_S = 86400.0
 LOST = [CheckpointRef(NODE, resource) for resource in (1, 3, 9)]
@@ -231,6 +231,7 @@ def test_claims_that_nobody_holds_go_after_a_day(plan: SharedFolder, monkeypatch
     silence(dead)
     assert agree(plan.store).gone == []
     age(monkeypatch, 1.1)
+    let_age(plan.store.url, 1.1 * DAY_S)
     living.renew()
     done = agree(plan.store)
     assert sorted(item.kind for item in done.gone) == ["claim"] * 4 + ["driver"]

@@ -9,13 +9,17 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from fsspec.implementations.memory import MemoryFileSystem
+
 from asyncsearch.ids import CheckpointRef, NodeKey
 from asyncsearch.shared.folder import SharedFolder
-from asyncsearch.store import LocalStore, Store
+from asyncsearch.store import LocalStore, Store, lease_lock, open_store
 from asyncsearch.store.fsspec_store import FsspecStore
 from asyncsearch.testing.store_checkpoints import save
 
@@ -25,7 +29,7 @@ NODES = [NodeKey(f"{number:032x}") for number in range(12)]
 
 def plan_at(url: str, **options: Any) -> SharedFolder:
     """Return a driver's access to a folder; ``file:`` uses fsspec here."""
-    store: Store = FsspecStore(url) if "://" in url else LocalStore(url)
+    store: Store = open_store(url) if "hdfs://" in url else FsspecStore(url) if "://" in url else LocalStore(url)
     plan = SharedFolder(store, **options)
     plan.prepare()
     return plan
@@ -36,6 +40,28 @@ def commit(plan: SharedFolder, node: NodeKey = NODE, resource: int = 3, size: in
     ref = CheckpointRef(node, resource)
     save(plan.store, ref, model=b"m" * size)
     return ref
+
+
+def let_age(url: str, seconds: float, of: str = "") -> None:
+    """Let the file system say that what drivers have written in a folder was written so much earlier.
+
+    Args:
+        of: their token; empty: all have.
+    """
+    if url.startswith("memory://"):
+        found = MemoryFileSystem.store.items()
+        for path, file in found:
+            if path.startswith(url.removeprefix("memory:/")) and _is_of_drivers(path, of):
+                file.created -= timedelta(seconds=seconds)
+        return
+    for path in Path(url.removeprefix("file://")).rglob("*.json"):
+        if _is_of_drivers(str(path), of):
+            then_s = path.stat().st_mtime - seconds
+            os.utime(path, (then_s, then_s))
+
+
+def _is_of_drivers(path: str, token: str) -> bool:
+    return ("/drivers/" in path or "/claims/" in path) and (not token or f"/{token}.json" in path)
 
 
 def content(plan: SharedFolder) -> dict[str, bytes | None]:
@@ -88,10 +114,14 @@ def interrupted(plan: SharedFolder, step: int, action: Callable[[], object]) -> 
 
 
 class Rival:
-    """A driver in a separate process."""
+    """A driver in a separate process.
 
-    def __init__(self, url: str, owner: str, **options: Any) -> None:
-        command = [sys.executable, "-m", "tests.shared.tools", url, owner, json.dumps(options)]
+    Args:
+        ahead_s: how far its clock is ahead; then it is as on another machine, whose processes nobody here can see.
+    """
+
+    def __init__(self, url: str, owner: str, ahead_s: float | None = None, **options: Any) -> None:
+        command = [sys.executable, "-m", "tests.shared.tools", url, owner, json.dumps(options), json.dumps(ahead_s)]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def order(self, **order: Any) -> None:
@@ -117,7 +147,15 @@ class Rival:
         self.process.communicate(timeout=60)
 
 
-def _serve(url: str, owner: str, options: str) -> None:
+def _move_elsewhere(ahead_s: float) -> None:
+    clock = time.time
+    time.time = lambda: clock() + ahead_s
+    lease_lock.machine = lambda: "another machine"
+
+
+def _serve(url: str, owner: str, options: str, ahead_s: str) -> None:
+    if (seconds := json.loads(ahead_s)) is not None:
+        _move_elsewhere(seconds)
     plan = plan_at(url, **json.loads(options))
     for line in sys.stdin:
         order = json.loads(line)

@@ -1,6 +1,7 @@
 """A real HDFS of two DataNodes for the tests of a process, started when the first of them asks for it.
 
-With ASYNCSEARCH_CLUSTER_DIR it is the one that `scripts/hdfs.sh start 2` has started there, and goes on afterwards.
+With ASYNCSEARCH_CLUSTER_DIR it is the one that `scripts/hdfs.sh start 2 --tls` has started there, and goes on
+afterwards.
 """
 
 from __future__ import annotations
@@ -52,6 +53,19 @@ class Hdfs:
         """Where it answers over HTTP, ``host:port``."""
         return self.call("status").splitlines()[-1].rpartition("//")[2]
 
+    @property
+    def certificates(self) -> Path:
+        """The authority that a client by HTTPS must trust; skips the test where the cluster has none."""
+        path = self._folder / "tls" / "authority.pem"
+        if not path.exists():
+            pytest.skip("this HDFS has no certificates: bash scripts/hdfs.sh start 2 --tls")
+        return path
+
+    @functools.cached_property
+    def secure_gateway(self) -> str:
+        """Where it answers by HTTPS, ``host:port``."""
+        return self.call("status").splitlines()[-2].rpartition("//")[2]
+
     def set_space_quota(self, path: str, size_bytes: int) -> None:
         """Limit what a folder may hold; -1: it has no limit. By HTTP: a tool of Hadoop takes seconds to start."""
         asked = f"op=SETQUOTA&namespacequota=-1&storagespacequota={size_bytes}&user.name={getpass.getuser()}"
@@ -102,7 +116,7 @@ def _started() -> Hdfs | str:
         if not given:
             atexit.register(shutil.rmtree, folder, ignore_errors=True)  # the last to be called
             atexit.register(cluster.call, "stop", "--remove")
-        last = cluster.call("url" if given else "start", *(() if given else ("2",))).splitlines()[-1]
+        last = cluster.call(*(("url",) if given else ("start", "2", "--tls"))).splitlines()[-1]
     except (RuntimeError, subprocess.TimeoutExpired) as error:
         return f"HDFS does not start here: {str(error)[-300:]}"
     cluster.url = last

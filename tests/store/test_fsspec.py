@@ -322,3 +322,21 @@ def test_open_store_gives_a_store_that_can_be_used() -> None:
     store.prepare()
     save(store, model=b"1")
     assert load(open_store(store.url)) == {"model": b"1"}
+
+
+class MovingObjects(MemoryFileSystem):  # type: ignore[misc]
+    """An object store that can move objects, as Google's."""
+
+    protocol = "gs"
+    root_marker = ""
+
+    def mv(self, path1: str, path2: str, **_: Any) -> None:
+        raise AssertionError("an object appears complete: it is written where it belongs")
+
+
+def test_on_an_object_store_that_can_move_a_small_file_is_written_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fsspec.get_filesystem_class", lambda _: MovingObjects)
+    remote = Remote(f"gs://studies/{uuid.uuid4().hex}", {})
+    remote.write("study.json", b"{}")
+    assert remote.read("study.json") == b"{}"
+    assert list(remote.find("")) == ["study.json"]

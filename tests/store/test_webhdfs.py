@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 
 from asyncsearch.errors import JournalDamagedError, StoreError
+from asyncsearch.ids import CheckpointRef, NodeKey
 from asyncsearch.store import open_store
 from asyncsearch.store.base_store import Store
 from asyncsearch.store.hdfs.addresses import gateways_of
+from asyncsearch.testing.store_checkpoints import load, save
 from asyncsearch.testing.stores import StoreTests
 from tests.store.hdfs_cluster import hdfs
 
@@ -42,6 +44,33 @@ class TestWebHdfs(StoreTests):
 
     def make(self) -> Store:
         return open_store(f"{new()}/{ODD}")
+
+
+def new_with_tls() -> str:
+    pytest.importorskip("hdfs")
+    return f"swebhdfs://{hdfs().secure_gateway}{hdfs().path(hdfs().new())}"
+
+
+@pytest.mark.cluster
+def test_over_tls_what_was_appended_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All laws of a store are held there by ``tests/clusters/test_tls.py``."""
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(hdfs().certificates))
+    store, ref = open_store(new_with_tls()), CheckpointRef(NodeKey("n"), 3)
+    store.prepare()
+    with store.lock():
+        segment = store.open_segment()
+        segment.append(b"a\n")
+        segment.append(b"b\n")
+    save(store, ref, model=b"m" * 100_000)
+    assert list(store.read_segment(segment.name)) == [b"a\n", b"b\n"]
+    assert load(store, ref) == {"model": b"m" * 100_000}
+
+
+@pytest.mark.cluster
+def test_a_certificate_that_nobody_here_trusts_is_refused_with_the_variable_to_set() -> None:
+    assert hdfs().certificates.exists()
+    with pytest.raises(StoreError, match=r"does not trust the certificate.*REQUESTS_CA_BUNDLE"):
+        open_store(new_with_tls()).prepare()
 
 
 @pytest.mark.cluster

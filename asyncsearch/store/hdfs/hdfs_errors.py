@@ -50,6 +50,11 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
     ("SASL", "it refuses the authentication of this user", "See whether there is a valid ticket: klist"),
     ("GSSAPI", "it refuses the authentication of this user", "See whether there is a valid ticket: klist"),
     ("Kerberos", "it refuses the authentication of this user", "See whether there is a valid ticket: klist"),
+    (
+        "CERTIFICATE_VERIFY_FAILED",
+        "this machine does not trust the certificate that it shows",
+        "Name a file with the certificate of its authority in REQUESTS_CA_BUNDLE, on the driver and on all workers",
+    ),
     ("RPC listener disconnected", "the NameNode does not answer", _AWAY),
     ("DataTransferError", "a DataNode has broken off the transfer", _AWAY),
     ("Connection refused", "the NameNode or a DataNode does not answer", _AWAY),
