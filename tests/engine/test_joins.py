@@ -226,8 +226,13 @@ def test_a_due_promotion_begins_within_a_unit_of_any_pack_with_room(
     state = packed_state(scheduler, pack=64, max_losses=100, max_relaunches=10**9)
     due: dict[TrialId, float] = {}
     delays: list[float] = []
+    undecided_since = 0.0
 
     def watch(now: float, event: Any, actions: Any) -> None:
+        nonlocal undecided_since
+        if state.scheduler.next_promotion() is None or not any(0 < slot.lanes < 64 for slot in state.pool.alive()):
+            undecided_since = now
+        delays.append(now - undecided_since)
         if isinstance(event, Reported):
             number = event.lease.number + event.lane
             trials = state.attempts[number].trials if number in state.attempts else ()
