@@ -1,21 +1,21 @@
 """Decisions, in the imperative: all output of ``engine.handling.handle``. Each is part of a journal record.
 
 An action is applied to the state by ``engine.applying``, in the run that decides it and in every replay.
-The driver carries out the actions with outside effects: Assign, StopTraining, SaveAt, CutWork, LaunchWorker,
-DismissWorker, DeleteCheckpoint, EndRun. The others are decisions about trials.
+The driver carries out the actions with outside effects: Assign, AddLane, StopTraining, SaveAt, CutWork,
+LaunchWorker, DismissWorker, DeleteCheckpoint, EndRun. The others are decisions about trials.
 
 Rule: fields are only added, with a default; journals of released versions remain readable.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from asyncsearch.ids import CheckpointRef, Lease, NodeKey, PathStep, TrialId, WorkerId
 from asyncsearch.trial import Params, TrialState
-from asyncsearch.work import Work
+from asyncsearch.work import Lane, Work
 
 
 class Action(msgspec.Struct, frozen=True, tag_field="kind"):
@@ -85,6 +85,15 @@ class Assign(Action, frozen=True, tag="assign"):
     """Give a worker work under a new lease."""
 
     work: Work
+
+
+class AddLane(Action, frozen=True, tag="add_lane"):
+    """Give a worker one more lane of the work that it trains; it joins the others when they have done their unit."""
+
+    lease: Lease
+    lane: int
+    """Its number in the work: that of its attempt, less that of the lease."""
+    added: Lane
 
 
 class StopTraining(Action, frozen=True, tag="stop_training"):
@@ -172,6 +181,7 @@ AnyAction = (
     | Branch
     | MoveTrial
     | Assign
+    | AddLane
     | StopTraining
     | SaveAt
     | CutWork
@@ -182,3 +192,24 @@ AnyAction = (
     | StopRun
     | EndRun
 )
+
+
+class GivenLane(NamedTuple):
+    """A lane that a worker got."""
+
+    lease: Lease
+    number: int
+    """Its number in the work."""
+    lane: Lane
+
+    @property
+    def attempt(self) -> int:
+        """Number of its attempt in the study."""
+        return self.lease.number + self.number
+
+
+def lanes_given(action: AnyAction) -> list[GivenLane]:
+    """Return the lanes that an action gives a worker; empty: it gives none."""
+    if isinstance(action, Assign):
+        return [GivenLane(action.work.lease, number, lane) for number, lane in enumerate(action.work.lanes)]
+    return [GivenLane(action.lease, action.lane, action.added)] if isinstance(action, AddLane) else []

@@ -143,6 +143,9 @@ class CheckpointFailed(LeaseEvent, frozen=True, tag="checkpoint_failed"):
 class TrialTimedOut(LeaseEvent, frozen=True, tag="trial_timed_out"):
     """An attempt ran longer than ``trial_timeout``."""
 
+    lane: int | None = None
+    """Number of a lane that joined later; None: all lanes that came with the lease."""
+
 
 class StopRequested(Event, frozen=True, tag="stop_requested"):
     """The run should end now: it was interrupted, its time is up, or its store fails. The study can be resumed."""
@@ -187,6 +190,8 @@ class WorkRefused(LeaseEvent, frozen=True, tag="work_refused"):
     reason: str
     busy: tuple[NodeKey, ...] = ()
     """The nodes of the work in which other studies train now."""
+    lane: int | None = None
+    """Number of the only lane that was not given, one that was to join; None: no lane was."""
 
 
 class NodeFreed(Event, frozen=True, tag="node_freed"):

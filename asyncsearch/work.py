@@ -56,3 +56,5 @@ class Work(msgspec.Struct, frozen=True):
     lanes: tuple[Lane, ...]
     measured: tuple[int, ...] | UnsetType = UNSET
     """How many lanes are timed together in their first unit, group after group; left out: none are."""
+    is_open: bool | UnsetType = UNSET
+    """Whether other lanes may join while it trains; left out: none may."""

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from asyncsearch.actions import Assign, CutWork, DismissWorker, SaveAt, StopTraining
+from asyncsearch.actions import AddLane, Assign, CutWork, DismissWorker, SaveAt, StopTraining
 from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.agent.driver_stream import Connect, DriverStream
 from asyncsearch.agent.io_selector import READ, DescriptorSelector
@@ -112,6 +112,8 @@ class Agent:
         match item:
             case Assign(work=work):
                 self._bench.take(work)
+            case AddLane():
+                self._bench.add(item)
             case StopTraining():
                 self._bench.stop(item)
             case SaveAt() | CutWork():
@@ -122,6 +124,12 @@ class Agent:
                 tokens.use(item.tokens)
             case DismissWorker():
                 self._dismiss(item)
+            case _:
+                self._handle_own(item)
+
+    def _handle_own(self, item: Uploaded | Fetched | Waiting | RunnerProcess | _Closed) -> None:
+        """Handle what has happened on this machine."""
+        match item:
             case Uploaded():
                 self._bench.checkpoints.uploaded(item)
             case Fetched():

@@ -60,6 +60,10 @@ class LaneRun:
         """How many lanes the runner got together, this one included."""
         self.measured: tuple[int, ...] = ()
         """How many lanes of its work are timed together."""
+        self.is_open = False
+        """Whether other lanes may join its work."""
+        self.has_joined = False
+        """Whether it joined work that this worker had already."""
         self.loaded: PackedWith | None = None
         """How its initial checkpoint was trained in packs; None: it was not, or there is none."""
         self.gives_up = threading.Event()

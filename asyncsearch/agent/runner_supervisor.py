@@ -15,7 +15,7 @@ from asyncsearch.agent.lane_run import LaneRun
 from asyncsearch.agent.outputs import MAX_BACKLOG, Outputs
 from asyncsearch.agent.runner_process import RunnerProcess
 from asyncsearch.events import KILLED
-from asyncsearch.runner.protocol import Ended, FromRunner, ToRunner, Train, TrainPack
+from asyncsearch.runner.protocol import Ended, FromRunner, Join, ToRunner, Train, TrainPack
 
 _CHOKED_S = 0.02
 """Time that reports wait in the runner before the next check of the driver's backlog."""
@@ -64,7 +64,22 @@ class RunnerSupervisor:
         runner.oom.look()
         self.outputs.begin(runs[0], runner)
         trains = tuple([_train(run) for run in runs])
-        self.tell(TrainPack(trains, runs[0].measured) if len(trains) > 1 else trains[0])
+        self.tell(TrainPack(trains, runs[0].measured) if len(trains) > 1 or runs[0].is_open else trains[0])
+
+    @property
+    def can_take_more(self) -> bool:
+        """Whether the runner may get lanes that join those that it trains."""
+        runner, config = self.runner, self._config
+        return not (runner is None or runner.is_retired or config.fresh_process or self._is_old(runner))
+
+    def join(self, run: LaneRun, others: Sequence[LaneRun]) -> None:
+        """Send the runner a lane that joins those that it trains."""
+        assert self.runner is not None
+        run.is_sent = True
+        for one in (run, *others):
+            one.lanes = len(others) + 1
+        self.runner.trainings += 1
+        self.tell(Join(_train(run)))
 
     def tell(self, message: ToRunner) -> None:
         """Send a message, if there is a runner."""
@@ -145,7 +160,7 @@ class RunnerSupervisor:
 
     def _is_worn(self, runner: RunnerProcess, run: LaneRun, ended: Ended) -> bool:
         config = self._config
-        if config.fresh_process or runner.trainings >= config.recycle_after or runner.is_retired:
+        if config.fresh_process or self._is_old(runner) or runner.is_retired:
             return True
         # SIGTERM may have unwound it anywhere, in the middle of an import or with a lock held.
         if run.is_terminated or ended.error_kind in (KILLED, "MemoryError"):
@@ -154,6 +169,9 @@ class RunnerSupervisor:
         if runner.first_memory_bytes is None:
             runner.first_memory_bytes = runner.memory_bytes
         return runner.memory_bytes - runner.first_memory_bytes > config.recycle_growth_bytes
+
+    def _is_old(self, runner: RunnerProcess) -> bool:
+        return runner.trainings >= self._config.recycle_after
 
 
 def _train(run: LaneRun) -> Train:

@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable
 
 from asyncsearch import events
-from asyncsearch.actions import StopTraining
+from asyncsearch.actions import AddLane, StopTraining
 from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.agent.driver_stream import DriverStream
 from asyncsearch.agent.io_selector import DescriptorSelector
@@ -90,8 +90,25 @@ class Workbench:
         runs = [LaneRun(work.lease, number, lane, self._config.log) for number, lane in enumerate(work.lanes)]
         for run in runs:
             run.measured = work.measured if isinstance(work.measured, tuple) else ()
+            run.is_open = work.is_open is True
         self._known.extend(runs)
         self._waiting.append(runs)
+        self._go_on()
+
+    def add(self, action: AddLane) -> None:
+        """Train one more lane of work, with its other lanes if they still train. One that is known is ignored."""
+        if self._is_dismissed or any((run.lease, run.number) == (action.lease, action.lane) for run in self._known):
+            return
+        run = LaneRun(action.lease, action.lane, action.added, self._config.log)
+        run.is_open = run.has_joined = True
+        self._known.append(run)
+        work = next((runs for runs in [self._current, *self._waiting] if runs and runs[0].lease == run.lease), None)
+        if work is None:
+            self._waiting.append([run])
+        else:
+            work.append(run)
+        if work is self._current:
+            self.checkpoints.fetch(run)
         self._go_on()
 
     def stop(self, stop: StopTraining) -> None:
@@ -180,13 +197,22 @@ class Workbench:
     # The life of a run
 
     def _go_on(self) -> None:
-        """Start the next work, if possible: its lanes wait until the checkpoints of all are here."""
+        """Start what can start. The lanes of new work wait until the checkpoints of all are here, but for no joiner."""
         if not self._current and self._waiting:
             self._current = self._waiting.popleft()
             for run in list(self._current):
                 self.checkpoints.fetch(run)
-        if self._current and all(run.can_start for run in self._current):
-            self.runners.begin(self._current)
+        ready = [run for run in self._current if run.can_start]
+        if sent := self._sent():
+            for run in ready if self.runners.can_take_more else ():
+                self.runners.join(run, sent)
+                sent.append(run)
+        elif ready and all(run.can_start for run in self._current if not run.has_joined):
+            self.runners.begin(ready)
+
+    def _sent(self) -> list[LaneRun]:
+        """Return the lanes that the runner trains."""
+        return [run for run in self._current if run.is_sent]
 
     def _stop(self, run: LaneRun, reason: str) -> None:
         if run.stop_reason is not None:
@@ -239,7 +265,7 @@ class Workbench:
             self._current.remove(run)
             self.checkpoints.give_up(run)
             if self._current:
-                self.runners.outputs.pass_on(run, self._current[0])
+                self.runners.outputs.pass_on(run, (self._sent() or self._current)[0])
             else:
                 self.runners.outputs.end()
         else:
@@ -299,11 +325,12 @@ class Workbench:
             self._stream.send(events.PackMeasured(run.lease, found.seconds, found.device, found.refusal))
 
     def _on_ended(self, run: LaneRun, runner: RunnerProcess, ended: Ended) -> None:
-        is_last = len(self._current) == 1
-        if is_last:
+        if ended.is_last:
             self.runners.outputs.read_to_marker(runner)
         run.resource = max(run.resource, ended.resource)
         self._finish(run, ended.outcome, ended.error, ended.error_kind)
-        if is_last:
+        if ended.is_last and (sent := self._sent()):
+            self.runners.outputs.begin(sent[0], runner)  # it was to join, and crossed the end of the others
+        elif ended.is_last:
             self.runners.retire_if_worn(runner, run, ended)
         self._go_on()

@@ -12,10 +12,10 @@ from collections import defaultdict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from asyncsearch.actions import Assign
+from asyncsearch.actions import AddLane, Assign, lanes_given
 from asyncsearch.engine.state import StudyState
 from asyncsearch.ids import CheckpointRef, NodeKey
-from asyncsearch.shared.session import WorkerAction
+from asyncsearch.shared.session import LaneAction, WorkerAction
 from asyncsearch.store.base_store import Store
 
 _log = logging.getLogger(__name__)
@@ -44,16 +44,19 @@ class CheckpointDeletions:
         self._deleting[checkpoint.node] += 1
         self._thread.submit(self._try_delete, checkpoint)
 
-    def admit(self, action: Assign) -> None:
-        """Send work to a worker as soon as no deletion endangers its checkpoints."""
+    def admit(self, action: Assign | AddLane) -> None:
+        """Send work, or a lane, to a worker as soon as no deletion endangers its checkpoints."""
+        if isinstance(action, AddLane) and self.delay(action):
+            return  # the work that it joins waits
         if self._is_endangered(action):
-            self._waiting[action.work.lease.number] = [action]
+            self._waiting[lanes_given(action)[0].attempt] = [action]
         else:
             self._send(action)
 
-    def delay(self, number: int, action: WorkerAction) -> bool:
-        """Keep an action until the worker has its lease; False: the worker already has it."""
-        if (waiting := self._waiting.get(number)) is not None:
+    def delay(self, action: LaneAction) -> bool:
+        """Keep an action until the worker has its lane; False: the worker already has it."""
+        waiting = self._waiting.get(action.lease.number + action.lane, self._waiting.get(action.lease.number))
+        if waiting is not None:
             waiting.append(action)
         return waiting is not None
 
@@ -62,9 +65,9 @@ class CheckpointDeletions:
         self._thread.shutdown(wait=True)
 
     def _is_endangered(self, action: WorkerAction) -> bool:
-        if not isinstance(action, Assign) or not self._deleting:
+        if not self._deleting:
             return False
-        return any(stage.node in self._deleting for lane in action.work.lanes for stage in lane.stages)
+        return any(stage.node in self._deleting for given in lanes_given(action) for stage in given.lane.stages)
 
     def _try_delete(self, checkpoint: CheckpointRef) -> None:
         try:
@@ -79,7 +82,7 @@ class CheckpointDeletions:
             return
         del self._deleting[node]
         for number, actions in list(self._waiting.items()):
-            if not self._is_endangered(actions[0]):
+            if not any(map(self._is_endangered, actions)):
                 del self._waiting[number]
                 if number in self._state.attempts:  # else its worker was lost meanwhile
                     for action in actions:

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import assert_never
 
 from asyncsearch.actions import (
+    AddLane,
     AnyAction,
     Assign,
     Branch,
@@ -25,6 +26,7 @@ from asyncsearch.actions import (
     SaveAt,
     StopRun,
     StopTraining,
+    lanes_given,
 )
 from asyncsearch.driver.deletions import CheckpointDeletions
 from asyncsearch.driver.launch_order import LaunchOrder
@@ -109,10 +111,10 @@ class Dispatcher:
     def carry_out(self, action: AnyAction) -> None:
         """Carry out a decision, which is in the journal."""
         match action:
-            case Assign():
+            case Assign() | AddLane():
                 self.admission.admit(action)
             case StopTraining() | SaveAt() | CutWork():
-                if not self.admission.delay(action.lease.number, action):
+                if not self.admission.delay(action):
                     self.send(action)
             case DismissWorker():
                 self._dismiss(action)
@@ -129,7 +131,11 @@ class Dispatcher:
 
     def send(self, action: WorkerAction) -> None:
         if isinstance(action, Assign):
-            self._assign(action)
+            self._timeouts.begin_attempt(action.work.lease)
+            self._give(action)
+        elif isinstance(action, AddLane):
+            self._timeouts.begin_attempt(action.lease, action.lane)
+            self._give(action)
         else:
             self.transport.send(action.lease.worker, action.lease.epoch, action)
 
@@ -162,17 +168,18 @@ class Dispatcher:
         self._order = LaunchOrder(None)
         self._workers.shutdown(wait=True)
 
-    def _assign(self, action: Assign) -> None:
-        lease = action.work.lease
-        self._timeouts.begin_attempt(lease)
-        for stage in (stage for lane in action.work.lanes for stage in lane.stages if len(stage.trials) > 1):
+    def _give(self, action: Assign | AddLane) -> None:
+        """Send lanes to their worker."""
+        given = lanes_given(action)
+        lease = given[0].lease
+        for stage in (stage for one in given for stage in one.lane.stages if len(stage.trials) > 1):
             self._logs.note(trial_name(stage.trials[0]), _for_whom(stage))
         try:
             self.transport.send(lease.worker, lease.epoch, action)
         except ProtocolError as error:
             # Parameters that are too large for a message fail their own trial, not the search.
             text, kind = str(error), type(error).__name__
-            for number, lane in enumerate(action.work.lanes):
+            for _, number, lane in given:
                 start = lane.stages[0].start
                 self._post(TrainingEnded(lease, Outcome.FAILED, start, error=text, error_kind=kind, lane=number))
 

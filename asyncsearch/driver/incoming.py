@@ -7,6 +7,7 @@ import msgspec
 from asyncsearch.driver.dispatcher import Dispatcher
 from asyncsearch.driver.logs import LogSink
 from asyncsearch.driver.timeouts import Timeouts
+from asyncsearch.engine.attempts import Attempt
 from asyncsearch.engine.state import StudyState
 from asyncsearch.events import AnyEvent, PackMeasured, Reported, TrainingEnded
 from asyncsearch.ids import Lease, WorkerId, trial_name
@@ -52,6 +53,12 @@ class Incoming:
             return None
         return message
 
+    def _is_unknown(self, opened: Attempt, lane: int) -> bool:
+        """Return whether no lane of a lease has ever had this number; one that joined may have any."""
+        if opened.is_open:
+            return lane >= self._state.next_lease - opened.lease.number
+        return lane >= opened.lanes
+
     def _of_pack(self, received: Received, message: PackMeasured) -> AnyEvent | None:
         """Return what a worker says of its own pack, of no more trainings than that has; None: its lease is over."""
         opened = self._state.attempts_under(message.lease)
@@ -66,5 +73,5 @@ class Incoming:
         opened = self._state.attempts_under(lease) if is_owner else []
         if not opened:
             self._dispatcher.refuse(worker, lease, f"{lease} is not current any more")
-        elif lane >= opened[0].lanes or all(attempt.lane == lane for attempt in opened):
+        elif self._is_unknown(opened[0], lane) or all(attempt.lane == lane for attempt in opened):
             self._dispatcher.refuse(worker, lease, f"lane {lane} of {lease} trains no more")

@@ -33,12 +33,13 @@ from asyncsearch.driver.snapshots import Snapshots
 from asyncsearch.driver.store_waits import FOLDER, JOURNAL, StoreWaits
 from asyncsearch.driver.timeouts import Timeouts
 from asyncsearch.driver.transport import Transport
+from asyncsearch.engine.attempts import Attempt
 from asyncsearch.engine.handling import handle
 from asyncsearch.engine.staleness import is_stale
 from asyncsearch.engine.state import StudyState
 from asyncsearch.errors import StaleLeaseError, StoreError, is_bug, may_pass
 from asyncsearch.events import AnyEvent, StopRequested, TrainingEnded, WorkerAttached, WorkerLost
-from asyncsearch.ids import WorkerId, worker_name
+from asyncsearch.ids import Lease, WorkerId, worker_name
 from asyncsearch.journal.writer import Journal
 from asyncsearch.rpc.messages import Heartbeat, Hello, WorkerMessage
 from asyncsearch.shared.membership import FolderMembership
@@ -246,8 +247,7 @@ class Driver:
             self._dispatcher.forget(event)
             loss = loss_in(self._state, event)
         elif isinstance(event, TrainingEnded):
-            if self._is_last_lane(event):
-                self._timeouts.end_attempt(event.lease)
+            self._end_time(event)
             loss = loss_in(self._state, event)
         if self._sharing is not None:
             self._sharing.note(event)
@@ -256,11 +256,17 @@ class Driver:
         if loss is not None:
             self._waits.say(loss.sentence(self._state))
 
-    def _is_last_lane(self, end: TrainingEnded) -> bool:
+    def _end_time(self, end: TrainingEnded) -> None:
+        """End the time of a lane that joined, or that of its lease with the last of those that came with it."""
         ended = self._state.attempt(end.lease, end.lane)
-        if ended is None or ended.lanes == 1:
-            return True
-        return not any(one.is_training for one in self._state.attempts_under(end.lease) if one is not ended)
+        if ended is not None and ended.has_joined:
+            self._timeouts.end_attempt(end.lease, end.lane)
+        elif ended is None or ended.lanes == 1 or not self._is_timed(end.lease, ended):
+            self._timeouts.end_attempt(end.lease)
+
+    def _is_timed(self, lease: Lease, ended: Attempt) -> bool:
+        others = [one for one in self._state.attempts_under(lease) if one is not ended and not one.has_joined]
+        return any(one.is_training for one in others)
 
     async def _commit(self) -> None:
         """Make the records durable, and then acknowledge and carry out what is in them."""

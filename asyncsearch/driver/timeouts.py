@@ -47,7 +47,8 @@ class Timeouts:
         self._post, self._changed = post, changed
         self._trial_timeout_s = settings.trial_timeout_s
         self._liveness: Liveness[Worker] = Liveness(settings.lease_timeout_s)
-        self._deadlines: Deadlines[Lease] = Deadlines()
+        self._deadlines: Deadlines[tuple[Lease, int | None]] = Deadlines()
+        """By lease, and by the number of a lane that joined later."""
         self._timer: asyncio.TimerHandle | None = None
         self.is_stop_sent = False
         """Whether the run was asked to end because of its store."""
@@ -61,15 +62,15 @@ class Timeouts:
         self._liveness.forget(worker)
         self.note_outage(worker, "")
 
-    def begin_attempt(self, lease: Lease) -> None:
-        """Begin the time of an attempt, if trials have a limit."""
+    def begin_attempt(self, lease: Lease, joined: int | None = None) -> None:
+        """Begin the time of a lease, or of a lane that joined it, if trials have a limit."""
         if self._trial_timeout_s is not None:
-            self._deadlines.set(lease, self._loop.time() + self._trial_timeout_s)
+            self._deadlines.set((lease, joined), self._loop.time() + self._trial_timeout_s)
             self.arm()
 
-    def end_attempt(self, lease: Lease) -> None:
-        """End the time of an attempt."""
-        self._deadlines.call_off(lease)
+    def end_attempt(self, lease: Lease, joined: int | None = None) -> None:
+        """End the time of a lease, or of a lane that joined it."""
+        self._deadlines.call_off((lease, joined))
 
     def note_outage(self, key: Worker, error: str) -> None:
         """Note that a worker, or the journal, waits for the store; or, without an error, that it waits no longer."""
@@ -114,11 +115,11 @@ class Timeouts:
         for (worker, epoch), silence_s in self._liveness.overdue(now):
             self._liveness.forget((worker, epoch))
             self._post(WorkerLost(worker, epoch, f"it was silent for {silence_s:.0f} s"))
-        for lease in self._deadlines.expired(now):
+        for lease, joined in self._deadlines.expired(now):
             if self._waits.is_waiting((lease.worker, lease.epoch)) or self._waits.is_waiting(JOURNAL):
-                self._deadlines.set(lease, now + (self._trial_timeout_s or 0.0))  # no trial's own time
+                self._deadlines.set((lease, joined), now + (self._trial_timeout_s or 0.0))  # no trial's own time
             else:
-                self._post(TrialTimedOut(lease))
+                self._post(TrialTimedOut(lease, joined))
         if not self.is_stop_sent and (error := self._waits.answer_in_vain(now)):
             self.is_stop_sent = True
             self._post(StopRequested(f"{self._waits.vain}: {error}", "StoreError"))
@@ -128,8 +129,8 @@ class Timeouts:
     def _listen_again(self, now: float) -> None:
         """Give workers and attempts a whole lease again: what they have said meanwhile is not read yet."""
         self._liveness.renew(now)
-        for lease in self._deadlines.expired(now):
-            self._deadlines.set(lease, now + self._liveness.timeout_s)
+        for key in self._deadlines.expired(now):
+            self._deadlines.set(key, now + self._liveness.timeout_s)
 
     def _renew_attempts(self, key: Worker) -> None:
         """Give the trials that waited for the store their whole time again."""
@@ -137,4 +138,5 @@ class Timeouts:
         for attempt in self._state.attempts.values() if limit is not None else ():
             lease = attempt.lease
             if attempt.is_training and key in (JOURNAL, (lease.worker, lease.epoch)):
-                self._deadlines.set(lease, self._loop.time() + (limit or 0.0))
+                joined = attempt.lane if attempt.has_joined else None
+                self._deadlines.set((lease, joined), self._loop.time() + (limit or 0.0))

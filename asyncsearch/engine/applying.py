@@ -100,12 +100,25 @@ def _apply_assign(state: StudyState, action: actions.Assign, now: float) -> None
     count = len(lanes)
     state.next_lease = lease.number + count
     state.pool.occupy(lease.worker, lease.number, count)
+    is_open = action.work.is_open is True
     for number, lane in enumerate(lanes):
-        _begin_attempt(state, lease, lane, (number, count), now)
+        attempt = _begin_attempt(state, lease, lane, number, now)
+        attempt.lanes, attempt.is_open = count, is_open
 
 
-def _begin_attempt(state: StudyState, lease: Lease, lane: Lane, place: tuple[int, int], now: float) -> None:
-    number = lease.number + place[0]
+def _apply_lane(state: StudyState, action: actions.AddLane, now: float) -> None:
+    lease = action.lease
+    state.next_lease = lease.number + action.lane + 1
+    state.pool.add_lane(lease.worker)
+    attempt = _begin_attempt(state, lease, action.added, action.lane, now)
+    attempt.is_open = attempt.has_joined = True
+    together = [other for other in state.attempts_under(lease) if other.end is None]
+    for other in together:
+        other.lanes = len(together)
+
+
+def _begin_attempt(state: StudyState, lease: Lease, lane: Lane, place: int, now: float) -> Attempt:
+    number = lease.number + place
     stages = tuple(
         [PlannedStage(s.node, s.start, UNBOUNDED if s.stop is None else s.stop, s.trials, s.more) for s in lane.stages]
     )
@@ -124,8 +137,7 @@ def _begin_attempt(state: StudyState, lease: Lease, lane: Lane, place: tuple[int
         sorted(running),
         resource=stages[0].start - is_evaluation,
         since_s=now,
-        lane=place[0],
-        lanes=place[1],
+        lane=place,
     )
     state.plan.begin(number, batch)
     state.attempts[number] = attempt
@@ -135,6 +147,7 @@ def _begin_attempt(state: StudyState, lease: Lease, lane: Lane, place: tuple[int
     for trial in attempt.trials:
         _move(state, state.trials[trial], TrialState.RUNNING, worker_name(lease.worker), now)
         state.open_attempts[trial] = number
+    return attempt
 
 
 def _apply_stop(state: StudyState, action: actions.StopTraining, _now: float) -> None:
@@ -254,6 +267,7 @@ _BY_KIND: dict[type[actions.AnyAction], Callable[[StudyState, Any, float], None]
     actions.Branch: _apply_branch,
     actions.MoveTrial: _apply_move,
     actions.Assign: _apply_assign,
+    actions.AddLane: _apply_lane,
     actions.StopTraining: _apply_stop,
     actions.SaveAt: _apply_save,
     actions.CutWork: _apply_cut,

@@ -51,7 +51,11 @@ class Attempt(msgspec.Struct):
     lane: int = 0
     """Number of the lane in the work."""
     lanes: int = 1
-    """How many lanes the work has; they train in one process."""
+    """How many lanes train in one process, itself included: at its beginning, or when another lane joined last."""
+    is_open: bool = False
+    """Whether other lanes may join its lease."""
+    has_joined: bool = False
+    """Whether it joined a lease that trained already."""
 
     @property
     def number(self) -> int:

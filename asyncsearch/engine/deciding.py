@@ -74,14 +74,14 @@ def _respond_to_news(state: StudyState, event: Learned, emit: Emit) -> None:
 
 
 def _respond_to_refusal(state: StudyState, event: WorkRefused, emit: Emit) -> None:
-    refused = [number for attempt in state.attempts_under(event.lease) for number in attempt.trials]
+    refused = [number for attempt in state.attempts_named(event.lease, event.lane) for number in attempt.trials]
     for number in refused:
         emit(MoveTrial(number, TrialState.WAITING, event.reason))
         inherit_news(state, state.trials[number], emit)
 
 
 def _respond_to_timeouts(state: StudyState, event: TrialTimedOut, emit: Emit) -> None:
-    for attempt in state.attempts_under(event.lease):
+    for attempt in state.attempts_timed_out(event):
         _respond_to_timeout(state, attempt, emit)
 
 

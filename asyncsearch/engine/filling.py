@@ -6,16 +6,18 @@ Every function reads the state and emits actions; ``emit`` applies each at once,
 from __future__ import annotations
 
 import msgspec
+from msgspec import UNSET
 
 from asyncsearch.actions import Assign, CreateTrial, CutWork, DismissWorker, EndProposals, EndRun, Promote, SaveAt
 from asyncsearch.engine.branching import branch
 from asyncsearch.engine.moving import settle_from_known
-from asyncsearch.engine.packs import pack, to_measure
+from asyncsearch.engine.packs import is_open, pack, to_measure
 from asyncsearch.engine.state import StudyState
 from asyncsearch.engine.stopping import Emit, stop_run, stop_training
 from asyncsearch.errors import InternalError, SpaceError
 from asyncsearch.ids import Lease, TrialId, WorkerId
 from asyncsearch.plan.base_plan import Batch
+from asyncsearch.plan.packing import Packing
 from asyncsearch.schedulers.base_scheduler import Promotion
 from asyncsearch.trial import UNBOUNDED, TrialState
 from asyncsearch.work import Lane, Stage, Work
@@ -57,9 +59,16 @@ def fill(state: StudyState, emit: Emit) -> None:
         if batches:
             holder = state.pool.idle_holder(batches[0].load)
             work = _work_for(state, batches, worker if holder is None else holder)
-            if state.packing is not None and (measured := to_measure(state, state.packing, batches)):
-                work = msgspec.structs.replace(work, measured=measured)
-            emit(Assign(work))
+            emit(Assign(work if state.packing is None else _packed(state, state.packing, work, batches)))
+
+
+def _packed(state: StudyState, packing: Packing, work: Work, batches: list[Batch]) -> Work:
+    """Return the work with what its worker needs to know of packs."""
+    return msgspec.structs.replace(
+        work,
+        measured=to_measure(state, packing, batches) or UNSET,
+        is_open=is_open(state, packing, batches) or UNSET,
+    )
 
 
 def _next_batch(state: StudyState, worker: WorkerId, emit: Emit) -> Batch | None:
@@ -72,7 +81,7 @@ def _next_batch(state: StudyState, worker: WorkerId, emit: Emit) -> Batch | None
         batch = state.plan.next_batch(held)
         if batch is not None and (state.scheduler.begins_all_first or batch.is_urgent):
             return batch
-        if _promote_next(state, emit):
+        if promote_next(state, emit):
             continue
         if batch is not None:
             return batch
@@ -88,8 +97,11 @@ def _more(state: StudyState, emit: Emit) -> bool:
     """Let one more trial wait: a promoted one, else a new one; return whether one was asked for."""
     if state.stopping:
         return False
-    if _promote_next(state, emit):
-        return True
+    return promote_next(state, emit) or create_next(state, emit)
+
+
+def create_next(state: StudyState, emit: Emit) -> bool:
+    """Create one more trial, if one may be created; return whether one was asked for."""
     if not _may_create(state):
         return False
     _create(state, emit)
@@ -102,11 +114,12 @@ def _look_ahead(state: StudyState, emit: Emit) -> None:
     while len(state.waiting) < state.config.look_ahead and _may_create(state) and not state.stopping:
         repeats = 0 if _create(state, emit) else repeats + 1
         _end_repeats(state, repeats, emit)
-    while state.scheduler.promotes_in_groups and not state.stopping and _promote_next(state, emit):
+    while state.scheduler.promotes_in_groups and not state.stopping and promote_next(state, emit):
         pass
 
 
-def _promote_next(state: StudyState, emit: Emit) -> bool:
+def promote_next(state: StudyState, emit: Emit) -> bool:
+    """Promote the next trial, if one is due; return whether one was."""
     promotion = state.scheduler.next_promotion()
     if promotion is not None:
         _promote(state, promotion, emit)
@@ -157,10 +170,11 @@ def _end_repeats(state: StudyState, repeats: int, emit: Emit) -> None:
 
 def _work_for(state: StudyState, batches: list[Batch], worker: WorkerId) -> Work:
     lease = Lease(state.next_lease, worker, state.pool.slots[worker].epoch)
-    return Work(lease, tuple([_lane_for(state, batch) for batch in batches]))
+    return Work(lease, tuple([lane_for(state, batch) for batch in batches]))
 
 
-def _lane_for(state: StudyState, batch: Batch) -> Lane:
+def lane_for(state: StudyState, batch: Batch) -> Lane:
+    """Return a lane that trains a batch."""
     stages = [
         Stage(
             node=planned.node,

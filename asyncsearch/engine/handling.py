@@ -17,10 +17,11 @@ from asyncsearch.engine.applying import apply
 from asyncsearch.engine.deciding import respond
 from asyncsearch.engine.deleting import delete_beyond_quota, delete_unreachable
 from asyncsearch.engine.filling import adjust, conclude, fill
+from asyncsearch.engine.joining import join
 from asyncsearch.engine.learning import learn
 from asyncsearch.engine.staleness import is_stale
 from asyncsearch.engine.state import StudyState
-from asyncsearch.events import AnyEvent, CheckpointCommitted
+from asyncsearch.events import AnyEvent, CheckpointCommitted, Reported
 
 
 def handle(state: StudyState, event: AnyEvent, now: float) -> list[AnyAction]:
@@ -46,6 +47,8 @@ def handle(state: StudyState, event: AnyEvent, now: float) -> list[AnyAction]:
     if state.touched:
         adjust(state, emit)
     fill(state, emit)
+    if state.packing is not None and (actions or type(event) is not Reported):
+        join(state, state.packing, emit)
     if not state.attempts:
         conclude(state, emit)
     if state.touched:

@@ -73,7 +73,7 @@ def _learn_loss(state: StudyState, event: WorkerLost, _now: float) -> None:
 
 
 def _learn_timeout(state: StudyState, event: TrialTimedOut, _now: float) -> None:
-    for attempt in state.attempts_under(event.lease):
+    for attempt in state.attempts_timed_out(event):
         if attempt.is_training:
             _blame(state, attempt)
 
@@ -202,6 +202,8 @@ def _learn_end(state: StudyState, event: TrainingEnded, _now: float) -> None:
     if attempt.lanes > 1:
         units = packs_of(state, attempt).units
         units[attempt.lanes] = units.get(attempt.lanes, 0) + event.resource - attempt.batch.stages[0].start
+    if event.error_kind == KILLED or attempt.is_too_large:
+        _close_lease(state, attempt)
     if event.outcome is Outcome.FAILED and not attempt.is_closed:
         if event.error_kind == "checkpoint":
             _forget_checkpoint(state, attempt)
@@ -226,6 +228,12 @@ def _learn_end(state: StudyState, event: TrainingEnded, _now: float) -> None:
     if slot.lease == event.lease.number:
         state.pool.end_lane(event.lease.worker)
     _end_if_over(state, attempt)
+
+
+def _close_lease(state: StudyState, attempt: Attempt) -> None:
+    """Let no lane join any more: the process of all lanes ends, and the ends of the others are on their way."""
+    for other in state.attempts_under(attempt.lease) if attempt.is_open else ():
+        other.is_open = False
 
 
 def _halve_packs(state: StudyState, attempt: Attempt) -> None:
@@ -271,10 +279,14 @@ def _learn_of_others(state: StudyState, event: Learned, _now: float) -> None:
 
 
 def _learn_refusal(state: StudyState, event: WorkRefused, _now: float) -> None:
-    """End a lease that no worker ever had, without blaming a trial or a worker."""
+    """End a lease, or a lane, that no worker ever had, without blaming a trial or a worker."""
+    attempts = state.attempts_named(event.lease, event.lane)
     if state.pool.slots[event.lease.worker].lease == event.lease.number:
-        state.pool.free(event.lease.worker)
-    for attempt in state.attempts_under(event.lease):
+        if event.lane is None:
+            state.pool.free(event.lease.worker)
+        elif attempts and attempts[0].end is None:
+            state.pool.end_lane(event.lease.worker)
+    for attempt in attempts:
         _lose(state, attempt)
     for node in event.busy:
         state.block(node)

@@ -31,15 +31,15 @@ def pack(state: StudyState, packing: Packing, worker: WorkerId, more: Callable[[
         more: promotes or creates one more trial; returns whether it did.
     """
     held = state.pool.slots[worker].held
-    found = _candidates(state, packing, 1, held)
+    found = candidates(state, packing, 1, held)
     limit = most_lanes(state, packing, found[0].group) if found else 1
-    found = _candidates(state, packing, limit, held)
+    found = candidates(state, packing, limit, held)
     if found and may_be_packed(state, found[0]) and _share(state, limit) > 1:
         missing = limit * state.pool.count_idle() - sum(1 for one in found if may_join(found[0], one))
         for _ in range(missing):
             if not more():
                 break
-        found = _candidates(state, packing, limit, held)
+        found = candidates(state, packing, limit, held)
     if not found:
         return []
     first, share = found[0], _share(state, limit)
@@ -62,6 +62,24 @@ def most_lanes(state: StudyState, packing: Packing, group: str) -> int:
     return most if batch is None else max(1, min(most, batch))
 
 
+def most_joined(state: StudyState, packing: Packing, group: str) -> int:
+    """Return how many lanes of a group a pack may have with those that join: no more than were found to pay."""
+    most = most_lanes(state, packing, group)
+    return min(most, state.packs.get(group, _NOTHING).best) if packing.is_measured else most
+
+
+def is_rising(state: StudyState, packing: Packing, group: str) -> bool:
+    """Return whether the next pack of a group is to be measured, for which the running ones must end."""
+    return bool(state.packs.get(group, _NOTHING).to_measure(packing, most_lanes(state, packing, group)))
+
+
+def is_open(state: StudyState, packing: Packing, batches: list[Batch]) -> bool:
+    """Return whether others may join new work while it trains."""
+    params = state.trials[batches[0].stages[0].trials[0]].params
+    first = PackCandidate(batches[0], params, packing.group(params))
+    return most_lanes(state, packing, first.group) > 1 and may_be_packed(state, first)
+
+
 def to_measure(state: StudyState, packing: Packing, batches: list[Batch]) -> tuple[int, ...]:
     """Return how many lanes of new work are to be timed together; empty: none."""
     groups = {packing.group(state.trials[batch.stages[0].trials[0]].params) for batch in batches}
@@ -80,17 +98,34 @@ def packs_of(state: StudyState, attempt: Attempt) -> KnownPacks:
 def _share(state: StudyState, limit: int) -> int:
     """Return how many trainings one of the workers that are free, or about to be, may take: at least 1."""
     hungry = max(1, state.pool.count_hungry())
+    to_begin = _to_begin(state)
+    if hungry == 1 or to_begin is None:
+        return limit
+    return max(1, min(limit, -(-to_begin // hungry)))
+
+
+def fair_lanes(state: StudyState, limit: int) -> int:
+    """Return how many lanes a running pack may have with new trials, so that workers about to come get theirs."""
+    hungry, to_begin = state.pool.count_hungry(), _to_begin(state)
+    if not hungry or to_begin is None:
+        return limit
+    lanes = [slot.lanes for slot in state.pool.slots.values() if slot.lease is not None]
+    return min(limit, -(-(sum(lanes) + to_begin) // (len(lanes) + hungry)))
+
+
+def _to_begin(state: StudyState) -> int | None:
+    """Return how many trainings are still to begin, without promotions; None: no number is known."""
     left = None if state.run is None or state.run.num_trials is None else state.run.num_trials - len(state.trials)
     length = state.searcher.length()
     if length is not None:
         left = min(length - state.proposals, length if left is None else left)
-    if hungry == 1 or (left is None and not state.is_exhausted):
-        return limit
-    to_begin = len(state.waiting) + (0 if state.is_exhausted or left is None else max(0, left))
-    return max(1, min(limit, -(-to_begin // hungry)))
+    if left is None and not state.is_exhausted:
+        return None
+    return len(state.waiting) + (0 if state.is_exhausted or left is None else max(0, left))
 
 
-def _candidates(state: StudyState, packing: Packing, limit: int, held: list[CheckpointRef]) -> list[PackCandidate]:
+def candidates(state: StudyState, packing: Packing, limit: int, held: list[CheckpointRef]) -> list[PackCandidate]:
+    """Return trainings that can begin now, in the order in which free workers would get them: some for each place."""
     found = []
     for batch in state.plan.ready_batches(_WINDOW * limit, held):
         params = state.trials[batch.stages[0].trials[0]].params

@@ -81,6 +81,10 @@ class Pool:
         slot = self.slots[worker]
         slot.state, slot.lease, slot.lanes = SlotState.BUSY, lease, lanes
 
+    def add_lane(self, worker: WorkerId) -> None:
+        """Note that the worker's lease got one more lane."""
+        self.slots[worker].lanes += 1
+
     def end_lane(self, worker: WorkerId) -> None:
         """Note that a lane of the worker's lease has ended; with the last one it has nothing to train."""
         slot = self.slots[worker]

@@ -20,8 +20,12 @@ def _is_lane_over(state: StudyState, event: events.Reported) -> bool:
     return attempt is None or attempt.lease != event.lease
 
 
-def _is_lease_over(state: StudyState, event: events.LeaseEvent) -> bool:
+def _is_lease_over(state: StudyState, event: events.PackMeasured) -> bool:
     return not state.attempts_under(event.lease)
+
+
+def _are_all_over(state: StudyState, event: events.TrialTimedOut | events.WorkRefused) -> bool:
+    return not state.attempts_named(event.lease, event.lane)
 
 
 def _is_attached(state: StudyState, event: events.WorkerAttached) -> bool:
@@ -38,8 +42,8 @@ _BY_KIND: dict[type[events.AnyEvent], Callable[[StudyState, Any], bool]] = {
     events.CheckpointCommitted: _is_lane_over,
     events.TrainingEnded: _is_lane_over,
     events.CheckpointFailed: _is_lane_over,
-    events.TrialTimedOut: _is_lease_over,
-    events.WorkRefused: _is_lease_over,
+    events.TrialTimedOut: _are_all_over,
+    events.WorkRefused: _are_all_over,
     events.WorkerAttached: _is_attached,
     events.WorkerLost: lambda state, event: not state.pool.is_current(event.worker, event.epoch),
     events.StopRequested: lambda state, _event: state.run is None,

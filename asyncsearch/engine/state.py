@@ -15,7 +15,7 @@ from asyncsearch.engine.consecutive_losses import ConsecutiveLosses
 from asyncsearch.engine.pool import Pool
 from asyncsearch.engine.repeated_failures import RepeatedFailures
 from asyncsearch.engine.run_times import RunTimes
-from asyncsearch.events import Learned, RunRequested, TrainingEnded
+from asyncsearch.events import Learned, RunRequested, TrainingEnded, TrialTimedOut
 from asyncsearch.ids import CheckpointRef, Lease, NodeKey, TrialId, WorkerId
 from asyncsearch.listener import StudyListener
 from asyncsearch.nonfinite import finite
@@ -142,6 +142,18 @@ class StudyState:
     def attempts_under(self, lease: Lease) -> list[Attempt]:
         """Return the open attempts of a lease, one for each lane that is not over."""
         return [attempt for attempt in self.attempts_of(lease.worker) if attempt.lease == lease]
+
+    def attempts_named(self, lease: Lease, lane: int | None) -> list[Attempt]:
+        """Return the open attempts of a lease, or, as far as it is open, that of one of its lanes."""
+        if lane is None:
+            return self.attempts_under(lease)
+        attempt = self.attempt(lease, lane)
+        return [] if attempt is None else [attempt]
+
+    def attempts_timed_out(self, event: TrialTimedOut) -> list[Attempt]:
+        """Return the open attempts that began when the one did whose time is over."""
+        found = self.attempts_named(event.lease, event.lane)
+        return found if event.lane is not None else [attempt for attempt in found if not attempt.has_joined]
 
     def score(self, value: float | str | None) -> float | None:
         """Return a value of the metric as a score: smaller is better, None stands for no result."""

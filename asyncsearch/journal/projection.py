@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from asyncsearch.actions import (
+    AddLane,
     AnyAction,
     Assign,
     Branch,
@@ -21,6 +22,7 @@ from asyncsearch.actions import (
     MoveTrial,
     Promote,
     StopTraining,
+    lanes_given,
 )
 from asyncsearch.events import (
     AnyEvent,
@@ -129,9 +131,10 @@ class Projection:
             case TrainingEnded():
                 self._advance(event.lease.number + event.lane, event.resource)
                 self.leases.pop(event.lease.number + event.lane, None)
-            case WorkRefused(lease=lease):
+            case WorkRefused(lease=lease, lane=lane):
                 for number in [n for n, progress in self.leases.items() if progress.lease == lease]:
-                    del self.leases[number]
+                    if lane in (None, number - lease.number):
+                        del self.leases[number]
             case WorkerLost(worker=worker, epoch=epoch):
                 lost = [n for n, p in self.leases.items() if (p.lease.worker, p.lease.epoch) == (worker, epoch)]
                 for number in lost:
@@ -164,11 +167,11 @@ class Projection:
                 self._join(action.trial)
             case MoveTrial() if action.to.is_finished:
                 self._leave(action.trial)
-            case Assign():
-                lease = action.work.lease
-                for number, lane in enumerate(action.work.lanes, lease.number):
-                    start = lane.stages[0].start
-                    self.leases[number] = LeaseProgress(lease, lane.stages, t, start, start)
+            case Assign() | AddLane():
+                for given in lanes_given(action):
+                    stages = given.lane.stages
+                    start = stages[0].start
+                    self.leases[given.attempt] = LeaseProgress(given.lease, stages, t, start, start)
             case CutWork() | StopTraining() if action.lease.number + action.lane in self.leases:
                 progress = self.leases[action.lease.number + action.lane]
                 progress.wanted = min(
@@ -264,10 +267,9 @@ def trained_with(records: Iterable[Record], trial: TrialId) -> list[tuple[int, i
     for record in records:
         projection.add(record)
         for action in record.actions:
-            if isinstance(action, Assign):
-                for stage in (stage for lane in action.work.lanes for stage in lane.stages):
-                    if stage.trials[0] != trial and projection.reads(trial, stage):
-                        found[stage.start, stage.stop, stage.trials[0]] = None
+            for stage in (stage for given in lanes_given(action) for stage in given.lane.stages):
+                if stage.trials[0] != trial and projection.reads(trial, stage):
+                    found[stage.start, stage.stop, stage.trials[0]] = None
     return sorted(found, key=lambda interval: interval[0])
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from asyncsearch.actions import Assign, CutWork, DismissWorker, SaveAt, StopTraining
+from asyncsearch.actions import AddLane, Assign, CutWork, DismissWorker, SaveAt, StopTraining
 from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.agent.lane_run import LaneRun
 from asyncsearch.agent.outputs import MAX_BACKLOG
@@ -84,6 +84,8 @@ class InlineWorker:
                 self._waiting.extend(
                     LaneRun(work.lease, number, lane, limits) for number, lane in enumerate(work.lanes)
                 )
+            case AddLane(lease=lease, lane=number, added=lane):
+                self._waiting.append(LaneRun(lease, number, lane, self._config.log))
             case StopTraining(lease=lease, lane=lane, reason=reason):
                 _stop(self._runs_of(lease, lane), reason)
             case SaveAt(lease=lease, lane=lane) | CutWork(lease=lease, lane=lane):

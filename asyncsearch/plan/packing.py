@@ -1,7 +1,8 @@
 """Which trainings a free worker trains together, as one pack. Pure.
 
-A pack is work with several lanes, each a batch of its own. Only trainings with the same units left may be packed, so
-that no lane waits for another; a strategy chooses among them.
+A pack is work with several lanes, each a batch of its own. It begins with trainings that have the same units left, so
+that they end together; a strategy chooses among them. While it trains, others of the same group may join it between two
+units, wherever these are.
 
     plan            of the same group as the first one, in the order in which free workers would get them
     nearest         the nearest neighbours of the first one (Understanding and Optimizing Packed Neural Network
@@ -213,6 +214,13 @@ def packing_for(pack: int | str | None, strategy: str) -> Packing | None:
 def mates(packing: Packing, choice: PackChoice) -> list[Batch]:
     """Return the batches that train together with the first one; ``others`` may have other units left."""
     alike = tuple(other for other in choice.others if may_join(choice.first, other))
+    chosen = PACK_STRATEGIES[packing.strategy](msgspec.structs.replace(choice, others=alike))
+    return [candidate.batch for candidate in chosen]
+
+
+def joiners(packing: Packing, choice: PackChoice) -> list[Batch]:
+    """Return the batches that join a running pack; ``first`` is of the pack, and the others' units may differ."""
+    alike = tuple(other for other in choice.others if other.group == choice.first.group and may_join(other, other))
     chosen = PACK_STRATEGIES[packing.strategy](msgspec.structs.replace(choice, others=alike))
     return [candidate.batch for candidate in chosen]
 

@@ -5,7 +5,19 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable
 
-from asyncsearch.actions import AnyAction, Assign, Branch, CreateTrial, Inherit, MoveTrial, Promote, StopTraining
+from asyncsearch.actions import (
+    AddLane,
+    AnyAction,
+    Assign,
+    Branch,
+    CreateTrial,
+    GivenLane,
+    Inherit,
+    MoveTrial,
+    Promote,
+    StopTraining,
+    lanes_given,
+)
 from asyncsearch.events import CheckpointFailed, LearnedPacked, PackMeasured
 from asyncsearch.ids import NodeKey, TrialId, trial_name, worker_name
 from asyncsearch.journal.format import Record
@@ -14,7 +26,6 @@ from asyncsearch.nonfinite import finite
 from asyncsearch.report.formatting import cut, duration, many, number
 from asyncsearch.sequences.flat_params import params
 from asyncsearch.trial import TrialState
-from asyncsearch.work import Work
 
 WIDTH = 100
 _LAST_LINES = 12
@@ -82,9 +93,9 @@ class _Story:
 
     def _note(self, action: AnyAction, when: str) -> None:
         match action:
-            case Assign():
-                for lane in range(len(action.work.lanes)):
-                    self._assign(action.work, lane, when)
+            case Assign() | AddLane():
+                for one in lanes_given(action):
+                    self._assign(one, self._company(action, one), when)
             case MoveTrial():
                 self._move(action, when)
             case CreateTrial(trial=self._trial):
@@ -108,13 +119,21 @@ class _Story:
             case _:
                 pass
 
-    def _assign(self, work: Work, index: int, when: str) -> None:
-        lane = work.lanes[index]
+    def _company(self, action: Assign | AddLane, given: GivenLane) -> str:
+        """Return with how many others a lane begins to train; empty: alone."""
+        if isinstance(action, Assign):
+            others = len(action.work.lanes) - 1
+            return f", packed with {many(others, 'other training')}" if others else ""
+        others = sum(progress.lease == given.lease for progress in self._projection.leases.values()) - 1
+        return f", where it joins {many(others, 'other training')}"
+
+    def _assign(self, given: GivenLane, packed: str, when: str) -> None:
+        lane, lease = given.lane, given.lease
         ours = [stage for stage in lane.stages if self._projection.reads(self._trial, stage)]
         if not ours:
             return
-        self._leases.add(work.lease.number + index)
-        self._packs.add(work.lease.number)
+        self._leases.add(given.attempt)
+        self._packs.add(lease.number)
         if ours[-1].stop is None or (self._target is not None and self._target <= ours[-1].stop):
             self._state = TrialState.RUNNING
         start = f"from its checkpoint at {lane.load.resource:,}" if lane.load is not None else "from the beginning"
@@ -126,8 +145,7 @@ class _Story:
         does = f"trains it {start} {stop}"
         if ours[-1].start == ours[-1].stop:
             does = f"evaluates its checkpoint at {ours[-1].start:,}, without training"
-        packed = f", packed with {many(len(work.lanes) - 1, 'other training')}" if len(work.lanes) > 1 else ""
-        self._add_sentence(when, f"{worker_name(work.lease.worker)} {does}{shared}{packed}")
+        self._add_sentence(when, f"{worker_name(lease.worker)} {does}{shared}{packed}")
 
     def _in_packs(self, upto: int) -> str:
         """Return how many results on its way up to a resource are of packs of other studies; empty: none."""

@@ -12,8 +12,9 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 from google.protobuf.message import DecodeError
+from msgspec import UNSET
 
-from asyncsearch.actions import Assign, CutWork, DismissWorker, SaveAt, StopTraining
+from asyncsearch.actions import AddLane, Assign, CutWork, DismissWorker, SaveAt, StopTraining
 from asyncsearch.errors import ProtocolError
 from asyncsearch.events import (
     CheckpointCommitted,
@@ -76,7 +77,7 @@ _LINES_MOST = 10_000
 """Most lines of a log in one message; agents send a tenth (``LogLimits``)."""
 _WORKER = counts(high=2**31)
 _EPOCH = counts(low=1, high=2**31)
-_LANE = counts(high=2**16)
+_LANE = counts(high=2**31)
 _PID = counts(high=2**32)
 _LEASE = messages(Codec(Lease, pb.Lease, "lease.", number=counts(), worker=_WORKER, epoch=_EPOCH))
 _CHECKPOINT = Codec(CheckpointRef, pb.Checkpoint, "checkpoint.", node=NODE, resource=counts())
@@ -95,7 +96,8 @@ _STAGE = Codec(
     save_every=counts(is_optional=True),
 )
 _STAGES = tuples(messages(_STAGE))
-_LANES = tuples(messages(Codec(Lane, pb.Lane, "lanes.", stages=_STAGES, load=messages(_CHECKPOINT, is_optional=True))))
+_WORK_LANE = Codec(Lane, pb.Lane, "lanes.", stages=_STAGES, load=messages(_CHECKPOINT, is_optional=True))
+_LANES = tuples(messages(_WORK_LANE))
 _OUTCOME = choices({outcome: pb.Outcome.Value(f"OUTCOME_{outcome.name}") for outcome in Outcome})
 _PACK_SECONDS = tuples(
     messages(Codec(PackSeconds, pb.PackSeconds, "seconds.", lanes=counts(1, 2**16), seconds=SPAN)),
@@ -161,18 +163,20 @@ class _AssignCodec(Codec):
     def read(self, field: str, message: Any) -> Assign:
         work: Work = self._work.read(field, message)
         measured = tuple(_LANE.read("measured", count) for count in message.measured)
-        return Assign(msgspec.structs.replace(work, measured=measured) if measured else work)
+        return Assign(msgspec.structs.replace(work, measured=measured or UNSET, is_open=message.is_open or UNSET))
 
     def write(self, field: str, value: Any) -> pb.Assign:
         written: pb.Assign = self._work.write(field, value.work)
         if not isinstance(value.work.measured, msgspec.UnsetType):
             written.measured.extend(value.work.measured)
+        written.is_open = value.work.is_open is True
         return written
 
 
 _FROM_DRIVER = {
     "welcome": Codec(Welcome, pb.Welcome, protocol=counts()),
     "assign": _AssignCodec(),
+    "add_lane": Codec(AddLane, pb.AddLane, lease=_LEASE, lane=_LANE, added=messages(_WORK_LANE)),
     "stop_training": Codec(StopTraining, pb.StopTraining, lease=_LEASE, lane=_LANE, reason=TEXT),
     "save_at": Codec(SaveAt, pb.SaveAt, lease=_LEASE, lane=_LANE, node=NODE, resource=counts()),
     "cut_work": Codec(CutWork, pb.CutWork, lease=_LEASE, lane=_LANE, stop=counts()),

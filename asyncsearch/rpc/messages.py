@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
-from asyncsearch.actions import Assign, CutWork, DismissWorker, SaveAt, StopTraining
+from asyncsearch.actions import AddLane, Assign, CutWork, DismissWorker, SaveAt, StopTraining
 from asyncsearch.events import CheckpointCommitted, CheckpointFailed, PackMeasured, Reported, TrainingEnded
 from asyncsearch.ids import Lease, WorkerId
 
@@ -91,7 +91,7 @@ WorkerMessage = (
     | LogLines
     | StoreOutage
 )
-DriverMessage = Assign | StopTraining | SaveAt | CutWork | DismissWorker | Refused | StoreTokens
+DriverMessage = Assign | AddLane | StopTraining | SaveAt | CutWork | DismissWorker | Refused | StoreTokens
 
 
 class Endpoint(msgspec.Struct, frozen=True):

@@ -17,10 +17,12 @@ from asyncsearch.runner.protocol import (
     Folder,
     FolderWanted,
     FromRunner,
+    Join,
     LaneReported,
     Saved,
     SaveFailed,
     ToRunner,
+    Train,
 )
 from asyncsearch.runner.sigterm import SigtermGuard
 from asyncsearch.trainable import TrialStopped
@@ -66,6 +68,20 @@ def shown_failure(stage: int, resource: int, error: Exception, lane: int = 0) ->
     return SaveFailed(stage, resource, text, "store" if is_store else "", lane)
 
 
+class PackLinks(dict[int, "AgentLink"]):
+    """The links of the lanes that train together, by number, and the lanes that are to join them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.joining: list[Train] = []
+        """In the order of their coming; their links are known already."""
+
+    def taken(self) -> list[Train]:
+        """Return the lanes that are to join, each once."""
+        taken, self.joining = self.joining, []
+        return taken
+
+
 class AgentLink:
     """Carries one training's reports and checkpoints to the agent, and stop requests back.
 
@@ -78,7 +94,7 @@ class AgentLink:
         interrupts: SigtermGuard,
         amendments: Sequence[Amendment] = (),
         lane: int = 0,
-        lanes: dict[int, AgentLink] | None = None,
+        lanes: PackLinks | None = None,
     ) -> None:
         """Begin.
 
@@ -94,7 +110,7 @@ class AgentLink:
         self._reason: str | None = None
         self._amendments = list(amendments)
         self._lane = lane
-        self._lanes = {} if lanes is None else lanes
+        self._lanes = PackLinks() if lanes is None else lanes
         self._lanes[lane] = self
 
     def report(self, resource: int, metrics: dict[str, float]) -> None:
@@ -147,6 +163,9 @@ class AgentLink:
                 case SaveAt(lane=lane) | CutWork(lane=lane):
                     if lane in self._lanes:
                         self._lanes[lane]._amendments.append(message)
+                case Join(lane=train):
+                    AgentLink(self._channel, self._interrupts, train.amendments, train.lane, self._lanes)
+                    self._lanes.joining.append(train)
                 case Folder():
                     # One for a lane that was stopped meanwhile is of no use.
                     folder = message if message.lane == self._lane else folder

@@ -1,7 +1,7 @@
 """Several trainings inside the runner that train each unit together, as one call of their trainer's ``train_pack``.
 
 Everything else, such as building, loading, evaluating and saving, is that of each training alone. A lane that is
-stopped, paused, or fails leaves the pack after its unit, and the others go on.
+stopped, paused, or fails leaves the pack after its unit, and the others go on; another one may join them then.
 """
 
 from __future__ import annotations
@@ -62,8 +62,10 @@ class PackRun:
         metric: str,
         tell: Callable[[PackFindings | Ended], None],
         measured: Sequence[int] = (),
+        joining: Callable[[], Mapping[int, SearchContext]] = dict,
     ) -> None:
         self._trainer_class, self._interrupts, self._metric = trainer_class, interrupts, metric
+        self._joining = joining
         self._tell, self._timing = tell, PackTiming(trainer_class, measured)
         self._lanes = [PackedTrainer(number, context) for number, context in contexts.items()]
         """Those that have not ended."""
@@ -73,21 +75,36 @@ class PackRun:
         try:
             try:
                 self._interrupts.arm()
-                self._each(lambda lane: lane.begin(self._trainer_class))
-                while self._lanes:
+                self._each(self._begin)
+                while self._lanes or self._take_in():
                     self._each(PackedTrainer.advance)
                     self._train()
                     self._report()
+                    self._take_in()
             finally:
                 self._interrupts.disarm()
         except BaseException as error:  # SIGTERM between two steps concerns all lanes
             self._interrupts.disarm()
+            self._lanes += self._joined()
             for lane in list(self._lanes):
                 self._end(lane, ended_by(error, lane.context, self._interrupts))
 
-    def _each(self, step: Callable[[PackedTrainer], None]) -> None:
-        """Do a step of each lane; one that cannot go on ends, and the others do."""
-        for lane in list(self._lanes):
+    def _begin(self, lane: PackedTrainer) -> None:
+        lane.begin(self._trainer_class)
+
+    def _joined(self) -> list[PackedTrainer]:
+        return [PackedTrainer(number, context) for number, context in self._joining().items()]
+
+    def _take_in(self) -> bool:
+        """Let the lanes that came meanwhile begin; return whether there were any."""
+        joined = self._joined()
+        self._lanes += joined
+        self._each(self._begin, joined)
+        return bool(joined)
+
+    def _each(self, step: Callable[[PackedTrainer], None], lanes: Sequence[PackedTrainer] | None = None) -> None:
+        """Do a step of some lanes, by default of all; one that cannot go on ends, and the others do."""
+        for lane in list(self._lanes) if lanes is None else lanes:
             try:
                 step(lane)
             except StopIteration:
@@ -146,6 +163,7 @@ def run_pack(
     metric: str,
     tell: Callable[[PackFindings | Ended], None],
     measured: Sequence[int] = (),
+    joining: Callable[[], Mapping[int, SearchContext]] = dict,
 ) -> None:
     """Train several trials together.
 
@@ -156,8 +174,9 @@ def run_pack(
         metric: name of the study's metric.
         tell: called with the end of each lane, as soon as it has ended, and with what is found out about the pack.
         measured: how many lanes to time together in their first unit, group after group.
+        joining: returns the trials that came since its last call, by the numbers of their lanes; called between units.
     """
-    PackRun(trainer_class, contexts, interrupts, metric, tell, measured).run()
+    PackRun(trainer_class, contexts, interrupts, metric, tell, measured, joining).run()
 
 
 def _ended_together(error: BaseException, context: SearchContext, lanes: int) -> Ended:

@@ -5,7 +5,8 @@ Pseudocode of the conversation::
     agent:  Load   Train(stages)                    [Folder]       [SaveAt]  [CutWork]  [StopTraining]     Train ...
     runner:   RunnerReady   LaneReported ... FolderWanted ...  ... Saved ...                           Ended
 
-Packed work is sent by ``TrainPack`` in place of ``Train``, and the other messages name the lane.
+Packed work, and such that others may join, is sent by ``TrainPack`` in place of ``Train``, and the other messages name
+the lane. A ``Join`` adds a lane when the others have done their unit.
 
 The driver's actions are sent unchanged. Rule: each side reads in the order in which the other side wrote, so messages
 need no number. A ``Folder`` or an action that crosses an ``Ended`` arrives while the runner is idle, and is dropped.
@@ -71,6 +72,12 @@ class TrainPack(_Message, frozen=True, tag="train_pack"):
     lanes: tuple[Train, ...]
     measured: tuple[int, ...] = ()
     """As in ``Work``."""
+
+
+class Join(_Message, frozen=True, tag="join"):
+    """Train one more lane together with those of the present ``TrainPack``, or alone if they have all ended."""
+
+    lane: Train
 
 
 class Folder(_Message, frozen=True, tag="folder"):
@@ -149,7 +156,7 @@ class PackFindings(_Message, frozen=True, tag="pack_findings"):
 
 
 class Ended(_Message, frozen=True, tag="ended"):
-    """The training of a lane is over. With the last one that was sent together, both outputs hold the marker."""
+    """The training of a lane is over."""
 
     outcome: Outcome
     resource: int
@@ -157,9 +164,11 @@ class Ended(_Message, frozen=True, tag="ended"):
     error: str = ""
     error_kind: str = ""
     lane: int = 0
+    is_last: bool = True
+    """Whether the runner trains no other lane, so that both outputs hold the marker."""
 
 
-ToRunner = Load | Train | TrainPack | Folder | Amendment | StopTraining
+ToRunner = Load | Train | TrainPack | Join | Folder | Amendment | StopTraining
 FromRunner = RunnerReady | LaneReported | FolderWanted | Saved | SaveFailed | PackFindings | Ended
 
 In = TypeVar("In")

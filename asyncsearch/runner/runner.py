@@ -18,15 +18,17 @@ import msgspec
 
 from asyncsearch.events import Outcome
 from asyncsearch.old_pickles import loads
+from asyncsearch.runner.context import SearchContext
 from asyncsearch.runner.failures import exception_text, kind_of
 from asyncsearch.runner.lifeline import end_with_agent
-from asyncsearch.runner.link import AgentLink
+from asyncsearch.runner.link import AgentLink, PackLinks
 from asyncsearch.runner.main_module import adopt
 from asyncsearch.runner.packed_training import run_pack
 from asyncsearch.runner.protocol import (
     Channel,
     Ended,
     FromRunner,
+    Join,
     Load,
     PackFindings,
     RunnerReady,
@@ -56,6 +58,7 @@ class Runner:
         self._collect_s = 0.005
         self._left = 0
         """How many lanes of the present work have not ended."""
+        self._links = PackLinks()
         self._trainable = self._load(load.bundle)
         # What lives as long as the runner: to look through it after each trial takes as long as a short trial's unit.
         gc.freeze()
@@ -71,23 +74,44 @@ class Runner:
             text = f"{exception_text(error)}\nThe trainable could not be loaded on this worker: {_in_short(error)}"
             return Ended(Outcome.FAILED, 0, text, kind_of(error))
 
-    def train(self, lanes: Sequence[Train], measured: Sequence[int] = ()) -> None:
-        """Train lanes and report the end of each: together if the trainable can, else one after another."""
+    def train(self, lanes: Sequence[Train]) -> None:
+        """Train lanes one after another, and report the end of each."""
+        began = self._begin(lanes)
+        waiting = list(lanes)
+        while waiting:
+            lane = waiting.pop(0)
+            self._tell_end(self._run(lane, self._links[lane.lane]))
+            waiting += self._joined()
+        self._collect(time.monotonic() - began)
+
+    def train_together(self, lanes: Sequence[Train], measured: Sequence[int] = ()) -> None:
+        """Train lanes, and others that join them, and report the end of each; one after another if need be."""
+        trainer_class = trainer_class_of(self._trainable)
+        if trainer_class is None or not trainer_class.can_pack():
+            self.train(lanes)
+            return
+        began = self._begin(lanes)
+        pack, joining = self._contexts(lanes), lambda: self._contexts(self._joined())
+        run_pack(trainer_class, pack, self._interrupts, self._metric, self._tell, measured, joining)
+        self._collect(time.monotonic() - began)
+
+    def _begin(self, lanes: Sequence[Train]) -> float:
+        """Prepare for a training; return when it began."""
         began = time.monotonic()
         self._stdio.restore()
         self._return_home()
-        self._left = len(lanes)
-        links: dict[int, AgentLink] = {}
+        self._left, self._links = len(lanes), PackLinks()
         for lane in lanes:
-            AgentLink(self._channel, self._interrupts, lane.amendments, lane.lane, links)
-        trainer_class = trainer_class_of(self._trainable)
-        if len(lanes) > 1 and trainer_class is not None and trainer_class.can_pack():
-            contexts = {lane.lane: context_of(lane, links[lane.lane], self._untrusted) for lane in lanes}
-            run_pack(trainer_class, contexts, self._interrupts, self._metric, self._tell, measured)
-        else:
-            for lane in lanes:
-                self._tell_end(self._run(lane, links[lane.lane]))
-        self._collect(time.monotonic() - began)
+            AgentLink(self._channel, self._interrupts, lane.amendments, lane.lane, self._links)
+        return began
+
+    def _contexts(self, lanes: Sequence[Train]) -> dict[int, SearchContext]:
+        return {lane.lane: context_of(lane, self._links[lane.lane], self._untrusted) for lane in lanes}
+
+    def _joined(self) -> list[Train]:
+        joined = self._links.taken()
+        self._left += len(joined)
+        return joined
 
     def _run(self, message: Train, link: AgentLink) -> Ended:
         if isinstance(self._trainable, Ended):
@@ -106,10 +130,11 @@ class Runner:
         if os.getpid() != self._pid:
             os._exit(0)  # a child forked by the user's code returned here, and the channel belongs to its parent
         self._left -= 1
+        is_last = not self._left and not self._links.joining
         with self._interrupts.shield():
-            if not self._left:
+            if is_last:
                 self._stdio.end()
-            self._channel.send(ended)
+            self._channel.send(msgspec.structs.replace(ended, is_last=is_last))
 
     def _return_home(self) -> None:
         with contextlib.suppress(OSError):
@@ -151,6 +176,8 @@ def main(control: int, lifeline: int, parent: int) -> None:
             case Train() if runner is not None:
                 runner.train([message])
             case TrainPack() if runner is not None:
-                runner.train(message.lanes, message.measured)
+                runner.train_together(message.lanes, message.measured)
+            case Join() if runner is not None:
+                runner.train_together([message.lane])  # those that it was to join have ended
             case _:
                 pass  # it crossed the end of its training

@@ -18,7 +18,7 @@ import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 
-from asyncsearch.actions import Assign, CutWork, SaveAt, StopTraining
+from asyncsearch.actions import AddLane, Assign, CutWork, SaveAt, StopTraining, lanes_given
 from asyncsearch.engine.attempts import Attempt
 from asyncsearch.engine.staleness import is_stale
 from asyncsearch.engine.state import StudyState
@@ -41,7 +41,9 @@ from asyncsearch.shared.folder import NodeFacts
 from asyncsearch.shared.membership import FolderAnswer, FolderMembership
 from asyncsearch.shared.publications import Publication, UnpublishedReports
 
-WorkerAction = Assign | StopTraining | SaveAt | CutWork
+LaneAction = AddLane | StopTraining | SaveAt | CutWork
+"""An action that concerns one lane of a lease."""
+WorkerAction = Assign | LaneAction
 """An action that a worker carries out."""
 
 _LOOK_S = 1.0
@@ -137,19 +139,18 @@ class SharingSession:
         """Note that this study needs a checkpoint no longer; another study may."""
         self._is_hold_outdated = True
 
-    def admit(self, action: Assign) -> None:
-        """Send work to a worker, or the reason for a refusal to the engine."""
-        lease = action.work.lease
-        attempts = self._state.attempts_under(lease)
+    def admit(self, action: Assign | AddLane) -> None:
+        """Send work, or a lane, to a worker, or the reason for a refusal to the engine."""
+        attempts = self._attempts_of(action)
         if not attempts:
             return
-        self._waiting[lease.number] = [action]
+        self._waiting[lanes_given(action)[0].attempt] = [action]
         wanted = {attempt.number: [stage.node for stage in attempt.batch.stages] for attempt in attempts}
         self._claimed |= {number: set(nodes) for number, nodes in wanted.items()}
         trials = {number for attempt in attempts for stage in attempt.batch.stages for number in stage.trials}
         paths = {self._state.trials[number].steps for number in sorted(trials)}
         loads = {attempt.number: load for attempt in attempts if (load := attempt.batch.load) is not None}
-        packed = tuple(attempt.number for attempt in attempts if attempt.lanes > 1)
+        packed = tuple(attempt.number for attempt in attempts if attempt.lanes > 1 or attempt.is_open)
         needed = None
         if self._held is None or not self._held.issuperset(loads.values()):
             needed = self._held = frozenset(self._state.references)
@@ -157,9 +158,10 @@ class SharingSession:
         then = functools.partial(self._admitted, action)
         self._do(self._folder.claim, wanted, paths, needed, packed, loads, then=then)
 
-    def delay(self, number: int, action: WorkerAction) -> bool:
-        """Keep an action until the worker has its lease; False: the worker already has it."""
-        if (waiting := self._waiting.get(number)) is not None:
+    def delay(self, action: LaneAction) -> bool:
+        """Keep an action until the worker has its lane; False: the worker already has it."""
+        waiting = self._waiting.get(action.lease.number + action.lane, self._waiting.get(action.lease.number))
+        if waiting is not None:
             waiting.append(action)
         return waiting is not None
 
@@ -193,23 +195,29 @@ class SharingSession:
         for timer in self._timers.values():
             timer.cancel()
 
-    def _admitted(self, action: Assign, answer: FolderAnswer) -> None:
-        lease = action.work.lease
-        attempts = self._state.attempts_under(lease)
-        if not attempts:
-            self._waiting.pop(lease.number, None)
+    def _attempts_of(self, action: Assign | AddLane) -> list[Attempt]:
+        """Return the open attempts that an action begins."""
+        found = [self._state.attempt(given.lease, given.number) for given in lanes_given(action)]
+        return [attempt for attempt in found if attempt is not None]
+
+    def _admitted(self, action: Assign | AddLane, answer: FolderAnswer) -> None:
+        lease, number = lanes_given(action)[0][:2]
+        joined = number if isinstance(action, AddLane) else None
+        attempts = self._attempts_of(action)
+        if not attempts or (joined is not None and lease.number in self._waiting):  # what it was to join is refused
+            self._waiting.pop(lease.number + number, None)
             self._release_trained()
             return
         news = [event for event in self._learned(answer.facts) if not is_stale(self._state, event)]
         if not news and not answer.busy and not any(map(self._state.is_outdated, attempts)):
-            for waiting in self._waiting.pop(lease.number):
+            for waiting in self._waiting.pop(lease.number + number):
                 self._send(waiting)
             return
         for event in news:
             self._post(event)
         others = next(iter(answer.busy.values()), "")
         reason = f"others train it now: {others}" if others else "others have trained some of it before"
-        self._post(WorkRefused(lease, reason, tuple(answer.busy)))
+        self._post(WorkRefused(lease, reason, tuple(answer.busy), joined))
 
     def _learned(self, facts: Iterable[tuple[NodeKey, NodeFacts]]) -> list[Learned]:
         return [self._learned_of(node, found) for node, found in facts]

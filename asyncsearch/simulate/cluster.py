@@ -59,7 +59,7 @@ class Simulation(PackedWorkers):
         worker = self._holder(work)
         if worker is None:
             return
-        if len(work.lanes) > 1:
+        if len(work.lanes) > 1 or work.is_open is True:
             self._begin_pack(worker, work)
             return
         stages, now = work.lanes[0].stages, self.clock.now

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -24,6 +24,8 @@ class PackedLane(msgspec.Struct):
     """Where it was told to end."""
     saves: dict[int, NodeKey] = {}
     """Where it was told to save besides the ends of stages."""
+    is_joining: bool = False
+    """Whether it waits until the others have done their unit."""
 
     @property
     def stage(self) -> Stage:
@@ -38,7 +40,10 @@ class PackedTraining:
     def __init__(
         self, work: Work, workload: CheckedWorkload, training: TrainingModel, group: Callable[[Stage], str]
     ) -> None:
-        self.lanes = {number: PackedLane(number, lane, lane.stages[0].start) for number, lane in enumerate(work.lanes)}
+        self.lanes: dict[int, PackedLane] = {}
+        """Those that join included."""
+        for number, lane in enumerate(work.lanes):
+            self.add(number, lane, is_joining=False)
         self.findings: tuple[PackSeconds, ...] = ()
         """What its first unit has measured, which is told at its end."""
         self._workload, self._training, self._group = workload, training, group
@@ -46,14 +51,26 @@ class PackedTraining:
         self._together: int | None = None
         """How many lanes train together at most; None: all."""
 
+    def add(self, number: int, lane: Lane, *, is_joining: bool = True) -> PackedLane:
+        """Add a lane, and return it; one that joins waits for ``round_s``."""
+        added = self.lanes[number] = PackedLane(number, lane, lane.stages[0].start, is_joining=is_joining)
+        return added
+
+    @property
+    def training(self) -> list[PackedLane]:
+        """The lanes that train a unit now."""
+        return [lane for lane in self.lanes.values() if not lane.is_joining]
+
     @property
     def is_too_large(self) -> bool:
         """Whether its lanes have too little memory together."""
-        most = self._training.pack_memory
-        return most is not None and 1 < most < min(len(self.lanes), self._together or len(self.lanes))
+        most, lanes = self._training.pack_memory, len(self.training)
+        return most is not None and 1 < most < min(lanes, self._together or lanes)
 
     def round_s(self) -> float:
-        """Return the seconds in which each lane trains its next unit."""
+        """Return the seconds in which each lane trains its next unit, also those that waited to join."""
+        for lane in self.lanes.values():
+            lane.is_joining = False
         lanes, measured = list(self.lanes.values()), self._measured
         if not measured:
             together = self._together or len(lanes)
@@ -81,9 +98,8 @@ class PackedTraining:
             sum(units_s) / speedup_at(self._training.curve_of(name), len(units_s)) for name, units_s in alike.items()
         )
 
-    def longest_s(self) -> float:
-        """Return how long the pack takes if nothing happens, at most."""
-        lanes = self.lanes.values()
+    def longest_s(self, lanes: Iterable[PackedLane]) -> float:
+        """Return how long lanes take if nothing happens, at most."""
         return sum((self._stop_of(s) - s.start) * self._workload.seconds(s) for lane in lanes for s in lane.lane.stages)
 
     def failure(self, lane: PackedLane) -> Failure | None:

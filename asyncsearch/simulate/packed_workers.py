@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from asyncsearch.actions import AddLane
 from asyncsearch.events import Outcome, PackMeasured, Reported, TrainingEnded
 from asyncsearch.ids import CheckpointRef, NodeKey
 from asyncsearch.plan.packing import group_of
@@ -20,9 +23,32 @@ class PackedWorkers(VirtualCluster):
         again = max(lane.resource for lane in pack.lanes.values()) if self._restarts else 0
         setup_s = self._delays.setup_s + again * pack.round_s() * worker.slowness
         self._begin_round(worker, work, setup_s)
-        lost_after_s = self._draws.lost_after_s(work.lease.number)
-        if lost_after_s < setup_s + pack.longest_s() * worker.slowness:
+        self._lose_by_chance(worker, work, list(pack.lanes.values()), setup_s)
+
+    def _lose_by_chance(
+        self, worker: VirtualWorker, work: Work, lanes: Sequence[PackedLane], setup_s: float = 0.0
+    ) -> None:
+        """Lose the work of a pack when chance hits lanes that begin together."""
+        assert worker.pack is not None
+        lost_after_s = self._draws.lost_after_s(work.lease.number + lanes[0].number)
+        if lost_after_s < setup_s + worker.pack.longest_s(lanes) * worker.slowness:
             self.clock.after(lost_after_s, lambda: self._drop(work))
+
+    def _add_lane(self, action: AddLane) -> None:
+        """Let a lane join the pack at the end of its round; one whose pack has ended meanwhile begins a pack."""
+        worker = self._workers.get(action.lease.worker)
+        if worker is None or worker.epoch != action.lease.epoch:
+            return
+        work = worker.work
+        if work is not None and work.lease == action.lease and worker.pack is not None:
+            self._lose_by_chance(worker, work, [worker.pack.add(action.lane, action.added)])
+            return
+        work = Work(action.lease, (), is_open=True)
+        worker.work, worker.began_s = work, self.clock.now
+        worker.pack = PackedTraining(work, self._workload, self._training, self._group)
+        lane = worker.pack.add(action.lane, action.added)
+        self._begin_round(worker, work, self._delays.setup_s)
+        self._lose_by_chance(worker, work, [lane], self._delays.setup_s)
 
     def _begin_round(self, worker: VirtualWorker, work: Work, setup_s: float = 0.0) -> None:
         assert worker.pack is not None
@@ -40,7 +66,7 @@ class PackedWorkers(VirtualCluster):
         findings, pack.findings = pack.findings, ()
         if findings:
             self._send(PackMeasured(work.lease, findings, "simulated"))
-        for lane in list(pack.lanes.values()):
+        for lane in pack.training:
             if lane.number in pack.lanes:  # a report before may have stopped it
                 self._train_unit(worker, work, lane)
             if worker.work is not work:
@@ -48,9 +74,12 @@ class PackedWorkers(VirtualCluster):
         self._begin_round(worker, work)
 
     def _run_out_of_memory(self, worker: VirtualWorker, work: Work, pack: PackedTraining) -> None:
-        words = f"{len(pack.lanes)} trainings need more memory than there is"
-        for lane in list(pack.lanes.values()):
+        lanes = pack.training
+        words = f"{len(lanes)} trainings need more memory than there is"
+        for lane in lanes:
             self._end_lane(worker, work, lane, Outcome.FAILED, error=words, kind="out_of_memory")
+        if worker.work is work:  # some wait to join
+            self._begin_round(worker, work)
 
     def _group(self, stage: Stage) -> str:
         packing = self.state.packing

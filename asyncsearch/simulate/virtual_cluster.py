@@ -10,6 +10,7 @@ from typing import assert_never
 import msgspec
 
 from asyncsearch.actions import (
+    AddLane,
     AnyAction,
     Assign,
     Branch,
@@ -133,6 +134,8 @@ class VirtualCluster(abc.ABC):
                 self._launch(action)
             case Assign():
                 self.clock.after(self._delays.message_s, lambda: self._begin(action.work))
+            case AddLane():
+                self.clock.after(self._delays.message_s, lambda: self._add_lane(action))
             case StopTraining():
                 self.clock.after(self._delays.message_s, lambda: self._stop(action))
             case SaveAt():
@@ -212,6 +215,10 @@ class VirtualCluster(abc.ABC):
     @abc.abstractmethod
     def _begin(self, work: Work) -> None:
         """Train what came to a worker."""
+
+    @abc.abstractmethod
+    def _add_lane(self, action: AddLane) -> None:
+        """Let a lane join those that train."""
 
     @abc.abstractmethod
     def _stop(self, action: StopTraining) -> None:

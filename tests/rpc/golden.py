@@ -10,7 +10,7 @@ from typing import Any
 
 from google.protobuf import text_format
 
-from asyncsearch.actions import Assign, CutWork, DismissWorker, SaveAt, StopTraining
+from asyncsearch.actions import AddLane, Assign, CutWork, DismissWorker, SaveAt, StopTraining
 from asyncsearch.events import (
     CheckpointCommitted,
     CheckpointFailed,
@@ -92,6 +92,8 @@ EXAMPLES: dict[str, tuple[int, int, Any]] = {
     "driver_acknowledgement": (0, 307, None),
     "driver_assign": (6, 307, Assign(Work(_LEASE, (Lane((_STAGE,), load=_CHECKPOINT),)))),
     "driver_assign_plain": (7, 307, Assign(Work(_LEASE, (Lane((Stage(_NODE, {}, (TrialId(0),), seed=0),)),)))),
+    "driver_assign_open": (15, 307, Assign(Work(_LEASE, (Lane((_STAGE,)),), is_open=True))),
+    "driver_add_lane": (16, 307, AddLane(_LEASE, 70_000, Lane((_STAGE,), load=_CHECKPOINT))),
     "driver_stop_training": (8, 307, StopTraining(_LEASE, reason="stopped at 9: rank 7 of 20, 5 go on", lane=1)),
     "driver_save_at": (11, 307, SaveAt(_LEASE, _NODE, 15, lane=1)),
     "driver_cut_work": (12, 307, CutWork(_LEASE, 18, lane=1)),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from asyncsearch.actions import Assign, CutWork, DismissWorker, SaveAt, StopTraining
+from asyncsearch.actions import AddLane, Assign, CutWork, DismissWorker, SaveAt, StopTraining
 from asyncsearch.events import (
     CheckpointCommitted,
     CheckpointFailed,
@@ -23,7 +23,7 @@ from asyncsearch.work import Lane, Stage, Work
 COUNTS = st.integers(0, 2**53 - 1)
 EPOCHS = st.integers(1, 2**31 - 1)
 WORKERS = st.integers(0, 2**31 - 1)
-LANES = st.integers(0, 2**16 - 1)
+LANES = st.integers(0, 2**31 - 1)
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
 LINES = TEXTS.map(lambda text: text.replace("\n", " ").replace("\r", " "))
 WORDS = TEXTS.filter(str.isprintable)
@@ -97,6 +97,7 @@ DRIVER_MESSAGES = st.one_of(
     st.builds(
         Assign, work=st.builds(Work, lease=LEASES, lanes=st.lists(WORK_LANES, min_size=1, max_size=2).map(tuple))
     ),
+    st.builds(AddLane, lease=LEASES, lane=LANES, added=WORK_LANES),
     st.builds(StopTraining, lease=LEASES, reason=TEXTS, lane=LANES),
     st.builds(SaveAt, lease=LEASES, node=NODES, resource=COUNTS, lane=LANES),
     st.builds(CutWork, lease=LEASES, stop=COUNTS, lane=LANES),

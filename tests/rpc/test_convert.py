@@ -120,7 +120,7 @@ MALFORMED_FROM_WORKERS = {
     "resource: 18446744073709551615": pb.WorkerMessage(
         number=1, reported=pb.Reported(lease=proto_lease(), resource=2**64 - 1)
     ),
-    "lane: 70000": pb.WorkerMessage(number=1, reported=pb.Reported(lease=proto_lease(), resource=1, lane=70000)),
+    "lane: 2147483648": pb.WorkerMessage(number=1, reported=pb.Reported(lease=proto_lease(), resource=1, lane=2**31)),
     "metrics: the name ''": pb.WorkerMessage(
         number=1, reported=pb.Reported(lease=proto_lease(), resource=1, metrics=[pb.Metric(value=1)])
     ),

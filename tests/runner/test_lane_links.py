@@ -10,7 +10,7 @@ import pytest
 
 from asyncsearch.actions import CutWork, SaveAt, StopTraining
 from asyncsearch.runner import protocol
-from asyncsearch.runner.link import AgentLink
+from asyncsearch.runner.link import AgentLink, PackLinks
 from asyncsearch.runner.protocol import Channel, Folder, FromRunner, LaneReported, ToRunner
 from asyncsearch.runner.sigterm import SigtermGuard
 from asyncsearch.trainable import TrialStopped
@@ -22,7 +22,7 @@ Agent = Channel[FromRunner, ToRunner]
 @pytest.fixture
 def ends() -> Iterator[tuple[Agent, dict[int, AgentLink]]]:
     one, other = socket.socketpair()
-    links: dict[int, AgentLink] = {}
+    links = PackLinks()
     channel, guard = protocol.runner_end(other), SigtermGuard()
     for lane in range(2):
         AgentLink(channel, guard, lane=lane, lanes=links)

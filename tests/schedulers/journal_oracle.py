@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from asyncsearch.actions import AnyAction, Assign, CreateTrial, MoveTrial, Promote
+from asyncsearch.actions import AnyAction, CreateTrial, MoveTrial, Promote, lanes_given
 from asyncsearch.events import Reported
 from asyncsearch.journal.format import Record
 from asyncsearch.nonfinite import finite
@@ -17,7 +17,7 @@ def require_legal_promotions(records: Iterable[Record], levels: Sequence[int], e
     rule = _Rule(levels, eta)
     for record in records:
         if isinstance(record.event, Reported):
-            trial = rule.trials[record.event.lease.number]
+            trial = rule.trials[record.event.lease.number + record.event.lane]
             rule.scores[trial] = finite(record.event.metrics["loss"])
         for action in record.actions:
             rule.take(action)
@@ -30,16 +30,15 @@ class _Rule:
         self.targets: dict[int, int] = {}
         self.scores: dict[int, float | None] = {}
         self.trials: dict[int, int] = {}
-        """Number of a lease -> its trial."""
+        """Number of an attempt -> its trial."""
         self.promotions = 0
 
     def take(self, action: AnyAction) -> None:
+        self.trials |= {given.attempt: given.lane.stages[0].trials[0] for given in lanes_given(action)}
         match action:
             case CreateTrial(trial=trial, target=target):
                 assert target is not None
                 self.targets[trial] = target
-            case Assign(work=work):
-                self.trials[work.lease.number] = work.lanes[0].stages[0].trials[0]
             case Promote():
                 move = (action.trial, action.from_resource, action.to_resource)
                 assert move in self.oracle.legal(), f"{move} was not due"

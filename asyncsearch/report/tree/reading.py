@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from asyncsearch.actions import AnyAction, Assign, Branch, CreateTrial, MoveTrial, Promote
+from asyncsearch.actions import AddLane, AnyAction, Assign, Branch, CreateTrial, MoveTrial, Promote, lanes_given
 from asyncsearch.events import Imported, Learned, LeaseEvent
 from asyncsearch.ids import NodeKey, TrialId
 from asyncsearch.journal.format import Record
@@ -80,9 +80,9 @@ class TreeReader:
                 path.state = action.to
                 if action.to.is_finished:
                     path.end = self._reached(path)
-            case Assign():
-                for lane in action.work.lanes:
-                    self._assign(lane.stages)
+            case Assign() | AddLane():
+                for given in lanes_given(action):
+                    self._assign(given.lane.stages)
             case _:
                 pass
 

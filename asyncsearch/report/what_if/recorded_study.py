@@ -7,7 +7,7 @@ import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from asyncsearch.actions import Assign, CreateTrial, LaunchWorker, MoveTrial
+from asyncsearch.actions import AddLane, Assign, CreateTrial, LaunchWorker, MoveTrial, lanes_given
 from asyncsearch.events import CheckpointCommitted, Reported, TrainingEnded, WorkerAttached
 from asyncsearch.ids import TrialId
 from asyncsearch.journal.format import Record
@@ -89,9 +89,9 @@ def _failures(
         projection.add(record)
         for action in record.actions:
             match action:
-                case Assign(work=work):
-                    for number in range(work.lease.number, work.lease.number + len(work.lanes)):
-                        progress = projection.leases[number]
+                case Assign() | AddLane():
+                    for given in lanes_given(action):
+                        progress = projection.leases[given.attempt]
                         latest |= dict.fromkeys(
                             (trial for stage in progress.stages for trial in stage.trials), progress
                         )

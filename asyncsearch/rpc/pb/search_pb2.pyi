@@ -46,7 +46,7 @@ class WorkerMessage(_message.Message):
     def __init__(self, number: _Optional[int] = ..., ack: _Optional[int] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., reported: _Optional[_Union[Reported, _Mapping]] = ..., training_ended: _Optional[_Union[TrainingEnded, _Mapping]] = ..., checkpoint_committed: _Optional[_Union[CheckpointCommitted, _Mapping]] = ..., checkpoint_failed: _Optional[_Union[CheckpointFailed, _Mapping]] = ..., log_lines: _Optional[_Union[LogLines, _Mapping]] = ..., store_outage: _Optional[_Union[StoreOutage, _Mapping]] = ..., pack_measured: _Optional[_Union[PackMeasured, _Mapping]] = ...) -> None: ...
 
 class DriverMessage(_message.Message):
-    __slots__ = ("number", "ack", "welcome", "assign", "stop_training", "dismiss", "refused", "save_at", "cut_work", "store_tokens")
+    __slots__ = ("number", "ack", "welcome", "assign", "stop_training", "dismiss", "refused", "save_at", "cut_work", "store_tokens", "add_lane")
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     ACK_FIELD_NUMBER: _ClassVar[int]
     WELCOME_FIELD_NUMBER: _ClassVar[int]
@@ -57,6 +57,7 @@ class DriverMessage(_message.Message):
     SAVE_AT_FIELD_NUMBER: _ClassVar[int]
     CUT_WORK_FIELD_NUMBER: _ClassVar[int]
     STORE_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    ADD_LANE_FIELD_NUMBER: _ClassVar[int]
     number: int
     ack: int
     welcome: Welcome
@@ -67,7 +68,8 @@ class DriverMessage(_message.Message):
     save_at: SaveAt
     cut_work: CutWork
     store_tokens: StoreTokens
-    def __init__(self, number: _Optional[int] = ..., ack: _Optional[int] = ..., welcome: _Optional[_Union[Welcome, _Mapping]] = ..., assign: _Optional[_Union[Assign, _Mapping]] = ..., stop_training: _Optional[_Union[StopTraining, _Mapping]] = ..., dismiss: _Optional[_Union[Dismiss, _Mapping]] = ..., refused: _Optional[_Union[Refused, _Mapping]] = ..., save_at: _Optional[_Union[SaveAt, _Mapping]] = ..., cut_work: _Optional[_Union[CutWork, _Mapping]] = ..., store_tokens: _Optional[_Union[StoreTokens, _Mapping]] = ...) -> None: ...
+    add_lane: AddLane
+    def __init__(self, number: _Optional[int] = ..., ack: _Optional[int] = ..., welcome: _Optional[_Union[Welcome, _Mapping]] = ..., assign: _Optional[_Union[Assign, _Mapping]] = ..., stop_training: _Optional[_Union[StopTraining, _Mapping]] = ..., dismiss: _Optional[_Union[Dismiss, _Mapping]] = ..., refused: _Optional[_Union[Refused, _Mapping]] = ..., save_at: _Optional[_Union[SaveAt, _Mapping]] = ..., cut_work: _Optional[_Union[CutWork, _Mapping]] = ..., store_tokens: _Optional[_Union[StoreTokens, _Mapping]] = ..., add_lane: _Optional[_Union[AddLane, _Mapping]] = ...) -> None: ...
 
 class Lease(_message.Message):
     __slots__ = ("number", "worker", "epoch")
@@ -256,14 +258,26 @@ class Lane(_message.Message):
     def __init__(self, stages: _Optional[_Iterable[_Union[Stage, _Mapping]]] = ..., load: _Optional[_Union[Checkpoint, _Mapping]] = ...) -> None: ...
 
 class Assign(_message.Message):
-    __slots__ = ("lease", "lanes", "measured")
+    __slots__ = ("lease", "lanes", "measured", "is_open")
     LEASE_FIELD_NUMBER: _ClassVar[int]
     LANES_FIELD_NUMBER: _ClassVar[int]
     MEASURED_FIELD_NUMBER: _ClassVar[int]
+    IS_OPEN_FIELD_NUMBER: _ClassVar[int]
     lease: Lease
     lanes: _containers.RepeatedCompositeFieldContainer[Lane]
     measured: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, lease: _Optional[_Union[Lease, _Mapping]] = ..., lanes: _Optional[_Iterable[_Union[Lane, _Mapping]]] = ..., measured: _Optional[_Iterable[int]] = ...) -> None: ...
+    is_open: bool
+    def __init__(self, lease: _Optional[_Union[Lease, _Mapping]] = ..., lanes: _Optional[_Iterable[_Union[Lane, _Mapping]]] = ..., measured: _Optional[_Iterable[int]] = ..., is_open: bool = ...) -> None: ...
+
+class AddLane(_message.Message):
+    __slots__ = ("lease", "lane", "added")
+    LEASE_FIELD_NUMBER: _ClassVar[int]
+    LANE_FIELD_NUMBER: _ClassVar[int]
+    ADDED_FIELD_NUMBER: _ClassVar[int]
+    lease: Lease
+    lane: int
+    added: Lane
+    def __init__(self, lease: _Optional[_Union[Lease, _Mapping]] = ..., lane: _Optional[int] = ..., added: _Optional[_Union[Lane, _Mapping]] = ...) -> None: ...
 
 class StopTraining(_message.Message):
     __slots__ = ("lease", "lane", "reason")

@@ -1,0 +1,94 @@
+"""Lanes that join others in one runner: between two units, wherever they are, and as if each was alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from asyncsearch.events import KILLED, Outcome
+from asyncsearch.runner.context import SearchContext
+from asyncsearch.runner.packed_training import run_pack
+from asyncsearch.runner.sigterm import SigtermGuard
+from asyncsearch.trainable import TrialStopped
+from tests.agent.driver import make_stage
+from tests.agent.recorder import Recorder
+from tests.runner.test_packed_training import BEFORE, CALLS, NoInterrupts, Pack, Sum
+
+
+@pytest.fixture(autouse=True)
+def _forget() -> None:
+    CALLS.clear()
+    BEFORE.clear()
+
+
+class Joined(Pack):
+    """A pack of two lanes that a third one joins while they train unit ``at``."""
+
+    def __init__(self, folder: Path, at: int, **changes: Any) -> None:
+        super().__init__(folder, {}, {})
+        self.coming: dict[int, SearchContext] = {}
+        self.at, self.changes, self.folder = at, changes, folder
+        BEFORE.append(self.come)
+
+    def come(self, unit: int) -> None:
+        if unit == self.at:
+            folder = self.folder / "7"
+            folder.mkdir()
+            link = self.links[7] = Recorder(folder)
+            link.reason = self.changes.pop("reason", None)
+            load = self.changes.pop("load", None)
+            stage = make_stage(7, params={"lr": 4.0}, **{"stop": 3, "max_resource": 3, **self.changes})
+            self.coming[7] = SearchContext([stage], link, load)
+
+    def taken(self) -> dict[int, SearchContext]:
+        coming, self.coming = self.coming, {}
+        return coming
+
+    def run(self, *measured: int, interrupts: SigtermGuard | None = None) -> Joined:
+        guard = NoInterrupts() if interrupts is None else interrupts
+        run_pack(Sum, self.contexts, guard, "accuracy", self.tell, measured, self.taken)
+        return self
+
+
+def test_a_lane_joins_when_the_others_have_done_their_unit_and_trains_what_it_trains_alone(tmp_path: Path) -> None:
+    pack = Joined(tmp_path, 1).run()
+    assert CALLS[:3] == [["trial-0", "trial-1"], *[["trial-0", "trial-1", "trial-7"]] * 2]
+    assert pack.values(7) == [4.0, 8.0, 12.0]
+    assert pack.values(0) == [0.5, 1.0, 1.5]
+    assert pack.outcomes() == [Outcome.RETURNED] * 3
+
+
+def test_a_lane_that_comes_in_the_last_unit_of_the_others_trains_on_without_them(tmp_path: Path) -> None:
+    pack = Joined(tmp_path, 3).run()
+    assert CALLS == [["trial-0", "trial-1"]] * 3
+    assert pack.values(7) == [4.0, 8.0, 12.0]
+    assert pack.outcomes() == [Outcome.RETURNED] * 3
+
+
+def test_a_lane_joins_from_its_checkpoint(tmp_path: Path) -> None:
+    saved = tmp_path / "saved"
+    saved.write_text("20.0")
+    pack = Joined(tmp_path, 1, start=1, load=saved).run()
+    assert pack.values(7) == [24.0, 28.0]
+    assert pack.links[7].resources == [2, 3]
+
+
+def test_a_lane_that_was_stopped_before_it_joined_trains_nothing(tmp_path: Path) -> None:
+    pack = Joined(tmp_path, 1, reason="not worth it").run()
+    assert pack.end_of(7).outcome is Outcome.STOPPED
+    assert pack.values(7) == []
+    assert pack.values(1) == [1.0, 2.0, 3.0]
+
+
+def test_a_signal_that_ends_the_pack_ends_the_lanes_that_were_to_join_it(tmp_path: Path) -> None:
+    pack, guard = Joined(tmp_path, 1), NoInterrupts()
+
+    def interrupt(unit: int) -> None:
+        guard.is_received = True
+        raise TrialStopped("SIGTERM")
+
+    BEFORE.append(interrupt)
+    pack.run(interrupts=guard)
+    assert [pack.end_of(lane).error_kind for lane in (0, 1, 7)] == [KILLED] * 3
