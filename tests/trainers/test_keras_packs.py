@@ -59,10 +59,6 @@ def test_each_optimizer_in_a_stack_has_the_numbers_of_each_member(optimizer: str
     assert said() == []
 
 
-def test_after_100_steps_each_member_equals_its_own_training() -> None:
-    assert both(Net, numbered(2, optimizer="momentum"), units=34) < 1e-9
-
-
 def test_values_that_change_between_and_inside_units_are_those_of_each_member() -> None:
     def inside(time: float) -> Any:
         return {"lr": 0.1 * (1 + time % 1)}
