@@ -5,6 +5,7 @@ from __future__ import annotations
 import bdb
 import os
 import socket
+import sys
 import threading
 import time
 import uuid
@@ -19,7 +20,7 @@ from asyncsearch.agent.lane_run import LaneRun
 from asyncsearch.agent.outputs import MAX_BACKLOG
 from asyncsearch.agent.transfers import Fetched, Uploaded, Waiting
 from asyncsearch.agent.worker_checkpoints import WorkerCheckpoints
-from asyncsearch.events import Outcome, Reported
+from asyncsearch.events import Outcome, PackMeasured, Reported
 from asyncsearch.ids import Lease
 from asyncsearch.launch.base_launcher import Post
 from asyncsearch.launch.shown_failures import ShownFailures
@@ -28,10 +29,11 @@ from asyncsearch.old_pickles import loads
 from asyncsearch.rpc.messages import DriverMessage, Heartbeat, Hello, Refused, StoreTokens, WorkerMessage
 from asyncsearch.runner.failures import exception_text, kind_of
 from asyncsearch.runner.link import shown_failure
-from asyncsearch.runner.protocol import Amendment, Ended, Folder, FolderWanted, Saved, Train
+from asyncsearch.runner.packed_training import run_pack
+from asyncsearch.runner.protocol import Amendment, Ended, Folder, FolderWanted, PackFindings, Saved, Train
 from asyncsearch.runner.sigterm import SigtermGuard
-from asyncsearch.runner.training import run_training
-from asyncsearch.trainable import TrainFunction, TrialContext, TrialStopped, as_function
+from asyncsearch.runner.training import context_of, run_training
+from asyncsearch.trainable import TrainFunction, TrialContext, TrialStopped, as_function, trainer_class_of
 
 _LOOK_S = 0.1
 """Time between two looks for messages while the store is waited for."""
@@ -57,8 +59,10 @@ class InlineWorker:
         """The folder from ``checkpoints`` that was wanted last; empty: it waits for a place."""
         self._look_up: Callable[[], None] = lambda: None
         self._fetch_error = ""
-        self._waiting: deque[LaneRun] = deque()
-        self._current: LaneRun | None = None
+        self._waiting: deque[list[LaneRun]] = deque()
+        """The lanes of each lease that has not begun, or of what is left of it."""
+        self._current: list[LaneRun] = []
+        """The lanes that train and have not ended: several if they are a pack."""
         self._unsent: list[WorkerMessage] = []
         """The end of an interrupted training; sent after the driver has learned of the interrupt."""
         self._interrupt: BaseException | None = None
@@ -81,11 +85,12 @@ class InlineWorker:
         match message:
             case Assign(work=work):
                 limits = self._config.log
-                self._waiting.extend(
-                    LaneRun(work.lease, number, lane, limits) for number, lane in enumerate(work.lanes)
-                )
+                runs = [LaneRun(work.lease, number, lane, limits) for number, lane in enumerate(work.lanes)]
+                for run in runs:
+                    run.measured = work.measured if isinstance(work.measured, tuple) else ()
+                self._waiting.append(runs)
             case AddLane(lease=lease, lane=number, added=lane):
-                self._waiting.append(LaneRun(lease, number, lane, self._config.log))
+                self._waiting.append([LaneRun(lease, number, lane, self._config.log)])
             case StopTraining(lease=lease, lane=lane, reason=reason):
                 _stop(self._runs_of(lease, lane), reason)
             case SaveAt(lease=lease, lane=lane) | CutWork(lease=lease, lane=lane):
@@ -120,21 +125,37 @@ class InlineWorker:
             return True
         if self.end is not None or not self._waiting:
             return False
-        run = self._current = self._waiting.popleft()
         self._look_up = look_up
+        self._current = self._next()
         try:
-            ended = self._train(run, look_up)
+            if len(self._current) > 1:
+                self._train_pack(self._current, look_up)
+            else:
+                (run,) = self._current
+                self._tell_end(run, self._train(run, look_up))
         except BaseException:  # interrupted in our own code
-            self._tell_end(run, Ended(Outcome.STOPPED, run.resource), is_interrupted=True)
+            self._interrupt = self._interrupt or KeyboardInterrupt()
+            for run in list(self._current):
+                self._tell_end(run, Ended(Outcome.STOPPED, run.resource))
+            self._interrupt = None
             raise
         interrupt, self._interrupt = self._interrupt, None
-        self._tell_end(run, ended, is_interrupted=interrupt is not None)
         if interrupt is not None:
             raise KeyboardInterrupt from interrupt
         return True
 
+    def _next(self) -> list[LaneRun]:
+        """Return the lanes that train next: all of a lease if the trainable can train them together, else its first."""
+        runs = self._waiting.popleft()
+        kind = None if isinstance(self._trainable, Ended) else trainer_class_of(self._trainable)
+        if kind is not None and kind.can_pack():
+            return runs
+        if runs[1:]:
+            self._waiting.appendleft(runs[1:])
+        return runs[:1]
+
     def _runs_of(self, lease: Lease | None = None, lane: int | None = None) -> list[LaneRun]:
-        runs = [*self._waiting] if self._current is None else [self._current, *self._waiting]
+        runs = [*self._current, *(run for lanes in self._waiting for run in lanes)]
         return [run for run in runs if lease in (None, run.lease) and lane in (None, run.number)]
 
     def _on_transfer(self, done: Uploaded | Fetched | Waiting) -> None:
@@ -178,14 +199,57 @@ class InlineWorker:
     def _train(self, run: LaneRun, look_up: Callable[[], None]) -> Ended:
         if isinstance(self._trainable, Ended):
             return self._trainable
-        self.checkpoints.fetch(run)
-        if run.stop_reason is not None:
-            return Ended(Outcome.STOPPED, run.resource)
-        if not run.can_start:
-            return Ended(Outcome.FAILED, run.resource, self._fetch_error, "checkpoint")
+        ended = self._fetched(run)
+        if ended is not None:
+            return ended
         train = Train(run.lane.stages, None if run.load is None else str(run.load))
         function, link = self._guarded(self._trainable, run), _DirectLink(run, self, look_up)
         return run_training(function, train, link, _NoInterrupts(), self._config.metric, self._config.untrusted)
+
+    def _fetched(self, run: LaneRun) -> Ended | None:
+        """Fetch the checkpoint of a lane; return its end if it cannot begin."""
+        self.checkpoints.fetch(run)
+        if run.stop_reason is not None:
+            return Ended(Outcome.STOPPED, run.resource)
+        return None if run.can_start else Ended(Outcome.FAILED, run.resource, self._fetch_error, "checkpoint")
+
+    def _train_pack(self, runs: list[LaneRun], look_up: Callable[[], None]) -> None:
+        """Train the lanes of a lease together, and tell the end of each."""
+        kind = trainer_class_of(self._trainable)
+        assert kind is not None
+        lanes: dict[int, LaneRun] = {}
+        for run in list(runs):
+            ended = self._fetched(run)
+            if ended is None:
+                lanes[run.number] = run
+            else:
+                self._tell_end(run, ended)
+        contexts = {}
+        for number, run in lanes.items():
+            run.lanes = len(lanes)
+            train = Train(run.lane.stages, None if run.load is None else str(run.load))
+            contexts[number] = context_of(train, _DirectLink(run, self, look_up), self._config.untrusted)
+
+        def tell(message: PackFindings | Ended) -> None:
+            if isinstance(message, Ended):
+                self._shown_in_pack(message, contexts[message.lane].name)
+                self._tell_end(lanes[message.lane], message)
+            elif (run := next((run for run in lanes.values() if not run.is_refused), None)) is not None:
+                self.send(PackMeasured(run.lease, message.seconds, message.device, message.refusal))
+
+        interrupts, measured = _InterruptedPack(self._interrupted), runs[0].measured if runs else ()
+        run_pack(kind, contexts, interrupts, self._config.metric, tell, measured)
+
+    def _interrupted(self, interrupt: BaseException) -> None:
+        """Turn the user's interrupt into a stop of the lanes that train."""
+        self._interrupt = self._interrupt or interrupt
+        _stop(self._current, "it was interrupted")
+
+    def _shown_in_pack(self, ended: Ended, name: str) -> None:
+        """Show the exception that ended a lane; it is being handled."""
+        error = sys.exception()
+        if ended.outcome is Outcome.FAILED and isinstance(error, Exception):
+            self._shown_failures.show(name, error)
 
     def _guarded(self, function: TrainFunction, run: LaneRun) -> TrainFunction:
         """Turn the user's interrupt into a stop of this training, and show an exception where it was raised."""
@@ -194,8 +258,7 @@ class InlineWorker:
             try:
                 return function(trial)
             except (KeyboardInterrupt, bdb.BdbQuit) as interrupt:
-                self._interrupt = interrupt
-                _stop([run], "it was interrupted")
+                self._interrupted(interrupt)
                 raise TrialStopped("it was interrupted") from interrupt
             except Exception as error:
                 self._shown_failures.show(trial.name, error)
@@ -203,12 +266,12 @@ class InlineWorker:
 
         return train
 
-    def _tell_end(self, run: LaneRun, ended: Ended, *, is_interrupted: bool) -> None:
-        self._current = None
+    def _tell_end(self, run: LaneRun, ended: Ended) -> None:
+        self._current = [one for one in self._current if one is not run]
         self.checkpoints.forget(run)
         run.resource = max(run.resource, ended.resource)
         self._unsent += run.end(ended.outcome, ended.error, ended.error_kind)
-        if not (is_interrupted and self._unsent):
+        if not (self._interrupt is not None and self._unsent):
             self._send_rest()
 
     def _send_rest(self) -> None:
@@ -218,7 +281,7 @@ class InlineWorker:
         self._end_if_done()
 
     def _end_if_done(self) -> None:
-        if self._dismissal is not None and self._current is None and not self._waiting and not self._unsent:
+        if self._dismissal is not None and not self._current and not self._waiting and not self._unsent:
             self.end = self.end or f"dismissed: {self._dismissal}"
 
     def send(self, message: WorkerMessage) -> None:
@@ -279,6 +342,27 @@ class _NoInterrupts(SigtermGuard):
 
     def arm(self) -> None:
         """Do nothing."""
+
+
+class _InterruptedPack(_NoInterrupts):
+    """Tells a pack of the user's interrupt, which concerns all its lanes."""
+
+    def __init__(self, interrupted: Callable[[BaseException], None]) -> None:
+        super().__init__()
+        self._interrupted = interrupted
+
+    @property
+    def is_received(self) -> bool:
+        """Whether the exception that is being handled is the user's interrupt."""
+        error = sys.exception()
+        if not isinstance(error, KeyboardInterrupt | bdb.BdbQuit):
+            return False
+        self._interrupted(error)
+        return True
+
+    @is_received.setter
+    def is_received(self, value: bool) -> None:
+        """Keep nothing: it is asked for each exception."""
 
 
 def _load(bundle: bytes) -> TrainFunction | Ended:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import keras
 import numpy as np
@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from asyncsearch.errors import UsageError
 from asyncsearch.trainers.base_trainer import EVALUATION_BATCH, FrameworkTrainer
+from asyncsearch.trainers.keras_packs import evaluation, together
 from asyncsearch.trainers.sample_order import Indices
 from asyncsearch.trial import Params
 
@@ -60,6 +61,27 @@ class KerasTrainer(FrameworkTrainer):
     def opt(self) -> Any:
         """The current optimizer; with mixed precision the one that scales the loss, around yours."""
         return self.net.optimizer
+
+    @classmethod
+    def train_pack(cls, trainers: Sequence[Self]) -> None:
+        """Train one unit of several trainers together: alike ones as stacked weights, others in one traced function.
+
+        Each ends as after its own ``train``, within rounding. What cannot be packed trains one after another, and says
+        why.
+        """
+        together.train_pack(trainers)
+
+    @classmethod
+    def pack_refusal(cls) -> str:
+        return together.refusal_of(cls)
+
+    @classmethod
+    def evaluate_pack(cls, trainers: Sequence[Self]) -> list[Mapping[str, Any]]:
+        """Return the metrics of trainers that ``train_pack`` has just trained, at once where they are the default ones.
+
+        They are those of each one's ``evaluate``, within rounding.
+        """
+        return evaluation.evaluate_pack(trainers)
 
     def save(self, path: Path) -> None:
         path.mkdir()

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, ClassVar
 
 import cloudpickle
+import pytest
 
-from asyncsearch.actions import Assign, CutWork, SaveAt
+from asyncsearch.actions import Assign, CutWork, SaveAt, StopTraining
 from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.errors import CheckpointError
 from asyncsearch.events import CheckpointCommitted, CheckpointFailed, Outcome, Reported, TrainingEnded
@@ -15,7 +18,7 @@ from asyncsearch.launch.inline_worker import InlineWorker
 from asyncsearch.rpc.messages import DriverMessage, WorkerMessage
 from asyncsearch.store.local import LocalStore
 from asyncsearch.store.manifest import PackedWith
-from asyncsearch.trainable import TrialContext
+from asyncsearch.trainable import Trainer, TrialContext
 from asyncsearch.work import Lane, Stage, Work
 
 A, B = NodeKey("a" * 32), NodeKey("b" * 32)
@@ -129,3 +132,78 @@ def test_a_checkpoint_that_fails_on_the_way_costs_that_checkpoint_only(tmp_path:
 
 def test_a_last_checkpoint_that_cannot_be_stored_is_told_after_the_end(tmp_path: Path) -> None:
     assert of(run(tmp_path, bad=(6,)))[-2:] == [(Outcome.REACHED, 6, 6), ("failed", 6, "the disk is full")]
+
+
+class Together(Trainer):
+    """Counts its units, and remembers with how many others it trained each."""
+
+    together: ClassVar[list[int]] = []
+
+    def setup(self, hp: dict[str, Any]) -> None:
+        self.hp = hp
+
+    @classmethod
+    def train_pack(cls, trainers: Sequence[Together]) -> None:
+        cls.together.append(len(trainers))
+        if any(trainer.hp.get("interrupts") == trainer.trial.resource for trainer in trainers):
+            raise KeyboardInterrupt
+
+    def train(self) -> None:
+        self.together.append(1)
+        if self.hp.get("fails"):
+            raise ValueError("no weights")
+
+    def evaluate(self) -> dict[str, float]:
+        if self.hp.get("fails"):
+            raise ValueError("the loss of this lane is not defined")
+        return {"value": self.hp["lr"]}
+
+
+def pack_of(folder: Path, said: list[WorkerMessage], *params: dict[str, Any]) -> InlineWorker:
+    """Return a worker that has work with a lane of three units for each of these hyper-parameters."""
+    Together.together.clear()
+    store = LocalStore(folder)
+    store.prepare()
+    bundle = cloudpickle.dumps(Together)
+    names = {"study": "digits", "metric": "value", "bundle": bundle, "worker": WorkerId(0)}
+    config = WorkerConfig(**names, store=store, endpoint=None, epoch=1)
+    worker = InlineWorker(config, lambda _worker, _epoch, _number, message: said.append(message))
+    lanes = [Lane((Stage(A, {"lr": 0.1} | own, (TrialId(n),), 7, 0, 3, 3),)) for n, own in enumerate(params)]
+    worker.take(Assign(Work(LEASE, tuple(lanes))))
+    return worker
+
+
+def ends(said: list[WorkerMessage]) -> dict[int, tuple[Outcome, int]]:
+    return {one.lane: (one.outcome, one.resource) for one in said if isinstance(one, TrainingEnded)}
+
+
+def test_the_lanes_of_a_lease_train_together_and_one_that_fails_leaves(tmp_path: Path) -> None:
+    said: list[WorkerMessage] = []
+    worker = pack_of(tmp_path, said, {}, {"fails": True}, {})
+    assert worker.train_next(lambda: None)
+    assert Together.together == [3, 2, 2]
+    assert ends(said) == {0: (Outcome.RETURNED, 3), 1: (Outcome.FAILED, 0), 2: (Outcome.RETURNED, 3)}
+    assert not worker.train_next(lambda: None)
+
+
+def test_a_lane_that_is_stopped_leaves_the_pack_at_its_next_report(tmp_path: Path) -> None:
+    said: list[WorkerMessage] = []
+    worker = pack_of(tmp_path, said, {}, {}, {})
+
+    def look_up() -> None:
+        if any(isinstance(one, Reported) and one.lane == 1 for one in said):
+            worker.take(StopTraining(LEASE, "enough", 1))
+
+    worker.train_next(look_up)
+    assert Together.together == [3, 2, 2]
+    assert ends(said)[1] == (Outcome.STOPPED, 1)
+
+
+def test_ctrl_c_stops_all_lanes_and_is_the_users_before_their_ends_are_told(tmp_path: Path) -> None:
+    said: list[WorkerMessage] = []
+    worker = pack_of(tmp_path, said, {}, {"interrupts": 1})
+    with pytest.raises(KeyboardInterrupt):
+        worker.train_next(lambda: None)
+    assert ends(said) == {}
+    assert worker.train_next(lambda: None)
+    assert ends(said) == {0: (Outcome.STOPPED, 1), 1: (Outcome.STOPPED, 1)}

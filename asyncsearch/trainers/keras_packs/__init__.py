@@ -1,0 +1,4 @@
+"""Packed training of ``KerasTrainer``: alike members as stacked weights, others in one traced function.
+
+Rule: this package imports TensorFlow and Keras, and no torch; ``asyncsearch.packing`` is torch's.
+"""

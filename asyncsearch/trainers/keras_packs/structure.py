@@ -1,0 +1,132 @@
+"""What members of one stack have in common: all but the values of variables and the numbers of their optimizers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from asyncsearch.trainers.keras_packs.errors import NotStackedError
+from asyncsearch.trainers.keras_packs.update_rules import RULES, number_names
+
+_OPTIMIZER_OPTIONS = ("clipnorm", "global_clipnorm", "clipvalue", "use_ema", "loss_scale_factor",
+                      "gradient_accumulation_steps")  # fmt: skip
+_BY_MEMBER = frozenset({"name", "seed"})
+"""Settings of a layer that do not tell how it computes."""
+_OF_KERAS = frozenset(vars(keras.layers.Layer())) | frozenset(vars(keras.Model()))
+_SIMPLE = (int, float, str, bytes, tuple, list, dict, set, frozenset, type(None))
+
+Structure = tuple[Any, ...]
+
+
+def structure_of(trainer: Any) -> Structure:
+    """Return what a trained step depends on besides numbers and values; equal ones make one stack.
+
+    Raises:
+        NotStackedError: no member like this one can be in a stack.
+    """
+    net, optimizer = trainer.net, trainer.opt
+    _require_known_step(trainer)
+    _require_known_optimizer(net, optimizer)
+    rule = RULES[type(optimizer)](optimizer)
+    variables = (net.trainable_variables, net.non_trainable_variables)
+    shapes = tuple(tuple((tuple(one.shape), one.dtype) for one in group) for group in variables)
+    decayed = tuple(map(optimizer._use_weight_decay, net.trainable_variables))
+    update = type(optimizer), rule.flags(), rule.slots(), number_names(optimizer), decayed
+    return type(trainer), _layer(net), shapes, update, _text(trainer.loss)
+
+
+def _require_known_step(trainer: Any) -> None:
+    net = trainer.net
+    for name in ("train_step", "test_step", "compute_loss"):
+        method = getattr(type(net), name)
+        if not method.__module__.startswith("keras."):
+            raise NotStackedError(f"{type(net).__name__}.{name} is its own: put it into layers, or into the loss")
+    if net.jit_compile:
+        raise NotStackedError(
+            f"jit_compile of {type(trainer).__name__} compiles each size of a pack anew: leave it out"
+        )
+    if not all(layer.built for layer in net._flatten_layers()):
+        raise NotStackedError(f"a layer of {type(net).__name__} is not built: call each of its layers in call()")
+
+
+def _require_known_optimizer(net: Any, optimizer: Any) -> None:
+    kind = type(optimizer)
+    if kind not in RULES:
+        known = ", ".join(one.__name__ for one in RULES)
+        raise NotStackedError(f"the optimizer is {kind.__name__}: use Keras's {known}")
+    for name in _OPTIMIZER_OPTIONS:
+        if getattr(optimizer, name, None):
+            raise NotStackedError(f"{kind.__name__} has {name}={getattr(optimizer, name)!r}: leave it out")
+    if not isinstance(optimizer._learning_rate, keras.Variable):
+        raise NotStackedError(f"the learning rate of {kind.__name__} is a schedule: let it be a number")
+    if [*map(id, optimizer._trainable_variables)] != [*map(id, net.trainable_variables)]:
+        raise NotStackedError("which layers are trainable has changed: decide it in model()")
+    for variable in net.trainable_variables:
+        if variable.constraint is not None:
+            raise NotStackedError(f"{variable.path} has a constraint: leave it out")
+    if not net.trainable_variables:
+        raise NotStackedError("the model has no trainable weights")
+
+
+def _layer(layer: Any) -> Structure:
+    """Return how a layer and those inside it compute."""
+    kind = type(layer)
+    if kind is keras.Sequential:
+        return kind, layer.trainable, tuple(map(_layer, layer.layers))
+    children = layer._flatten_layers(include_self=False, recursive=False)
+    try:
+        config = layer.get_config()
+    except Exception as error:
+        words = str(error).strip().partition("\n")[0]
+        raise NotStackedError(f"get_config() of layer {layer.name!r}, a {kind.__name__}, fails: {words}") from error
+    names = {one.name: f"layer {number}" for number, one in enumerate(layer._flatten_layers())}
+    return kind, _text(_renamed(config, names)), _attributes(layer), tuple(map(_layer, children))
+
+
+def _renamed(value: Any, names: Mapping[str, str]) -> Any:
+    """Return a configuration without the names that Keras gives layers, which count on in a process."""
+    if isinstance(value, Mapping):
+        return {key: _renamed(one, names) for key, one in value.items() if key not in _BY_MEMBER}
+    if isinstance(value, list | tuple):
+        return [_renamed(one, names) for one in value]
+    return names.get(value, value) if isinstance(value, str) else value
+
+
+def _attributes(layer: Any) -> Structure:
+    """Return what ``call`` may read from a layer: tensors, and plain values of a class that is not Keras's."""
+    is_own = not type(layer).__module__.startswith("keras.")
+    found: list[tuple[Any, ...]] = []
+    for name, value in sorted(vars(layer).items()):
+        if isinstance(value, np.ndarray | tf.Tensor):
+            array = np.asarray(value)
+            found.append((name, array.shape, str(array.dtype), array.tobytes()))
+        elif is_own and name not in _OF_KERAS and _is_plain(value):
+            found.append((name, _text(value)))
+    return tuple(found)
+
+
+def _is_plain(value: Any) -> bool:
+    """Return whether an attribute is neither a layer nor a variable, which are compared elsewhere."""
+    is_part = isinstance(value, keras.layers.Layer | keras.Variable)
+    return not is_part and (isinstance(value, _SIMPLE) or callable(value))
+
+
+def _text(value: Any) -> Any:
+    """Return something that is equal for values that compute the same; a function is equal to itself alone."""
+    if isinstance(value, keras.losses.Loss):
+        return type(value), _text(_renamed(value.get_config(), {}))
+    if callable(value) and not isinstance(value, type):
+        return getattr(value, "__func__", value)
+    return json.dumps(value, sort_keys=True, default=_described)
+
+
+def _described(value: Any) -> Any:
+    if isinstance(value, Sequence | set | frozenset) and not isinstance(value, str | bytes):
+        return sorted(map(repr, value))
+    config = getattr(value, "get_config", None)
+    return repr(value) if config is None else [type(value).__qualname__, _renamed(config(), {})]

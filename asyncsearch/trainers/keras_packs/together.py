@@ -1,0 +1,139 @@
+"""A unit of each of several ``KerasTrainer`` at once; else one after another, in words why.
+
+Pseudocode of a unit::
+
+    for those that see the same samples in the same order:
+        seed every generator as each one's own ``train`` does
+        for each batch of the unit, which is read once:
+            each applies its values at this fraction of the unit to its optimizer
+            alike ones step as one computation, and the others in one traced function
+        the state of each is in its own ``net`` and ``opt`` again, so ``evaluate`` and ``save`` are those of the trainer
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from asyncsearch.trainers.keras_packs.errors import NotStackedError, NotTogetherError
+from asyncsearch.trainers.keras_packs.graphs import as_tensors
+from asyncsearch.trainers.keras_packs.one_function import OneFunction
+from asyncsearch.trainers.keras_packs.refusals import why_not_together
+from asyncsearch.trainers.keras_packs.sample_lines import sample_lines
+from asyncsearch.trainers.keras_packs.stacked import StackedMembers
+from asyncsearch.trainers.keras_packs.structure import Structure, structure_of
+from asyncsearch.trainers.sample_order import batches
+
+_refused: dict[type, str] = {}
+"""Trainer classes that were last trained one after another, with the reason."""
+_printed: set[tuple[type, str]] = set()
+
+
+def train_pack(trainers: Sequence[Any]) -> None:
+    """Train one unit of each trainer; each ends as after its own ``train``, within rounding."""
+    kind = type(trainers[0])
+    _refused[kind] = why_not_together(trainers) or ""
+    if _refused[kind]:
+        _say(kind, f"these trainings are not packed: {_refused[kind]}.")
+    for line in [[one] for one in trainers] if _refused[kind] else sample_lines(trainers):
+        if len(line) > 1:
+            _train_line(line)
+        else:
+            line[0].train()
+
+
+def refusal_of(kind: type) -> str:
+    """Return why trainers of a class are not packed in this process; empty: they are, or none was trained."""
+    return _refused.get(kind, "")
+
+
+def _train_line(trainers: list[Any]) -> None:
+    """Train a unit of trainers that have the same batches."""
+    try:
+        _Unit(trainers).train()
+    except NotTogetherError as error:  # before the first step
+        kind = type(trainers[0])
+        _refused[kind] = str(error)
+        _say(kind, f"these trainings are not packed: {error}.")
+        for trainer in trainers:
+            trainer.train()
+
+
+class _Unit:
+    def __init__(self, trainers: list[Any]) -> None:
+        self._trainers, self._first = trainers, trainers[0]
+        self._runs: list[StackedMembers | OneFunction] = []
+
+    def train(self) -> None:
+        first = self._first
+        unit, size, start = first._unit_samples, first._size, first.samples
+        batch_size = first._checked_batch_size(size, unit)
+        first._seed("unit", start // unit)
+        found = batches(first._order_of, size, start, start + unit, batch_size, drop_last=first.drop_last)
+        for at, read in first._fetched(found, start // unit):
+            self._step(as_tensors(read), (at - start) / unit)
+        for run in self._runs:
+            run.end()
+        for trainer in self._trainers:
+            trainer.samples = start + unit
+
+    def _step(self, batch: tuple[Any, ...], fraction: float) -> None:
+        followed = [one for one in self._trainers if not self._runs or one.trial.has_sequences]
+        for trainer in followed:
+            trainer._follow(fraction)
+        if not self._runs:
+            self._runs = _runs_of(self._trainers, batch)
+        else:
+            for run in self._runs:
+                for trainer in followed:
+                    if any(trainer is one for one in run.trainers):
+                        run.follow(trainer)
+        for run in self._runs:
+            run.step(batch)
+        for trainer in self._trainers:
+            trainer.steps += 1
+
+
+def _runs_of(trainers: Sequence[Any], batch: tuple[Any, ...]) -> list[StackedMembers | OneFunction]:
+    """Return what trains each trainer: stacks of alike ones, and one function for the rest."""
+    found: list[StackedMembers | OneFunction] = []
+    rest: list[Any] = []
+    for structure, alike in by_structure(trainers):
+        try:
+            if structure is None or len(alike) == 1:
+                raise NotStackedError("" if structure is None else "each has another structure")
+            stack = StackedMembers(alike, structure)
+            stack.prepare(batch)
+            found.append(stack)
+        except NotStackedError as error:
+            _say_not_stacked(alike[0], str(error))
+            rest += alike
+    if rest:
+        found.append(OneFunction(rest))
+        found[-1].prepare(batch)
+    return found
+
+
+def by_structure(trainers: Sequence[Any]) -> list[tuple[Structure | None, list[Any]]]:
+    """Return trainers by structure; None: it is not known how to stack them."""
+    found: dict[Structure | None, list[Any]] = {}
+    for trainer in trainers:
+        try:
+            found.setdefault(structure_of(trainer), []).append(trainer)
+        except NotStackedError as error:
+            _say_not_stacked(trainer, str(error))
+            found.setdefault(None, []).append(trainer)
+    return list(found.items())
+
+
+def _say_not_stacked(trainer: Any, words: str) -> None:
+    if words:
+        _say(type(trainer), f"these trainings share one traced function, and their weights are not stacked: {words}.")
+
+
+def _say(kind: type, text: str) -> None:
+    """Say it once in a process."""
+    if (kind, text) not in _printed:
+        _printed.add((kind, text))
+        sys.stderr.write(f"asyncsearch: {text}\n")

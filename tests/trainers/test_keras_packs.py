@@ -1,0 +1,160 @@
+"""``KerasTrainer.train_pack``: each trainer's unit equals its own, stacked or in one traced function."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+tensorflow: Any = pytest.importorskip("tensorflow")
+keras: Any = pytest.importorskip("keras")
+
+from asyncsearch.trainers.keras_packs import together  # noqa: E402  # needs tensorflow
+from tests.trainers.keras_pack_trainers import (  # noqa: E402
+    MODELS,
+    OPTIMIZERS,
+    Net,
+    both,
+    difference,
+    numbered,
+    train_alone,
+    train_together,
+    trainer,
+)
+
+SMALL = 1e-12
+
+
+@pytest.fixture(autouse=True)
+def _double_precision() -> Iterator[None]:
+    before = keras.config.floatx(), keras.config.dtype_policy()
+    keras.config.set_floatx("float64")
+    keras.config.set_dtype_policy("float64")
+    together._printed.clear()
+    yield
+    keras.config.set_floatx(before[0])
+    keras.config.set_dtype_policy(before[1])
+
+
+@pytest.fixture
+def said(capsys: pytest.CaptureFixture[str]) -> Any:
+    return lambda: [line for line in capsys.readouterr().err.splitlines() if line.startswith("asyncsearch:")]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", sorted(set(MODELS) - {"lstm"}))
+def test_each_layer_in_a_stack_trains_as_it_does_alone(kind: str, said: Any) -> None:
+    assert both(Net, numbered(3, kind=kind, optimizer="adam")) < SMALL
+    assert said() == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_each_optimizer_in_a_stack_has_the_numbers_of_each_member(optimizer: str, said: Any) -> None:
+    assert both(Net, numbered(3, kind="batch_norm", optimizer=optimizer)) < SMALL
+    assert said() == []
+
+
+def test_values_that_change_between_and_inside_units_are_those_of_each_member() -> None:
+    def inside(time: float) -> Any:
+        return {"lr": 0.1 * (1 + time % 1)}
+
+    first: list[dict[str, Any]] = [{"number": n, "lr": 0.1} for n in range(2)]
+    changing = [[one, one | {"optimizer": kind}] for one, kind in zip(first, ("sgd", "momentum"), strict=True)]
+    assert both(Net, changing, inside=inside) < SMALL
+
+
+class Unlike(Net):
+    """Each member is as wide as its number says, and the learning rate may be a schedule."""
+
+    def model(self, hp: Mapping[str, Any]) -> Any:
+        keras.utils.set_random_seed(hp["number"])
+        dense = keras.layers.Dense
+        return keras.Sequential([dense(4 + hp["number"]), keras.layers.Dropout(0.2), dense(3, activation="softmax")])
+
+
+class Clipped(Net):
+    def optimizer(self, hp: Mapping[str, Any]) -> Any:
+        return keras.optimizers.SGD(0.1 + hp["number"], clipnorm=0.1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"), [(Unlike, "each has another structure"), (Clipped, "SGD has clipnorm=0.1: leave it out")]
+)
+def test_members_that_cannot_be_stacked_train_in_one_function_as_alone(kind: type[Any], words: str, said: Any) -> None:
+    assert both(kind, numbered(2)) < SMALL
+    (line,) = said()
+    assert f"share one traced function, and their weights are not stacked: {words}" in line
+    assert kind.pack_refusal() == ""
+
+
+def test_members_leave_and_a_packed_prefix_goes_on_alone(tmp_path: Path) -> None:
+    packed, alone = ([trainer(Net, *each) for each in numbered(3, optimizer="adam")] for _ in range(2))
+    train_together(packed)
+    train_together(packed[:2])
+    packed[2].save(tmp_path / "state")
+    other = trainer(Net, *numbered(3, optimizer="adam")[2])
+    other.load(tmp_path / "state")
+    train_alone(other)
+    for one in alone:
+        train_alone(one), train_alone(one)
+    assert max(map(difference, [*packed[:2], other], alone)) < SMALL
+
+
+def test_members_with_other_samples_are_not_mixed() -> None:
+    packed, alone = ([trainer(Net, {"number": n}, seed=n // 2) for n in range(4)] for _ in range(2))
+    train_together(packed)
+    for one in alone:
+        train_alone(one)
+    assert max(map(difference, packed, alone)) < SMALL
+
+
+class OwnBatch(Net):
+    def _train_batch(self, batch: Any) -> None:
+        super()._train_batch(batch)
+
+
+class Eager(Net):
+    run_eagerly = True
+
+
+class Drawing(keras.layers.Layer):  # type: ignore[misc]
+    """Draws from the generator of the process."""
+
+    def call(self, x: Any) -> Any:
+        return x + tensorflow.random.normal(tensorflow.shape(x), dtype=x.dtype)
+
+
+class Noisy(Net):
+    def model(self, hp: Mapping[str, Any]) -> Any:
+        return keras.Sequential([Drawing(), keras.layers.Dense(3, activation="softmax")])
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        (OwnBatch, "OwnBatch._train_batch (test_keras_packs.py, line"),
+        (Eager, "run_eagerly=True of Eager traces nothing: leave it out"),
+        (Noisy, "draws by RandomStandardNormal from TensorFlow's own generator"),
+    ],
+)
+def test_what_no_pack_can_do_trains_one_after_another_and_names_the_line(
+    kind: type[Any], words: str, said: Any
+) -> None:
+    packed = [trainer(kind, *each) for each in numbered(2)]
+    train_together(packed)
+    assert words in kind.pack_refusal()
+    assert [words in line for line in said()] == [True]
+    assert [one.steps for one in packed] == [3, 3]
+
+
+def test_the_same_pack_gives_the_same_bits() -> None:
+    packs = [[trainer(Net, *each) for each in numbered(3)] for _ in range(2)]
+    train_together(packs[0])
+    train_together([trainer(Net, *each) for each in numbered(2)])
+    train_together(packs[1])
+    assert max(map(difference, *packs)) == 0.0
