@@ -130,4 +130,4 @@ def test_a_study_that_was_created_before_schedulers_were_written_down_is_explain
     del described["scheduler_options"], described["sealed"]
     file.write_text(json.dumps(described))
     paused = next(trial for trial in made.trials if trial.state is TrialState.PAUSED)
-    assert f"It waits at {paused.resource}, where it has rank" in Study.open(tmp_path / "s").explain(paused)
+    assert f"It stayed at {paused.resource}, where it has rank" in Study.open(tmp_path / "s").explain(paused)

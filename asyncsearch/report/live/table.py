@@ -35,6 +35,8 @@ def title(status: StudyStatus) -> str:
     name = cut(status.name, WIDTH - 40)
     if status.workers_wanted or not status.trials:
         return name
+    if status.driver_died_s is not None:
+        return f"{name}: {driver_died_words(status.driver_died_s)}"
     if status.elapsed_s is None:
         return f"{name}: {_ended_earlier(status)}"
     time = duration(status.elapsed_s)
@@ -42,6 +44,11 @@ def title(status: StudyStatus) -> str:
     how = "not finished, ended after" if status.is_unfinished else "finished in"
     how = "every trial failed, ended after" if status.is_failed else how
     return f"{name}: {how} {time}{workers}"
+
+
+def driver_died_words(last_s: float) -> str:
+    """Return what is known of a driver that no longer lives, whose last record was written at ``last_s``."""
+    return f"not finished, its driver ended without closing it; its last record is of {moment(last_s)}"
 
 
 def _ended_earlier(status: StudyStatus) -> str:
