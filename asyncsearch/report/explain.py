@@ -27,7 +27,7 @@ def explain(
     metric: str,
     mode: str | None = None,
     position: str = "",
-    standing: str = "",
+    head: str = "",
 ) -> str:
     """Return what happened to a trial, and why; times count from the study's first record.
 
@@ -36,12 +36,12 @@ def explain(
             these compete within populations, which the journal does not contain.
         position: of an unfinished trial in the words of its scheduler, which knows brackets and populations; empty:
             not available.
-        standing: how the trial stands, if more is known than the journal says; empty: as the journal says.
+        head: how the trial stands, if more is known than the journal says; empty: as the journal says.
     """
     story = _Story(trial, metric)
     for record in records:
         story.add(record)
-    return story.text(mode, position, standing)
+    return story.text(mode, position, head)
 
 
 class _Story:
@@ -167,15 +167,15 @@ class _Story:
         line = f"{when:>10}  {cut(sentence, 1000)}"
         self._lines += textwrap.wrap(line, WIDTH, subsequent_indent=" " * 12, break_long_words=False)
 
-    def text(self, mode: str | None, position: str, standing: str) -> str:
+    def text(self, mode: str | None, position: str, head: str) -> str:
         name = trial_name(self._trial)
         if not self._lines or self._state is None:
             return f"Nothing happened to {name}: the study has no such trial yet."
-        head = f"{name} {standing or _STATES[self._state]}. Times since the study began:"
+        first = f"{name} {head or _STATES[self._state]}. Times since the study began:"
         is_known = position and not self._state.is_finished
-        verb = "waits" if not standing else "stayed"
+        verb = "waits" if not head else "stayed"
         last = [f"Its position: {position}."] if is_known else self._rank(mode, verb)
-        return "\n".join([head, *self._lines, *(f"{'':12}{line}" for line in last)])
+        return "\n".join([first, *self._lines, *(f"{'':12}{line}" for line in last)])
 
     def _rank(self, mode: str | None, verb: str) -> list[str]:
         """Return the rank of a paused trial among all trials that reached its rung and have its first target."""

@@ -16,7 +16,7 @@ from asyncsearch.journal.opening import Replayed, StudyFile, config_of, read_rec
 from asyncsearch.journal.reading import read_position, read_state
 from asyncsearch.report.explain import explain
 from asyncsearch.report.formatting import time_of
-from asyncsearch.report.live.standing import going_on, standing
+from asyncsearch.report.live.ended_words import continue_lines, head_words
 from asyncsearch.report.live.status import StudyStatus, status_of
 from asyncsearch.report.plain_text import printable
 from asyncsearch.report.plots.incumbents import Incumbent, incumbents, incumbents_dataframe
@@ -71,6 +71,7 @@ class Results:
     _trainable_name: str
     _fingerprint: str
     _parts: dict[str, str]
+    _script: tuple[str, str]
 
     def _open(self, store: str | Path) -> None:
         """Become the study of a store, to read it.
@@ -81,7 +82,7 @@ class Results:
         self.store = open_store(store)
         file = self._require_file()
         self.name, self._trainable_name, self._fingerprint = file.name, file.trainable, file.fingerprint
-        self._parts = file.parts
+        self._parts, self._script = file.parts, (file.script, file.script_sha256)
         self.shared = open_store(file.shared) if file.shared else None
         self.config = config_of(file)
         self._seen = None
@@ -159,9 +160,9 @@ class Results:
             metric=self.config.metric,
             mode=self.config.mode,
             position=position.removesuffix(f"; {WAITS_THERE}") if status.is_finished else position,
-            standing=standing(status, state),
+            head=head_words(status, state),
         )
-        return "\n".join([story, *going_on(status, state)])
+        return "\n".join([story, *continue_lines(status, state)])
 
     def tree(self) -> Tree:
         """Return what is trained and for which trials, as a picture for a notebook and as text for ``print``.

@@ -21,6 +21,8 @@ from asyncsearch import FIFO, Study, uniform
 def train(trial):
     for epoch in trial.epochs(save=lambda path: path.write_text("x"), load=lambda path: None):
         trial.report(loss=trial.params["x"] / epoch)
+        while epoch == 3 and Study.open("killed").trials[-1].resource < 2:
+            pass
         if trial.name == "trial-1" and epoch == 3:
             os.kill(os.getpid(), signal.SIGKILL)
 
@@ -45,10 +47,12 @@ def test_the_table_of_a_search_whose_driver_was_killed_says_so_and_that_nothing_
     assert study._seen is not None
     assert f"its driver ended without closing it; its last record is of {moment(study._seen.last_s)}" in text
     assert "2 of 6 configurations begun: 1 to be continued, 1 trained to the end" in text
-    assert "running" not in text
+    assert "running" not in text.replace("saves running trials", "")
+    assert f"{study.trials[1].resource} of 9, goes on from 0" in text
+    assert "Study(save_every=1) saves running trials after each unit" in text
     assert "worker" not in text
     assert f"asyncsearch resume {killed}" in text
-    assert "running" not in html(study._status())
+    assert "to be continued" in html(study._status())
 
 
 def test_the_story_of_a_trial_whose_driver_was_killed_says_how_it_goes_on(killed: Path) -> None:

@@ -32,6 +32,8 @@ class TrialRow(msgspec.Struct, frozen=True):
     """The metric as last reported."""
     params: Params
     reason: str = ""
+    goes_on_from: int | None = None
+    """Resource of the checkpoint from which the next run continues it, if that repeats units; None: none are."""
 
 
 class BestSeen(msgspec.Struct, frozen=True):
@@ -70,6 +72,8 @@ class StudyStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Whether no run is in progress and something that was requested is left to do."""
     num_trials: int | None = None
     """The total of trials that the run, or the one that ended unfinished, has requested; None: no limit, or no run."""
+    repeated: int = 0
+    """Units since its last checkpoint of the trial to be continued that has most of them; the next run repeats them."""
     driver_died_s: float | None = None
     """When the last record was written by a driver that ended without closing, seconds since 1970; None: none has."""
     trained: int = 0
@@ -228,8 +232,11 @@ def status_of(
         mode=state.config.mode,
         scheduler=scheduler,
         counts=counts,
-        rows=tuple({trial.id: row_of(trial) for trial in (*running, *best, *failed)}.values()),
-        best=row_of(best[0]) if best else None,
+        rows=tuple({trial.id: row_of(trial, is_unfinished) for trial in (*running, *best, *failed)}.values()),
+        best=row_of(best[0], is_unfinished) if best else None,
+        repeated=max((trial.resource - _saved(trial) for trial in state.trials if _goes_on(trial)), default=0)
+        if is_unfinished
+        else 0,
         incumbent=None if incumbent is None else BestSeen(incumbent.name, seen, incumbent.best_resource),
         unread=unread,
         workers_alive=sum(slot.state is not SlotState.LAUNCHING for slot in state.pool.alive()) if run else 0,
@@ -283,6 +290,17 @@ def _beyond_quota(state: StudyState) -> str:
     )
 
 
-def row_of(trial: Trial) -> TrialRow:
-    """Return a trial as a table shows it."""
-    return TrialRow(trial.name, trial.state, trial.resource, trial.target, trial.value, trial.params, trial.reason)
+def row_of(trial: Trial, is_unfinished: bool = False) -> TrialRow:
+    """Return a trial as a table shows it; ``is_unfinished``: as of a search that no run continues now."""
+    saved = _saved(trial)
+    repeats = is_unfinished and _goes_on(trial) and saved < trial.resource
+    row = TrialRow(trial.name, trial.state, trial.resource, trial.target, trial.value, trial.params, trial.reason)
+    return msgspec.structs.replace(row, goes_on_from=saved) if repeats else row
+
+
+def _goes_on(trial: Trial) -> bool:
+    return trial.state in (TrialState.RUNNING, TrialState.WAITING)
+
+
+def _saved(trial: Trial) -> int:
+    return 0 if trial.checkpoint is None else trial.checkpoint.resource

@@ -7,14 +7,14 @@ from asyncsearch.report.live.table import continue_command, driver_died_words
 from asyncsearch.trial import TrialState
 
 
-def standing(status: StudyStatus, state: TrialState) -> str:
+def head_words(status: StudyStatus, state: TrialState) -> str:
     """Return "was stopped early" or "is to be continued", where no run is in progress; else an empty text."""
     if state is TrialState.PAUSED and status.is_finished:
         return f"was {status.words(state)}"
     return f"is {status.words(state)}" if _goes_on(status, state) else ""
 
 
-def going_on(status: StudyStatus, state: TrialState) -> list[str]:
+def continue_lines(status: StudyStatus, state: TrialState) -> list[str]:
     """Return lines that say why a trial does not train now, and the command that continues it; else none."""
     if not _goes_on(status, state):
         return []
