@@ -15,6 +15,7 @@ from asyncsearch import cli, uniform
 from asyncsearch.cli.parser import _state
 from asyncsearch.errors import TrialsFailedError
 from asyncsearch.report.live.status import STATE_WORDS
+from asyncsearch.study.runnable import CORRECT
 from asyncsearch.study.study import Study
 from asyncsearch.trial import TrialState
 from tests.report.tools import FAILING, simulated, store_of
@@ -275,5 +276,22 @@ def test_resuming_a_study_whose_every_trial_fails_has_exit_code_1_and_shows_the_
         study.run(1, display="none")
     assert cli.main(["resume", folder, "--num-trials", "2"]) == 1
     printed = capsys.readouterr()
-    assert "asyncsearch: all 2 trials failed. Correct it and run again; the traceback is above: KeyError" in printed.err
+    assert f"asyncsearch: all 2 trials failed. {CORRECT}; the traceback is above: KeyError" in printed.err
     assert "every trial failed" in printed.out
+
+
+def test_resuming_from_the_shell_says_that_the_stored_code_runs_and_that_the_script_was_edited(tmp_path: Path) -> None:
+    script = tmp_path / "search.py"
+    script.write_text(SCRIPT, encoding="utf-8")
+    code = "import search; search.make_study().run(num_trials=1, parallelism=1, display='none')"
+    first = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert first.returncode == 0, first.stderr
+    resume = ("resume", "study", "--parallelism", "1", "--backend", "inline", "--num-trials")
+    same = run_shell(*resume, "2", cwd=tmp_path).stdout
+    assert same.startswith("The code runs as it was stored on ")
+    assert "edited" not in same
+    script.write_text(SCRIPT.replace("trial.report(", "assert False; trial.report("), encoding="utf-8")
+    edited = run_shell(*resume, "3", cwd=tmp_path)
+    assert edited.returncode == 0, "the stored code ran"
+    assert f"{script} has been edited since then" in edited.stdout
+    assert f"resume=True in its Study(...) and run python {script}" in edited.stdout

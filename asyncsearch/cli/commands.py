@@ -46,7 +46,8 @@ def trials(options: argparse.Namespace) -> None:
 
     study = _opened(options.store)
     sign = 1 if study.config.mode == "min" else -1
-    words = study._status().words
+    status = study._status()
+    words = status.words
     # A finished search says "stopped early" of trials that are PAUSED in its journal: both words find them.
     chosen = [trial for trial in study.trials if options.state in (None, words(trial.state), trial.state.words)]
     chosen.sort(key=lambda trial: SORT_KEYS[options.sort](trial, sign))
@@ -60,7 +61,9 @@ def trials(options: argparse.Namespace) -> None:
             best = study.best_trial.name
         except NoTrialsError:
             best = ""
-        print("\n".join(grid(study.config.metric, [row_of(trial) for trial in chosen], best, words)))
+        print(
+            "\n".join(grid(study.config.metric, [row_of(trial, status.is_unfinished) for trial in chosen], best, words))
+        )
 
 
 def logs(options: argparse.Namespace) -> None:
@@ -97,9 +100,11 @@ def resume(options: argparse.Namespace) -> None:
     """Go on with a study."""
     from asyncsearch.journal.opening import read_records
     from asyncsearch.journal.projection import last_total
+    from asyncsearch.study.definition import edit_words
     from asyncsearch.study.study import Study
 
     study = Study.resume(options.store, backend=options.backend)
+    print(printable(edit_words(study._require_file())), flush=True)
     total = options.num_trials
     if total is None:
         with study.store.lock():  # without it, what a driver appended that has died is not read from every store

@@ -60,6 +60,10 @@ class StudyFile(msgspec.Struct, frozen=True, kw_only=True):
     """Name of the function or class."""
     fingerprint: str = ""
     """Hash of the bundle; resuming with another trainable gives a warning."""
+    script: str = ""
+    """The file with the trainable's source, on the machine that created the study; empty: unknown."""
+    script_sha256: str = ""
+    """Hash of that file when the study was created."""
     parts: dict[str, str] = {}
     """Digest of the code of the trainable and of each helper and constant that it uses; empty: not noted."""
     python: str = ""

@@ -32,7 +32,13 @@ _LAST_LINES = 12
 
 
 def explain(
-    records: Iterable[Record], trial: TrialId, *, metric: str, mode: str | None = None, position: str = ""
+    records: Iterable[Record],
+    trial: TrialId,
+    *,
+    metric: str,
+    mode: str | None = None,
+    position: str = "",
+    head: str = "",
 ) -> str:
     """Return what happened to a trial, and why; times count from the study's first record.
 
@@ -41,11 +47,12 @@ def explain(
             these compete within populations, which the journal does not contain.
         position: of an unfinished trial in the words of its scheduler, which knows brackets and populations; empty:
             not available.
+        head: how the trial stands, if more is known than the journal says; empty: as the journal says.
     """
     story = _Story(trial, metric)
     for record in records:
         story.add(record)
-    return story.text(mode, position)
+    return story.text(mode, position, head)
 
 
 class _Story:
@@ -178,16 +185,17 @@ class _Story:
         line = f"{when:>10}  {cut(sentence, 1000)}"
         self._lines += textwrap.wrap(line, WIDTH, subsequent_indent=" " * 12, break_long_words=False)
 
-    def text(self, mode: str | None, position: str) -> str:
+    def text(self, mode: str | None, position: str, head: str) -> str:
         name = trial_name(self._trial)
         if not self._lines or self._state is None:
             return f"Nothing happened to {name}: the study has no such trial yet."
-        head = f"{name} {_STATES[self._state]}. Times since the study began:"
+        first = f"{name} {head or _STATES[self._state]}. Times since the study began:"
         is_known = position and not self._state.is_finished
-        last = [f"Its position: {position}."] if is_known else self._rank(mode)
-        return "\n".join([head, *self._lines, *(f"{'':12}{line}" for line in last)])
+        verb = "waits" if not head else "stayed"
+        last = [f"Its position: {position}."] if is_known else self._rank(mode, verb)
+        return "\n".join([first, *self._lines, *(f"{'':12}{line}" for line in last)])
 
-    def _rank(self, mode: str | None) -> list[str]:
+    def _rank(self, mode: str | None, verb: str) -> list[str]:
         """Return the rank of a paused trial among all trials that reached its rung and have its first target."""
         resource, value = self._values.get(self._trial, (0, None))
         rung = self._rungs.get((self._firsts.get(self._trial), resource), {})
@@ -198,7 +206,8 @@ class _Story:
         sign = 1 if mode == "min" else -1
         here = (sign * value, self._trial)
         better = sum(1 for other, its in rung.items() if its is not None and (sign * its, other) < here)
-        return [f"It waits at {resource:,}, where it has rank {better + 1} of {len(rung)} so far."]
+        so_far = " so far" if verb == "waits" else ""
+        return [f"It {verb} at {resource:,}, where it has rank {better + 1} of {len(rung)}{so_far}."]
 
 
 def _of_pack(event: PackMeasured) -> str:

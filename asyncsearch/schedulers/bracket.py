@@ -97,7 +97,7 @@ class Bracket:
         if self._progress.has_ended(trial):
             return f"{place}; it ended there"
         if rung.is_waiting(trial, value):
-            return f"{place}; it waits there"
+            return f"{place}; {reasons.WAITS_THERE}"
         return f"{place}; {reasons.towards(self.levels[index + 1])}"
 
     def rungs_snapshot(self) -> list[dict[str, Any]]:

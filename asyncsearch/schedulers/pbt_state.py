@@ -79,7 +79,7 @@ class PBTState(SchedulerState):
         here = population.place(trial)
         if not population.is_waiting(trial):
             return reasons.towards(here)
-        return f"{reasons.place(*population.ranked(trial), here)}; it waits there"
+        return f"{reasons.place(*population.ranked(trial), here)}; {reasons.WAITS_THERE}"
 
     def run_requested(self, num_trials: int | None) -> None:
         self._total = num_trials

@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
+WAITS_THERE = "it waits there"
+"""The end of the position of a paused trial that may go on; a search that is over leaves it out."""
+
 
 def short(description: str) -> str:
     """Return the call from a description, for use in a sentence: "ASHA(max_resource=81)"."""

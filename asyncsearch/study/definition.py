@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import inspect
 import logging
+import shlex
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import cloudpickle
@@ -19,6 +21,7 @@ from asyncsearch.journal.opening import BUNDLE_FILE, StudyFile
 from asyncsearch.launch.unshipped_modules import sent_as_registered
 from asyncsearch.old_pickles import loads
 from asyncsearch.plan.packing import Packing
+from asyncsearch.report.formatting import moment
 from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.searchers.base_searcher import Searcher
 from asyncsearch.sequences.function_code import parts_digests
@@ -64,6 +67,34 @@ def source_hash(trainable: object) -> str:
         return hashlib.sha256(inspect.getsource(trainable).encode()).hexdigest()  # type: ignore[arg-type]
     except (OSError, TypeError):
         return ""
+
+
+def script_of(trainable: object) -> tuple[str, str]:
+    """Return the file with a trainable's source and its hash, both empty where it has none."""
+    try:
+        what = trainable if inspect.isroutine(trainable) or inspect.isclass(trainable) else type(trainable)
+        path = Path(inspect.getsourcefile(what) or "").resolve()
+        return str(path), hashlib.sha256(path.read_bytes()).hexdigest()
+    except (OSError, TypeError):
+        return "", ""
+
+
+def edit_words(study: StudyFile) -> str:
+    """Return which code ``resume`` runs of a study, and how to run the script as it is now."""
+    words = "The code runs as it was stored"
+    words += f" on {moment(study.created_s)}" if study.created_s else ""
+    if not study.script:
+        return f"{words}, when the study was created."
+    try:
+        is_edited = hashlib.sha256(Path(study.script).read_bytes()).hexdigest() != study.script_sha256
+    except OSError:  # it is on another machine, or gone
+        is_edited = False
+    if not is_edited:
+        return f"{words}, from {study.script}."
+    return (
+        f"{words}. {study.script} has been edited since then: to run it as it is now, write resume=True in its "
+        f"Study(...) and run python {shlex.quote(study.script)}. Tracebacks show lines of the edited file."
+    )
 
 
 def parts_of(trainable: object) -> dict[str, str]:

@@ -16,9 +16,11 @@ from asyncsearch.journal.opening import Replayed, StudyFile, config_of, read_rec
 from asyncsearch.journal.reading import read_position, read_state
 from asyncsearch.report.explain import explain
 from asyncsearch.report.formatting import time_of
+from asyncsearch.report.live.ended_words import continue_lines, head_words
 from asyncsearch.report.live.status import StudyStatus, status_of
 from asyncsearch.report.plain_text import printable
 from asyncsearch.report.plots.incumbents import Incumbent, incumbents, incumbents_dataframe
+from asyncsearch.schedulers.reasons import WAITS_THERE
 from asyncsearch.sequences.flat_params import ReadableParams
 from asyncsearch.store import open_store
 from asyncsearch.store.base_store import Store
@@ -43,6 +45,8 @@ class ReadState(NamedTuple):
     """Bytes that the journal had, at the least, when it led to the state."""
     unread: str = ""
     """What of the journal could not be read, in words; empty: all was read."""
+    last_s: float = 0.0
+    """Driver's clock at the last record, in seconds since 1970; 0.0: unknown, or there is none."""
 
 
 def open_results(store: str | Path) -> Results:
@@ -67,6 +71,7 @@ class Results:
     _trainable_name: str
     _fingerprint: str
     _parts: dict[str, str]
+    _script: tuple[str, str]
 
     def _open(self, store: str | Path) -> None:
         """Become the study of a store, to read it.
@@ -77,7 +82,7 @@ class Results:
         self.store = open_store(store)
         file = self._require_file()
         self.name, self._trainable_name, self._fingerprint = file.name, file.trainable, file.fingerprint
-        self._parts = file.parts
+        self._parts, self._script = file.parts, (file.script, file.script_sha256)
         self.shared = open_store(file.shared) if file.shared else None
         self.config = config_of(file)
         self._seen = None
@@ -146,14 +151,18 @@ class Results:
     def explain(self, trial: int | str | Trial) -> str:
         """Say in sentences what happened to a trial, and why."""
         number = self._trial_id(trial)
-        is_finished = self._read_state().trials[number].state.is_finished
-        return explain(
+        status = self._status()
+        state = self._read_state().trials[number].state
+        position = "" if state.is_finished else self._position(number)
+        story = explain(
             read_records(self.store),
             number,
             metric=self.config.metric,
             mode=self.config.mode,
-            position="" if is_finished else self._position(number),
+            position=position.removesuffix(f"; {WAITS_THERE}") if status.is_finished else position,
+            head=head_words(status, state),
         )
+        return "\n".join([story, *continue_lines(status, state)])
 
     def tree(self) -> Tree:
         """Return what is trained and for which trials, as a picture for a notebook and as text for ``print``.
@@ -212,14 +221,24 @@ class Results:
 
     def _status(self) -> StudyStatus:
         state, scheduler = self._read_state(), self._require_file().scheduler
-        unread = "" if self._seen is None else self._seen.unread
-        status = status_of(state, store=self.store.shown, scheduler=scheduler, unread=unread)
-        if status.is_unfinished:
+        died_s = self._driver_died_s()
+        state, unread = self._read_state(), "" if self._seen is None else self._seen.unread
+        place = self.store.shown
+        status = status_of(state, store=place, scheduler=scheduler, unread=unread, driver_died_s=died_s)
+        if status.is_unfinished and state.run is None:
             from asyncsearch.journal.projection import last_total
 
             total = last_total(read_records(self.store))
-            status = status_of(state, store=self.store.shown, scheduler=scheduler, num_trials=total, unread=unread)
+            status = status_of(state, store=place, scheduler=scheduler, num_trials=total, unread=unread)
         return status
+
+    def _driver_died_s(self) -> float | None:
+        """Return when the last record was written of a run whose driver no longer lives; None: there is no such run."""
+        if self._read_state().run is None or self.store.is_locked():
+            return None
+        # Read after the look at the lock: a driver that ended in order in between has recorded the end of its run.
+        run = self._read_state().run
+        return None if run is None or self._seen is None else self._seen.last_s
 
     def _read_state(self) -> StudyState:
         """Return the state that the journal leads to; it is read again only when there is more to read."""
@@ -227,7 +246,7 @@ class Results:
         if seen is None or seen.unread or self._has_grown(seen):
             size = self.store.journal_size()  # before the look: what comes meanwhile is looked at the next time
             state, found = read_state(self.store, self._require_file())
-            seen = self._seen = ReadState(state, size, self._unread(found))
+            seen = self._seen = ReadState(state, size, self._unread(found), found.last_s)
         return seen.state
 
     def _unread(self, found: Replayed) -> str:

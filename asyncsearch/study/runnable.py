@@ -52,6 +52,10 @@ from asyncsearch.study.definition import StudyDefinition, pickled, require_same
 from asyncsearch.study.results import ReadState
 from asyncsearch.study.run import Search, run_search
 from asyncsearch.study.warm_start import WarmStart, begin_searcher, keep
+from asyncsearch.trial import TrialState
+
+CORRECT = "Correct it and run the script again, with resume=True and a larger num_trials, or in another store="
+"""Advice for errors of the user's code: ``asyncsearch resume`` would run the stored code, and failed trials count."""
 
 
 class RunnableStudy(msgspec.Struct, kw_only=True):
@@ -63,6 +67,8 @@ class RunnableStudy(msgspec.Struct, kw_only=True):
     """Name of the trainable, for people."""
     fingerprint: str
     """Hash of the trainable's source."""
+    script: tuple[str, str] = ("", "")
+    """The file with the trainable's source and its hash; empty: unknown."""
     parts: dict[str, str]
     """Name -> digest of the code that the trainable consists of."""
     backend: str | Launcher
@@ -175,6 +181,7 @@ class RunnableStudy(msgspec.Struct, kw_only=True):
             UsageError: another study is in the store.
         """
         existing = read_study_file(self.store)
+        changes: list[str] = []
         if existing is None:
             _require_nothing_rescued(self.store)
             if self.store.journal_segments():
@@ -191,11 +198,12 @@ class RunnableStudy(msgspec.Struct, kw_only=True):
                 "or choose another store=."
             )
         else:
-            display.warn(require_same(existing, self._file(existing.bundle_sha256, existing.created_s, [])))
+            changes = require_same(existing, self._file(existing.bundle_sha256, existing.created_s, []))
+            display.warn(changes)
             self._keep_functions(existing, display)
         state = self.fresh_state()
         found = replay(self.store, state)
-        display.warn((*found.notes, *found.doubts))
+        display.warn((*found.notes, *found.doubts, *(_failed_before(state) if changes else ())))
         self._sweep(state)
         self.resume = True
         return state, found.last
@@ -278,6 +286,8 @@ class RunnableStudy(msgspec.Struct, kw_only=True):
             trainable=self.trainable,
             can_evaluate=config.can_evaluate,
             fingerprint=self.fingerprint,
+            script=self.script[0],
+            script_sha256=self.script[1],
             parts=self.parts,
             python=kept_functions.THIS_PYTHON,
             functions=functions,
@@ -316,6 +326,18 @@ def _require_journal(store: Store) -> None:
         )
 
 
+def _failed_before(state: StudyState) -> list[str]:
+    """Return what becomes of the trials that failed before the code was changed: people expect that they run again."""
+    failed = sum(trial.state is TrialState.FAILED for trial in state.trials)
+    if not failed:
+        return []
+    stays = "it stays failed and counts" if failed == 1 else "they stay failed and count"
+    words = f"{many(failed, 'trial')} failed before the code was changed; {stays} in num_trials. To try as many"
+    return [
+        f"{words} configurations as you meant to, raise num_trials by {failed}, or begin a new study in another store."
+    ]
+
+
 def _losses(state: StudyState) -> int:
     return sum(trial.losses for trial in state.trials)
 
@@ -331,8 +353,8 @@ def _with_traceback(store: Store, end: EndRun, launcher: Launcher) -> str:
         return printable(end.reason)
     detail = last_failure(read_records(store)).strip()
     if launcher.has_shown(detail):
-        return printable(f"{end.reason}. Correct it and run again; the traceback is above: {detail.splitlines()[-1]}")
-    return printable(f"{end.reason}. Correct it and run again; the last one of them:\n\n{detail}")
+        return printable(f"{end.reason}. {CORRECT}; the traceback is above: {detail.splitlines()[-1]}")
+    return printable(f"{end.reason}. {CORRECT}; the last one of them:\n\n{detail}")
 
 
 def require_bounded(searcher: Searcher, num_trials: int | None, proposals: int | None, method: str) -> None:

@@ -35,7 +35,7 @@ from asyncsearch.store import open_store
 from asyncsearch.store.base_store import Store
 from asyncsearch.store.restoring import resumable
 from asyncsearch.study.default_store import DefaultFolder
-from asyncsearch.study.definition import StudyDefinition, parts_of, read_plan, source_hash
+from asyncsearch.study.definition import StudyDefinition, parts_of, read_plan, script_of, source_hash
 from asyncsearch.study.evaluate import Evaluation, KnownPath, was_found, was_proposed
 from asyncsearch.study.first_calls import IN_RESUME, IN_RUN, IN_STUDY, OF_STUDY, STUDY, missing_mode, require_groups
 from asyncsearch.study.kept_functions import read_earlier
@@ -174,6 +174,7 @@ class Study(Results):
         self._seen: ReadState | None = None
         self._is_read_only = False
         self._fingerprint, self._parts = source_hash(trainable), parts_of(trainable)
+        self._script = script_of(trainable)
         self._warm = warm_start_of(self.store, warm_start, space=self.space, config=self.config, resume=resume)
         require_proposal(self.searcher, self._begin_searcher(), self.space)
         require_target(self.scheduler, self.scheduler.begin(self.space, seed))
@@ -431,6 +432,7 @@ class Study(Results):
             definition=definition,
             trainable=self._trainable_name,
             fingerprint=self._fingerprint,
+            script=self._script,
             parts=self._parts,
             backend=self._backend,
             warm=self._warm,

@@ -12,6 +12,7 @@ import pytest
 from asyncsearch import Study, choice
 from asyncsearch.errors import TrialsFailedError
 from asyncsearch.launch.shown_failures import ShownFailures
+from asyncsearch.study.runnable import CORRECT
 
 
 def fails(trial: Any) -> None:
@@ -46,7 +47,7 @@ def test_the_same_traceback_is_printed_once(tmp_path: Path, capsys: pytest.Captu
     printed = capsys.readouterr().err
     assert printed.count("Traceback (most recent call last)") == 1
     assert "trial-1 failed at the same line as trial-0: ValueError: x is 1" in printed
-    assert words == "all 2 trials failed. Correct it and run again; the traceback is above: ValueError: x is 1"
+    assert words == f"all 2 trials failed. {CORRECT}; the traceback is above: ValueError: x is 1"
 
 
 def test_a_failure_elsewhere_has_a_traceback_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:

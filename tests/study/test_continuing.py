@@ -11,6 +11,7 @@ import pytest
 from asyncsearch import ASHA, FIFO, SHA, Hyperband, MedianStopping, Study, uniform
 from asyncsearch.actions import Promote
 from asyncsearch.engine.handling import handle
+from asyncsearch.errors import TrialsFailedError
 from asyncsearch.journal.format import Record
 from asyncsearch.journal.opening import read_records
 from asyncsearch.schedulers import Scheduler
@@ -130,4 +131,31 @@ def test_a_study_that_was_created_before_schedulers_were_written_down_is_explain
     del described["scheduler_options"], described["sealed"]
     file.write_text(json.dumps(described))
     paused = next(trial for trial in made.trials if trial.state is TrialState.PAUSED)
-    assert f"It waits at {paused.resource}, where it has rank" in Study.open(tmp_path / "s").explain(paused)
+    assert f"It stayed at {paused.resource}, where it has rank" in Study.open(tmp_path / "s").explain(paused)
+
+
+def test_what_becomes_of_trials_that_failed_before_the_code_was_corrected_is_said(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def search(train: Any, num_trials: int) -> None:
+        options: dict[str, Any] = {"metric": "x", "mode": "min", "store": tmp_path / "s", "backend": "inline"}
+        Study(train, space={"x": uniform(0, 1)}, resume=True, name="n", **options).run(num_trials, display="none")
+
+    def wrong() -> Any:
+        def train(trial: Any) -> float:
+            raise KeyError("missing")
+
+        return train
+
+    def right() -> Any:
+        def train(trial: Any) -> float:
+            return float(trial.params["x"])
+
+        return train
+
+    with pytest.raises(TrialsFailedError):
+        search(wrong(), 2)
+    assert "before the code was changed" not in caplog.text
+    search(right(), 5)
+    assert "2 trials failed before the code was changed; they stay failed and count in num_trials" in caplog.text
+    assert "raise num_trials by 2" in caplog.text

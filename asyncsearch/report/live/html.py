@@ -58,6 +58,8 @@ def _bar(status: StudyStatus) -> str:
 
 def _colour(status: StudyStatus, state: TrialState) -> str:
     is_early = state in (TrialState.PAUSED, TrialState.STOPPED)
+    if state is TrialState.RUNNING and status.is_unfinished:
+        return _COLOURS[TrialState.WAITING]
     return _COLOUR_AT_END if is_early and status.is_finished else _COLOURS[state]
 
 

@@ -32,6 +32,8 @@ class TrialRow(msgspec.Struct, frozen=True):
     """The metric as last reported."""
     params: Params
     reason: str = ""
+    goes_on_from: int | None = None
+    """Resource of the checkpoint from which the next run continues it, if that repeats units; None: none are."""
 
 
 class BestSeen(msgspec.Struct, frozen=True):
@@ -70,6 +72,10 @@ class StudyStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Whether no run is in progress and something that was requested is left to do."""
     num_trials: int | None = None
     """The total of trials that the run, or the one that ended unfinished, has requested; None: no limit, or no run."""
+    repeated: int = 0
+    """Units since its last checkpoint of the trial to be continued that has most of them; the next run repeats them."""
+    driver_died_s: float | None = None
+    """When the last record was written by a driver that ended without closing, seconds since 1970; None: none has."""
     trained: int = 0
     """Units of training done by all trials together, repeated ones included."""
     full: int | None = None
@@ -126,7 +132,7 @@ class StudyStatus(msgspec.Struct, frozen=True, kw_only=True):
         """Return what people call a trial in this state: nothing pauses a trial any more once the search is over."""
         if state is TrialState.PAUSED and self.is_finished:
             return TrialState.STOPPED.words
-        if state is TrialState.WAITING and self.is_unfinished:
+        if state in (TrialState.WAITING, TrialState.RUNNING) and self.is_unfinished:
             return "to be continued"
         return state.words
 
@@ -166,6 +172,7 @@ def status_of(
     is_complete: bool = True,
     unread: str = "",
     could_pack: bool = False,
+    driver_died_s: float | None = None,
 ) -> StudyStatus:
     """Return the status of a study, which holds no part of its state. Called in the thread that owns the state.
 
@@ -180,7 +187,10 @@ def status_of(
         is_complete: whether the last run did everything that was requested.
         unread: what of the journal could not be read, in words.
         could_pack: whether the study might have asked for ``pack=``, and did not.
+        driver_died_s: when the last record was written by a driver that no longer lives and has not closed the
+            study, seconds since 1970: no run is in progress, whatever the journal says; None: there is none.
     """
+    run = state.run if driver_died_s is None else None
     counts: dict[TrialState, int] = {}
     trained = failures = 0
     sign, worst = 1 if state.config.mode == "min" else -1, math.inf
@@ -208,12 +218,12 @@ def status_of(
             last_failed = trial
     best = [state.trials[number] for _, number in ranked]
     is_begun = not is_complete or TrialState.WAITING in counts or TrialState.RUNNING in counts
-    is_unfinished = state.run is None and is_begun
+    is_unfinished = run is None and (is_begun or driver_died_s is not None)
     if state.run is not None:
         num_trials = state.run.num_trials
     times = state.times
     had_nothing = times.done_before == state.begun
-    is_idle = state.run is None and elapsed_s is not None and not is_unfinished and had_nothing
+    is_idle = run is None and elapsed_s is not None and not is_unfinished and had_nothing
     if elapsed_s is not None and state.run is None and times.last_s is not None and not had_nothing:
         elapsed_s = times.last_s
     return StudyStatus(
@@ -222,16 +232,20 @@ def status_of(
         mode=state.config.mode,
         scheduler=scheduler,
         counts=counts,
-        rows=tuple({trial.id: row_of(trial) for trial in (*running, *best, *failed)}.values()),
-        best=row_of(best[0]) if best else None,
+        rows=tuple({trial.id: row_of(trial, is_unfinished) for trial in (*running, *best, *failed)}.values()),
+        best=row_of(best[0], is_unfinished) if best else None,
+        repeated=max((trial.resource - _saved(trial) for trial in state.trials if _goes_on(trial)), default=0)
+        if is_unfinished
+        else 0,
         incumbent=None if incumbent is None else BestSeen(incumbent.name, seen, incumbent.best_resource),
         unread=unread,
-        workers_alive=sum(slot.state is not SlotState.LAUNCHING for slot in state.pool.alive()),
-        workers_wanted=state.run.parallelism if state.run is not None else 0,
-        workers_had=workers if state.run is None else 0,
+        workers_alive=sum(slot.state is not SlotState.LAUNCHING for slot in state.pool.alive()) if run else 0,
+        workers_wanted=run.parallelism if run is not None else 0,
+        workers_had=workers if run is None else 0,
         place=place,
         is_unfinished=is_unfinished,
-        num_trials=num_trials if state.run is not None or is_unfinished else None,
+        num_trials=num_trials if run is not None or is_unfinished else None,
+        driver_died_s=driver_died_s,
         trained=trained,
         full=None if state.max_resource is None else state.max_resource * len(state.trials),
         failures=failures,
@@ -276,6 +290,17 @@ def _beyond_quota(state: StudyState) -> str:
     )
 
 
-def row_of(trial: Trial) -> TrialRow:
-    """Return a trial as a table shows it."""
-    return TrialRow(trial.name, trial.state, trial.resource, trial.target, trial.value, trial.params, trial.reason)
+def row_of(trial: Trial, is_unfinished: bool = False) -> TrialRow:
+    """Return a trial as a table shows it; ``is_unfinished``: as of a search that no run continues now."""
+    saved = _saved(trial)
+    repeats = is_unfinished and _goes_on(trial) and saved < trial.resource
+    row = TrialRow(trial.name, trial.state, trial.resource, trial.target, trial.value, trial.params, trial.reason)
+    return msgspec.structs.replace(row, goes_on_from=saved) if repeats else row
+
+
+def _goes_on(trial: Trial) -> bool:
+    return trial.state in (TrialState.RUNNING, TrialState.WAITING)
+
+
+def _saved(trial: Trial) -> int:
+    return 0 if trial.checkpoint is None else trial.checkpoint.resource

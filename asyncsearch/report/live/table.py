@@ -12,6 +12,8 @@ from asyncsearch.trial import TrialState
 
 WIDTH = 100
 _LONGEST_FACT = 400
+_UNITS, _LONGEST_UNITS = 2, 40
+"""The column of units, and the characters that it may take."""
 _SMALL_UNIT_S = 1.0
 _SMALL_STUDY = 4
 """Trials a worker below which packing has little to save."""
@@ -35,6 +37,8 @@ def title(status: StudyStatus) -> str:
     name = cut(status.name, WIDTH - 40)
     if status.workers_wanted or not status.trials:
         return name
+    if status.driver_died_s is not None:
+        return f"{name}: {driver_died_words(status.driver_died_s)}"
     if status.elapsed_s is None:
         return f"{name}: {_ended_earlier(status)}"
     time = duration(status.elapsed_s)
@@ -42,6 +46,11 @@ def title(status: StudyStatus) -> str:
     how = "not finished, ended after" if status.is_unfinished else "finished in"
     how = "every trial failed, ended after" if status.is_failed else how
     return f"{name}: {how} {time}{workers}"
+
+
+def driver_died_words(last_s: float) -> str:
+    """Return what is known of a driver that no longer lives, whose last record was written at ``last_s``."""
+    return f"not finished, its driver ended without closing it; its last record is of {moment(last_s)}"
 
 
 def _ended_earlier(status: StudyStatus) -> str:
@@ -76,6 +85,7 @@ def facts(status: StudyStatus) -> list[str]:
         status.unread,
         f"stopping: {status.stopping}" if status.stopping else "",
         f"in {status.store}" if status.store else "",
+        repeated_line(status),
         continue_line(status),
     ]
     return [cut(line, _LONGEST_FACT) for line in lines if line]
@@ -138,6 +148,16 @@ def _place(status: StudyStatus) -> str:
     return f" ({status.place})" if status.place else ""
 
 
+def repeated_line(status: StudyStatus) -> str:
+    """Return how to lose less by an interrupt, if a trial is going to repeat more than one unit; else empty."""
+    if status.repeated <= 1:
+        return ""
+    return (
+        f"a trial goes on from its last checkpoint, which repeats up to {many(status.repeated, 'unit')}: "
+        "Study(save_every=1) saves running trials after each unit"
+    )
+
+
 def continue_line(status: StudyStatus) -> str:
     """Return what is kept of a search that is not finished, and how to continue it; empty of any other."""
     if not status.is_unfinished:
@@ -165,6 +185,8 @@ def cells(row: TrialRow, words: Callable[[TrialState], str]) -> tuple[str, ...]:
     """Return the cells of a row; a failed trial has its error in place of its configuration."""
     is_unfinished = row.state in (TrialState.RUNNING, TrialState.WAITING) and row.target is not None
     at = f"{row.resource:,} of {row.target:,}" if is_unfinished else f"{row.resource:,}"
+    if row.goes_on_from is not None:
+        at += f", goes on from {row.goes_on_from:,}"
     what = row.reason if row.state is TrialState.FAILED else params(row.params)
     return row.name, words(row.state), at, number(row.value), what
 
@@ -175,7 +197,9 @@ def grid(metric: str, trials: Sequence[TrialRow], best: str, words: Callable[[Tr
     ``words`` gives the text for a state.
     """
     rows = [headings(metric), *(cells(row, words) for row in trials)]
-    short = [[cut(cell, 20) for cell in row[:-1]] for row in rows]
+    short = [
+        [cut(cell, 20 if column != _UNITS else _LONGEST_UNITS) for column, cell in enumerate(row[:-1])] for row in rows
+    ]
     widths = [max(map(len, column)) for column in zip(*short, strict=True)]
     lines = []
     for first, row in zip(short, rows, strict=True):
