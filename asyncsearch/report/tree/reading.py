@@ -33,7 +33,8 @@ class TreeReader:
     def add(self, record: Record) -> None:
         """Apply a record."""
         event = record.event
-        number = event.lease.number + getattr(event, "lane", 0) if isinstance(event, LeaseEvent) else -1
+        # A refusal or a timeout of a whole lease names no lane.
+        number = event.lease.number + (getattr(event, "lane", None) or 0) if isinstance(event, LeaseEvent) else -1
         progress = self._projection.leases.get(number)
         before = 0 if progress is None else progress.resource
         self._projection.add(record)
