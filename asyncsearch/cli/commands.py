@@ -98,13 +98,14 @@ def tree(options: argparse.Namespace) -> None:
 
 def resume(options: argparse.Namespace) -> None:
     """Go on with a study."""
-    from asyncsearch.journal.opening import read_records
+    from asyncsearch.journal.opening import read_records, read_study_file
     from asyncsearch.journal.projection import last_total
     from asyncsearch.study.definition import edit_words
     from asyncsearch.study.study import Study
 
     study = Study.resume(options.store, backend=options.backend)
-    print(printable(edit_words(study._require_file())), flush=True)
+    if (file := read_study_file(study.store)) is not None:
+        print(printable(edit_words(file)), flush=True)
     total = options.num_trials
     if total is None:
         with study.store.lock():  # without it, what a driver appended that has died is not read from every store
