@@ -12,6 +12,7 @@ from datetime import timedelta
 from typing import Any, ParamSpec, SupportsFloat, SupportsIndex, TypeVar
 
 from asyncsearch.errors import UsageError
+from asyncsearch.sentences import in_sentences
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -158,6 +159,7 @@ def answering(
         signature = inspect.signature(function)
 
         @functools.wraps(function)
+        @in_sentences()
         def answered(*args: P.args, **kwargs: P.kwargs) -> T:
             require_fit(signature, name, args, kwargs, example=example, instead=instead, missing=missing)
             return function(*args, **kwargs)
@@ -174,6 +176,7 @@ class CheckedCalls(abc.ABCMeta):
     ``_unnamed``, which says what to write instead of arguments without a name.
     """
 
+    @in_sentences()
     def __call__(cls: type[T], *args: Any, **kwargs: Any) -> T:
         """Make an object.
 

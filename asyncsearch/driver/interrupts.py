@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from asyncsearch.driver.loop import Driver
-from asyncsearch.driver.sentences import show_in_words
 from asyncsearch.driver.wakeup import Wakeup
 from asyncsearch.events import StopRequested
+from asyncsearch.sentences import show_in_words
 
 GRACE_S = 20.0
 """How long workers may take to stop after the first Ctrl-C."""

@@ -21,6 +21,7 @@ from asyncsearch.report.live.status import StudyStatus, status_of
 from asyncsearch.report.plain_text import printable
 from asyncsearch.report.plots.incumbents import Incumbent, incumbents, incumbents_dataframe
 from asyncsearch.schedulers.reasons import WAITS_THERE
+from asyncsearch.sentences import in_sentences
 from asyncsearch.sequences.flat_params import ReadableParams
 from asyncsearch.store import open_store
 from asyncsearch.store.base_store import Store
@@ -88,11 +89,13 @@ class Results:
         self._seen = None
 
     @property
+    @in_sentences()
     def trials(self) -> list[Trial]:
         """All trials in the order in which they began; copies."""
         return [copy.copy(trial) for trial in self._read_state().trials]
 
     @property
+    @in_sentences()
     def best_trial(self) -> Trial:
         """The trial with the best last value of the metric, failed ones excepted: its checkpoint has that value.
 
@@ -105,6 +108,7 @@ class Results:
         return copy.copy(best)
 
     @property
+    @in_sentences()
     def incumbent(self) -> Incumbent:
         """The best value that any trial had at any resource, whatever became of the trial; the last ``incumbents``.
 
@@ -116,38 +120,45 @@ class Results:
             raise self._nothing_reported()
         return found[-1]
 
+    @in_sentences()
     def incumbents(self) -> list[Incumbent]:
         """Return each value that was the best so far when it was reported, with its trial, resource and time."""
         return incumbents(read_records(self.store), metric=self.config.metric, mode=self.config.mode)
 
+    @in_sentences()
     def incumbents_dataframe(self) -> pandas.DataFrame:
         """Return one row for each of ``incumbents``; needs pandas."""
         return incumbents_dataframe(self.incumbents())
 
     @property
+    @in_sentences()
     def best_params(self) -> dict[str, Any]:
         """The configuration of the best trial; schedules in it print as they are written."""
         return ReadableParams(self.best_trial.params)
 
     @property
+    @in_sentences()
     def best_value(self) -> float:
         """The last value of the metric of the best trial."""
         value = self.best_trial.value
         assert value is not None
         return value
 
+    @in_sentences()
     def trials_dataframe(self) -> pandas.DataFrame:
         """Return one row a trial; needs pandas."""
         from asyncsearch.report.dataframe import trials_dataframe
 
         return trials_dataframe(self.trials)
 
+    @in_sentences()
     def history(self, trial: int | str | Trial) -> list[tuple[int, Metrics]]:
         """Return every report of a trial as (resource, metrics), in the order of the journal."""
         from asyncsearch.journal.projection import history
 
         return history(read_records(self.store), self._trial_id(trial))
 
+    @in_sentences()
     def explain(self, trial: int | str | Trial) -> str:
         """Say in sentences what happened to a trial, and why."""
         number = self._trial_id(trial)
@@ -164,6 +175,7 @@ class Results:
         )
         return "\n".join([story, *continue_lines(status, state)])
 
+    @in_sentences()
     def tree(self) -> Tree:
         """Return what is trained and for which trials, as a picture for a notebook and as text for ``print``.
 
@@ -208,6 +220,7 @@ class Results:
         with (self.shared or self.store).fetch(chosen.checkpoint) as folder:
             yield folder / "checkpoint"
 
+    @in_sentences()
     def summary(self) -> str:
         """Return how the study stands, as the table that people see."""
         from asyncsearch.report.live.table import table
@@ -307,6 +320,7 @@ class Results:
         more = f", or one of {len(names) - _SHOWN} others" if len(names) > _SHOWN else ""
         return f"There {held} below: write {' or '.join(f'{root}/{name}' for name in names[:_SHOWN])}{more}."
 
+    @in_sentences()
     def _trial_id(self, trial: int | str | Trial) -> TrialId:
         number = trial.id if isinstance(trial, Trial) else parse_trial(str(trial))
         if number >= (count := len(self._read_state().trials)):

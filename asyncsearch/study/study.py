@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from asyncsearch.arguments import answering, positive, seconds_of, text_of, yes_or_no
-from asyncsearch.driver.sentences import in_sentences
 from asyncsearch.engine.config import search_config
 from asyncsearch.engine.method_checks import require_proposal, require_target
 from asyncsearch.errors import AsyncSearchError, SpaceError, StudyNotFoundError, UsageError
@@ -25,6 +24,7 @@ from asyncsearch.schedulers.fifo import FIFO
 from asyncsearch.schedulers.scheduler_names import require_scheduler
 from asyncsearch.searchers.base_searcher import Searcher, SearcherState
 from asyncsearch.searchers.searcher_names import searcher_of
+from asyncsearch.sentences import in_sentences
 from asyncsearch.sequences.custom_sequences import register_versions
 from asyncsearch.shared.folder import SharedFolder
 from asyncsearch.shared.options import open_folder, read_defaults, require_shared, trusts
@@ -66,7 +66,6 @@ class Study(Results):
         study.best_trial.params
     """
 
-    @in_sentences()
     @answering("Study", STUDY, instead=IN_STUDY, missing={"mode": missing_mode})
     def __init__(
         self,
@@ -186,7 +185,6 @@ class Study(Results):
         self._bundle: bytes | None = None
 
     @classmethod
-    @in_sentences()
     @answering("Study.resume", "Study.resume('studies/digits')", instead=IN_RESUME)
     def resume(cls, store: str | Path, *, backend: str | Launcher | None = None) -> Study:
         """Return the study of a store, ready to ``run``, with the trainable that it was created with.
@@ -225,7 +223,6 @@ class Study(Results):
         study._open(store)
         return study
 
-    @in_sentences()
     @answering("run", "study.run(num_trials=64)", instead=IN_RUN)
     def run(
         self,
@@ -257,7 +254,6 @@ class Study(Results):
         note_run(self, num_trials, parallelism)
         return run_shown(self, num_trials, parallelism, timeout_s, open_display(display, logs=logs))
 
-    @in_sentences()
     @answering("preview", "study.preview(num_trials=64)", instead=IN_RUN)
     def preview(
         self,
@@ -290,6 +286,7 @@ class Study(Results):
         already = 0 if read_study_file(self.store) is None else len(self._read_state().trials)
         return preview_run(self._runnable(), num_trials, parallelism, seconds_per_unit, like, already)
 
+    @in_sentences()
     def eval(self, params: Mapping[str, Any], resource: int) -> Evaluation:
         """Return the metrics of a configuration as last reported at or before a resource, with that report's resource.
 

@@ -9,7 +9,6 @@ from typing import Any
 
 from asyncsearch.arguments import answering, positive, seconds_of
 from asyncsearch.driver.interrupts import Interrupts, interruption, interrupts_to
-from asyncsearch.driver.sentences import in_sentences
 from asyncsearch.driver.wakeup import Wakeup
 from asyncsearch.errors import NotEnoughSlotsError, UsageError
 from asyncsearch.launch import chosen
@@ -26,7 +25,6 @@ DISPLAYS = ("auto", "plain", "none")
 _EVERY_S = 5.0
 
 
-@in_sentences()
 @answering("run_together", "run_together([study, another], num_trials=64, parallelism=8)", instead=IN_RUN)
 def run_together(
     studies: Sequence[Study],

@@ -87,6 +87,9 @@ def test_a_wrong_first_call_is_answered_by_the_line_to_write(call: str, words: s
     with pytest.raises((AsyncSearchError, AttributeError)) as caught:
         eval(call, NAMES)
     assert words in str(caught.value)
+    in_training = call.startswith("StandaloneTrial({'lr': 0.1})")
+    if isinstance(caught.value, AsyncSearchError) and not in_training:
+        assert hasattr(caught.value, "_render_traceback_"), "a wall of frames"
     assert threading.active_count() <= threads, "nothing was started"
     assert list(folder.iterdir()) == [], "nothing was written"
 

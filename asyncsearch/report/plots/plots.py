@@ -24,6 +24,7 @@ from asyncsearch.report.plots.curves import (
     value_range,
     whole_ticks,
 )
+from asyncsearch.sentences import in_sentences
 from asyncsearch.sequences.markup import plain
 from asyncsearch.store.base_store import Store
 from asyncsearch.trial import Trial
@@ -46,6 +47,7 @@ class PlottedStudy(Protocol):
     def trials(self) -> list[Trial]: ...
 
 
+@in_sentences()
 def plot_history(study: PlottedStudy) -> Plot:
     """Return two panels: each trial's metric over its own training, and the best so far over all training.
 
@@ -59,6 +61,7 @@ def plot_history(study: PlottedStudy) -> Plot:
     return titled(panels, f"{study.name}: {many(len(study.trials), 'trial')}")
 
 
+@in_sentences()
 def plot_rungs(study: PlottedStudy) -> Plot:
     """Return the values of trials at each resource where trials paused or ended: filled if they continued from there.
 

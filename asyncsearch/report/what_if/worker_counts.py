@@ -22,6 +22,7 @@ from asyncsearch.report.formatting import columns, duration, number
 from asyncsearch.report.what_if.recorded_study import recorded
 from asyncsearch.schedulers import reasons
 from asyncsearch.schedulers.base_scheduler import Scheduler
+from asyncsearch.sentences import in_sentences
 from asyncsearch.simulate.options import Faults
 from asyncsearch.simulate.random_faults import Chance
 from asyncsearch.simulate.simulated_search import simulate
@@ -90,6 +91,7 @@ class WhatIf(msgspec.Struct, frozen=True):
         )
 
 
+@in_sentences()
 def what_if(
     study: Planned, workers: Sequence[int] = WORKERS, *, scheduler: Scheduler | None = None, chance: Chance = _NO_CHANCE
 ) -> WhatIf:

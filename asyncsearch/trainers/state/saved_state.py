@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from asyncsearch.errors import UsageError
+from asyncsearch.sentences import in_sentences
 from asyncsearch.trainers.state import global_generators
 from asyncsearch.trainers.state.encoding import Decoder, Encoder
 from asyncsearch.trainers.state.members import capture, require_saveable, restore
@@ -61,6 +62,7 @@ class SavedState:
         global_generators.restore(decoder.decode(found["generators"]))
 
 
+@in_sentences()
 def load_state(path: Path, state: Mapping[str, Any]) -> None:
     """Put what ``trial.epochs(state=...)`` saved at a path into objects, some or all of the same names.
 

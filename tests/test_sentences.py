@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from asyncsearch import Study, uniform
-from asyncsearch.driver.sentences import in_sentences, words_of
 from asyncsearch.errors import AsyncSearchError, InternalError, StoreError, UsageError
+from asyncsearch.sentences import in_sentences, words_of
 
 SCRIPT = """\
 import asyncsearch
 from asyncsearch import errors
-from asyncsearch.driver.sentences import in_sentences
+from asyncsearch.sentences import in_sentences
 
 @in_sentences()
 def call():
@@ -44,6 +44,25 @@ def test_an_error_that_is_a_sentence_is_shown_as_one_with_the_line_of_the_user(k
     assert "disk is full" not in text
     assert 'search.py", line ' in text.splitlines()[1]
     assert len(text.splitlines()) == 2
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "loguniform(1, 1e-4)",
+        "ASHA(max_t=9)",
+        "ASHA(max_resource=0)",
+        "StandaloneTrial()",
+        "Study.open('nowhere').best_trial",
+        "what_if(Study.open('nowhere'))",
+    ],
+)
+def test_a_mistake_at_the_top_of_a_script_is_two_lines(line: str, tmp_path: Path) -> None:
+    (tmp_path / "search.py").write_text(f"from asyncsearch import *\n{line}\n")
+    done = subprocess.run([sys.executable, "search.py"], cwd=tmp_path, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == f'at "{tmp_path}/search.py", line 2: {line}'
+    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize("error", ["errors.InternalError('ours')", "ValueError('of the user')"])
