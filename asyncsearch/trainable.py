@@ -7,13 +7,13 @@ in a search, ``runner.standalone`` outside one.
 from __future__ import annotations
 
 import abc
-import pickle
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
 
 from asyncsearch.errors import UsageError
+from asyncsearch.old_pickles import loads
 from asyncsearch.trial import Params
 
 T = TypeVar("T")
@@ -348,7 +348,7 @@ class Pickled:
         self.data = data
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return pickle.loads, (self.data,)
+        return loads, (self.data,)
 
 
 def _restored(

@@ -34,6 +34,8 @@ class Bundle(NamedTuple):
     """Warnings for the user, in sentences."""
     by_name: tuple[str, ...] = ()
     """Packages that would have been sent by value and could not; they are imported where it is unpickled."""
+    files: frozenset[str] = frozenset()
+    """Files that its functions are from, as their code names them, installed ones among them."""
 
 
 class _TooLargeError(Exception):
@@ -48,20 +50,20 @@ def pack(trainable: object) -> Bundle:
     """
     with sent_by_value() as modules:
         try:
-            data = _dumps(trainable, modules)
+            data, files = _dumps(trainable, modules)
         except _TooLargeError:
             raise NotPicklableError(_too_large(trainable, modules)) from None
         except Exception as error:
             failure, found = error, _culprit(trainable, modules)
         else:
-            return Bundle(data, _size_warnings(trainable, data, modules))
+            return Bundle(data, _size_warnings(trainable, data, modules), files=files)
     try:
         # A module may hold a value that cannot be sent, such as a lock, and still be installed on the workers.
-        data = _dumps(trainable, ())
+        data, files = _dumps(trainable, ())
     except Exception:
         raise NotPicklableError(_not_picklable(trainable, found, failure)) from failure
     named = _named_in(data, modules)
-    return Bundle(data, (_by_name(trainable, found, named),), named)
+    return Bundle(data, (_by_name(trainable, found, named),), named, files)
 
 
 class _Counter:
@@ -97,8 +99,11 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
     def __init__(self, file: Any, modules: Collection[str]) -> None:
         super().__init__(file)
         self._modules = modules
+        self.files: set[str] = set()
 
     def reducer_override(self, obj: Any) -> Any:
+        if isinstance(obj, types.FunctionType):
+            self.files.add(obj.__code__.co_filename)
         if isinstance(obj, types.ModuleType) and _is_sent(obj, self._modules):
             left_out = ("__builtins__", "__loader__", "__spec__", "__cached__")
             content = {name: value for name, value in vars(obj).items() if name not in left_out}
@@ -114,10 +119,12 @@ def _is_sent(module: types.ModuleType, modules: Collection[str]) -> bool:
     return any(module.__name__ == name or module.__name__.startswith(f"{name}.") for name in modules)
 
 
-def _dumps(value: object, modules: Collection[str]) -> bytes:
+def _dumps(value: object, modules: Collection[str]) -> tuple[bytes, frozenset[str]]:
+    """Return the pickle of a value, and the files that its functions are from."""
     buffer = _Buffer()
-    _Pickler(buffer, modules).dump(value)
-    return bytes(buffer.data)
+    pickler = _Pickler(buffer, modules)
+    pickler.dump(value)
+    return bytes(buffer.data), frozenset(pickler.files)
 
 
 def _tried(value: object, modules: Collection[str]) -> tuple[int, Exception | None]:

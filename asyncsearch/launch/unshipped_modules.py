@@ -27,10 +27,11 @@ def is_installed(module: ModuleType) -> bool:
         return True
     file = getattr(module, "__file__", None)
     places = [file] if file is not None else list(getattr(module, "__path__", ()))
-    return not places or not all(map(_is_own_source, places))
+    return not places or not all(map(is_own_source, places))
 
 
-def _is_own_source(place: object) -> bool:
+def is_own_source(place: object) -> bool:
+    """Whether a Python file, or the folder of a package, belongs to the user and not to an environment."""
     if not isinstance(place, str) or not (place.endswith(".py") or os.path.isdir(place)):
         return False
     path = os.path.abspath(place)

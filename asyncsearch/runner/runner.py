@@ -38,6 +38,7 @@ from asyncsearch.runner.protocol import (
     runner_end,
 )
 from asyncsearch.runner.sigterm import SigtermGuard
+from asyncsearch.runner.sources import show_received_sources
 from asyncsearch.runner.stdio import Stdio
 from asyncsearch.runner.training import context_of, run_training
 from asyncsearch.trainable import TrainFunction, as_function, trainer_class_of
@@ -68,6 +69,7 @@ class Runner:
         try:
             # The bytes are from the launcher's closure, never from the network.
             trainable = loads(bundle)
+            show_received_sources()
             adopt(trainable)
             return as_function(trainable)
         except BaseException as error:

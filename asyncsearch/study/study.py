@@ -15,6 +15,7 @@ from asyncsearch.ids import TrialId
 from asyncsearch.journal.opening import read_records, read_study_file, replay
 from asyncsearch.launch.base_launcher import Launcher
 from asyncsearch.launch.bundle import pack
+from asyncsearch.launch.sources import with_sources
 from asyncsearch.plan.keys import canonical, digest, path
 from asyncsearch.report.live.display import Display, open_display
 from asyncsearch.report.plain_text import printable
@@ -406,7 +407,7 @@ class Study(Results):
             functions, versions = self.space.custom_functions, self.space.function_versions
             with_functions = WithFunctions(self.trainable, functions, versions)
             packed = pack(with_functions if functions else self.trainable)
-            self._bundle = packed.data
+            self._bundle = with_sources(packed)
             display.warn(packed.warnings)
         bundle = b"" if display is None else self._with_earlier_functions(self._bundle or b"", display)
         definition = StudyDefinition(

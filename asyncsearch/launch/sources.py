@@ -1,0 +1,35 @@
+"""Adds to a packed trainable the lines of its code, which workers show in tracebacks."""
+
+from __future__ import annotations
+
+import linecache
+import pickle
+from pathlib import Path
+
+from asyncsearch.launch.bundle import Bundle
+from asyncsearch.launch.unshipped_modules import is_own_source
+from asyncsearch.runner.sources import WithSources
+
+MAX_CHARS = 1_000_000
+"""Of all files together; the largest ones are left out, and their tracebacks show no lines."""
+_PACKAGE = str(Path(__file__).parent.parent)
+
+
+def with_sources(bundle: Bundle) -> bytes:
+    """Return the pickle of the trainable with the text of its files, read now, from the disk or from a notebook."""
+    texts = {file: "".join(linecache.getlines(file)) for file in bundle.files if _is_users(file)}
+    found: dict[str, str] = {}
+    room = MAX_CHARS
+    for file, text in sorted(texts.items(), key=lambda one: (len(one[1]), one[0])):
+        room -= len(text)
+        if text and room >= 0:
+            found[file] = text
+    return pickle.dumps(WithSources(bundle.data, found)) if found else bundle.data
+
+
+def _is_users(file: str) -> bool:
+    """Whether a worker may lack a file: also ``<ipython-input-1-...>``, whose lines IPython keeps."""
+    if file.startswith(_PACKAGE):
+        return False
+    linecache.checkcache(file)
+    return file.startswith("<") or is_own_source(file)
