@@ -49,7 +49,7 @@ class Incoming:
             self._refuse(worker, lease, lane, is_owner=is_owner)
             return None
         if isinstance(message, LogLines):
-            self._logs.take(trial_name(attempt.trial), message)
+            self._logs.take(trial_name(attempt.trial), message, attempt.batch.stages[0].start)
             return None
         return message
 

@@ -8,6 +8,7 @@ from collections import deque
 from concurrent.futures import Executor
 
 from asyncsearch.errors import StoreError, may_pass
+from asyncsearch.ids import worker_name
 from asyncsearch.rpc.messages import LogLine, LogLines
 from asyncsearch.store.base_store import Store
 
@@ -23,6 +24,8 @@ class LogSink:
         self._interval_s = store.log_interval_s
         self._pending: dict[str, list[str]] = {}
         self._timer: asyncio.TimerHandle | None = None
+        self._writers: dict[str, int] = {}
+        """Trial -> number of the attempt whose lines came last."""
         self._held: dict[str, list[str]] = {}
         """Lines that could not be written; the executor's own."""
         self._is_refused = False
@@ -31,9 +34,15 @@ class LogSink:
         self.shown: deque[tuple[str, LogLine]] = deque(maxlen=_MAX_SHOWN)
         """The newest lines with the name of their trial, for the display to take from the left; the oldest fall off."""
 
-    def take(self, trial: str, batch: LogLines) -> None:
-        """Take a batch in."""
+    def take(self, trial: str, batch: LogLines, start: int = 0) -> None:
+        """Take a batch in; ``start``: units that were trained when the attempt began whose lines these are."""
         lines = self._pending.setdefault(trial, [])
+        number = batch.lease.number + batch.lane
+        if (last := self._writers.get(trial)) != number:
+            self._writers[trial] = number
+            if start or last is not None:
+                where = worker_name(batch.lease.worker)
+                lines.append(f"... {f'goes on from unit {start:,}' if start else 'begins again'} on {where} ...")
         if batch.left_out:
             lines.append(f"... {batch.left_out} lines were left out here: they came faster than they can be kept ...")
         for line in batch.lines:

@@ -42,8 +42,8 @@ class Bench:
         self.executor = ThreadPoolExecutor(1)
         self.sink = LogSink(self.store, self.loop, self.executor)
 
-    def take(self, text: str) -> None:
-        self.sink.take("trial-0", LogLines(Lease(0, WorkerId(0), 1), (LogLine(1.0, text),)))
+    def take(self, text: str, lease: int = 0, start: int = 0) -> None:
+        self.sink.take("trial-0", LogLines(Lease(lease, WorkerId(lease % 2), 1), (LogLine(1.0, text),)), start)
 
     def turn(self) -> None:
         """Let the loop call all that is due."""
@@ -105,3 +105,26 @@ def test_the_last_lines_come_behind_those_that_are_still_being_written(bench: Be
     bench.store.may_go_on.set()
     bench.executor.shutdown()
     assert bench.lines() == ["one", "two"]
+
+
+def test_a_line_stands_between_the_attempts_of_a_trial(bench: Bench) -> None:
+    for text, lease, start in (("one", 0, 0), ("two", 0, 0), ("one", 3, 0), ("two", 4, 1), ("three", 4, 1)):
+        bench.take(text, lease, start)
+    bench.turn()
+    bench.executor.submit(bool).result()
+    assert list(bench.store.read_log("trial-0")) == [
+        "1.000 O one",
+        "1.000 O two",
+        "... begins again on worker-1 ...",
+        "1.000 O one",
+        "... goes on from unit 1 on worker-0 ...",
+        "1.000 O two",
+        "1.000 O three",
+    ]
+
+
+def test_a_line_stands_before_what_another_run_goes_on_with(bench: Bench) -> None:
+    bench.take("four", 7, 3)
+    bench.turn()
+    bench.executor.submit(bool).result()
+    assert next(iter(bench.store.read_log("trial-0"))) == "... goes on from unit 3 on worker-1 ..."

@@ -64,9 +64,7 @@ def test_only_the_users_files_travel(tmp_path: Path) -> None:
 
     bundle = pack(lambda trial: json.dumps(Study))
     assert with_sources(bundle) != bundle.data
-    installed = Bundle(
-        b"", (), files=frozenset({json.__file__, sources.__file__, "<s>", str(tmp_path / "gone")})
-    )
+    installed = Bundle(b"", (), files=frozenset({json.__file__, sources.__file__, "<s>", str(tmp_path / "gone")}))
     assert with_sources(installed) == b""
 
 

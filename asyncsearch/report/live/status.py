@@ -80,6 +80,8 @@ class StudyStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Units of training done by all trials together, repeated ones included."""
     full: int | None = None
     """Units of training every trial to ``max_resource``; None: there is no such resource."""
+    saving: int = 0
+    """Running trials that have trained, and whose checkpoint is not stored yet: their workers may train others."""
     failures: int = 0
     """Attempts that ended by an error of the trial."""
     last_failure: str = ""
@@ -142,7 +144,8 @@ class StudyStatus(msgspec.Struct, frozen=True, kw_only=True):
         for state in TrialState:
             if state in self.counts:
                 amounts[self.words(state)] = amounts.get(self.words(state), 0) + self.counts[state]
-        parts = ", ".join(f"{amount:,} {words}" for words, amount in sorted(amounts.items(), key=_place_of))
+        ordered = sorted(amounts.items(), key=_place_of)
+        parts = ", ".join(f"{amount:,} {words}{self._of_them(words, amount)}" for words, amount in ordered)
         total = f"{self.num_trials:,}" if self.num_trials is not None and self.num_trials > self.trials else ""
         count = (
             f"{self.trials:{len(total)},} of {total} configurations" if total else many(self.trials, "configuration")
@@ -150,6 +153,12 @@ class StudyStatus(msgspec.Struct, frozen=True, kw_only=True):
         if parts and not self.workers_wanted:
             count += " begun" if self.is_unfinished else " tried"
         return f"{count}: {parts}" if parts else count
+
+    def _of_them(self, words: str, amount: int) -> str:
+        """Say why more trials run than there are workers."""
+        if words != TrialState.RUNNING.words or not self.saving or amount <= self.workers_wanted:
+            return ""
+        return f" ({self.saving:,} being saved)"
 
 
 STATE_WORDS = ("running", "waiting", "to be continued", "paused", "stopped early", "trained to the end", "failed")
@@ -248,6 +257,7 @@ def status_of(
         driver_died_s=driver_died_s,
         trained=trained,
         full=None if state.max_resource is None else state.max_resource * len(state.trials),
+        saving=sum(not state.attempts[number].is_training for number in state.open_attempts.values()),
         failures=failures,
         last_failure=f"{last_failed.name}: {last_failed.reason}" if last_failed is not None else "",
         stopping=state.stopping,

@@ -54,7 +54,7 @@ class Following(Recorded):
         self.followed.append((status_of(self.state), len(training), len(self.state.open_attempts)))
 
 
-def test_a_trial_whose_checkpoint_is_being_stored_still_runs_and_none_is_counted_twice() -> None:
+def test_a_trial_whose_checkpoint_is_being_stored_still_runs_and_is_told_apart_and_none_is_counted_twice() -> None:
     state = make_state(ASHA(max_resource=9), space=SPACE)
     following = Following(state)
     Simulation(state, workload=Histories(), workers=2, delays=Delays(commit_s=3.0), watch=following).run(20)
@@ -63,6 +63,8 @@ def test_a_trial_whose_checkpoint_is_being_stored_still_runs_and_none_is_counted
         assert status.counts.get(TrialState.RUNNING, 0) == running
         assert len({row.name for row in status.rows}) == len(status.rows)
         assert training <= 2
+        assert status.saving == running - training
+        assert (f"{running} running ({status.saving} being saved)" in table(status)) == (running > 2)
         most = max(most, running)
     assert following.followed[-1][0].trials == len(state.trials) == 20
     assert most > 2, "no checkpoint was being stored while both workers trained"
