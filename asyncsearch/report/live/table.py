@@ -154,7 +154,7 @@ def repeated_line(status: StudyStatus) -> str:
         return ""
     return (
         f"a trial goes on from its last checkpoint, which repeats up to {many(status.repeated, 'unit')}: "
-        "Study(save_every=1) saves running trials after each unit"
+        "with trial.epochs(state=...) or a save of your own, Study(save_every=1) saves running trials after each unit"
     )
 
 
