@@ -12,6 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
 
+from asyncsearch.ablated import PARAMETER, TrialAblation
 from asyncsearch.errors import UsageError
 from asyncsearch.old_pickles import loads
 from asyncsearch.trial import Params
@@ -141,7 +142,15 @@ class TrialContext(abc.ABC):
     @property
     @abc.abstractmethod
     def seed(self) -> int:
-        """Seed of the study, the same for all its trials; 0 <= seed < 2**63."""
+        """The parameter ``seed``, if the trial has one that is an integer, else the study's; 0 <= seed < 2**63."""
+
+    @property
+    def ablation(self) -> TrialAblation:
+        """What an ablation study leaves out of this trial: nothing in any other study."""
+        found: TrialAblation | None = self.__dict__.get("_ablation")
+        if found is None:
+            found = self.__dict__["_ablation"] = TrialAblation(self.saved_params.get(PARAMETER))
+        return found
 
     @property
     @abc.abstractmethod

@@ -18,6 +18,12 @@ Metrics = dict[str, float | str]
 """Name of a metric -> its value; values that JSON lacks are spelled ``"NaN"``, ``"Infinity"``, ``"-Infinity"``."""
 
 
+def seed_of(params: Params, default: int) -> int:
+    """Return a trial's seed: its parameter ``seed`` if that is an integer, 0 <= seed < 2**63, else the study's."""
+    seed = params.get("seed")
+    return seed if type(seed) is int and 0 <= seed < 2**63 else default
+
+
 UNBOUNDED = 2**62
 """The horizon of a trial that trains until its function returns; users read and write it as None."""
 

@@ -19,7 +19,7 @@ from asyncsearch.ids import Lease, TrialId, WorkerId
 from asyncsearch.plan.base_plan import Batch
 from asyncsearch.plan.packing import Packing
 from asyncsearch.schedulers.base_scheduler import Promotion
-from asyncsearch.trial import UNBOUNDED, TrialState
+from asyncsearch.trial import UNBOUNDED, TrialState, seed_of
 from asyncsearch.work import Lane, Stage, Work
 
 _REPEATS = 1_000
@@ -175,12 +175,13 @@ def _work_for(state: StudyState, batches: list[Batch], worker: WorkerId) -> Work
 
 def lane_for(state: StudyState, batch: Batch) -> Lane:
     """Return a lane that trains a batch."""
+    first = [state.trials[planned.trials[0]].params for planned in batch.stages]
     stages = [
         Stage(
             node=planned.node,
-            params=state.trials[planned.trials[0]].params,
+            params=params,
             trials=planned.trials,
-            seed=state.config.seed,
+            seed=seed_of(params, state.config.seed),
             start=planned.start,
             stop=None if planned.stop == UNBOUNDED else planned.stop,
             max_resource=state.max_resource,
@@ -188,7 +189,7 @@ def lane_for(state: StudyState, batch: Batch) -> Lane:
             save_every=state.config.save_every,
             more=planned.more,
         )
-        for planned in batch.stages
+        for planned, params in zip(batch.stages, first, strict=True)
     ]
     return Lane(tuple(stages), batch.load)
 

@@ -12,7 +12,7 @@ from asyncsearch.errors import StoreError, UsageError
 from asyncsearch.ids import NodeKey
 from asyncsearch.runner.context import SearchContext
 from asyncsearch.runner.protocol import Amendment
-from asyncsearch.trial import Params
+from asyncsearch.trial import Params, seed_of
 from asyncsearch.work import Stage
 
 
@@ -32,7 +32,7 @@ class StandaloneTrial(SearchContext):
         params: Params,
         *,
         max_resource: int | None = None,
-        seed: int = 0,
+        seed: int | None = None,
         name: str = "trial-0",
         folder: str | os.PathLike[str] | None = None,
     ) -> None:
@@ -50,7 +50,16 @@ class StandaloneTrial(SearchContext):
                 f"{folder} holds a checkpoint at {start}, beyond max_resource={max_resource}: take another folder."
             )
         node, save = NodeKey("standalone"), folder is not None
-        stage = Stage(node, dict(params), (), seed, start, max_resource, max_resource, save=save)
+        stage = Stage(
+            node,
+            dict(params),
+            (),
+            seed_of(dict(params), 0) if seed is None else seed,
+            start,
+            max_resource,
+            max_resource,
+            save=save,
+        )
         super().__init__([stage], link, link.checkpoint(start) if start else None, name)
         self.reports: list[tuple[int, dict[str, float]]] = link.reports
         """Reports as (resource, metrics), in order."""

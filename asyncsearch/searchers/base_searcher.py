@@ -64,6 +64,14 @@ class Searcher(metaclass=CheckedCalls):
         """Return what to write instead of arguments that the class does not take; ``known`` are those that it does."""
         return dict.fromkeys(("metric", "mode", "seed", "space"), "it in Study(...)")
 
+    def extended(self, space: Space) -> Space:
+        """Return the space with the parameters that the searcher adds to it; by default none.
+
+        Raises:
+            SpaceError: the space has one of them already.
+        """
+        return space
+
     @abc.abstractmethod
     def begin(self, space: Space, seed: int) -> SearcherState:
         """Return a fresh state for one study.

@@ -101,6 +101,14 @@ class Space:
         copied._initial = (*self._initial, *self._parse_initial(points))
         return copied
 
+    def with_parameters(self, parameters: Mapping[str, Domain]) -> Space:
+        """Return a copy that has these parameters too, after its own, under names that it does not have."""
+        copied = copy.copy(self)
+        copied._nodes = self._nodes | {path: node_of(path, value) for path, value in parameters.items()}
+        copied._parameters = dict(pair for node in copied._nodes.values() for pair in node.parameters())
+        copied._order = decision_order(copied._parameters)
+        return copied
+
     @property
     def parameters(self) -> Mapping[str, Domain]:
         """Dotted name -> domain, in the order of declaration; constants are domains of one value."""

@@ -134,8 +134,8 @@ class Study(Results):
         require_groups(sharing, workers, checkpoints)
         require_trainable(trainable)
         self.trainable: Trainable | None = trainable
-        self.space = space if isinstance(space, Space) else Space.of(space)
         self.searcher: Searcher = searcher_of(searcher)
+        self.space = self.searcher.extended(Space.of(space))
         self.scheduler = FIFO() if scheduler is None else require_scheduler(scheduler)
         label = getattr(trainable, "__name__", type(trainable).__name__)
         share, resume = yes_or_no("share", share), yes_or_no("resume", resume)

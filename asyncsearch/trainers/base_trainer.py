@@ -21,6 +21,8 @@ from asyncsearch.trainers.sample_order import Indices, batches, permutation
 from asyncsearch.trial import Params
 
 EVALUATION_BATCH = 1024
+ABLATION_SAMPLES = 2
+"""Samples with which a network is called to learn the shapes of its layers."""
 _SEEDS_END = 2**32
 """numpy's and Keras's seeds are below it."""
 
@@ -63,7 +65,10 @@ class FrameworkTrainer(Trainer):
         self._applied = self.hp
         self._known_order: tuple[int, Indices] | None = None
         self._seed("setup", 0)
-        self._train_data, self._validation_data = self._taken(self.data(hp))
+        data = self.data(hp)
+        if self.trial.ablation and isinstance(data, tuple | list):
+            data = tuple(map(self.trial.ablation.data, data))
+        self._train_data, self._validation_data = self._taken(data)
         self._build(self.hp)
 
     def update(self, hp: Params) -> None:
@@ -91,7 +96,16 @@ class FrameworkTrainer(Trainer):
         with self._untouched():
             return self._metrics()
 
+    def _ablated(self, net: Any) -> Any:
+        """Return a network without what an ablation study leaves out of the trial."""
+        ablation = self.trial.ablation
+        return ablation.model(net, *self._inputs()) if ablation else net
+
     # The part of the framework
+
+    def _inputs(self) -> tuple[Any, ...]:
+        """Return what the network is called with, for a few samples."""
+        raise NotImplementedError
 
     def _build(self, hp: dict[str, Any]) -> None:
         """Build model and optimizer."""

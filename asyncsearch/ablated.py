@@ -1,0 +1,156 @@
+"""What one trial of an ablation study lacks: the words of the parameter ``ablated``, and what user code asks of it.
+
+Rule: pure, and no import of a framework; ``model`` hands the network to the module that knows its class.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from asyncsearch.errors import UsageError
+
+PARAMETER = "ablated"
+"""Name of the parameter that holds what a trial lacks."""
+NOTHING = "nothing"
+"""Its value in the base, with which the others are compared."""
+KINDS = ("feature", "filled", "layer", "custom")
+"""Kinds of components: columns that are dropped, columns whose values become one constant, layers, one's own."""
+
+_ESCAPES = (("%", "%25"), ("+", "%2B"), (":", "%3A"), ("=", "%3D"))
+
+
+class Component(NamedTuple):
+    """One thing that can be left out."""
+
+    kind: str
+    name: str
+
+    def __str__(self) -> str:
+        return {"filled": "feature"}.get(self.kind, self.kind) + f" {self.name}" if self.kind != "custom" else self.name
+
+
+class Ablated(NamedTuple):
+    """What a trial lacks, as a whole."""
+
+    components: tuple[Component, ...]
+    label: str = ""
+    """Name of the group; empty: it has none."""
+
+    def __str__(self) -> str:
+        return self.label or " + ".join(map(str, self.components)) or NOTHING
+
+    @property
+    def value(self) -> str:
+        """The value of the parameter."""
+        text = "+".join(f"{one.kind}:{_escaped(one.name)}" for one in self.components)
+        return f"{_escaped(self.label)}={text}" if self.label else text or NOTHING
+
+    @classmethod
+    def of(cls, value: Any) -> Ablated:
+        """Return what a value of the parameter stands for.
+
+        Raises:
+            UsageError: it is no such value.
+        """
+        if value in (None, NOTHING):
+            return cls(())
+        try:
+            label, _, rest = value.rpartition("=")
+            pairs = [text.split(":") for text in rest.split("+")]
+            components = tuple(Component(kind, _unescaped(name)) for kind, name in pairs)
+        except (AttributeError, ValueError):
+            components = ()
+        if not components or any(one.kind not in KINDS for one in components):
+            raise UsageError(
+                f"{PARAMETER}={value!r} names no component: the parameter {PARAMETER!r} belongs to Ablation(...), which "
+                f"writes e.g. 'feature:age'. Call a parameter of your own by another name."
+            )
+        return cls(components, _unescaped(label))
+
+
+class TrialAblation:
+    """What the user's code asks of a trial: the data and the model without what is left out, the same in the base."""
+
+    def __init__(self, value: Any) -> None:
+        self.ablated = Ablated.of(value)
+        self._constants: dict[str, Any] = {}
+
+    def __bool__(self) -> bool:
+        """Whether anything is left out."""
+        return bool(self.ablated.components)
+
+    def __str__(self) -> str:
+        return str(self.ablated)
+
+    def keeps(self, name: str) -> bool:
+        """Return whether a component is there: False where it, by this name and of any kind, is left out."""
+        return all(one.name != name for one in self.ablated.components)
+
+    def data(self, frame: Any) -> Any:
+        """Return data without the features that are left out; data that lacks nothing is returned as it is.
+
+        Args:
+            frame: a pandas or Spark DataFrame, a mapping of names to arrays, an array with samples as rows and columns
+                by number, or a tuple whose first element is one of these, as ``(x, y)``. A feature that is filled
+                keeps its place, and all its values are the mean, or the most frequent one, of the first data given.
+
+        Raises:
+            UsageError: the data has no such feature, or is of another kind.
+        """
+        dropped, filled = self._names("feature"), self._names("filled")
+        if not dropped and not filled:
+            return frame
+        # By name: it is needed in ablation studies alone.
+        columns = importlib.import_module("asyncsearch.trainers.ablation.columns")
+        return columns.without(frame, dropped, filled, self._constants)
+
+    def model(self, net: Any, *inputs: Any) -> Any:
+        """Return a network without the layers that are left out; one that lacks nothing is returned as it is.
+
+        A layer is replaced by the identity, or, if its output has another shape than its input, by what fits without
+        parameters: see docs/ablation.md.
+
+        Args:
+            net: a ``torch.nn.Module``, which is changed, or a sequential or functional ``keras.Model``, which is copied
+                with its weights.
+            inputs: what the network is called with, for a few samples: needed where the shapes cannot be told without.
+
+        Raises:
+            UsageError: there is no such layer, or nothing fits in its place.
+        """
+        layers = self._names("layer")
+        if not layers:
+            return net
+        bases = {base.__module__.partition(".")[0] for base in type(net).__mro__}
+        home = next((home for name, home in _HOMES.items() if name in bases), None)
+        if home is None:
+            raise UsageError(
+                f"Layers of a {type(net).__name__} cannot be left out: give model() a torch.nn.Module or a keras.Model, "
+                "or write Ablation(custom=[...]) and ask trial.ablation.keeps(name) where you build it."
+            )
+        return importlib.import_module(home).without(net, layers, inputs)
+
+    def _names(self, kind: str) -> list[str]:
+        return [one.name for one in self.ablated.components if one.kind == kind]
+
+
+_HOMES: Mapping[str, str] = {
+    "torch": "asyncsearch.trainers.ablation.torch_layers",
+    "keras": "asyncsearch.trainers.ablation.keras_layers",
+}
+
+
+def _escaped(text: str) -> str:
+    return _replaced(text, _ESCAPES)
+
+
+def _unescaped(text: str) -> str:
+    return _replaced(text, [(new, old) for old, new in reversed(_ESCAPES)])
+
+
+def _replaced(text: str, pairs: Iterable[tuple[str, str]]) -> str:
+    for old, new in pairs:
+        text = text.replace(old, new)
+    return text

@@ -1,0 +1,1 @@
+"""How data and networks are made without the components that an ablation study leaves out."""

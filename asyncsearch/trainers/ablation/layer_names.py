@@ -1,0 +1,27 @@
+"""Which layers a name or a pattern of an ablation study stands for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+
+from asyncsearch.errors import UsageError
+
+_SHOWN = 12
+
+
+def chosen(names: Sequence[str], patterns: Sequence[str], model: str) -> list[str]:
+    """Return the layers that the patterns name, in the order of the model.
+
+    Raises:
+        UsageError: a pattern names none; says which there are.
+    """
+    for pattern in patterns:
+        if not any(_fits(name, pattern) for name in names):
+            shown = ", ".join(map(repr, names[:_SHOWN])) + (", ..." if len(names) > _SHOWN else "")
+            raise UsageError(f"{model} has no layer {pattern!r}: it has {shown}. Correct Ablation(layers=[...]).")
+    return [name for name in names if any(_fits(name, pattern) for pattern in patterns)]
+
+
+def _fits(name: str, pattern: str) -> bool:
+    return name == pattern or fnmatchcase(name, pattern)
