@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from asyncsearch.schedulers import SHA as SHA
     from asyncsearch.schedulers import Hyperband as Hyperband
     from asyncsearch.schedulers import MedianStopping as MedianStopping
+    from asyncsearch.searchers import Ablation as Ablation
     from asyncsearch.searchers import GridSearch as GridSearch
     from asyncsearch.searchers import OptunaSearch as OptunaSearch
     from asyncsearch.searchers import RandomSearch as RandomSearch
@@ -60,7 +61,7 @@ _HOMES = {
         "asyncsearch.report.what_if.worker_counts": "what_if",
         "asyncsearch.runner.standalone": "StandaloneTrial",
         "asyncsearch.schedulers": "ASHA FIFO Hyperband MedianStopping PBT SHA",
-        "asyncsearch.searchers": "GridSearch OptunaSearch RandomSearch SobolSearch",
+        "asyncsearch.searchers": "Ablation GridSearch OptunaSearch RandomSearch SobolSearch",
         "asyncsearch.sequences": "sequences",
         "asyncsearch.space": "Space choice constant lograndint loguniform quniform randint uniform",
         "asyncsearch.study.options": "Checkpoints Sharing WorkerOptions",

@@ -64,8 +64,8 @@ class Ablated(NamedTuple):
             components = ()
         if not components or any(one.kind not in KINDS for one in components):
             raise UsageError(
-                f"{PARAMETER}={value!r} names no component: the parameter {PARAMETER!r} belongs to Ablation(...), which "
-                f"writes e.g. 'feature:age'. Call a parameter of your own by another name."
+                f"{PARAMETER}={value!r} names no component: the parameter {PARAMETER!r} belongs to Ablation(...), "
+                f"which writes e.g. 'feature:age'. Call a parameter of your own by another name."
             )
         return cls(components, _unescaped(label))
 
@@ -127,7 +127,7 @@ class TrialAblation:
         home = next((home for name, home in _HOMES.items() if name in bases), None)
         if home is None:
             raise UsageError(
-                f"Layers of a {type(net).__name__} cannot be left out: give model() a torch.nn.Module or a keras.Model, "
+                f"Layers of a {type(net).__name__} cannot be left out: give model() a torch.nn.Module or keras.Model, "
                 "or write Ablation(custom=[...]) and ask trial.ablation.keeps(name) where you build it."
             )
         return importlib.import_module(home).without(net, layers, inputs)

@@ -23,7 +23,7 @@ _MOST = 10_000
 
 @dataclass(frozen=True, kw_only=True)
 class Ablation(Searcher):
-    """Trains one configuration, then the same without each component: once for each seed, all variants of a seed together.
+    """Trains one configuration, and the same without each of its components, once for each seed.
 
     ``study.ablation()`` compares them. The space has the configuration, as constants or as ``base``; the searcher adds
     the parameters ``ablated`` and ``seed`` to it, which are the trial's ``trial.ablation`` and ``trial.seed``.
@@ -43,7 +43,7 @@ class Ablation(Searcher):
     fill: bool = False
     """Whether features stay in their places, with the mean (or the most frequent value) in all samples; else they are
     dropped, and the data is narrower."""
-    seeds: int | Iterable[int] = 3
+    seeds: int | Iterable[int] = 5
     """How many seeds, from 0 on, or which; differences have an uncertainty from 2 on."""
     base: Mapping[str, Any] | None = None
     """The configuration, such as ``study.best_params`` of a search; None: the space has constants alone."""
@@ -96,7 +96,7 @@ class Ablation(Searcher):
         count = (1 + len(self.variants())) * len(self._seeds)
         if count > _MOST:
             raise SpaceError(
-                f"Ablation(...) has {count:,} trials, more than {_MOST:,}: leave out pairs, or components."
+                f"Ablation(...) has {count:,} trials, over {_MOST:,}: give it fewer components, or no pairs."
             )
         return AblationState(self._base(space), [Ablated(()), *self.variants()], self._seeds)
 

@@ -31,6 +31,7 @@ from asyncsearch.trial import Metrics, Trial
 if TYPE_CHECKING:
     import pandas
 
+    from asyncsearch.report.ablation.table import AblationTable
     from asyncsearch.report.tree.tree import Tree
 
 
@@ -152,6 +153,22 @@ class Results:
         return trials_dataframe(self.trials)
 
     @in_sentences()
+    def ablation(self) -> AblationTable:
+        """Return what leaving out each component does to the metric, as a table for ``print`` and notebooks.
+
+        Its ``dataframe()`` and ``plot()`` are a frame and a picture.
+
+        Raises:
+            UsageError: the study's searcher is no ``Ablation``, or the extra ``report`` is not installed.
+            NoTrialsError: there is nothing to compare yet.
+        """
+        from asyncsearch.journal.projection import reports
+        from asyncsearch.report.ablation.effects import effects_of
+        from asyncsearch.report.ablation.table import AblationTable
+
+        found = effects_of(self.trials, reports(read_records(self.store)), self.config.metric)
+        return AblationTable(self.name, self.config.metric, self.config.mode, found)
+
     def history(self, trial: int | str | Trial) -> list[tuple[int, Metrics]]:
         """Return every report of a trial as (resource, metrics), in the order of the journal."""
         from asyncsearch.journal.projection import history

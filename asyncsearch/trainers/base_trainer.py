@@ -21,7 +21,7 @@ from asyncsearch.trainers.sample_order import Indices, batches, permutation
 from asyncsearch.trial import Params
 
 EVALUATION_BATCH = 1024
-ABLATION_SAMPLES = 2
+_ABLATION_SAMPLES = 2
 """Samples with which a network is called to learn the shapes of its layers."""
 _SEEDS_END = 2**32
 """numpy's and Keras's seeds are below it."""
@@ -59,6 +59,10 @@ class FrameworkTrainer(Trainer):
     def order(self, epoch: int, size: int) -> Indices:
         """Return the order of the samples in an epoch, from 0: a pure function of ``trial.seed`` and the epoch."""
         return permutation(self.trial.seed, epoch, size)
+
+    def model_inputs(self, batch: Any) -> tuple[Any, ...]:
+        """Return the arguments with which ``loss`` calls the model for a batch; an ablation study of layers asks it."""
+        return (batch[0] if isinstance(batch, tuple | list) else batch,)
 
     def setup(self, hp: Params) -> None:
         self.hp = dict(hp)
@@ -99,12 +103,15 @@ class FrameworkTrainer(Trainer):
     def _ablated(self, net: Any) -> Any:
         """Return a network without what an ablation study leaves out of the trial."""
         ablation = self.trial.ablation
-        return ablation.model(net, *self._inputs()) if ablation else net
+        if not ablation:
+            return net
+        batch = self._batch(self._train_data, np.arange(min(self._size, _ABLATION_SAMPLES)))
+        return ablation.model(net, *self.model_inputs(batch))
 
     # The part of the framework
 
-    def _inputs(self) -> tuple[Any, ...]:
-        """Return what the network is called with, for a few samples."""
+    def _batch(self, data: Any, indices: Indices) -> Any:
+        """Return the batch of some samples."""
         raise NotImplementedError
 
     def _build(self, hp: dict[str, Any]) -> None:

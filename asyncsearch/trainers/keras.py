@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from asyncsearch.errors import UsageError
-from asyncsearch.trainers.base_trainer import ABLATION_SAMPLES, EVALUATION_BATCH, FrameworkTrainer
+from asyncsearch.trainers.base_trainer import EVALUATION_BATCH, FrameworkTrainer
 from asyncsearch.trainers.keras_packs import evaluation, together
 from asyncsearch.trainers.sample_order import Indices
 from asyncsearch.trial import Params
@@ -109,9 +109,6 @@ class KerasTrainer(FrameworkTrainer):
             )
         self.net = self._ablated(self.model(hp))
         self._compile(self.optimizer(hp))
-
-    def _inputs(self) -> tuple[Any, ...]:
-        return (self._batch(self._train_data, np.arange(min(self._size, ABLATION_SAMPLES)))[0],)
 
     def _compile(self, optimizer: Any) -> None:
         self.net.compile(

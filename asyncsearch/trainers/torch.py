@@ -15,7 +15,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, default_collate
 
 from asyncsearch.errors import UsageError
-from asyncsearch.trainers.base_trainer import ABLATION_SAMPLES, EVALUATION_BATCH, FrameworkTrainer
+from asyncsearch.trainers.base_trainer import EVALUATION_BATCH, FrameworkTrainer
 from asyncsearch.trainers.sample_order import Indices
 from asyncsearch.trainers.torch_files import load_without_code
 from asyncsearch.trial import Params
@@ -170,10 +170,6 @@ class TorchTrainer(FrameworkTrainer):
         self.net = self._ablated(self.model(hp)).to(self._device)
         self.opt = self.optimizer(hp, self.net)
         self.scaler = torch.amp.GradScaler(self._device.type, enabled=self.precision == "float16")
-
-    def _inputs(self) -> tuple[Any, ...]:
-        batch = self._batch(self._train_data, np.arange(min(self._size, ABLATION_SAMPLES)))
-        return (batch[0] if isinstance(batch, tuple | list) else batch,)
 
     def _prepare(self) -> None:
         if self.precision not in (None, "float16", "bfloat16"):

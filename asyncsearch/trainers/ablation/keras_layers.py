@@ -71,12 +71,11 @@ def without(net: keras.Model, patterns: Sequence[str], inputs: Sequence[Any] = (
         UsageError: there is no such layer, nothing fits in its place, or the model cannot be copied layer by layer.
     """
     kind = type(net).__name__
-    if type(net) not in (keras.Sequential, keras.Model) and not hasattr(net, "_functional"):
-        if type(net).__module__.partition(".")[0] != "keras":
-            raise UsageError(
-                f"{kind} is a model of your own class, whose layers only its code knows: return a Sequential or a "
-                "functional model, or write Ablation(custom=[...]) and ask trial.ablation.keeps(name) there."
-            )
+    if type(net).__module__.partition(".")[0] != "keras":
+        raise UsageError(
+            f"{kind} is a model of your own class, whose layers only its code knows: return a Sequential or a "
+            "functional model, or write Ablation(custom=[...]) and ask trial.ablation.keeps(name) there."
+        )
     if not net.built:
         if not inputs:
             raise UsageError(
@@ -98,8 +97,8 @@ def without(net: keras.Model, patterns: Sequence[str], inputs: Sequence[Any] = (
         raise
     except Exception as error:
         raise UsageError(
-            f"{kind} without {', '.join(sorted(left_out))} cannot be built ({type(error).__name__}: {error}): leave out "
-            "another layer."
+            f"{kind} without {', '.join(sorted(left_out))} cannot be built ({type(error).__name__}: {error}): leave "
+            "out another layer."
         ) from error
     for layer in copy.layers:
         if layer.name in layers and layer.name not in left_out:

@@ -83,8 +83,8 @@ def without(net: nn.Module, patterns: Sequence[str], inputs: Sequence[Any] = ())
                 net(*inputs)
             except Exception as error:
                 raise UsageError(
-                    f"{kind} without {', '.join(outer)} cannot be computed ({type(error).__name__}: {error}): leave out "
-                    "another layer, or the layer that holds it."
+                    f"{kind} without {', '.join(outer)} cannot be computed ({type(error).__name__}: {error}): leave "
+                    "out another layer, or the layer that holds it."
                 ) from error
     return net
 
