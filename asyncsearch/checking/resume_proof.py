@@ -14,6 +14,7 @@ import msgspec
 
 from asyncsearch.arguments import answering
 from asyncsearch.checking import explanation, random_generators
+from asyncsearch.checking.ablated_variants import try_variants
 from asyncsearch.checking.processes import in_child
 from asyncsearch.checking.result import CheckResult, Finding
 from asyncsearch.checking.trainable_state import TrainableState
@@ -259,5 +260,6 @@ STEPS: dict[str, Callable[[Task], Any]] = {
     "explain resuming": explanation.resuming,
     "explain saving": explanation.saving,
     "explain evaluation": explanation.evaluation,
+    "try variants": try_variants,
 }
 """The steps that a process can carry out."""

@@ -111,9 +111,10 @@ class Ablation(Searcher):
 
     def _components(self) -> dict[str, Component]:
         """Return label -> component, in order."""
-        features = self.features if isinstance(self.features, Mapping) else {str(one): one for one in self.features}
+        features = self.features
+        named = features.items() if isinstance(features, Mapping) else [(one, one) for one in features]
         kind = "filled" if self.fill else "feature"
-        pairs = [(str(label), Component(kind, str(column))) for label, column in features.items()]
+        pairs = [(str(label), Component(kind, str(column))) for label, column in named]
         pairs += [(str(name), Component("layer", str(name))) for name in self.layers]
         pairs += [(str(name), Component("custom", str(name))) for name in self.custom]
         found: dict[str, Component] = {}

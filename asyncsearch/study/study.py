@@ -35,6 +35,7 @@ from asyncsearch.space.parameter_values import plain
 from asyncsearch.store import open_store
 from asyncsearch.store.base_store import Store
 from asyncsearch.store.restoring import resumable
+from asyncsearch.study.ablation_check import require_ablated
 from asyncsearch.study.default_store import DefaultFolder
 from asyncsearch.study.definition import StudyDefinition, parts_of, read_plan, script_of, source_hash
 from asyncsearch.study.evaluate import Evaluation, KnownPath, was_found, was_proposed
@@ -253,6 +254,8 @@ class Study(Results):
         parallelism = None if parallelism is None else positive("parallelism", parallelism)
         timeout_s = None if timeout is None else seconds_of("timeout", timeout)
         note_run(self, num_trials, parallelism)
+        if read_study_file(self.store) is None:
+            require_ablated(self.trainable, self.searcher, self._begin_searcher())
         return run_shown(self, num_trials, parallelism, timeout_s, open_display(display, logs=logs))
 
     @answering("preview", "study.preview(num_trials=64)", instead=IN_RUN)

@@ -66,7 +66,7 @@ class SearcherConformance(MethodSuite):
 
     def space(self, **more: Any) -> Space:
         """Return the space to search, with constraints and initial points if they are given."""
-        return Space(self.parameters, **more)
+        return self.make().extended(Space(self.parameters, **more))
 
     def test_every_proposal_lies_in_the_space(self) -> None:
         space = self.space()

@@ -1,0 +1,1 @@
+"""What an ablation study has found: the effect of each component, as a table and as a picture."""

@@ -1,0 +1,138 @@
+"""The effects of an ablation study for people: ``print``, a notebook, a frame and a picture."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from asyncsearch.errors import UsageError
+from asyncsearch.report.ablation.effects import CONFIDENCE, Effect
+from asyncsearch.report.dataframe import dataframe
+from asyncsearch.report.formatting import many, number
+from asyncsearch.report.plain_text import printable
+from asyncsearch.report.plots.charts import BLUE, FAINT, ORANGE, Plot, load_altair, titled
+
+if TYPE_CHECKING:
+    import pandas
+
+_HEADINGS = ("without", "{metric}", "difference", "95% interval", "p", "seeds")
+_ROW_HEIGHT = 24
+
+
+class AblationTable:
+    """The effects of all variants, those that harm the metric most first."""
+
+    def __init__(self, name: str, metric: str, mode: str, effects: Sequence[Effect]) -> None:
+        """Order the effects."""
+        self.name, self.metric, self.mode = name, metric, mode
+        sign = 1 if mode == "max" else -1
+        self.effects = sorted(
+            effects, key=lambda one: math.inf if math.isnan(one.difference) else sign * one.difference
+        )
+
+    def __iter__(self) -> Any:
+        return iter(self.effects)
+
+    def __len__(self) -> int:
+        return len(self.effects)
+
+    def __str__(self) -> str:
+        cells = [self._headings(), *map(self._cells, self.effects)]
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        lines = [
+            "  ".join(
+                cell.ljust(width) if not place else cell.rjust(width)
+                for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+            ).rstrip()
+            for row in cells
+        ]
+        return "\n".join([self._head(), *lines, *self._notes()])
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        head = "".join(f"<th>{escape(one)}</th>" for one in self._headings())
+        rows = "".join(
+            f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in self._cells(one))}</tr>" for one in self.effects
+        )
+        notes = "".join(f"<p>{escape(note)}</p>" for note in self._notes())
+        return f"<p>{escape(self._head())}</p><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>{notes}"
+
+    def dataframe(self) -> pandas.DataFrame:
+        """Return one row for each variant, with the fields of ``Effect``; needs pandas."""
+        return dataframe(
+            "dataframe", self.effects, [*Effect._fields], times=(), without="print(study.ablation()) works."
+        )
+
+    def plot(self) -> Plot:
+        """Return a picture of the differences with their intervals; needs the extra ``plots``.
+
+        Raises:
+            UsageError: no variant has a difference to show, or the extra is not installed.
+        """
+        shown = [one for one in self.effects if not math.isnan(one.difference)]
+        if not shown:
+            raise UsageError("Every variant has failed, so there is no difference to draw: print(study.ablation()).")
+        altair = load_altair("ablation().plot()")
+        rows = [
+            {
+                "without": printable(one.ablated),
+                "difference": one.difference,
+                "low": one.difference if one.low is None else one.low,
+                "high": one.difference if one.high is None else one.high,
+                "clear": "clear" if one.is_clear else "may be chance",
+            }
+            for one in shown
+        ]
+        order = [row["without"] for row in rows]
+        y = altair.Y("without:N", sort=order, title=None, axis=altair.Axis(labelLimit=300))
+        colour = altair.Color(
+            "clear:N", title=None, scale=altair.Scale(domain=["clear", "may be chance"], range=[ORANGE, BLUE])
+        )
+        data = altair.Data(values=rows)
+        x = altair.X("low:Q", title=f"difference of {printable(self.metric)}, with its 95% interval")
+        bars = altair.Chart(data).mark_rule(strokeWidth=3).encode(x=x, x2="high:Q", y=y, color=colour)
+        points = (
+            altair.Chart(data).mark_point(filled=True, size=70, opacity=1).encode(x="difference:Q", y=y, color=colour)
+        )
+        zero = altair.Chart(altair.Data(values=[{"zero": 0.0}])).mark_rule(color=FAINT).encode(x="zero:Q")
+        chart = altair.layer(zero, bars, points).properties(width=420, height=_ROW_HEIGHT * len(rows))
+        return titled(chart, f"{self.name}: what each component is worth")
+
+    def _headings(self) -> tuple[str, ...]:
+        return tuple(one.format(metric=printable(self.metric)) for one in _HEADINGS)
+
+    def _cells(self, one: Effect) -> tuple[str, ...]:
+        if not one.seeds:
+            return (printable(one.ablated), "-", "-", f"{one.failed} failed", "-", "0")
+        interval = "-" if one.low is None or one.high is None else f"{one.low:+.4g} to {one.high:+.4g}"
+        p = "-" if one.p is None else ("< 0.001" if one.p < 0.001 else f"{one.p:.3f}")
+        return (printable(one.ablated), number(one.value), f"{one.difference:+.4g}", interval, p, str(one.seeds))
+
+    def _head(self) -> str:
+        bases = [one.base for one in self.effects if one.seeds]
+        better = "higher" if self.mode == "max" else "lower"
+        base = f" {number(bases[0])}" if bases else ""
+        return f"{self.name}: {self.metric} with everything{base} ({better} is better); {many(len(self), 'variant')}"
+
+    def _notes(self) -> list[str]:
+        notes = []
+        if any(one.p is None and one.seeds for one in self.effects):
+            notes.append("one seed shows no uncertainty: write Ablation(..., seeds=5)")
+        else:
+            clear = sum(one.is_clear for one in self.effects)
+            notes.append(
+                f"p: paired t-test over seeds, corrected for {many(len(self), 'comparison')} (Holm); "
+                f"{clear} clear at {1 - CONFIDENCE:.0%}"
+            )
+        units = [one.units for one in self.effects if one.seeds]
+        if len(set(units)) > 1:
+            notes.append(
+                f"variants that were stopped early are compared with the base where they ended, from unit {min(units)}"
+            )
+        failed = sum(one.failed for one in self.effects)
+        if failed:
+            notes.append(f"{many(failed, 'trial')} failed or had no finite value, and is left out of the means")
+        return notes

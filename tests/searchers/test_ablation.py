@@ -1,0 +1,144 @@
+"""An ablation study trains one configuration, and the same without each component, with every seed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from asyncsearch import Ablation, StandaloneTrial, Study, choice, uniform
+from asyncsearch.ablated import KINDS, NOTHING, Ablated, Component, TrialAblation
+from asyncsearch.errors import SpaceError, UsageError
+from asyncsearch.space import Space
+from asyncsearch.testing import SearcherConformance
+from asyncsearch.trial import Params
+
+
+def proposals(searcher: Ablation, space: dict[str, Any] | None = None) -> list[Params]:
+    extended = searcher.extended(Space.of(space or {"lr": 0.1}))
+    state = searcher.begin(extended, 0)
+    length = state.length()
+    assert length is not None
+    assert state.propose(length) is None
+    found = [state.propose(number) for number in range(length)]
+    for params in found:
+        assert params is not None
+        extended.validate(params)
+    return [params for params in found if params is not None]
+
+
+def test_each_seed_has_the_base_and_every_variant_in_one_order() -> None:
+    found = proposals(Ablation(features=["age"], layers=["fc"], custom=["mixup"], seeds=[4, 2]))
+    words = ["nothing", "feature:age", "layer:fc", "custom:mixup"]
+    assert [(one["seed"], one["ablated"]) for one in found] == [(seed, word) for seed in (4, 2) for word in words]
+    assert all(one["lr"] == 0.1 for one in found)
+
+
+def test_groups_and_pairs_are_left_out_together() -> None:
+    searcher = Ablation(features={"age": 0}, custom=["mixup"], groups={"both": ["age", "mixup"]}, pairs=True, seeds=1)
+    found = [Ablated.of(one["ablated"]) for one in proposals(searcher)]
+    age, mixup = Component("feature", "0"), Component("custom", "mixup")
+    assert found == [
+        Ablated(()),
+        Ablated((age,), "age"),
+        Ablated((mixup,)),
+        Ablated((age, mixup), "both"),
+        Ablated((age, mixup)),
+    ]
+
+
+def test_a_base_may_be_the_best_of_a_search() -> None:
+    searched = {"lr": uniform(0.0, 1.0), "net": {"kind": choice("a", "b"), "width": 8}}
+    base = {"lr": 0.25, "net": {"kind": "b", "width": 8}}
+    found = proposals(Ablation(custom=["x"], seeds=1, base=base), searched)
+    assert [{name: one[name] for name in base} for one in found] == [base, base]
+
+
+def test_a_configuration_that_is_not_one_is_refused_with_the_names() -> None:
+    with pytest.raises(SpaceError, match=r"lr, kind: .*base=study.best_params"):
+        proposals(Ablation(custom=["x"]), {"lr": uniform(0.0, 1.0), "kind": choice("a", "b"), "width": 8})
+
+
+@pytest.mark.parametrize("name", ["ablated", "seed"])
+def test_the_parameters_that_it_adds_are_its_own(name: str) -> None:
+    with pytest.raises(SpaceError, match=f"{name}: .*by another name"):
+        Ablation(custom=["x"]).extended(Space.of({name: 1}))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({}, "features=\\['age', 'bmi'\\]"),
+        ({"features": "age"}, "write a list, features="),
+        ({"features": ["a", "a"]}, "'a' is given twice"),
+        ({"features": ["a"], "layers": ["a"]}, "'a' is given twice"),
+        ({"layers": [""]}, "has an empty name"),
+        ({"features": ["age"], "groups": {"g": ["ages"]}}, "did you mean 'age'"),
+        ({"features": ["age"], "groups": {"g": []}}, "'g' is empty"),
+        ({"features": ["age"], "groups": {"age": ["age"]}}, "name of a component"),
+        ({"features": ["age"], "groups": [["age"]]}, "write name -> list"),
+        ({"features": ["age"], "seeds": 0}, "seeds=3"),
+        ({"features": ["age"], "seeds": [1, 1]}, "different integers"),
+        ({"features": ["age"], "seeds": "3"}, "different integers"),
+    ],
+)
+def test_what_cannot_be_is_answered_by_what_to_write(arguments: dict[str, Any], words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        Ablation(**arguments)
+
+
+names = st.text(min_size=1, max_size=6)
+
+
+@given(st.lists(st.tuples(st.sampled_from(KINDS), names), min_size=1, max_size=4), st.one_of(st.just(""), names))
+def test_what_is_left_out_is_read_from_the_parameter_as_it_was_written(
+    parts: list[tuple[str, str]], label: str
+) -> None:
+    ablated = Ablated(tuple(Component(*part) for part in parts), label)
+    assert Ablated.of(ablated.value) == ablated
+
+
+@pytest.mark.parametrize("value", ["age", "column:age", "layer", 3, ["layer:fc"], "a=b"])
+def test_a_parameter_of_that_name_that_is_no_ablation_is_refused(value: Any) -> None:
+    with pytest.raises(UsageError, match="by another name"):
+        TrialAblation(value)
+
+
+def test_user_code_asks_what_is_there() -> None:
+    base, without = TrialAblation(None), TrialAblation("both=feature:age+custom:mixup")
+    assert not base
+    assert without
+    assert [base.keeps(name) for name in ("age", "mixup", "lr")] == [True, True, True]
+    assert [without.keeps(name) for name in ("age", "mixup", "lr")] == [False, False, True]
+    assert (str(base), str(without)) == (NOTHING, "both")
+
+
+def test_a_trial_has_the_seed_of_its_parameter(tmp_path: Any) -> None:
+    def train(trial: Any) -> None:
+        trial.report(loss=trial.seed + 100 * trial.ablation.keeps("x"))
+
+    study = Study(
+        train,
+        space={"lr": 0.1},
+        searcher=Ablation(custom=["x"], seeds=[7, 3]),
+        metric="loss",
+        mode="min",
+        seed=50,
+        store=tmp_path / "s",
+        backend="inline",
+    ).run(display="none")
+    assert [trial.value for trial in study.trials] == [107.0, 7.0, 103.0, 3.0]
+    assert StandaloneTrial({"seed": 7}).seed == 7
+    assert StandaloneTrial({"seed": 7}, seed=1).seed == 1
+
+
+class TestAblation(SearcherConformance):
+    """The laws of all searchers."""
+
+    parameters = {"lr": 0.1}  # noqa: RUF012
+    draws = False
+
+    def make(self) -> Ablation:
+        return Ablation(features=["age", "bmi"], pairs=True, seeds=4)
