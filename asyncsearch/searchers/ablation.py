@@ -15,6 +15,7 @@ from asyncsearch.errors import SpaceError, UsageError
 from asyncsearch.searchers.base_searcher import Searcher, SearcherState
 from asyncsearch.space import Space, choice
 from asyncsearch.space.dotted_names import did_you_mean
+from asyncsearch.space.parameter_values import copy_plain
 from asyncsearch.trial import Params
 
 SEED = "seed"
@@ -46,7 +47,7 @@ class Ablation(Searcher):
     seeds: int | Iterable[int] = 5
     """How many seeds, from 0 on, or which; differences have an uncertainty from 2 on."""
     base: Mapping[str, Any] | None = None
-    """The configuration, such as ``study.best_params`` of a search; None: the space has constants alone."""
+    """The configuration, such as ``study.best_params``; None: the constants of the space, and its initial point."""
 
     def __post_init__(self) -> None:
         for name in ("features", "layers", "custom", "groups"):
@@ -127,7 +128,10 @@ class Ablation(Searcher):
         return found
 
     def _base(self, space: Space) -> Params:
-        flat = {} if self.base is None else space.flatten({**self.base, PARAMETER: NOTHING, SEED: self._seeds[0]})
+        if len(space.initial) + (self.base is not None) > 1:
+            raise SpaceError("Ablation(...) compares variants of one configuration: write base=, or one initial point.")
+        given = self.base if self.base is not None else next(iter(space.initial), {})
+        flat = space.flatten({**given, PARAMETER: NOTHING, SEED: self._seeds[0]})
         known = {name: domain.grid(None)[0] for name, domain in space.parameters.items() if domain.size == 1}
         flat = {**known, **flat}
         missing = [
@@ -156,7 +160,7 @@ class AblationState(SearcherState):
         seed, variant = divmod(number, len(self._variants))
         if seed >= len(self._seeds):
             return None
-        return {**self._base, PARAMETER: self._variants[variant], SEED: self._seeds[seed]}
+        return {**copy_plain(self._base), PARAMETER: self._variants[variant], SEED: self._seeds[seed]}
 
     def length(self) -> int:
         return len(self._variants) * len(self._seeds)

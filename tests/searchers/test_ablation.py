@@ -137,8 +137,17 @@ def test_a_trial_has_the_seed_of_its_parameter(tmp_path: Any) -> None:
 class TestAblation(SearcherConformance):
     """The laws of all searchers."""
 
-    parameters = {"lr": 0.1}  # noqa: RUF012
+    parameters = {"lr": 0.1, "model": {"layers": 2, "width": 16}}  # noqa: RUF012
     draws = False
+
+    def test_initial_points_come_first_and_in_order(self) -> None:
+        """One initial point is the base; of two it cannot tell which is."""
+        point: dict[str, Any] = {"lr": 0.01}
+        free = {"lr": uniform(0.0, 1.0)}
+        one, two = (self.make().extended(Space(free, initial=[point] * count)) for count in (1, 2))
+        assert self.make().begin(one, 0).propose(0) == {"lr": 0.01, "ablated": "nothing", "seed": 0}
+        with pytest.raises(SpaceError, match="one initial point"):
+            self.make().begin(two, 0)
 
     def make(self) -> Ablation:
         return Ablation(features=["age", "bmi"], pairs=True, seeds=4)

@@ -65,7 +65,8 @@ def effects_of(trials: Sequence[Trial], reports: Iterable[Report], metric: str) 
     curves: dict[TrialId, list[tuple[int, float]]] = {trial.id: [] for trial in trials}
     for report in reports:
         if metric in report.metrics:
-            curves[report.trial].append((report.resource, finite(report.metrics[metric])))
+            value = finite(report.metrics[metric])
+            curves[report.trial].append((report.resource, math.nan if value is None else value))
     bases = {_seed(trial): trial for trial in trials if trial.params.get(PARAMETER) == NOTHING}
     variants: dict[str, list[Trial]] = {}
     for trial in trials:

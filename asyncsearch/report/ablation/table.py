@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _HEADINGS = ("without", "{metric}", "difference", "95% interval", "p", "seeds")
 _ROW_HEIGHT = 24
+_MOST_CHARS = 32
 
 
 class AblationTable:
@@ -78,7 +79,7 @@ class AblationTable:
         altair = load_altair("ablation().plot()")
         rows = [
             {
-                "without": printable(one.ablated),
+                "without": _cut(printable(one.ablated)),
                 "difference": one.difference,
                 "low": one.difference if one.low is None else one.low,
                 "high": one.difference if one.high is None else one.high,
@@ -87,7 +88,7 @@ class AblationTable:
             for one in shown
         ]
         order = [row["without"] for row in rows]
-        y = altair.Y("without:N", sort=order, title=None, axis=altair.Axis(labelLimit=300))
+        y = altair.Y("without:N", sort=order, title=None, axis=altair.Axis(labelLimit=0, labelOverlap=False))
         colour = altair.Color(
             "clear:N", title=None, scale=altair.Scale(domain=["clear", "may be chance"], range=[ORANGE, BLUE])
         )
@@ -136,3 +137,9 @@ class AblationTable:
         if failed:
             notes.append(f"{many(failed, 'trial')} failed or had no finite value, and is left out of the means")
         return notes
+
+
+def _cut(text: str) -> str:
+    """Shorten a name for the picture, from the middle: names of layers begin alike."""
+    half = _MOST_CHARS // 2
+    return text if len(text) <= _MOST_CHARS else f"{text[: half - 1]}…{text[-half:]}"

@@ -1,0 +1,139 @@
+"""Effects are differences to the base of the same seed, where both have trained, with intervals and corrected tests."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from asyncsearch.errors import NoTrialsError, UsageError
+from asyncsearch.ids import NodeKey, TrialId
+from asyncsearch.journal.projection import Report
+from asyncsearch.report.ablation.effects import Effect, effects_of
+from asyncsearch.report.ablation.table import AblationTable
+from asyncsearch.trial import Trial, TrialState
+
+Curves = Mapping[tuple[str, int], Sequence[float]]
+"""(what is left out, seed) -> the metric after 1, 2, ... units."""
+
+
+def trial_of(number: int, params: dict[str, Any]) -> Trial:
+    return Trial(TrialId(number), params, NodeKey("node"))
+
+
+def effects(curves: Curves, failed: Sequence[tuple[str, int]] = ()) -> list[Effect]:
+    trials, reports = [], []
+    for number, ((ablated, seed), values) in enumerate(curves.items()):
+        trial = trial_of(number, {"ablated": ablated, "seed": seed})
+        if (ablated, seed) in failed:
+            trial.state = TrialState.FAILED
+        trials.append(trial)
+        reports += [Report(trial.id, at, {"loss": value}, 0.0) for at, value in enumerate(values, 1)]
+    return effects_of(trials, reports, "loss")
+
+
+def test_differences_are_of_pairs_of_one_seed_and_tested_as_scipy_does() -> None:
+    stats = pytest.importorskip("scipy.stats")
+    base, other = [1.0, 5.0, 9.0, 2.0], [1.5, 5.4, 9.7, 2.2]
+    curves: dict[tuple[str, int], Sequence[float]] = {}
+    for seed in range(4):
+        curves["nothing", seed] = [base[seed]]
+        curves["layer:fc", seed] = [other[seed]]
+    (found,) = effects(curves)
+    test = stats.ttest_rel(other, base)
+    interval = test.confidence_interval(0.95)
+    assert found.ablated == "layer fc"
+    assert (found.seeds, found.base, found.value) == (4, 4.25, 4.7)
+    assert found.difference == pytest.approx(0.45)
+    assert (found.low, found.high, found.p) == pytest.approx((interval.low, interval.high, test.pvalue))
+
+
+def test_many_comparisons_are_corrected_as_holm_wrote() -> None:
+    stats = pytest.importorskip("scipy.stats")
+    noise = [0.0, 0.3, -0.2, 0.1, -0.1]
+    shifts = {"layer:a": 0.2, "layer:b": 0.4, "layer:c": 0.0, "layer:d": 3.0}
+    curves: dict[tuple[str, int], Sequence[float]] = {("nothing", seed): [0.0] for seed in range(5)}
+    curves |= {(name, seed): [shift + noise[seed]] for name, shift in shifts.items() for seed in range(5)}
+    raw = {name: stats.ttest_1samp([shift + one for one in noise], 0.0).pvalue for name, shift in shifts.items()}
+    ordered = sorted(raw, key=raw.__getitem__)
+    wanted, most = {}, 0.0
+    for place, name in enumerate(ordered):
+        most = max(most, min(1.0, raw[name] * (4 - place)))
+        wanted[name] = most
+    found = {f"layer:{one.ablated.split()[1]}": one.p for one in effects(curves)}
+    assert found == pytest.approx(wanted)
+
+
+def test_a_variant_that_was_stopped_early_is_compared_where_it_ended() -> None:
+    (found,) = effects({("nothing", 0): [8.0, 4.0, 2.0, 1.0], ("layer:fc", 0): [9.0, 7.0]})
+    assert (found.base, found.value, found.units) == (4.0, 7.0, 2)
+    assert (found.low, found.high, found.p) == (None, None, None)
+
+
+def test_failed_trials_and_values_that_are_not_finite_are_counted_and_left_out() -> None:
+    curves: Curves = {
+        ("nothing", 0): [1.0],
+        ("nothing", 1): [1.0],
+        ("layer:fc", 0): [math.nan],
+        ("layer:fc", 1): [3.0],
+        ("layer:gc", 0): [],
+        ("layer:hc", 7): [1.0],
+    }
+    first, second = effects(curves, failed=[("layer:gc", 0)])
+    assert (first.seeds, first.difference, first.failed) == (1, 2.0, 1)
+    assert (second.seeds, second.failed) == (0, 1)
+    assert math.isnan(second.difference)
+
+
+def test_without_anything_to_compare_it_says_what_is_missing() -> None:
+    with pytest.raises(NoTrialsError, match="run the study first"):
+        effects({("nothing", 0): [], ("layer:fc", 0): []})
+    with pytest.raises(NoTrialsError, match="the base failed"):
+        effects({("nothing", 0): [], ("layer:fc", 0): [1.0]}, failed=[("nothing", 0)])
+    with pytest.raises(UsageError, match=r"searcher=Ablation\("):
+        effects_of([trial_of(0, {"lr": 0.1})], [], "loss")
+
+
+def row(name: str, difference: float, **more: Any) -> Effect:
+    defaults: dict[str, Any] = {"seeds": 5, "base": 0.9, "value": 0.9 + difference, "low": difference - 0.1}
+    return Effect(name, difference=difference, **{**defaults, "high": difference + 0.1, "p": 0.01, "units": 3, **more})
+
+
+@pytest.mark.parametrize(
+    ("mode", "order"), [("max", ["harmful", "none", "useful"]), ("min", ["useful", "none", "harmful"])]
+)
+def test_the_table_begins_with_what_harms_most_and_ends_with_what_failed(mode: str, order: list[str]) -> None:
+    rows = [
+        row("stays", 0.0, p=0.6),
+        row("lost", math.nan, seeds=0, failed=5, p=None),
+        row("rises", 0.3),
+        row("falls", -0.3),
+    ]
+    table = AblationTable("digits", "accuracy", mode, rows)
+    assert [one.ablated for one in table] == [*order, "lost"]
+    text = str(table)
+    assert "2 clear at 5%" in text
+    assert "5 failed" in text
+    assert "-0.3" in text
+    assert "-0.4 to -0.2" in text
+
+
+def test_names_are_shown_as_text_in_notebooks() -> None:
+    html = AblationTable("<b>", "a", "max", [row("<script>x</script>", 0.1)])._repr_html_()
+    assert "<script>" not in html
+    assert "<b>" not in html
+
+
+def test_the_picture_has_every_variant_and_nothing_outside() -> None:
+    pytest.importorskip("altair")
+    pytest.importorskip("vl_convert")
+    from tests.pictures import ink_outside, texts
+
+    rows = [row(f"layer {'very.' * 8}long{number}", number / 10) for number in range(12)]
+    plot = AblationTable("digits", "accuracy", "max", [*rows, row("lost", math.nan, seeds=0)]).plot()
+    assert ink_outside(plot.svg) == []
+    found = "".join(texts(plot.svg))
+    assert all(f"long{number}" in found for number in range(12))
+    assert "lost" not in found

@@ -1,0 +1,91 @@
+"""Networks of Keras without layers: what is left has the same weights, and the shapes fit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+keras = pytest.importorskip("keras")
+
+from asyncsearch.ablated import TrialAblation  # noqa: E402
+from asyncsearch.errors import UsageError  # noqa: E402
+
+X = np.linspace(0, 1, 2 * 64, dtype="float32").reshape(2, 8, 8, 1)
+
+
+def sequential() -> Any:
+    layers = keras.layers
+    return keras.Sequential(
+        [
+            layers.Conv2D(4, 3, strides=2, padding="same", name="conv"),
+            layers.ReLU(name="relu"),
+            layers.Flatten(name="flat"),
+            layers.Dense(16, name="hidden"),
+            layers.Dense(3, name="last"),
+        ]
+    )
+
+
+def functional() -> Any:
+    start = keras.Input((8, 8, 1))
+    flat = keras.layers.Flatten(name="flat")(start)
+    wide = keras.layers.Dense(64, name="wide")(flat)
+    both = keras.layers.Add(name="sum")([flat, wide])
+    return keras.Model(start, keras.layers.Dense(3, name="last")(both))
+
+
+@pytest.mark.parametrize(
+    ("make", "layer"),
+    [(sequential, name) for name in ("conv", "relu", "flat", "hidden", "last")]
+    + [(functional, name) for name in ("flat", "wide", "last")],
+)
+def test_a_layer_may_be_left_out_and_the_others_keep_their_weights(make: Any, layer: str) -> None:
+    net = make()
+    found = TrialAblation(f"layer:{layer}").model(net, X)
+    assert found(X).shape == (2, 3)
+    assert found.get_layer(layer).weights == []
+    for other in net.layers:
+        if other.name != layer:
+            for mine, its in zip(other.get_weights(), found.get_layer(other.name).get_weights(), strict=True):
+                assert (mine == its).all()
+
+
+def test_a_layer_that_keeps_the_shape_becomes_the_identity() -> None:
+    net = functional()
+    found = TrialAblation("layer:wide").model(net, X)
+    flat = X.reshape(2, 64)
+    kernel, bias = net.get_layer("last").get_weights()
+    assert np.allclose(found(X), 2 * flat @ kernel + bias, atol=1e-5)
+
+
+def test_the_base_is_the_network_itself() -> None:
+    net = sequential()
+    assert TrialAblation("nothing").model(net, X) is net
+
+
+def test_an_embedding_that_is_left_out_gives_zeros() -> None:
+    tokens = keras.Input((7,), dtype="int32")
+    found = keras.layers.Embedding(20, 5, name="tokens")(tokens)
+    net = keras.Model(tokens, keras.layers.GlobalAveragePooling1D(name="mean")(found))
+    assert np.asarray(TrialAblation("layer:tokens").model(net)(np.ones((2, 7), "int32"))).tolist() == [[0.0] * 5] * 2
+
+
+class Own(keras.Model):  # type: ignore[misc]
+    def call(self, x: Any) -> Any:
+        return x
+
+
+@pytest.mark.parametrize(
+    ("make", "layer", "inputs", "words"),
+    [
+        (sequential, "fc", (X,), "no layer 'fc': it has 'conv'"),
+        (sequential, "conv", (), "keras.Input"),
+        (functional, "sum", (X,), "one tensor into one tensor"),
+        (Own, "fc", (X,), "model of your own class"),
+    ],
+)
+def test_what_cannot_be_is_answered_by_what_to_write(make: Any, layer: str, inputs: Any, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        TrialAblation(f"layer:{layer}").model(make(), *inputs)
