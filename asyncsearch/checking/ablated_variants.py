@@ -11,8 +11,8 @@ from asyncsearch.trainable import Trainable, Trainer
 
 
 def can_try(trainable: Trainable) -> bool:
-    """Return whether a trainable builds data and model in a ``setup`` of its own, before it trains."""
-    return isinstance(trainable, type) and issubclass(trainable, Trainer) and hasattr(trainable, "model_inputs")
+    """Return whether a trainable can be set up and tried without training."""
+    return isinstance(trainable, type) and issubclass(trainable, Trainer) and hasattr(trainable, "try_model")
 
 
 def try_variants(task: Task) -> None:
@@ -25,14 +25,20 @@ def try_variants(task: Task) -> None:
     assert isinstance(trainer_class, type)
     for value in task.params[PARAMETER]:
         trial = StandaloneTrial({**task.params, PARAMETER: value})
-        trainer: Trainer = trainer_class()
+        trainer = trainer_class()
         trainer.trial = trial
         try:
             trainer.setup(trial.params)
+            trainer.try_model()
         except UsageError as error:
             raise UsageError(f"{name_of(task.trainable)} without {Ablated.of(value)}: {error}") from error
         except Exception as error:
-            what = f"without {Ablated.of(value)} " if trial.ablation else ""
+            hint = (
+                ""
+                if not trial.ablation.ablated.components
+                else (" A feature that is dropped makes the data narrower: Ablation(..., fill=True) keeps its place.")
+            )
             raise UsageError(
-                f"{name_of(task.trainable)} {what}cannot be set up; correct that first:\n{exception_text(error)}"
+                f"{name_of(task.trainable)} without {Ablated.of(value)} cannot be computed; correct that first."
+                f"{hint}\n{exception_text(error)}"
             ) from error

@@ -64,6 +64,11 @@ class FrameworkTrainer(Trainer):
         """Return the arguments with which ``loss`` calls the model for a batch; an ablation study of layers asks it."""
         return (batch[0] if isinstance(batch, tuple | list) else batch,)
 
+    def try_model(self) -> None:
+        """Call the model with a few samples and change nothing: it fails where model and data do not fit."""
+        with self._untouched():
+            self._call(self._few_inputs())
+
     def setup(self, hp: Params) -> None:
         self.hp = dict(hp)
         self._applied = self.hp
@@ -103,15 +108,19 @@ class FrameworkTrainer(Trainer):
     def _ablated(self, net: Any) -> Any:
         """Return a network without what an ablation study leaves out of the trial."""
         ablation = self.trial.ablation
-        if not ablation:
-            return net
-        batch = self._batch(self._train_data, np.arange(min(self._size, _ABLATION_SAMPLES)))
-        return ablation.model(net, *self.model_inputs(batch))
+        return ablation.model(net, *self._few_inputs()) if ablation else net
+
+    def _few_inputs(self) -> tuple[Any, ...]:
+        return self.model_inputs(self._batch(self._train_data, np.arange(min(self._size, _ABLATION_SAMPLES))))
 
     # The part of the framework
 
     def _batch(self, data: Any, indices: Indices) -> Any:
         """Return the batch of some samples."""
+        raise NotImplementedError
+
+    def _call(self, inputs: tuple[Any, ...]) -> None:
+        """Compute the outputs of the model."""
         raise NotImplementedError
 
     def _build(self, hp: dict[str, Any]) -> None:

@@ -110,6 +110,9 @@ class KerasTrainer(FrameworkTrainer):
         self.net = self._ablated(self.model(hp))
         self._compile(self.optimizer(hp))
 
+    def _call(self, inputs: tuple[Any, ...]) -> None:
+        self.net(*inputs, training=False)
+
     def _compile(self, optimizer: Any) -> None:
         self.net.compile(
             optimizer=optimizer,

@@ -171,6 +171,9 @@ class TorchTrainer(FrameworkTrainer):
         self.opt = self.optimizer(hp, self.net)
         self.scaler = torch.amp.GradScaler(self._device.type, enabled=self.precision == "float16")
 
+    def _call(self, inputs: tuple[Any, ...]) -> None:
+        self.net(*map(self._moved, inputs))
+
     def _prepare(self) -> None:
         if self.precision not in (None, "float16", "bfloat16"):
             raise UsageError(f"precision={self.precision!r} is unknown: write None, 'float16' or 'bfloat16'.")

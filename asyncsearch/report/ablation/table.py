@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 _HEADINGS = ("without", "{metric}", "difference", "95% interval", "p", "seeds")
 _ROW_HEIGHT = 24
 _MOST_CHARS = 32
+_LEFT = 80
+"""Pixels beside the names: another font than the one they are measured in may be a third wider."""
 
 
 class AblationTable:
@@ -100,7 +102,9 @@ class AblationTable:
         )
         zero = altair.Chart(altair.Data(values=[{"zero": 0.0}])).mark_rule(color=FAINT).encode(x="zero:Q")
         chart = altair.layer(zero, bars, points).properties(width=420, height=_ROW_HEIGHT * len(rows))
-        return titled(chart, f"{self.name}: what each component is worth")
+        plot = titled(chart, f"{self.name}: what each component is worth")
+        plot.chart = plot.chart.properties(padding={"left": _LEFT, "top": 20, "right": 20, "bottom": 20})
+        return plot
 
     def _headings(self) -> tuple[str, ...]:
         return tuple(one.format(metric=printable(self.metric)) for one in _HEADINGS)
