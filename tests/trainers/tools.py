@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from asyncsearch.ablated import TrialAblation
+
 Values = dict[str, Any]
 
 
@@ -19,6 +21,7 @@ class Trial:
 
     def __init__(self, units: Sequence[Values], inside: Callable[[float], Values] | None = None, seed: int = 5) -> None:
         self.seed = seed
+        self.ablation = TrialAblation(None)
         self.resource = 0
         self._units = units
         self._inside = inside
