@@ -279,7 +279,9 @@ def _on_positional(name: str, given: tuple[Any, ...], positional: list[str], kno
         return f"{name}({', '.join(map(shown, given))}): it takes no arguments, write {name}()."
     names = known[len(positional) :] if positional else known
     extra = given[len(positional) :]
-    if positional or len(extra) > len(names):
+    if positional:
+        return f"{name}() takes {' and '.join(positional)}, and got {len(given)} values: write {example}."
+    if len(extra) > len(names):
         return f"{name}() takes its arguments by name: write {example}."
     call = ", ".join(f"{key}={shown(value)}" for key, value in zip(names, extra, strict=False))
     return f"{name}({', '.join(map(shown, given))}): it takes its arguments by name, write {name}({call})."

@@ -211,6 +211,26 @@ def test_preview_imports_a_script_and_does_not_run_it(tmp_path: Path, capsys: py
     assert not (tmp_path / "study").exists()
 
 
+def test_a_study_below_the_usual_guard_is_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    script = tmp_path / "search.py"
+    text = SCRIPT.replace("def make_study(store", "def made(store").partition("if __name__")[0]
+    script.write_text(f"{text}if __name__ == '__main__':\n    made({str(tmp_path / 'study')!r}).run(8)\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "asyncsearch", "preview", str(script)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "ASHA(max_resource=4, reduction_factor=2)" in done.stdout
+    assert not (tmp_path / "study").exists()
+
+
+def test_a_trial_that_printed_nothing_is_said_to(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["logs", store, "trial-0"]) == 0
+    found = capsys.readouterr()
+    assert found.out == ""
+    assert "trial-0 has printed nothing" in found.err
+    assert f"explain {store} trial-0" in found.err
+
+
 @pytest.mark.parametrize(
     ("script", "words"),
     [

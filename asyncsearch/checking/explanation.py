@@ -152,7 +152,8 @@ def resuming(task: Task) -> FoundParts:
         found.append(
             ("order", [f"{place} (an iterator: where it stands cannot be seen)" for place in seen.opaque], False)
         )
-    return found or [(kind, places, False) for kind, places in differing.items()] or [(_UNKNOWN, [], True)]
+    # What differs and was restored in vain is not the cause: to name it would send people to the wrong place.
+    return found or [(_UNKNOWN, [], True)]
 
 
 def _outcome(task: Task, name: str, stirred: int | None = 8, **options: Any) -> RunOutcome:

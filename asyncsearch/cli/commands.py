@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from asyncsearch.errors import NoTrialsError, UsageError
 from asyncsearch.ids import parse_trial
+from asyncsearch.report.formatting import command
 from asyncsearch.report.plain_text import csv_text, json_text, log_lines, printable
 from asyncsearch.trial import Trial, TrialState
 
@@ -72,8 +74,13 @@ def logs(options: argparse.Namespace) -> None:
 
     study = _opened(options.store)
     lines = follow(study.store, parse_trial(options.trial)) if options.follow else study.logs(options.trial)
+    is_empty = True
     for line in log_lines(lines):
+        is_empty = False
         print(line, flush=options.follow)
+    if is_empty:
+        words = f"{options.trial} has printed nothing; what it did: {command('explain', options.store, options.trial)}"
+        sys.stderr.write(f"{printable(words)}\n")
 
 
 def explain(options: argparse.Namespace) -> None:

@@ -165,7 +165,8 @@ def verdict_on_end(end: TrainingEnded, trial: Trial, max_resource: int | None, m
 
     Its checkpoint is durable; ``names`` are all names that any trial has reported.
     """
-    missing = missing_metric(trial, metric, names)
+    is_pause = end.outcome is Outcome.REACHED and not is_end(trial.target, max_resource)
+    missing = missing_metric(trial, metric, names, is_pause=is_pause)
     if missing is not None:
         return missing
     if end.outcome is Outcome.REACHED and not is_end(trial.target, max_resource):
@@ -196,13 +197,18 @@ def _at(words: str, resource: int) -> str:
     return f"{words} at {resource}"
 
 
-def missing_metric(trial: Trial, metric: str, known_names: Set[str]) -> Verdict | None:
-    """Return the failure of a trial that ended without the metric; if no trial ever reported it, the run fails too."""
+def missing_metric(trial: Trial, metric: str, known_names: Set[str], *, is_pause: bool = False) -> Verdict | None:
+    """Return the failure of a trial that ended without the metric; if no trial ever reported it, the run fails too.
+
+    ``is_pause``: it came to a pause, so that a value which its function would return at the end was never returned.
+    """
     if trial.value_resource > 0:
         return None
     names = ", ".join(repr(name) for name in sorted(known_names)) or "nothing"
-    reason = f"{trial.name} finished and never reported {metric!r}; reported so far: {names}."
+    came = f"was to pause at {trial.target}" if is_pause else "finished"
+    reason = f"{trial.name} {came} and never reported {metric!r}; reported so far: {names}."
     if metric in known_names:
         return Verdict(TrialState.FAILED, reason)
-    advice = f"{reason} Report it with trial.report({metric}=...), or set metric= to a name that is reported."
+    place = " inside the loop (what a function returns counts at its end alone)" if is_pause else ""
+    advice = f"{reason} Report it with trial.report({metric}=...){place}, or set metric= to a name that is reported."
     return Verdict(TrialState.FAILED, advice, stops_run="MetricNotReportedError")

@@ -170,7 +170,7 @@ class SearchContext(TrialContext):
         **unknown: Any,
     ) -> Iterator[int]:
         if given or unknown:
-            raise UsageError(misfits.of_epochs(given, unknown))
+            raise UsageError(misfits.of_epochs(given, unknown, state))
         misfits.require_functions(save=save, load=load, update=update, evaluate=evaluate)
         if self.uses_epochs:
             raise UsageError(

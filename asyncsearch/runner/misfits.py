@@ -26,13 +26,14 @@ def of_report(given: Sequence[Any]) -> str:
     return f"report() takes named numbers: write {line}."
 
 
-def of_epochs(given: Sequence[Any], unknown: Mapping[str, Any]) -> str:
-    """Return the answer to ``epochs`` with arguments that it does not take."""
+def of_epochs(given: Sequence[Any], unknown: Mapping[str, Any], state: Mapping[str, Any] | None = None) -> str:
+    """Return the answer to ``epochs`` with arguments that it does not take; ``state`` is what it was given to save."""
     numbers = [value for value in (*given, *unknown.values()) if isinstance(value, int)]
     if numbers and (given or _EPOCHS & set(unknown)):
         return (
             f"epochs() does not take their number, which is the scheduler's: write "
-            f"Study(..., scheduler=ASHA(max_resource={max(numbers)})) and `for epoch in trial.epochs():`."
+            f"Study(..., scheduler=ASHA(max_resource={max(numbers)})) and "
+            f"`for epoch in trial.epochs({f'state={_named(state)}' if state else ''}):`."
         )
     if len(given) == 1 and isinstance(given[0], Mapping):
         return f"epochs() takes its arguments by name: write trial.epochs(state={_named(given[0])})."

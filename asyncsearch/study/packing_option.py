@@ -41,8 +41,8 @@ def _require_packable(trainable: Trainable) -> None:
     if not (isinstance(trainable, type) and issubclass(trainable, Trainer)):
         raise UsageError(
             f"pack= needs a trainable whose units can be trained together, and {name} is a function, which trains its "
-            "own loop: write it as a class derived from asyncsearch.Trainer with train_pack(trainers), or leave out "
-            "pack=."
+            "own loop: write it as a TorchTrainer or a KerasTrainer, which can (docs/packing.md), as a Trainer with a "
+            "train_pack(trainers) of its own, or leave out pack=."
         )
     if not trainable.can_pack():
         raise UsageError(

@@ -184,7 +184,7 @@ class _Run:
         self.driver.post(DriverStarted(__version__))
         self.driver.post(RunRequested(search.num_trials, search.preflight.parallelism))
         if search.timeout_s is not None:
-            self.driver.stop_after(search.timeout_s, f"its timeout of {search.timeout_s:g} s has passed")
+            self.driver.stop_after(search.timeout_s, self._timeout_words)
             self.driver.give_up_after(search.timeout_s + _TIMEOUT_GRACE_S)
         if identity is None:
             return
@@ -265,7 +265,12 @@ class _Run:
             num_trials=search.num_trials,
             is_complete=outcome is None or outcome.is_complete,
             could_pack=search.could_pack,
+            ended_by=outcome.reason if outcome is not None and outcome.reason == self._timeout_words else "",
         )
+
+    @property
+    def _timeout_words(self) -> str:
+        return f"its timeout of {self._search.timeout_s or 0:g} s has passed"
 
     def finish(self) -> None:
         """End the workers, the server and the driver."""

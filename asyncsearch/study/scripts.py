@@ -41,19 +41,24 @@ def study_of_script(script: str) -> tuple[Study, ScriptRun]:
     """Run a script's top level, as an import does, up to its search, and return the study that it defines."""
     module, run = _module_of_script(script)
     study: Study | None = run.study or _study_in(module, script)
+    if study is None and "__main__" in Path(script).read_text(encoding="utf-8", errors="replace"):
+        # What stands under `if __name__ == "__main__":` is reached as the script itself would reach it.
+        module, run = _module_of_script(script, name="__main__")
+        study = run.study or _study_in(module, script)
     if study is None:
         raise UsageError(
             f"{script!r} makes no study: write `study = Study(...)` there, or a function make_study() that returns "
-            f"one, or name the trainable: asyncsearch check {script}:train --params '{{\"lr\": 0.1}}'."
+            f"one; for `check`, its trainable is enough: asyncsearch check {script}:train --params '{{\"lr\": 0.1}}'."
         )
     return study, run
 
 
-def _module_of_script(script: str) -> tuple[ModuleType, ScriptRun]:
+def _module_of_script(script: str, name: str = "") -> tuple[ModuleType, ScriptRun]:
+    """Run a script up to its search; ``name``: that of its module, if it is not to be one that is imported."""
     path = Path(script)
     if not path.is_file():
         raise UsageError(f"{script!r} is not a file. Name a Python script.")
-    spec = importlib.util.spec_from_file_location(f"{SCRIPT_PREFIX}{path.stem}", path)
+    spec = importlib.util.spec_from_file_location(name or f"{SCRIPT_PREFIX}{path.stem}", path)
     if spec is None or spec.loader is None:
         raise UsageError(f"{script!r} is not a Python script: its name must end in .py.")
     module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)

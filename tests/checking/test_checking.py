@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import itertools
 import pickle
 import random
@@ -513,3 +514,30 @@ def test_what_cannot_be_checked_is_one_line_and_exit_code_2(
     *steps, error = capsys.readouterr().err.splitlines()
     assert words in error
     assert all(step.startswith("check of ") for step in steps), "what it does while it takes its time"
+
+
+class Hidden(Trainer):
+    """Its state is inside an object of a library, where nobody can look; a counter of its own differs, too."""
+
+    def setup(self, hp: dict[str, Any]) -> None:
+        self.inside = hashlib.sha256()
+        self.calls = 0
+
+    def train(self) -> None:
+        self.inside.update(b"x")
+        self.calls += 1
+
+    def evaluate(self) -> dict[str, float]:
+        return {"loss": float(int(self.inside.hexdigest()[:6], 16))}
+
+    def save(self, path: Path) -> None:
+        path.write_text("")
+
+    def load(self, path: Path) -> None:
+        self.inside.update(path.read_bytes())
+
+
+def test_what_was_restored_in_vain_is_not_blamed() -> None:
+    result = check(Hidden, processes=False)
+    assert result.forgotten is not None
+    assert result.names == ("something that cannot be seen: a file, a module's variable, a state inside of a library",)

@@ -56,6 +56,7 @@ REFUSED = [
     ("uniform(1, 0)", "write uniform(0.0, 1.0)"),
     ("uniform(0, 1, log=True)", "write loguniform(1e-4, 1e-1)"),
     ("uniform(0, 1, bins=3)", "leave it out, as in uniform(0.0, 1.0)"),
+    ("loguniform('lr', 1e-4, 1)", "loguniform() takes low and high, and got 3 values: write loguniform("),
     ("loguniform(0, 1)", "write e.g. 1e-6"),
     ("quniform(0, 1)", "write quniform(0.0, 1.0, 0.1)"),
     ("randint(0.5, 3)", "uniform(low, high)"),

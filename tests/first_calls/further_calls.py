@@ -65,6 +65,7 @@ REFUSED = [
     ("trial().report('val loss', 0.3)", "write trial.report({'val loss': 0.3})"),
     ("trial().report(0.3, 1)", "write trial.report(loss=...)"),
     ("trial().epochs(10)", "write Study(..., scheduler=ASHA(max_resource=10)) and `for epoch in trial.epochs():`"),
+    ("trial().epochs(10, state={'net': NET})", 'and `for epoch in trial.epochs(state={"net": net}):`'),
     ("trial().epochs(max_epochs=10)", "write Study(..., scheduler=ASHA(max_resource=10))"),
     ("trial().epochs(NET, NET)", 'write trial.epochs(state={"net": net, "opt": opt})'),
     ("trial().epochs(net=NET)", 'write trial.epochs(state={"net": net})'),

@@ -212,7 +212,7 @@ def test_a_strategy_that_is_not_known_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_function_is_told_what_to_write_instead(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"function is a function, .* a class derived from asyncsearch.Trainer"):
+    with pytest.raises(UsageError, match=r"function is a function, .* as a TorchTrainer or a KerasTrainer"):
         study(tmp_path / "s", function, scheduler=ASHA(max_resource=9, variant="stopping"), pack=2)
 
 

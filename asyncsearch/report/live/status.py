@@ -82,6 +82,8 @@ class StudyStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Units of training every trial to ``max_resource``; None: there is no such resource."""
     saving: int = 0
     """Running trials that have trained, and whose checkpoint is not stored yet: their workers may train others."""
+    nonfinite: int = 0
+    """Trials whose last value of the metric was NaN or infinite."""
     failures: int = 0
     """Attempts that ended by an error of the trial."""
     last_failure: str = ""
@@ -90,6 +92,8 @@ class StudyStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Why the run is being stopped; empty while it is not."""
     elapsed_s: float | None = None
     """Seconds that the run in progress, or the one that has just ended, has taken; None: there was none to follow."""
+    ended_by: str = ""
+    """What ended the run that has just ended, where that was a timeout; else empty."""
     is_idle: bool = False
     """Whether the run that has just ended had nothing to do."""
     ended_s: float | None = None
@@ -182,6 +186,7 @@ def status_of(
     unread: str = "",
     could_pack: bool = False,
     driver_died_s: float | None = None,
+    ended_by: str = "",
 ) -> StudyStatus:
     """Return the status of a study, which holds no part of its state. Called in the thread that owns the state.
 
@@ -196,6 +201,7 @@ def status_of(
         is_complete: whether the last run did everything that was requested.
         unread: what of the journal could not be read, in words.
         could_pack: whether the study might have asked for ``pack=``, and did not.
+        ended_by: why the run has just ended before its end; empty: for no reason that is worth words.
         driver_died_s: when the last record was written by a driver that no longer lives and has not closed the
             study, seconds since 1970: no run is in progress, whatever the journal says; None: there is none.
     """
@@ -258,10 +264,12 @@ def status_of(
         trained=trained,
         full=None if state.max_resource is None else state.max_resource * len(state.trials),
         saving=sum(not state.attempts[number].is_training for number in state.open_attempts.values()),
+        nonfinite=sum(trial.value is None and trial.value_resource > 0 for trial in state.trials),
         failures=failures,
         last_failure=f"{last_failed.name}: {last_failed.reason}" if last_failed is not None else "",
         stopping=state.stopping,
         elapsed_s=None if is_idle else times.elapsed_s if elapsed_s is None else elapsed_s,
+        ended_by=ended_by if run is None and is_unfinished else "",
         is_idle=is_idle,
         ended_s=times.ended_s,
         total_s=times.total_s if times.runs else None,

@@ -45,7 +45,8 @@ def title(status: StudyStatus) -> str:
     workers = f" on {many(status.workers_had, 'worker')}{_place(status)}" if status.workers_had else ""
     how = "not finished, ended after" if status.is_unfinished else "finished in"
     how = "every trial failed, ended after" if status.is_failed else how
-    return f"{name}: {how} {time}{workers}"
+    why = f", as {status.ended_by}" if status.ended_by else ""
+    return f"{name}: {how} {time}{workers}{why}"
 
 
 def driver_died_words(last_s: float) -> str:
@@ -94,7 +95,8 @@ def facts(status: StudyStatus) -> list[str]:
 def best_line(status: StudyStatus) -> str:
     """Return "best accuracy 0.98 after 27 units: trial-7"."""
     if (best := status.best) is None:
-        return f"no {status.metric} yet"
+        nan = f": {many(status.nonfinite, 'trial')} reported NaN or infinity" if status.nonfinite else ""
+        return f"no {'finite ' if nan else ''}{status.metric} yet{nan}"
     return f"best {status.metric} {number(best.value)} after {many(best.resource, 'unit')}: {best.name}"
 
 
@@ -162,6 +164,8 @@ def continue_line(status: StudyStatus) -> str:
     """Return what is kept of a search that is not finished, and how to continue it; empty of any other."""
     if not status.is_unfinished:
         return ""
+    if status.failures and not status.trained:
+        return "no unit was trained; once the code is corrected, run the script again. The code as it was is run by:"
     return "all reports and checkpoints are kept; to go on, run the cell again, or the script with resume=True, or:"
 
 
@@ -172,7 +176,8 @@ def continue_command(status: StudyStatus) -> str:
 
 def failures_line(status: StudyStatus, noun: str) -> str:
     """Return how many attempts failed and why the last one did; empty if none did."""
-    last = f", the last one {status.last_failure}" if status.last_failure else ""
+    where = "; `asyncsearch explain` has its traceback"
+    last = f", the last one {status.last_failure}{where}" if status.last_failure else ""
     return f"{many(status.failures, noun)}{last}" if status.failures else ""
 
 

@@ -31,6 +31,8 @@ from asyncsearch.trial import Trial
 
 _MOST_CURVES, _MOST_POINTS = 400, 20_000
 _WIDTH, _HEIGHT = 360, 260
+_WIDE = 100
+"""Ratio of the ends of an axis from which on it is logarithmic."""
 _RUNGS_TITLE = "units of training; filled: trained further"
 
 
@@ -125,6 +127,17 @@ def _y(alt: Any, values: list[float], metric: str) -> Any:
     return alt.Y("value:Q", title=plain(metric), scale=scale, axis=alt.Axis(tickCount=6))
 
 
+def _y_of_all(alt: Any, values: list[float], metric: str) -> Any:
+    """Return the axis of the best values so far: the first ones are no outliers, so it is logarithmic if need be."""
+    low, high = min(values), max(values)
+    if low > 0 and high >= _WIDE * low:
+        scale = alt.Scale(type="log", domain=[low, high], nice=False, padding=6)
+        return alt.Y("value:Q", title=plain(metric), scale=scale, axis=alt.Axis(tickCount=6, format="~g"))
+    pad = 0.04 * (high - low) if high > low else abs(low) * 0.05 or 0.5
+    scale = alt.Scale(domain=(low - pad, high + pad), zero=False, nice=False)
+    return alt.Y("value:Q", title=plain(metric), scale=scale, axis=alt.Axis(tickCount=6))
+
+
 def _curves(alt: Any, study: PlottedStudy, points: list[PlottedPoint]) -> Any:
     found = curves(points)
     best = best_trial([trial for trial in study.trials if trial.id in found], study.config.mode)
@@ -175,7 +188,7 @@ def _best_so_far(alt: Any, study: PlottedStudy, points: list[PlottedPoint]) -> A
         .mark_line(color=ORANGE, strokeWidth=2.2, interpolate="step-after")
         .encode(
             x=alt.X("units:Q", title="units of training of all trials", scale=scale, axis=axis),
-            y=_y(alt, [value for _, value in steps], study.config.metric),
+            y=_y_of_all(alt, [value for _, value in steps], study.config.metric),
         )
     )
     return _panel(alt, [line], f"best so far: {number(steps[-1][1])}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from asyncsearch.ids import NodeKey
+from asyncsearch.ids import NodeKey, TrialId
 from asyncsearch.report.formatting import cut, many
 from asyncsearch.report.tree.sentences import branched_text, reader_names, savings, values, varying
 from asyncsearch.report.tree.view import Kind, TreeNode, TreeView
@@ -48,10 +48,22 @@ def _line(node: TreeNode, only: set[str]) -> str:
     first, last = node.intervals[0], node.intervals[-1]
     kinds = [interval.kind for interval in node.intervals]
     states = ", ".join(dict.fromkeys("trained" if kind in _TRAINED else kind.value for kind in kinds))
-    who = reader_names(first) if first.count <= 3 else many(first.count, "trial")
+    who = _readers(node)
     branched = branched_text(node)
     who += f", {branched}" if branched else ""
     return f"{first.start:,}-{last.stop:,} {states} for {who}: {values(node.params, first.start, last.stop, only)}"
+
+
+def _readers(node: TreeNode) -> str:
+    """Return who reads a node, and who reads it further than the others: "trial-0, trial-1, from 6 trial-0"."""
+    parts: list[str] = []
+    seen: tuple[int, tuple[TrialId, ...]] | None = None
+    for interval in node.intervals:
+        if (interval.count, interval.named) != seen:
+            names = reader_names(interval) if interval.count <= 3 else many(interval.count, "trial")
+            parts.append(f"from {interval.start:,} {names}" if parts else names)
+        seen = interval.count, interval.named
+    return ", ".join(parts)
 
 
 def _cut_right(words: str) -> str:

@@ -12,13 +12,14 @@ from asyncsearch.actions import AnyAction
 from asyncsearch.engine.handling import handle
 from asyncsearch.engine.state import StudyState
 from asyncsearch.events import AnyEvent, RunRequested
+from asyncsearch.ids import NodeKey, TrialId
 from asyncsearch.report.formatting import duration
 from asyncsearch.report.live.html import html
 from asyncsearch.report.live.status import StudyStatus, TrialRow, status_of
 from asyncsearch.report.live.table import WIDTH, short_line, table
-from asyncsearch.schedulers import ASHA
+from asyncsearch.schedulers import ASHA, FIFO
 from asyncsearch.simulate import Delays, Simulation
-from asyncsearch.trial import TrialState
+from asyncsearch.trial import Trial, TrialState
 from tests.engine.tools import Recorded, make_state
 from tests.report.tools import FAILING, SPACE, full_counts, make_status, simulated
 from tests.simulate.workloads import Histories
@@ -241,3 +242,24 @@ def test_page_shows_names_errors_and_parameters_as_text() -> None:
 def test_page_colours_nothing_black_or_white() -> None:
     page = html(status_of(simulated().state))
     assert not {"black", "white", "#000", "#fff"} & set(page.replace(";", " ").replace(":", " ").split())
+
+
+def test_a_search_whose_reports_were_all_nan_says_so() -> None:
+    trial = Trial(TrialId(0), {"x": 1}, NodeKey("node"), value_resource=3)
+    state = make_state(FIFO(max_resource=3), space=SPACE)
+    state.trials.append(trial)
+    assert status_of(state).nonfinite == 1
+    assert "no finite accuracy yet: 2 trials reported NaN or infinity" in table(make_status(best=None, nonfinite=2))
+
+
+def test_a_run_that_its_timeout_ended_says_so() -> None:
+    counts = {TrialState.PAUSED: 3}
+    status = make_status(counts=counts, is_unfinished=True, elapsed_s=60.0, ended_by="its timeout of 60 s has passed")
+    assert "not finished, ended after 0:01:00, as its timeout of 60 s has passed" in " ".join(table(status).split())
+
+
+def test_where_nothing_was_trained_nothing_is_said_to_be_kept() -> None:
+    failed = table(make_status(is_unfinished=True, trained=0, failures=3))
+    assert "once the code is corrected, run the script again" in failed
+    assert "are kept" not in failed
+    assert "are kept" in table(make_status(is_unfinished=True, trained=5, failures=3))

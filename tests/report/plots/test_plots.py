@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from asyncsearch import choice
 from asyncsearch.errors import NoTrialsError, UsageError
 from asyncsearch.report.plots.charts import Plot, load_altair, titled
 from asyncsearch.report.plots.plots import plot_history, plot_rungs
@@ -140,3 +141,25 @@ def test_a_study_without_values_has_no_plot(tmp_path: Path) -> None:
 def test_what_is_no_study_has_no_plot(plot: Any, study: Any) -> None:
     with pytest.raises(UsageError, match=r"is not a study: write e\.g\. plot_history"):
         plot(study)
+
+
+@pytest.mark.parametrize(("losses", "kind"), [([34.0, 1.0, 1e-4, 2e-8], "log"), ([3.0, 2.0, 1.0, 0.5], "linear")])
+def test_the_best_so_far_shows_its_first_values_too(losses: list[float], kind: str, tmp_path: Path) -> None:
+    def train(trial: Any) -> None:
+        trial.report(loss=losses[trial.params["number"]])
+
+    made = Study(
+        train,
+        space={"number": choice(*range(len(losses)))},
+        searcher="grid",
+        metric="loss",
+        mode="min",
+        store=tmp_path / "s",
+        backend="inline",
+    ).run(display="none")
+    spec = plot_history(made).chart.to_dict()["hconcat"][1]["layer"][0]["encoding"]["y"]["scale"]
+    assert spec.get("type", "linear") == kind
+    low, high = spec["domain"]
+    assert low <= min(losses)
+    assert high >= max(losses)
+    assert not spec.get("clamp")

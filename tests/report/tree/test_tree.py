@@ -416,7 +416,7 @@ def test_text_says_first_what_most_trials_share_and_counts_the_rest() -> None:
     text = text_tree(read_tree(records, "loss"), lines=3).splitlines()
     assert text[0].startswith("6 trials, 54 units of training asked for, 34 trained")
     assert len([line for line in text if re.match(r" *\d+-\d+ ", line)]) == 3
-    assert text[1].startswith("0-6 trained for trial-0, trial-1, trial-2: lr=0.1 kind=small")
+    assert text[1].startswith("0-6 trained for trial-0, trial-1, trial-2, from 4 trial-0: lr=0.1 kind=small")
     assert any(line.strip().startswith("... and ") for line in text)
 
 
