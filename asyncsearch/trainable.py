@@ -12,7 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
 
-from asyncsearch.ablated import PARAMETER, TrialAblation
+from asyncsearch.ablation.left_out import PARAMETER, TrialAblation
 from asyncsearch.errors import UsageError
 from asyncsearch.old_pickles import loads
 from asyncsearch.trial import Params

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from asyncsearch.ablated import PARAMETER, Ablated
+from asyncsearch.ablation.left_out import PARAMETER, Ablated
 from asyncsearch.checking.training_runs import Task, name_of
 from asyncsearch.errors import UsageError
 from asyncsearch.runner.failures import exception_text

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from asyncsearch.ablated import NOTHING, PARAMETER, Ablated, Component
+from asyncsearch.ablation.left_out import NOTHING, PARAMETER, Ablated, Component
 from asyncsearch.errors import SpaceError, UsageError
 from asyncsearch.searchers.base_searcher import Searcher, SearcherState
 from asyncsearch.space import Space, choice

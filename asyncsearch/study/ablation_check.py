@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from asyncsearch.ablated import PARAMETER
+from asyncsearch.ablation.left_out import PARAMETER
 from asyncsearch.checking.ablated_variants import can_try
 from asyncsearch.checking.processes import in_child
 from asyncsearch.checking.training_runs import Task, name_of

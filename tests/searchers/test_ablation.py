@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asyncsearch import Ablation, StandaloneTrial, Study, choice, uniform
-from asyncsearch.ablated import KINDS, NOTHING, Ablated, Component, TrialAblation
+from asyncsearch.ablation.left_out import KINDS, NOTHING, Ablated, Component, TrialAblation
 from asyncsearch.errors import SpaceError, UsageError
 from asyncsearch.space import Space
 from asyncsearch.testing import SearcherConformance

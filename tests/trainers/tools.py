@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from asyncsearch.ablated import TrialAblation
+from asyncsearch.ablation.left_out import TrialAblation
 
 Values = dict[str, Any]
 

@@ -11,7 +11,7 @@ from importlib import import_module
 from statistics import fmean, stdev
 from typing import NamedTuple
 
-from asyncsearch.ablated import NOTHING, PARAMETER, Ablated
+from asyncsearch.ablation.left_out import NOTHING, PARAMETER, Ablated
 from asyncsearch.errors import NoTrialsError, UsageError
 from asyncsearch.ids import TrialId
 from asyncsearch.journal.projection import Report

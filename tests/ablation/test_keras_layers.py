@@ -9,7 +9,7 @@ import pytest
 
 keras = pytest.importorskip("keras")
 
-from asyncsearch.ablated import TrialAblation  # noqa: E402
+from asyncsearch.ablation.left_out import TrialAblation  # noqa: E402
 from asyncsearch.errors import UsageError  # noqa: E402
 
 X = np.linspace(0, 1, 2 * 64, dtype="float32").reshape(2, 8, 8, 1)

@@ -9,9 +9,9 @@ import pytest
 torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 
-from asyncsearch.ablated import TrialAblation  # noqa: E402
+from asyncsearch.ablation.left_out import TrialAblation  # noqa: E402
+from asyncsearch.ablation.torch_layers import FittedModule  # noqa: E402
 from asyncsearch.errors import UsageError  # noqa: E402
-from asyncsearch.trainers.ablation.torch_layers import Fitted  # noqa: E402
 
 
 def network() -> Any:
@@ -51,12 +51,12 @@ def test_a_layer_that_keeps_the_shape_becomes_the_identity() -> None:
 
 def test_another_shape_is_cut_filled_up_or_averaged() -> None:
     x = torch.arange(1.0, 5.0).reshape(1, 4)
-    assert Fitted((2,), torch.float32)(x).tolist() == [[1.0, 2.0]]
-    assert Fitted((5,), torch.float32)(x).tolist() == [[1.0, 2.0, 3.0, 4.0, 0.0]]
-    assert Fitted((2, 2, 1), torch.float32)(x).tolist() == [[[[1.0], [2.0]], [[3.0], [4.0]]]]
+    assert FittedModule((2,), torch.float32)(x).tolist() == [[1.0, 2.0]]
+    assert FittedModule((5,), torch.float32)(x).tolist() == [[1.0, 2.0, 3.0, 4.0, 0.0]]
+    assert FittedModule((2, 2, 1), torch.float32)(x).tolist() == [[[[1.0], [2.0]], [[3.0], [4.0]]]]
     picture = x.reshape(1, 1, 2, 2)
-    assert Fitted((2, 1, 1), torch.float32)(picture).tolist() == [[[[2.5]], [[0.0]]]]
-    assert Fitted((3, 2), torch.float32)(torch.ones(2, 3, dtype=torch.long)).abs().sum() == 0
+    assert FittedModule((2, 1, 1), torch.float32)(picture).tolist() == [[[[2.5]], [[0.0]]]]
+    assert FittedModule((3, 2), torch.float32)(torch.ones(2, 3, dtype=torch.long)).abs().sum() == 0
 
 
 def test_a_pattern_stands_for_all_layers_whose_names_begin_so() -> None:

@@ -103,7 +103,7 @@ class TrialAblation:
         if not dropped and not filled:
             return frame
         # By name: it is needed in ablation studies alone.
-        columns = importlib.import_module("asyncsearch.trainers.ablation.columns")
+        columns = importlib.import_module("asyncsearch.ablation.columns")
         return columns.without(frame, dropped, filled, self._constants)
 
     def model(self, net: Any, *inputs: Any) -> Any:
@@ -137,8 +137,8 @@ class TrialAblation:
 
 
 _HOMES: Mapping[str, str] = {
-    "torch": "asyncsearch.trainers.ablation.torch_layers",
-    "keras": "asyncsearch.trainers.ablation.keras_layers",
+    "torch": "asyncsearch.ablation.torch_layers",
+    "keras": "asyncsearch.ablation.keras_layers",
 }
 
 

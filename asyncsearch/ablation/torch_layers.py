@@ -10,8 +10,8 @@ import torch
 from torch import nn
 from torch.nn.functional import pad
 
+from asyncsearch.ablation.layer_names import chosen
 from asyncsearch.errors import UsageError
-from asyncsearch.trainers.ablation.layer_names import chosen
 
 _SAME = (
     nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.LayerNorm, nn.GroupNorm, nn.BatchNorm1d,
@@ -19,17 +19,19 @@ _SAME = (
     nn.LogSoftmax, nn.Identity,
 )  # fmt: skip
 """Layers whose output always has the shape of their input."""
-Shape = tuple[int, ...]
+TensorShape = tuple[int, ...]
+SeenLayer = tuple[TensorShape, TensorShape, torch.dtype]
+"""Shapes of a layer's input and output, and the output's dtype."""
 
 
-class Fitted(nn.Module):
+class FittedModule(nn.Module):
     """Gives its input another shape without parameters: cut off or filled up with zeros, dimension by dimension.
 
     Where only the size of a picture differs, as after a convolution with a stride, it is the mean of each part.
     Integers, as of tokens before an embedding, become zeros.
     """
 
-    def __init__(self, shape: Shape, dtype: torch.dtype) -> None:
+    def __init__(self, shape: TensorShape, dtype: torch.dtype) -> None:
         """``shape`` is that of the output without its first dimension, that of the samples."""
         super().__init__()
         self.shape = tuple(shape)
@@ -89,10 +91,10 @@ def without(net: nn.Module, patterns: Sequence[str], inputs: Sequence[Any] = ())
     return net
 
 
-def _replacement(name: str, old: nn.Module, seen: tuple[Shape, Shape, torch.dtype] | None) -> nn.Module:
+def _replacement(name: str, old: nn.Module, seen: SeenLayer | None) -> nn.Module:
     if seen is not None:
         before, after, dtype = seen
-        return nn.Identity() if before == after else Fitted(after[1:], dtype)
+        return nn.Identity() if before == after else FittedModule(after[1:], dtype)
     if isinstance(old, _SAME) or (isinstance(old, nn.Linear) and old.in_features == old.out_features):
         return nn.Identity()
     raise UsageError(
@@ -101,9 +103,9 @@ def _replacement(name: str, old: nn.Module, seen: tuple[Shape, Shape, torch.dtyp
     )
 
 
-def _shapes(net: nn.Module, names: Sequence[str], inputs: Sequence[Any]) -> dict[str, tuple[Shape, Shape, torch.dtype]]:
+def _shapes(net: nn.Module, names: Sequence[str], inputs: Sequence[Any]) -> dict[str, SeenLayer]:
     """Return layer -> the shapes of its input and output, and the output's dtype, in one forward of the inputs."""
-    found: dict[str, tuple[Shape, Shape, torch.dtype]] = {}
+    found: dict[str, SeenLayer] = {}
 
     def note(name: str) -> Any:
         def hook(module: nn.Module, given: tuple[Any, ...], result: Any) -> None:

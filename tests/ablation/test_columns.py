@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from asyncsearch.ablated import TrialAblation
+from asyncsearch.ablation.left_out import TrialAblation
 from asyncsearch.errors import UsageError
 
 ROWS = np.array([[1.0, 2.0, 30.0], [3.0, 4.0, 50.0]])

@@ -1,1 +1,0 @@
-"""How data and networks are made without the components that an ablation study leaves out."""
