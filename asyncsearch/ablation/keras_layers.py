@@ -13,7 +13,7 @@ from asyncsearch.errors import UsageError
 
 
 @keras.saving.register_keras_serializable("asyncsearch")
-class FittedLayer(keras.layers.Layer):
+class FittedLayer(keras.layers.Layer):  # type: ignore[misc]
     """Gives its input another shape without variables: cut off or filled up with zeros, dimension by dimension.
 
     Where only the size of a picture differs, as after a convolution with a stride, it is the mean of each part.
@@ -117,7 +117,7 @@ def _replacement(layer: Any) -> Any:
             "place: give keras.Input(...) a whole shape, or leave out another layer."
         )
     channels = 1 if getattr(layer, "data_format", None) == "channels_first" else -1
-    return FittedLayer(after[1:], channels, name=layer.name)
+    return FittedLayer([size or 0 for size in after[1:]], channels, name=layer.name)
 
 
 def _shape(layer: Any, side: str) -> tuple[int | None, ...]:

@@ -61,7 +61,7 @@ class Ablated(NamedTuple):
             pairs = [text.split(":") for text in rest.split("+")]
             components = tuple(Component(kind, _unescaped(name)) for kind, name in pairs)
         except (AttributeError, ValueError):
-            components = ()
+            label, components = "", ()
         if not components or any(one.kind not in KINDS for one in components):
             raise UsageError(
                 f"{PARAMETER}={value!r} names no component: the parameter {PARAMETER!r} belongs to Ablation(...), "

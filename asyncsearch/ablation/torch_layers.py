@@ -24,7 +24,7 @@ SeenLayer = tuple[TensorShape, TensorShape, torch.dtype]
 """Shapes of a layer's input and output, and the output's dtype."""
 
 
-class FittedModule(nn.Module):
+class FittedModule(nn.Module):  # type: ignore[misc]
     """Gives its input another shape without parameters: cut off or filled up with zeros, dimension by dimension.
 
     Where only the size of a picture differs, as after a convolution with a stride, it is the mean of each part.

@@ -72,7 +72,7 @@ def test_an_embedding_that_is_left_out_gives_zeros() -> None:
     assert np.asarray(TrialAblation("layer:tokens").model(net)(np.ones((2, 7), "int32"))).tolist() == [[0.0] * 5] * 2
 
 
-class Own(keras.Model):  # type: ignore[misc]
+class Own(keras.Model):  # type: ignore[misc,name-defined]
     def call(self, x: Any) -> Any:
         return x
 

@@ -90,7 +90,7 @@ def test_what_cannot_be_is_answered_by_what_to_write(layer: str, inputs: Any, wo
 
 
 def test_a_layer_of_several_tensors_is_refused() -> None:
-    class Recurrent(nn.Module):
+    class Recurrent(nn.Module):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
             self.lstm = nn.LSTM(3, 4, batch_first=True)

@@ -81,7 +81,9 @@ def trained_by_hand(left_out: str, seed: int) -> float:
 def test_a_network_without_layers_and_features_equals_one_that_was_changed_by_hand(tmp_path: Path) -> None:
     searcher = Ablation(layers=["3"], features={"middle": 28}, fill=True, seeds=2)
     made = study(tmp_path / "s", Digits, searcher, backend="processes").run(parallelism=2, display="none")
-    found = {(trial.params["ablated"].rpartition("=")[2], trial.params["seed"]): trial.value for trial in made.trials}
+    found = {
+        (trial.params["ablated"].rpartition("=")[2], trial.params["seed"]): trial.value or 0.0 for trial in made.trials
+    }
     assert found == {
         (left_out, seed): trained_by_hand(left_out, seed)
         for left_out in ("nothing", "layer:3", "filled:28")

@@ -103,9 +103,9 @@ def _effect(
     if not pairs:
         return Effect(words, 0, math.nan, math.nan, math.nan, failed=failed) if failed else None
     differences = [variant - base for base, variant in pairs]
-    base, variant = (fmean(side) for side in zip(*pairs, strict=True))
+    means = [fmean(side) for side in zip(*pairs, strict=True)]
     low, high, p = _tested(differences)
-    return Effect(words, len(pairs), base, variant, fmean(differences), low, high, p, min(units), failed)
+    return Effect(words, len(pairs), means[0], means[1], fmean(differences), low, high, p, min(units), failed)
 
 
 def _pair(base: Sequence[tuple[int, float]], variant: Sequence[tuple[int, float]]) -> tuple[int, float, float] | None:
