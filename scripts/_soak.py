@@ -204,9 +204,9 @@ def main(arguments: Sequence[str]) -> int:
             )
         left = [str(path.relative_to(base)) for path in temporary.rglob("*") if path.is_file()]
         found += [f"{len(left)} temporary files are left: {', '.join(left[:5])}."] if left else []
-    for words in found:
-        print(f"soak: {words}")
-    print("soak: not flat" if found else "soak: flat")
+        for words in found:
+            print(f"soak: {words}")
+        print("soak: not flat" if found else "soak: flat", flush=True)  # to remove the stores may take minutes
     return 1 if found else 0
 
 
