@@ -20,6 +20,8 @@ from asyncsearch import ASHA, FIFO, RandomSearch, Study, uniform
 from asyncsearch.trainable import TrialContext
 
 EVERY_S = 0.1
+OFTEN_S = 0.02
+"""For a search that is over in seconds."""
 PARTS = 10
 ENDLESS = 10**7
 """More trials than any time allows."""
@@ -75,9 +77,9 @@ def take_sample(folders: Sequence[Path]) -> Sample:
 class Watch:
     """Takes samples in a thread of its own while a search runs."""
 
-    def __init__(self, folders: Sequence[Path]) -> None:
+    def __init__(self, folders: Sequence[Path], every_s: float) -> None:
         self.samples: list[Sample] = []
-        self._folders = folders
+        self._folders, self._every_s = folders, every_s
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
@@ -90,7 +92,7 @@ class Watch:
         self._thread.join()
 
     def _run(self) -> None:
-        while not self._over.wait(EVERY_S):
+        while not self._over.wait(self._every_s):
             self.samples.append(take_sample(self._folders))
 
 
@@ -148,10 +150,10 @@ def short(trial: TrialContext) -> float:
     return float(trial.params["x"])
 
 
-def soak(name: str, study: Study, folders: Sequence[Path], **options: object) -> list[str]:
+def soak(name: str, study: Study, folders: Sequence[Path], every_s: float, **options: object) -> list[str]:
     """Run a search, print each tenth of it, and return what has grown."""
     began_s = time.monotonic()
-    with Watch(folders) as watch:
+    with Watch(folders, every_s) as watch:
         study.run(display="none", **options)  # type: ignore[arg-type]
     trials = len(study.trials)
     print(f"{name}: {trials:,} trials in {time.monotonic() - began_s:.0f} s")
@@ -182,6 +184,7 @@ def main(arguments: Sequence[str]) -> int:
                 f"{given.trials:,} short trials",
                 study,
                 [temporary, root / "tmp"],
+                OFTEN_S,
                 num_trials=given.trials,
                 parallelism=given.workers,
             )
@@ -194,15 +197,16 @@ def main(arguments: Sequence[str]) -> int:
                 name,
                 study,
                 [temporary, root / "tmp"],
+                EVERY_S,
                 num_trials=ENDLESS,
                 timeout=seconds,
                 parallelism=given.workers,
             )
         left = [str(path.relative_to(base)) for path in temporary.rglob("*") if path.is_file()]
         found += [f"{len(left)} temporary files are left: {', '.join(left[:5])}."] if left else []
-    for words in found:
-        print(f"soak: {words}")
-    print("soak: not flat" if found else "soak: flat")
+        for words in found:
+            print(f"soak: {words}")
+        print("soak: not flat" if found else "soak: flat", flush=True)  # to remove the stores may take minutes
     return 1 if found else 0
 
 

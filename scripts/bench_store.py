@@ -1,7 +1,7 @@
 """Checkpoints and journal records on each kind of store, beside HDFS's own Java client and a bare HTTP append.
 
 An HDFS of two DataNodes is started for it, or with ``--running`` that of ``scripts/hdfs.sh start`` is used. Kinds take
-turns, so that a disturbance meets all of them; each figure is a median.
+turns, each turn in another order, so that a disturbance meets all of them; each figure is a median.
 
 ``save_large_*`` and ``load_large_*`` are a checkpoint of ``--megabytes``; ``save_small_*`` and ``load_small_*`` one of
 10 kB, of ``--small``; the baseline is the Java client that copies the same file and, to save, writes and renames a
@@ -44,12 +44,16 @@ Kinds = Mapping[str, Callable[[int], object]]
 
 
 def taken(kinds: Kinds, repeats: int) -> dict[str, float]:
-    """Let the kinds take turns, and return the median of each in seconds; the first turn does not count."""
+    """Let the kinds take turns, and return the median of each in seconds; the first turn does not count.
+
+    Each turn begins with another kind: the disk is still busy with what the one before has written.
+    """
     times: dict[str, list[float]] = {name: [] for name in kinds}
+    names = list(kinds)
     for number in range(repeats + 1):
-        for name, act in kinds.items():
+        for name in names[number % len(names) :] + names[: number % len(names)]:
             began = time.perf_counter()
-            act(number)
+            kinds[name](number)
             times[name].append(time.perf_counter() - began)
     return {name: median(found[1:]) for name, found in times.items()}
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs 2,000 short trials and then half an hour of search, and looks ten times a second at the memory, descriptors, threads,
+# Runs 2,000 short trials and then half an hour of search, and looks many times a second at the memory, descriptors, threads,
 # processes and temporary files of the driver and its agents. It prints them for each tenth, and exits with 1 if any of them
 # grows. Without arguments it writes what it prints to docs/evidence_soak.log.
 #

@@ -12,6 +12,7 @@ from asyncsearch.doctor.machine_facts import MachineFacts
 from asyncsearch.doctor.store_facts import CHECKPOINT_BYTES, StoreFacts
 from asyncsearch.errors import ClusterError
 from asyncsearch.launch.spark.cluster_facts import ClusterFacts
+from asyncsearch.launch.spark.task_facts import StoreView
 
 _FEW_DESCRIPTORS = 1024
 _LITTLE_SCRATCH_BYTES = 1 << 30
@@ -20,6 +21,7 @@ _SLOW_BYTES_PER_S = 10e6
 _SHOWN_CLOCK_S = 5.0
 _CERTIFICATE_CLOCK_S = 12 * 3600.0
 """Certificates of a study begin a day early; half of it is kept for drift."""
+_SAVE_LESS = "save less often (save_every=), keep checkpoints small, or use a store nearer to the workers"
 _SHIP = (
     "give the executors the driver's environment: `bash scripts/pack_env.sh`, then spark.archives=FILE#environment and "
     "PYSPARK_PYTHON=./environment/bin/python"
@@ -126,11 +128,7 @@ def _speed(name: str, facts: StoreFacts) -> list[Diagnosis]:
             "let a unit of training, from one report to the next, take a second or more; or keep the study on a faster "
             "disk that all workers see",
         ),
-        ok(speed)
-        if slowest >= _SLOW_BYTES_PER_S
-        else warning(
-            speed, "save less often (save_every=), keep checkpoints small, or use a store nearer to the workers"
-        ),
+        ok(speed) if slowest >= _SLOW_BYTES_PER_S else warning(speed, _SAVE_LESS),
     ]
 
 
@@ -189,16 +187,32 @@ def of_cluster(facts: ClusterFacts, *, store: str = "") -> list[Diagnosis]:
     return found + _packages(facts, store) + [one for check in checks for one in check(facts)]
 
 
-def of_executors_store(shown: str, wrong: dict[str, str]) -> list[Diagnosis]:
-    """Return the findings on a store as executors see it: what is wrong, by the names of their machines."""
-    if not wrong:
-        return [ok(f"store {shown}: all executors asked can read and write it")]
-    return [
-        fault(
-            f"store {shown}: on {_listed(wrong)} {next(iter(wrong.values()))}",
-            "name a place that all machines see under this name: a shared folder, hdfs://..., s3://...",
+def of_executors_store(shown: str, views: Sequence[StoreView]) -> list[Diagnosis]:
+    """Return the findings on a store as executors see it."""
+    name = f"store {shown}"
+    wrong = {view.host: view for view in views if view.wrong}
+    if wrong:
+        first = next(iter(wrong.values()))
+        remedy = (
+            "name a place that all machines see under this name: a shared folder, hdfs://..., s3://..."
+            if first.is_elsewhere
+            else "what the error says, on these machines; workers read and write the store from there"
         )
-    ]
+        return [fault(f"{name}: on {_listed(wrong)} {first.wrong}", remedy)]
+    found = [ok(f"{name}: all executors asked can read and write it")]
+    return [*found, _speed_there(name, views)] if views else found
+
+
+def _speed_there(name: str, views: Sequence[StoreView]) -> Diagnosis:
+    slowest = max(views, key=lambda view: max(view.commit_s, view.fetch_s))
+    text = (
+        f"{name}: on {slowest.host}, the slowest of the executors, which all save at once, checkpoints are written at "
+        f"{CHECKPOINT_BYTES / slowest.commit_s / 1e6:.0f} MB/s and read at "
+        f"{CHECKPOINT_BYTES / slowest.fetch_s / 1e6:.0f} MB/s; a small file takes {slowest.write_s * 1e3:.0f} ms"
+    )
+    if CHECKPOINT_BYTES / max(slowest.commit_s, slowest.fetch_s) >= _SLOW_BYTES_PER_S:
+        return ok(text)
+    return warning(text, _SAVE_LESS)
 
 
 def _python(facts: ClusterFacts) -> list[Diagnosis]:
@@ -215,7 +229,7 @@ def _python(facts: ClusterFacts) -> list[Diagnosis]:
 def _packages(facts: ClusterFacts, store: str) -> list[Diagnosis]:
     found = []
     for package, version in facts.packages.items():
-        if package == "hdfs-native" and not store.startswith("hdfs:"):
+        if package == "hdfs-native" and not store.startswith(("hdfs:", "viewfs:")):
             continue
         missing = [task.host for task in facts.tasks if not task.packages[package]]
         others = {

@@ -17,12 +17,13 @@ from asyncsearch.doctor.diagnosis import (
     of_store,
 )
 from asyncsearch.doctor.machine_facts import machine_facts
-from asyncsearch.doctor.store_facts import PROBE, store_facts
+from asyncsearch.doctor.store_facts import CHECKPOINT_BYTES, PROBE, store_facts
 from asyncsearch.errors import AsyncSearchError, UnsupportedSparkError
 from asyncsearch.store import Store, open_store
 
 if TYPE_CHECKING:
     from asyncsearch.launch.spark.cluster_facts import Cluster
+    from asyncsearch.launch.spark.task_facts import StoreView
 
 
 class Examination(msgspec.Struct, frozen=True):
@@ -80,11 +81,11 @@ def _has_session(session: Any) -> bool:
 def _of_store(store: str | Path | Store | None, cluster: Cluster | None) -> list[Diagnosis]:
     if store is None:
         return []
-    wrong: dict[str, str] = {}
+    views: list[StoreView] = []
 
     def look_from_executors(probe: Store, content: bytes) -> None:
         assert cluster is not None
-        wrong.update(cluster.look_for(probe.url, PROBE, content))
+        views.extend(cluster.look_for(probe.url, PROBE, content, CHECKPOINT_BYTES))
 
     try:
         opened = open_store(store)
@@ -93,5 +94,5 @@ def _of_store(store: str | Path | Store | None, cluster: Cluster | None) -> list
         return [fault(f"store {store}: cannot be opened", str(error))]
     found = of_store(facts)
     if cluster is not None and not facts.failure:
-        found += of_executors_store(facts.shown, wrong)
+        found += of_executors_store(facts.shown, views)
     return found

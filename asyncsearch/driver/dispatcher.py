@@ -87,6 +87,7 @@ class Dispatcher:
         """Launches that ended before there was a transport, which must refuse them."""
         self._attached: set[Worker] = set()
         """Launches that have attached; nothing can be sent to the others yet."""
+        self._are_all_dismissed = False
         self._order = LaunchOrder(launches_at_once)
         self._call_later = call_later
         self._workers = ThreadPoolExecutor(1, "asyncsearch-launch")
@@ -106,7 +107,10 @@ class Dispatcher:
     def attached(self, worker: Worker) -> None:
         """Note that a launch of a worker can be reached."""
         self._attached.add(worker)
-        self._begin(self._order.attached())
+        if self._are_all_dismissed:  # else a worker that attaches late waits for work, and the end of the run for it
+            self._dismiss_unheard(worker)
+        else:
+            self._begin(self._order.attached())
 
     def carry_out(self, action: AnyAction) -> None:
         """Carry out a decision, which is in the journal."""
@@ -159,9 +163,13 @@ class Dispatcher:
 
     def dismiss_all(self) -> None:
         """Let the workers stop their trials: no decision on the study, whose journal cannot be written."""
+        self._are_all_dismissed = True
         for worker in self._attached:  # the pool may be ahead: what it decided last is not durable
-            with contextlib.suppress(Exception):
-                self.transport.send(*worker, DismissWorker(*worker, "the store cannot be used", is_unheard=True))
+            self._dismiss_unheard(worker)
+
+    def _dismiss_unheard(self, worker: Worker) -> None:
+        with contextlib.suppress(Exception):
+            self.transport.send(*worker, DismissWorker(*worker, "the store cannot be used", is_unheard=True))
 
     def close(self) -> None:
         """Wait for the last launch; what waits for another one to attach is not launched any more."""

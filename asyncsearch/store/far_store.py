@@ -37,6 +37,7 @@ from asyncsearch.store.manifest import (
 )
 
 _STAGE = "stage"
+_NOT_COMMITTED = "it has no manifest"
 
 
 class FarFiles(Protocol):
@@ -240,8 +241,18 @@ class FarStore(Store):
         return {node: layout.parse_versions(names) for node, names in found.items()}
 
     def _versions(self, checkpoint: CheckpointRef) -> Sequence[layout.Version]:
-        versions = self._committed(layout.node_folder(checkpoint)).get(checkpoint.node, [])
-        return [version for version in versions if version.resource == checkpoint.resource]
+        """Return the committed versions of a checkpoint, in order."""
+        node = layout.node_folder(checkpoint)
+        attempts = self._attempts(checkpoint)
+        return [version for version in attempts if self._remote.is_file(f"{node}/{version}/{layout.MANIFEST}")]
+
+    def _attempts(self, checkpoint: CheckpointRef) -> Sequence[layout.Version]:
+        """Return the versions of a checkpoint, in order, whether or not they have been committed.
+
+        One listing of the node's own folder: to look into the folders of all its checkpoints takes a call for each.
+        """
+        found = layout.parse_versions(self._remote.list(layout.node_folder(checkpoint)))
+        return [version for version in found if version.resource == checkpoint.resource]
 
     def _remove_version(self, checkpoint: CheckpointRef, version: layout.Version) -> None:
         self.remove_tree(f"{layout.node_folder(checkpoint)}/{version}")
@@ -249,25 +260,35 @@ class FarStore(Store):
     def _download(self, checkpoint: CheckpointRef, local: Path) -> Path:
         tried: layout.Version | None = None
         # A listing that began before the new version and ended after the old one shows neither: list again.
-        while versions := self._versions(checkpoint) or self._versions(checkpoint):
-            folder = f"{layout.node_folder(checkpoint)}/{versions[-1]}"
-            files = local / uuid.uuid4().hex / layout.FILES
-            files.mkdir(parents=True)
-            wrong = self._download_version(checkpoint, folder, files)
+        while found := self._download_newest(checkpoint, local) or self._download_newest(checkpoint, local):
+            version, files, wrong = found
             if wrong is None:
                 return files
             # The first time, it may just have been replaced or deleted, or the transfer may have damaged it.
-            if tried == versions[-1]:
-                raise damaged(checkpoint, f"{self._remote.shown}/{folder}", wrong)
+            if tried == version:
+                raise damaged(checkpoint, f"{self._remote.shown}/{layout.node_folder(checkpoint)}/{version}", wrong)
             shutil.rmtree(files)
-            tried = versions[-1]
+            tried = version
         raise missing(checkpoint, self._remote.shown)
 
+    def _download_newest(
+        self, checkpoint: CheckpointRef, local: Path
+    ) -> tuple[layout.Version, Path, str | None] | None:
+        """Download the newest committed version; return it, its files, and how they differ from what was committed."""
+        for version in reversed(self._attempts(checkpoint)):
+            files = local / uuid.uuid4().hex / layout.FILES
+            files.mkdir(parents=True)
+            wrong = self._download_version(checkpoint, f"{layout.node_folder(checkpoint)}/{version}", files)
+            if wrong != _NOT_COMMITTED:
+                return version, files, wrong
+            shutil.rmtree(files)
+        return None
+
     def _download_version(self, checkpoint: CheckpointRef, folder: str, local: Path) -> str | None:
-        """Download a version, and return how it differs from what was committed; None: not at all."""
+        """Download a version; return how it differs from what was committed (None: not at all), or _NOT_COMMITTED."""
         data = self._remote.read(f"{folder}/{layout.MANIFEST}")
         if data is None:
-            return f"file {layout.MANIFEST!r} has vanished"
+            return _NOT_COMMITTED
         try:
             manifest = Manifest.decode(data)
         except ValueError as error:

@@ -13,7 +13,7 @@ from asyncsearch.doctor.diagnosis import of_cluster, of_executors_store, of_mach
 from asyncsearch.doctor.machine_facts import MachineFacts, machine_facts
 from asyncsearch.doctor.store_facts import StoreFacts
 from asyncsearch.launch.spark.cluster_facts import ClusterFacts
-from asyncsearch.launch.spark.task_facts import TaskFacts
+from asyncsearch.launch.spark.task_facts import StoreView, TaskFacts
 
 PACKAGES = {"asyncsearch": __version__, "grpcio": "1.70.0", "hdfs-native": "0.14.7"}
 MACHINE = MachineFacts(
@@ -29,6 +29,7 @@ MACHINE = MachineFacts(
     has_pyspark=True,
     has_java=True,
 )
+VIEW = StoreView(host="host-1", write_s=0.01, commit_s=0.1, fetch_s=0.1)
 STORE = StoreFacts(shown="/shared", append_s=0.001, slowest_append_s=0.01, write_s=0.01, commit_s=0.1, fetch_s=0.1)
 TASK = TaskFacts(
     host="host-1",
@@ -74,7 +75,7 @@ def only(found: list[Diagnosis]) -> tuple[Severity, str]:
 
 
 def test_what_is_in_order_needs_no_change() -> None:
-    found = of_machine(MACHINE) + of_store(STORE) + of_cluster(cluster()) + of_executors_store("/shared", {})
+    found = of_machine(MACHINE) + of_store(STORE) + of_cluster(cluster()) + of_executors_store("/shared", [VIEW])
     assert unsound(found) == []
     assert all(one.finding and not one.remedy for one in found)
 
@@ -186,9 +187,25 @@ def test_a_package_for_hdfs_is_asked_for_only_where_the_store_is_there() -> None
 
 
 def test_a_store_that_executors_see_elsewhere_is_a_fault_with_their_names() -> None:
-    severity, text = only(of_executors_store("/data", {f"host-{number}": "it is not there" for number in range(5)}))
+    views = [StoreView(host=f"host-{number}", wrong="it is not there", is_elsewhere=True) for number in range(5)]
+    severity, text = only(of_executors_store("/data", views))
     assert severity is Severity.FAULT
-    assert "on host-0, host-1, host-2 and 2 more it is not there" in text
+    assert "on host-0, host-1, host-2 and 2 more it is not there => name a place that all machines see" in text
+
+
+def test_a_store_that_executors_cannot_use_is_a_fault_with_the_remedy_of_its_error() -> None:
+    words = "StoreError: A package is missing. Install 'asyncsearch[hdfs]' with pip."
+    severity, text = only(of_executors_store("hdfs:///data", [VIEW, StoreView(host="host-2", wrong=words)]))
+    assert severity is Severity.FAULT
+    assert f"on host-2 {words} => what the error says" in text
+
+
+def test_a_store_that_is_slow_on_one_executor_is_warned_of_with_its_name() -> None:
+    slow = StoreView(host="host-2", write_s=0.5, commit_s=8.0, fetch_s=0.2)
+    severity, text = only(of_executors_store("/shared", [VIEW, slow]))
+    assert severity is Severity.WARNING
+    assert "on host-2, the slowest of the executors" in text
+    assert "written at 1 MB/s and read at 42 MB/s; a small file takes 500 ms => save less often" in text
 
 
 def test_an_examination_is_true_if_a_search_can_run() -> None:

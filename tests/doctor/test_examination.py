@@ -16,7 +16,7 @@ from asyncsearch.doctor import Severity, examine
 from asyncsearch.doctor.store_facts import store_facts
 from asyncsearch.errors import StoreError
 from asyncsearch.launch.spark.clock_server import ClockServer
-from asyncsearch.launch.spark.task_facts import store_view, task_facts
+from asyncsearch.launch.spark.task_facts import StoreView, store_view, task_facts
 from asyncsearch.store import Store, open_store
 
 
@@ -105,10 +105,13 @@ def test_a_task_that_sees_another_folder_says_so(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     store.prepare()
     store.write("probe", b"content")
-    assert store_view(store.url, "probe", b"content")([]) == [(socket.gethostname(), "")]
+    [view] = [StoreView(**one) for one in store_view(store.url, "probe", b"content", 1000)([])]
+    assert (view.host, view.wrong) == (socket.gethostname(), "")
+    assert min(view.write_s, view.commit_s, view.fetch_s) > 0
     assert f"probe-{socket.gethostname()}-{os.getpid()}" in store.walk()
-    [(host, wrong)] = store_view(store.url, "probe", b"other")([])
-    assert (host, "another folder" in wrong) == (socket.gethostname(), True)
+    [other] = [StoreView(**one) for one in store_view(store.url, "probe", b"other", 1000)([])]
+    assert (other.host, other.is_elsewhere) == (socket.gethostname(), True)
+    assert "another folder" in other.wrong
 
 
 @pytest.mark.spark
@@ -126,3 +129,4 @@ def test_executors_of_a_session_are_asked(tmp_path: Path) -> None:
     assert "2 tasks on 1 machine asked" in text
     assert "all connect to the driver at 127.0.0.1:" in text
     assert "all executors asked can read and write it" in text
+    assert "the slowest of the executors, which all save at once" in text

@@ -13,10 +13,18 @@ import pytest
 from asyncsearch.actions import DismissWorker, StopTraining
 from asyncsearch.driver.store_waits import JOURNAL, StoreWaits
 from asyncsearch.errors import StoreError, StoreLostError
-from asyncsearch.events import CheckpointFailed, Outcome, Reported, StopRequested, TrainingEnded
-from asyncsearch.ids import CheckpointRef, NodeKey
+from asyncsearch.events import (
+    CheckpointFailed,
+    DriverStarted,
+    Outcome,
+    Reported,
+    RunRequested,
+    StopRequested,
+    TrainingEnded,
+)
+from asyncsearch.ids import CheckpointRef, NodeKey, WorkerId
 from asyncsearch.journal.opening import read_records, replay
-from asyncsearch.rpc.messages import StoreOutage
+from asyncsearch.rpc.messages import Hello, StoreOutage
 from asyncsearch.schedulers import FIFO
 from asyncsearch.store.base_store import Segment, Store
 from asyncsearch.store.local import LocalStore
@@ -191,6 +199,21 @@ def test_what_waiting_cannot_mend_ends_the_run_at_once(store: FullStore) -> None
     assert harness.driver.ended.wait(PATIENCE_S)
     assert harness.driver.failure is store.error
     assert store.tries.qsize() == 1
+    harness.driver.close()
+
+
+def test_a_worker_that_attaches_after_the_store_was_lost_is_dismissed(store: FullStore) -> None:
+    harness = make_harness(store)
+    harness.driver.post(DriverStarted("test"))
+    harness.driver.post(RunRequested(2, 2))
+    for worker in (0, 1):
+        assert harness.launched.get(timeout=PATIENCE_S) == (worker, 1)
+    store.error = StoreLostError("the journal was removed")
+    for worker in (WorkerId(0), WorkerId(1)):
+        harness.on_loop(lambda worker=worker: harness.driver.attached(Hello(worker, 1, "agent"), "peer"))
+        assert harness.driver.ended.wait(PATIENCE_S)
+        dismissed = harness.wire.next(DismissWorker)
+        assert (dismissed.worker, dismissed.is_unheard) == (worker, True)
     harness.driver.close()
 
 

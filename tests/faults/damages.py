@@ -5,7 +5,6 @@ A failing seed is repeated by its name: ``pytest tests/faults/test_journal_damag
 
 from __future__ import annotations
 
-import os
 import random
 import shutil
 from collections.abc import Callable
@@ -19,12 +18,6 @@ from asyncsearch.journal.opening import read_records
 from asyncsearch.store import open_store
 
 Place = TypeVar("Place", Path, str)
-ALL = os.environ.get("ASYNCSEARCH_FAULTS") == "all"
-
-
-def seeds(count: int) -> range:
-    """Return the seeds to try: a quarter of them, unless ASYNCSEARCH_FAULTS=all."""
-    return range(0, count, 1 if ALL else 4)
 
 
 def train(trial: Any) -> None:

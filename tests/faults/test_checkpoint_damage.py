@@ -20,8 +20,8 @@ from asyncsearch.store.fsspec_store import FsspecStore
 from asyncsearch.testing.store_checkpoints import NODE, OTHER, REF
 from asyncsearch.trainable import TrialContext
 from asyncsearch.trial import TrialState
+from tests.faults.shares import seeds
 
-SEEDS = range(200 if os.environ.get("ASYNCSEARCH_FAULTS") == "all" else 50)
 SIZES = [0, 1, 7, 100, 4096, (1 << 20) - 1, 1 << 20, (1 << 20) + 1, 3 << 20, 9 << 20]
 Contents = dict[str, bytes | None]
 """Files by name; None: a folder."""
@@ -130,7 +130,7 @@ DAMAGES: list[Callable[[random.Random, Path, Path], None]] = [
 ]
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", range(len(seeds(200))))
 def test_a_damaged_checkpoint_is_as_it_was_or_refused(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,7 +13,7 @@ from asyncsearch.journal.opening import read_records
 from asyncsearch.store import LocalStore
 from tests.faults.accounts import say
 from tests.faults.reference_searches import SEARCHES, Crash, Results, crashes, results, run_reference
-from tests.faults.tools import seeds
+from tests.faults.shares import seeds
 
 pytestmark = pytest.mark.slow
 

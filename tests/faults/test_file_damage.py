@@ -14,7 +14,8 @@ from asyncsearch.errors import StoreError, StudyExistsError
 from asyncsearch.journal.opening import StudyFile, read_study_file
 from asyncsearch.sequences import sequence
 from asyncsearch.store import LocalStore
-from tests.faults.damages import BYTES, Read, copy_of, damage_file, make, read, require_same_or_refused, seeds
+from tests.faults.damages import BYTES, Read, copy_of, damage_file, make, read, require_same_or_refused
+from tests.faults.shares import seeds
 
 DAMAGES = 34
 """Of each kind of file."""

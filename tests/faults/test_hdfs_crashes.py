@@ -20,15 +20,16 @@ from asyncsearch.events import CheckpointCommitted
 from asyncsearch.journal.opening import read_records
 from asyncsearch.store import Store, open_store
 from tests.faults.accounts import say
-from tests.faults.damages import ALL, damage_journal, make, read, require_same_or_refused
+from tests.faults.damages import damage_journal, make, read, require_same_or_refused
 from tests.faults.hdfs_crashes import DyingOrder, Undertaker
 from tests.faults.reference_searches import SEARCHES, results, run_reference
+from tests.faults.shares import IS_ALL
 from tests.store.hdfs_cluster import hdfs
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
-RECORDS = {"stages in rungs": 40, "model": 50}
-"""The searches of the test command, and the record at which a driver dies in each; with ASYNCSEARCH_FAULTS=all all
-searches are tried, and each record. On local disk the test command tries all searches."""
+RECORDS = {"stages in rungs": 40}
+"""The search of the test command, and the record at which a driver dies in it; with ASYNCSEARCH_FAULTS=all all searches
+are tried, and each record. On local disk the test command tries all searches."""
 PARTS = 4
 """In which the records of a search are tried: on a busy machine all of them take longer than one test may."""
 DAMAGES = 440
@@ -50,15 +51,15 @@ def require_nothing_committed_twice(store: Store) -> None:
     assert len(commits) == len(set(commits)), "what is durable was trained again"
 
 
-@pytest.mark.parametrize("part", range(PARTS) if ALL else [0])
-@pytest.mark.parametrize("name", SEARCHES if ALL else RECORDS)
+@pytest.mark.parametrize("part", range(PARTS) if IS_ALL else [0])
+@pytest.mark.parametrize("name", SEARCHES if IS_ALL else RECORDS)
 def test_a_driver_that_dies_at_any_record_finishes_the_same_trials(
     name: str, part: int, undertaker: Undertaker, tmp_path: Path
 ) -> None:
     whole = run_reference(name, tmp_path / "whole")
     expected, count = results(whole), len(list(read_records(whole.store)))
     wasted = []
-    for records in range(1 + part, count, PARTS) if ALL else [min(RECORDS[name], count - 1)]:
+    for records in range(1 + part, count, PARTS) if IS_ALL else [min(RECORDS[name], count - 1)]:
         url = hdfs().new()
         cut = records * 37 % 90 if records % 4 == 0 else 0  # a record has more bytes than that
         undertaker.carry_out(DyingOrder(name=name, url=url, records=records, cut=cut))
@@ -67,7 +68,7 @@ def test_a_driver_that_dies_at_any_record_finishes_the_same_trials(
         require_nothing_committed_twice(study.store)
         wasted.append(sum(trial.trained for trial in study.trials) - sum(trial.trained for trial in whole.trials))
         study.store.remove_tree("checkpoints")
-    of = f"{count} records, part {part + 1} of {PARTS}" if ALL else f"{count} records"
+    of = f"{count} records, part {part + 1} of {PARTS}" if IS_ALL else f"{count} records"
     say(f"{name} on HDFS: died at {len(wasted)} of {of}; wasted units of training: at most {max(wasted)}")
 
 
@@ -78,7 +79,7 @@ def test_a_driver_that_dies_within_any_byte_of_a_record_reads_the_records_before
     (segment,) = store.journal_segments()
     lines, expected = list(store.read_segment(segment)), list(read_records(store))
     data, last = b"".join(lines), len(lines[-1])
-    cuts = range(0, last, 1 if ALL else last // 4)
+    cuts = range(0, last, 1 if IS_ALL else last // 4)
     url = hdfs().new()
 
     def look(cut: int) -> None:
@@ -121,5 +122,5 @@ def test_a_damaged_journal_reads_as_it_was_or_is_refused(whole: Path, tmp_path: 
         return require_same_or_refused(store.url, expected)
 
     with ThreadPoolExecutor(AT_A_TIME) as pool:
-        refused = list(pool.map(look, range(0, DAMAGES, 1 if ALL else 55)))
+        refused = list(pool.map(look, range(0, DAMAGES, 1 if IS_ALL else 55)))
     assert any(refused)

@@ -18,13 +18,12 @@ from asyncsearch import Study
 from asyncsearch.errors import BeingWrittenError
 from asyncsearch.store import open_store
 from tests.faults.accounts import tell
-from tests.faults.damages import ALL
 from tests.faults.hdfs_runs import PATIENCE_S, Search, require_waited
+from tests.faults.shares import IS_ALL, in_the_fault_command
 from tests.store.hdfs_cluster import Hdfs
 from tests.store.hdfs_search import UNITS
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
-in_the_fault_command = pytest.mark.skipif(not ALL, reason="bash scripts/test_faults.sh runs it: it takes long")
 
 
 @pytest.fixture
@@ -64,7 +63,7 @@ def test_who_looks_at_a_living_search_is_told_that_it_is_being_written(looked_at
     assert "being written" not in looked_at.study.summary()
 
 
-@pytest.mark.parametrize("append", [1, 8, 15] if ALL else [8])
+@pytest.mark.parametrize("append", [1, 8, 15] if IS_ALL else [8])
 def test_a_driver_killed_inside_an_append_loses_nothing(search: Search, append: int, undisturbed: Study) -> None:
     assert search.start(kill_at=append).wait(PATIENCE_S) == -signal.SIGKILL
     store = open_store(search.url)

@@ -17,15 +17,16 @@ from asyncsearch.store.hdfs.files import HdfsFiles
 from asyncsearch.store.hdfs.store import HdfsStore
 from asyncsearch.testing.store_checkpoints import load, save
 from tests.faults.accounts import say, wasted
-from tests.faults.damages import ALL, make, read, require_same_or_refused
+from tests.faults.damages import make, read, require_same_or_refused
 from tests.faults.hdfs_runs import PATIENCE_S, Search
+from tests.faults.shares import in_the_fault_command
 from tests.store.hdfs_cluster import hdfs
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 WORDS = "no DataNode has the file's content now"
 
 
-@pytest.mark.skipif(not ALL, reason="bash scripts/test_faults.sh runs it: it takes long")
+@in_the_fault_command
 def test_a_checkpoint_whose_blocks_are_gone_is_refused_and_its_trial_begins_again(tmp_path: Path) -> None:
     search = Search(tmp_path)
     assert search.start(kill_at=15).wait(PATIENCE_S) == -signal.SIGKILL

@@ -12,12 +12,13 @@ from pathlib import Path
 import pytest
 
 from tests.faults.moments import draw
-from tests.faults.tools import Search, counts, require_kept, require_whole, seeds
+from tests.faults.shares import OF_SEARCHES, seeds
+from tests.faults.tools import Search, counts, require_kept, require_whole
 
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.parametrize("seed", seeds(20), ids="seed{}".format)
+@pytest.mark.parametrize("seed", seeds(20, OF_SEARCHES), ids="seed{}".format)
 def test_ctrl_c_at_any_moment_keeps_what_was_acknowledged_and_leaves_nothing_behind(tmp_path: Path, seed: int) -> None:
     chance, search = random.Random(f"interrupts {seed}"), Search(tmp_path)
     moments = [draw(chance, counts()) for _ in range(chance.choice((1, 1, 2)))]

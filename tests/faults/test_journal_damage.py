@@ -19,7 +19,8 @@ from asyncsearch.journal.opening import read_records
 from asyncsearch.store import LocalStore, Store
 from asyncsearch.store.far_store import split_lines
 from asyncsearch.store.head_file import HEAD_FILE
-from tests.faults.damages import ALL, Read, copy_of, damage_journal, make, read, require_same_or_refused, seeds
+from tests.faults.damages import Read, copy_of, damage_journal, make, read, require_same_or_refused
+from tests.faults.shares import IS_ALL, seeds
 
 DAMAGES = 440
 STRIDE = 17
@@ -105,7 +106,7 @@ def test_damage_of_any_byte_of_a_journal_is_recovered_or_refused(small: Kept, ha
     assert expected
     recovered = set()
     for name, data in whole.journal.items():
-        for at in {*range(0, len(data), 1 if ALL else STRIDE), *range(len(data) - 3, len(data))}:
+        for at in {*range(0, len(data), 1 if IS_ALL else STRIDE), *range(len(data) - 3, len(data))}:
             for damaged in changes(data, at):
                 found = whole._replace(journal=whole.journal | {name: damaged}).records()
                 assert found in (None, expected), f"byte {at} of {name} reads as another study: {damaged!r}"

@@ -14,7 +14,7 @@ from asyncsearch.events import WorkerAttached, WorkerLost
 from asyncsearch.journal.opening import read_records
 from tests.faults.accounts import losses, require_accounted, tell, wait_until, wasted
 from tests.faults.network import Network, wary_agent
-from tests.faults.tools import seeds
+from tests.faults.shares import in_the_fault_command
 from tests.rpc.proxy import DOWN, FAIR, UP, Weather
 from tests.system.tools import Gate, Running, make_study, make_trainable, require_gone
 
@@ -161,7 +161,7 @@ def test_a_worker_that_hears_nothing_of_the_driver_attaches_again_under_its_leas
     assert wasted(study) == 0
 
 
-@pytest.mark.skipif(len(seeds(4)) < 4, reason="takes a minute: bash scripts/test_faults.sh")
+@in_the_fault_command
 def test_a_worker_that_is_cut_off_for_a_minute_is_replaced_within_the_lease_that_studies_have(
     gate: Gate, tmp_path: Path, networks: Any, undisturbed: Study, request: pytest.FixtureRequest
 ) -> None:

@@ -16,7 +16,8 @@ import pytest
 
 from tests.faults.breakages import MENDINGS, nothing, small_disk, why_not
 from tests.faults.moments import draw
-from tests.faults.tools import Search, counts, require_kept, require_whole, seeds
+from tests.faults.shares import names, seeds
+from tests.faults.tools import Search, counts, require_kept, require_whole
 
 pytestmark = pytest.mark.slow
 
@@ -84,7 +85,7 @@ def require_uncharged(search: Search) -> None:
 
 
 @pytest.mark.parametrize("seed", seeds(4), ids="seed{}".format)
-@pytest.mark.parametrize("name", PASSING)
+@pytest.mark.parametrize("name", names(PASSING, ["full", "limited"]))
 def test_a_store_that_stays_unwritable_ends_the_run_and_the_same_trials_go_on_after_the_mending(
     search: Search, name: str, seed: int
 ) -> None:
@@ -105,7 +106,7 @@ def test_a_store_that_is_mended_while_the_run_waits_costs_nothing(search: Search
 
 
 @pytest.mark.parametrize("seed", seeds(4), ids="seed{}".format)
-@pytest.mark.parametrize("name", KEPT)
+@pytest.mark.parametrize("name", names(KEPT, ["lock_replaced", "store_moved"]))
 def test_a_lock_or_folder_that_is_away_ends_the_run_at_once_and_it_goes_on_once_it_is_back(
     search: Search, name: str, seed: int
 ) -> None:
@@ -118,14 +119,14 @@ def test_a_lock_or_folder_that_is_away_ends_the_run_at_once_and_it_goes_on_once_
 
 
 @pytest.mark.parametrize("seed", seeds(4), ids="seed{}".format)
-@pytest.mark.parametrize("name", RESCUED)
+@pytest.mark.parametrize("name", names(RESCUED, ["journal_removed", "store_replaced"]))
 def test_a_journal_that_was_removed_or_replaced_is_gone_on_with_from_the_rescue_file(
     search: Search, name: str, seed: int
 ) -> None:
     require_rescued(search, name, moment_of(name, seed))
 
 
-@pytest.mark.parametrize("name", ["journal_removed", "store_removed"])
+@pytest.mark.parametrize("name", names(["journal_removed", "store_removed"], ["journal_removed"]))
 def test_a_journal_that_was_removed_when_the_search_was_over_is_gone_on_with_from_the_rescue_file(
     search: Search, name: str
 ) -> None:

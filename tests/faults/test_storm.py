@@ -17,12 +17,12 @@ import pytest
 
 from asyncsearch import Study
 from tests.faults.accounts import require_accounted, say, tell
+from tests.faults.shares import IS_ALL
 from tests.faults.storm import FIRST, schedule
 from tests.faults.tools import Search, require_kept
 
 pytestmark = pytest.mark.slow
 
-IS_ALL = os.environ.get("ASYNCSEARCH_FAULTS") == "all"
 FAULTS, TRIALS = (200, 300) if IS_ALL else (20, 40)
 LEVELS = [1, 3, 9]
 

@@ -16,7 +16,8 @@ from asyncsearch import Study
 from tests.faults.accounts import losses, tell
 from tests.faults.moments import draw
 from tests.faults.places import PLACES
-from tests.faults.tools import Search, counts, require_kept, require_whole, seeds
+from tests.faults.shares import seeds
+from tests.faults.tools import Search, counts, require_kept, require_whole
 from tests.system.tools import PATIENCE_S
 
 pytestmark = pytest.mark.slow

@@ -1,4 +1,4 @@
-"""What the tests of this folder have in common: seeds, the script's runs, and what must hold after each of them."""
+"""What the tests of this folder have in common: the script's runs, and what must hold after each of them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -28,11 +28,6 @@ _TAGS = ("reported", "training_ended", "checkpoint_committed", "checkpoint_faile
 REPOSITORY = Path(__file__).parents[2]
 _MARK = "ASYNCSEARCH_TEST_RUN"
 _PROMISED = msgspec.json.Decoder(Reported | TrainingEnded | CheckpointCommitted | CheckpointFailed)
-
-
-def seeds(count: int) -> Sequence[int]:
-    """Return ``count`` seeds with ASYNCSEARCH_FAULTS=all, else every fourth of them."""
-    return range(0, count, 1 if os.environ.get("ASYNCSEARCH_FAULTS") == "all" else 4)
 
 
 class Search:

@@ -18,12 +18,12 @@ from fsspec.implementations.memory import MemoryFileSystem
 from fsspec.utils import infer_storage_options
 
 from asyncsearch.errors import StoreError
+from asyncsearch.ids import CheckpointRef
 from asyncsearch.store import open_store
-from asyncsearch.store.base_store import FileInfo
 from asyncsearch.store.fsspec_store import FsspecStore
 from asyncsearch.store.manifest import Content, content_of
 from asyncsearch.store.remote import Remote
-from asyncsearch.testing.store_checkpoints import REF, load, save
+from asyncsearch.testing.store_checkpoints import NODE, REF, load, save
 from asyncsearch.testing.stores import StoreTests
 
 
@@ -182,7 +182,7 @@ def test_segment_is_closed_after_a_failed_append(store: FsspecStore, monkeypatch
         segment.append(b"a\n")
 
 
-@pytest.mark.parametrize("step", range(4))
+@pytest.mark.parametrize("step", range(5))
 def test_commit_that_dies_leaves_the_old_checkpoint(
     store: FsspecStore, step: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -202,7 +202,7 @@ def test_commit_that_dies_leaves_the_old_checkpoint(
         return call
 
     with monkeypatch.context() as patch:
-        for name in ("upload", "find", "write"):
+        for name in ("list", "upload", "find", "write"):
             patch.setattr(store._remote, name, dying(getattr(store._remote, name)))
         with pytest.raises(Killed):
             save(store, a=b"new", b=b"new")
@@ -277,14 +277,45 @@ def test_a_listing_that_saw_neither_the_old_version_nor_the_new_one_is_taken_aga
     store: FsspecStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     save(store, model=b"model")
-    find, listings = store._remote.find, []
+    names_in, listings = store._remote.list, []
 
-    def miss_once(folder: str) -> dict[str, FileInfo]:
+    def miss_once(folder: str) -> list[str]:
         listings.append(folder)
-        return {} if len(listings) == 1 else find(folder)
+        return [] if len(listings) == 1 else names_in(folder)
 
-    monkeypatch.setattr(store._remote, "find", miss_once)
+    monkeypatch.setattr(store._remote, "list", miss_once)
     assert load(store) == {"model": b"model"}
+    assert len(listings) == 2
+
+
+def test_an_attempt_that_is_not_committed_hides_no_older_version(store: FsspecStore) -> None:
+    save(store, model=b"model")
+    store._remote.put(f"checkpoints/{NODE}/{REF.resource}.7.{'0' * 32}/files/model", b"half")
+    assert load(store) == {"model": b"model"}
+    save(store, model=b"newer")
+    assert load(store) == {"model": b"newer"}
+
+
+def test_other_checkpoints_of_a_node_cost_no_call(store: FsspecStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[tuple[str, str]] = []
+
+    def counted(name: str, call: Callable[[str], Any]) -> Callable[[str], Any]:
+        def count(where: str) -> Any:
+            calls.append((name, where))
+            return call(where)
+
+        return count
+
+    for name in ("list", "find", "is_file", "read"):
+        monkeypatch.setattr(store._remote, name, counted(name, getattr(store._remote, name)))
+    counts = []
+    for resource in range(1, 9):
+        calls.clear()
+        save(store, CheckpointRef(NODE, resource), model=b"model")
+        load(store, CheckpointRef(NODE, resource))
+        assert all(where.endswith("/files") for name, where in calls if name == "find"), "a node's folder is not walked"
+        counts.append(len(calls))
+    assert len(set(counts)) == 1, counts
 
 
 @pytest.mark.parametrize("data", [b"{", b'{"files":[{"name":"../x","size_bytes":1,"blake2b":""}],"folders":[]}'])

@@ -16,7 +16,7 @@ from asyncsearch.launch.spark.failure_reasons import reason_of
 from asyncsearch.launch.spark.preflight import task_mode, warnings_of_settings
 from asyncsearch.launch.spark.probe import PACKAGES, as_packages_error
 from asyncsearch.launch.spark.session import join, new_tag
-from asyncsearch.launch.spark.task_facts import TaskFacts, store_view, task_facts
+from asyncsearch.launch.spark.task_facts import StoreView, TaskFacts, store_view, task_facts
 
 T = TypeVar("T")
 
@@ -105,13 +105,14 @@ class Cluster:
             found.failure = str(error)
         return found
 
-    def look_for(self, url: str, name: str, content: bytes) -> dict[str, str]:
-        """Return what is wrong with a store, by the names of the machines that find something wrong.
+    def look_for(self, url: str, name: str, content: bytes, checkpoint_bytes: int) -> list[StoreView]:
+        """Return how the tasks see a store, each of which saves and loads a checkpoint of that size at once.
 
         Raises:
             ClusterError: the tasks could not be asked.
         """
-        return {host: wrong for host, wrong in self._run(store_view(url, name, content), "asyncsearch: store") if wrong}
+        look = store_view(url, name, content, checkpoint_bytes)
+        return [StoreView(**one) for one in self._run(look, "asyncsearch: store")]
 
     def _count(self, found: ClusterFacts) -> None:
         try:

@@ -87,7 +87,7 @@ def warnings_of_settings(spark: Spark, mode: TaskMode) -> list[str]:
     if spark.has_dynamic_allocation:
         found.append(
             "Dynamic allocation is on, so workers are plain Spark tasks: Spark may remove their executors, and their "
-            "training since the last checkpoint is then repeated."
+            "training since the last checkpoint is then repeated. Save more often (save_every=), or switch it off."
         )
     threshold = "spark.speculation.task.duration.threshold"
     may_repeat = mode is TaskMode.PLAIN and not spark.is_one_process

@@ -1,4 +1,4 @@
-"""What a task of Spark finds on its machine: Python, packages, devices, the path to the driver, the driver's clock."""
+"""What a task of Spark finds on its machine: Python, packages, devices, the driver's clock, and the store."""
 
 from __future__ import annotations
 
@@ -32,6 +32,21 @@ class TaskFacts(msgspec.Struct, frozen=True, kw_only=True):
     """How far its clock is ahead of the driver's, up to half of ``round_trip_s``."""
     scratch_bytes: int
     """Free space in its folder of temporary files."""
+
+
+class StoreView(msgspec.Struct, frozen=True, kw_only=True):
+    """A store as one task sees it. Durations are seconds, 0 where something is wrong."""
+
+    host: str
+    wrong: str = ""
+    """What is wrong, in words; empty: nothing."""
+    is_elsewhere: bool = False
+    """Whether what the driver has written is not there."""
+    write_s: float = 0.0
+    """A small file."""
+    commit_s: float = 0.0
+    """A checkpoint, while the other tasks save theirs."""
+    fetch_s: float = 0.0
 
 
 def task_facts(
@@ -118,27 +133,51 @@ def task_facts(
     return look
 
 
-def store_view(url: str, name: str, content: bytes) -> Callable[[Iterable[Any]], list[tuple[str, str]]]:
-    """Return the executors' function that looks for a small file in a store and writes one beside it.
+def store_view(
+    url: str, name: str, content: bytes, checkpoint_bytes: int
+) -> Callable[[Iterable[Any]], list[dict[str, Any]]]:
+    """Return the executors' function that looks for a small file in a store, and writes and reads beside it.
 
-    Its results are (host, what is wrong), the latter empty if nothing is.
+    Its results are the fields of ``StoreView``.
+
+    Args:
+        url: the store, which is removed afterwards.
+        name: the small file.
+        content: what the driver has written into it.
+        checkpoint_bytes: size of the checkpoint that each task saves and loads.
     """
 
-    def look(rows: Iterable[Any]) -> list[tuple[str, str]]:
+    def look(rows: Iterable[Any]) -> list[dict[str, Any]]:
         import os
         import socket
+        import time
+        import uuid
 
         del rows
         host = socket.gethostname()
         try:
+            from asyncsearch.ids import CheckpointRef, NodeKey
             from asyncsearch.store import open_store
 
             store = open_store(url)
             if store.read(name) != content:
-                return [(host, "it does not see what the driver has written: this is another folder there")]
+                wrong = "it does not see what the driver has written: this is another folder there"
+                return [{"host": host, "wrong": wrong, "is_elsewhere": True}]
+            began = time.perf_counter()
             store.write(f"{name}-{host}-{os.getpid()}", content)
+            written = time.perf_counter()
+            checkpoint = CheckpointRef(NodeKey(f"doctor-{uuid.uuid4().hex}"), 1)
+            staged = store.stage(checkpoint)
+            (staged / "weights").write_bytes(os.urandom(checkpoint_bytes))
+            ready = time.perf_counter()
+            store.commit(checkpoint, staged)
+            saved = time.perf_counter()
+            with store.fetch(checkpoint) as folder:
+                (folder / "weights").read_bytes()
+            loaded = time.perf_counter()
         except Exception as error:
-            return [(host, f"{type(error).__name__}: {error}")]
-        return [(host, "")]
+            return [{"host": host, "wrong": f"{type(error).__name__}: {error}"}]
+        durations = {"write_s": written - began, "commit_s": saved - ready, "fetch_s": loaded - saved}
+        return [{"host": host, **durations}]
 
     return look

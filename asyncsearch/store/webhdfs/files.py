@@ -205,14 +205,11 @@ class WebHdfsFiles(HadoopFiles):
         return found
 
     def _entries(self, path: str) -> Sequence[tuple[str, Any]]:
-        status = self._status(path or "/")
-        if status is None or status["type"] == "FILE":
-            return []
         try:
             found: Sequence[tuple[str, Any]] = self.client.list(path or "/", status=True)
             return found
         except Exception as error:
-            if _is(error, "FileNotFoundException"):  # removed meanwhile
+            if _is(error, "FileNotFoundException") or str(error).endswith("is not a directory."):  # HdfsCLI's words
                 return []
             raise
 
