@@ -34,8 +34,7 @@ from asyncsearch.simulate import Chance, Curves, Delays, Faults, Loss, Simulatio
 from asyncsearch.space import Space, choice, uniform
 from asyncsearch.trial import TrialState
 from tests.engine.player import Player, only
-from tests.engine.test_packs import SCHEDULERS, W0, PackPlayer, packed_state
-from tests.engine.tools import Recorded, record, replayed, results
+from tests.engine.tools import PACKED_SCHEDULERS, W0, PackPlayer, Recorded, packed_state, record, replayed, results
 from tests.schedulers.journal_oracle import require_legal_promotions
 
 TOGETHER = TrainingModel(pack_speedup={64: 64.0})
@@ -218,7 +217,7 @@ def test_measured_packs_grow_by_joins_up_to_the_fastest_number_alone() -> None:
 
 
 @pytest.mark.parametrize("faults", [Faults(), Faults(chance=Chance(drop=0.02, seed=4), max_losses=100)])
-@pytest.mark.parametrize("scheduler", SCHEDULERS)
+@pytest.mark.parametrize("scheduler", PACKED_SCHEDULERS)
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_due_promotion_begins_within_a_unit_of_any_pack_with_room(
     scheduler: Scheduler, faults: Faults, workers: int
@@ -250,7 +249,7 @@ def test_a_due_promotion_begins_within_a_unit_of_any_pack_with_room(
     assert max(delays, default=0.0) <= 2.0 + 1e-6
 
 
-@pytest.mark.parametrize("scheduler", SCHEDULERS)
+@pytest.mark.parametrize("scheduler", PACKED_SCHEDULERS)
 def test_a_driver_that_dies_before_a_lane_has_joined_loses_nothing(scheduler: Scheduler) -> None:
     def fresh() -> StudyState:
         return packed_state(scheduler)
