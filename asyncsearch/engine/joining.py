@@ -69,7 +69,8 @@ def _rooms(state: StudyState, packing: Packing) -> list[Room]:
     members: dict[int, Attempt] = {}
     for attempt in state.attempts.values():
         # A pack that is in its last unit gets no more: its worker is free as soon as a lane could join.
-        if attempt.is_open and attempt.is_training and attempt.resource + 1 < attempt.stop:
+        is_open = attempt.is_open and not attempt.is_shut
+        if is_open and attempt.is_training and attempt.resource + 1 < attempt.stop:
             members.setdefault(attempt.lease.number, attempt)
     found = []
     for attempt in members.values():

@@ -184,6 +184,17 @@ def test_a_time_limit_of_a_lease_does_not_concern_the_lanes_that_joined_it_later
     assert player.states()[4] is TrialState.FAILED
 
 
+def test_nothing_joins_a_process_that_may_hang() -> None:
+    player = played(num_trials=9)
+    player.tell(TrialTimedOut(player.lease))
+    assert player.states()[4] is TrialState.RUNNING
+    player.end(0, Outcome.STOPPED, 1)
+    assert joined(player) == []
+    for lane in (1, 2, 4):
+        player.end(lane, Outcome.STOPPED, 1)
+    assert player.works() == [4]
+
+
 def test_a_stop_of_the_run_reaches_the_lanes_that_joined() -> None:
     player = played()
     player.tell(StopRequested("Ctrl-C"))
