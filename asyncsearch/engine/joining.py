@@ -20,6 +20,10 @@ from asyncsearch.ids import Lease
 from asyncsearch.plan.packing import PackCandidate, PackChoice, Packing, joiners
 
 
+_MOST_GIVEN = 256
+"""Lanes after which a lease, or four times as many as it has at once, gets no more: a process that never ends leaks."""
+
+
 class Room(NamedTuple):
     """A running pack that may have more lanes."""
 
@@ -75,9 +79,10 @@ def _rooms(state: StudyState, packing: Packing) -> list[Room]:
     found = []
     for attempt in members.values():
         member = _candidate(state, packing, attempt)
-        limit, lanes = most_joined(state, packing, member.group), state.pool.slots[attempt.lease.worker].lanes
-        if lanes < limit and may_be_packed(state, member):
-            found.append(Room(attempt.lease, lanes, limit, member))
+        slot, limit = state.pool.slots[attempt.lease.worker], most_joined(state, packing, member.group)
+        limit = min(limit, slot.lanes + max(_MOST_GIVEN, 4 * limit) - slot.given)
+        if slot.lanes < limit and may_be_packed(state, member):
+            found.append(Room(attempt.lease, slot.lanes, limit, member))
     return sorted(found, key=lambda room: (room.lanes, room.lease.worker))
 
 

@@ -195,6 +195,31 @@ def test_nothing_joins_a_process_that_may_hang() -> None:
     assert player.works() == [4]
 
 
+def test_a_pack_that_has_had_many_lanes_gets_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("asyncsearch.engine.joining._MOST_GIVEN", 7)
+    player = PackPlayer(trials=40, pack=2)
+    given = 2
+    while len(player.state.attempts_under(player.lease)):
+        (lane, *_) = [attempt.lane for attempt in player.state.attempts_under(player.lease)]
+        player.end(lane, Outcome.FAILED, 0, "ValueError")
+        given += len(joined(player))
+    assert given == 8
+    assert player.works() == [2]
+    assert player.state.pool.slots[W0].given == 2
+
+
+def test_nothing_joins_where_each_lease_is_to_have_a_process_of_its_own() -> None:
+    state = packed_state(FIFO(max_resource=3))
+    assert state.packing is not None
+    state.packing = msgspec.structs.replace(state.packing, takes_joiners=False)
+    player = Player(state)
+    player.begin(9, 1)
+    (action,) = only(player.last, Assign)
+    assert action.work.is_open is msgspec.UNSET
+    player.tell(TrainingEnded(action.work.lease, Outcome.FAILED, 0, error="it failed", lane=3))
+    assert joined(player) == []
+
+
 def test_a_stop_of_the_run_reaches_the_lanes_that_joined() -> None:
     player = played()
     player.tell(StopRequested("Ctrl-C"))
