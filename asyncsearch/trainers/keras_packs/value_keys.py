@@ -17,8 +17,8 @@ import numpy as np
 import tensorflow as tf
 
 _PLAIN = (int, float, str, bytes, type(None), type, CodeType, np.generic, np.dtype, tf.DType)
-_DEPTH = 8
-"""Levels of values inside values that are compared."""
+_DEPTH = 3
+"""Levels of objects and functions inside each other that are compared; a cycle of them would have no end."""
 _NAMES = frozenset({"name", "seed"})
 """Settings of a layer that do not tell how it computes."""
 
@@ -40,9 +40,7 @@ def key_of(value: Any, depth: int = _DEPTH) -> Any:
     """Return something hashable that is equal for values that compute the same."""
     if isinstance(value, _PLAIN):
         return type(value), value
-    if depth == 0:
-        return Itself(value)
-    inner = functools.partial(key_of, depth=depth - 1)
+    inner = functools.partial(key_of, depth=depth)
     if isinstance(value, np.ndarray | tf.Tensor):
         array = np.asarray(value)
         return array.shape, str(array.dtype), array.tobytes()
@@ -50,6 +48,8 @@ def key_of(value: Any, depth: int = _DEPTH) -> Any:
         return "mapping", frozenset((inner(name), inner(one)) for name, one in value.items())
     if isinstance(value, Sequence | set | frozenset):
         return "items", (tuple if isinstance(value, Sequence) else frozenset)(map(inner, value))
+    if depth == 0:
+        return Itself(value)
     if isinstance(value, FunctionType):
         return _of_function(value, depth)
     if isinstance(value, MethodType):
