@@ -19,7 +19,6 @@ from asyncsearch.engine.stopping import Emit
 from asyncsearch.ids import Lease
 from asyncsearch.plan.packing import PackCandidate, PackChoice, Packing, joiners
 
-
 _MOST_GIVEN = 256
 """Lanes after which a lease, or four times as many as it has at once, gets no more: a process that never ends leaks."""
 
