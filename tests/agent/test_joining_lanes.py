@@ -71,6 +71,18 @@ def test_lanes_that_cross_the_end_of_their_pack_are_trained_once_each(tmp_path: 
     assert all(line.startswith("a unit of ") for line in lines)
 
 
+def test_no_line_is_lost_that_a_lane_prints_that_crossed_the_end_of_its_pack(tmp_path: Path) -> None:
+    with agent(trials.Loud, tmp_path) as driver:
+        assign(driver, 0, [lane_of(0)])
+        for lane in range(1, 40):
+            add(driver, lane, lane_of(lane))
+            if lane % 3 == 0:
+                ends(driver, lane)
+        ends(driver, 40)
+    lines = [line.text for batch in driver.of(LogLines) for line in batch.lines]
+    assert lines.count("one unit") == 3 * 40
+
+
 def test_a_repeated_lane_is_trained_once(tmp_path: Path) -> None:
     with agent(trials.Packed, tmp_path) as driver:
         assign(driver, 0, [lane_of(0, **LONG)])  # type: ignore[arg-type]

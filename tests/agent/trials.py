@@ -428,3 +428,11 @@ class NotPacked(Packed):
     @classmethod
     def can_pack(cls) -> bool:
         return False
+
+
+class Loud(Packed):
+    """Prints a line in each of its units."""
+
+    def train(self) -> None:
+        print("one unit")
+        super().train()

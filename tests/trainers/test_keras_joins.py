@@ -28,7 +28,7 @@ from tests.spark.cluster import spark_session  # noqa: E402
 from tests.trainers.keras_pack_trainers import DATA, softmax  # noqa: E402
 
 pytestmark = pytest.mark.slow
-TRIALS = 7
+TRIALS = 14
 
 
 class Joined(KerasTrainer):
