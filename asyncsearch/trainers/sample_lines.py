@@ -22,7 +22,7 @@ def places_of(trainer: Any) -> tuple[Any, ...]:
 def order_of(trainer: Any) -> Hashable:
     """Return what determines the order of samples in a trainer's next unit: its seed, or the order itself."""
     if type(trainer).order is FrameworkTrainer.order:
-        return trainer.trial.seed
+        return int(trainer.trial.seed)
     start, size = trainer.samples, trainer._size
     epochs = range(start // size, (start + trainer._unit_samples - 1) // size + 1)
     return tuple(trainer._order_of(epoch).tobytes() for epoch in epochs)

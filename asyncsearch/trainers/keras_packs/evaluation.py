@@ -29,8 +29,9 @@ def evaluate_pack(trainers: Sequence[Any]) -> list[Mapping[str, Any]]:
     if _has_defaults(trainers[0]):
         for same in by_validation_data(trainers):
             for structure, alike in by_structure(same):
-                for group in _by_metrics(alike) if structure is not None else ():
-                    found |= _together(group, structure) if len(group) > 1 else {}
+                for group in _by_metrics(alike):
+                    if structure is not None and len(group) > 1:
+                        found |= _together(group, structure)
     return [found[id(one)] if id(one) in found else one.evaluate() for one in trainers]
 
 
