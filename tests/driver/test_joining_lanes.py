@@ -37,7 +37,7 @@ def store(tmp_path: Path) -> Store:
 class Packs:
     """A driver whose worker trains a pack of four; ``say`` numbers the worker's messages."""
 
-    def __init__(self, store: Store, **settings: float) -> None:
+    def __init__(self, store: Store, **settings: Any) -> None:
         self.harness = Harness(store, packed_state(FIFO(max_resource=9), pack=4, max_failures=0), **settings)
         self.count = 0
         assert len(self.harness.begin(40).work.lanes) == 4
@@ -143,6 +143,7 @@ class Deletions:
         lane = max(attempt.lane for attempt in self.player.state.attempts_under(LEASE) if attempt.end is None)
         self.player.end(lane, Outcome.FAILED, 0, "ValueError")
         (added,) = only(self.player.last, AddLane)
+        assert isinstance(added, AddLane)
         return added
 
 

@@ -36,7 +36,7 @@ class Joined(KerasTrainer):
 
     batch_size = 16
 
-    def setup(self, hp: Mapping[str, Any]) -> None:
+    def setup(self, hp: dict[str, Any]) -> None:
         keras.config.set_floatx("float64")
         keras.config.set_dtype_policy("float64")
         super().setup(hp)
