@@ -237,6 +237,20 @@ def test_trials_that_lost_attempts_repeatedly_join_no_pack() -> None:
     assert len(player.state.attempts) == 1
 
 
+def test_a_trial_that_lost_attempts_repeatedly_joins_none_of_the_others_either() -> None:
+    player = Player(packed_state(FIFO(max_resource=9), pack=2))
+    player.begin(8, 2)
+    other = WorkerId(1)
+    for _ in range(2):
+        for attempt in player.state.attempts_of(other):
+            player.tell(TrainingEnded(attempt.lease, Outcome.FAILED, 0, error_kind=KILLED, lane=attempt.lane))
+    (alone,) = player.state.attempts_of(other)
+    assert alone.trials == [2]
+    player.tell(TrainingEnded(Lease(0, W0, 1), Outcome.FAILED, 0, error="it failed", lane=1))
+    assert joined(player) == []
+    assert player.states()[3] is TrialState.WAITING
+
+
 def test_measured_packs_grow_by_joins_up_to_the_fastest_number_alone() -> None:
     state = packed_state(FIFO(max_resource=9), pack=64)
     assert state.packing is not None
