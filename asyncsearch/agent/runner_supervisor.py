@@ -69,8 +69,8 @@ class RunnerSupervisor:
     @property
     def can_take_more(self) -> bool:
         """Whether the runner may get lanes that join those that it trains."""
-        runner, config = self.runner, self._config
-        return not (runner is None or runner.is_retired or config.fresh_process or self._is_old(runner))
+        # However many it has trained: who waits for the next process waits for the longest training of this one.
+        return not (self.runner is None or self.runner.is_retired or self._config.fresh_process)
 
     def join(self, run: LaneRun, others: Sequence[LaneRun]) -> None:
         """Send the runner a lane that joins those that it trains."""

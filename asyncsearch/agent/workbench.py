@@ -183,15 +183,14 @@ class Workbench:
 
     def next_due(self) -> float:
         """Return the time of the next due action of ``tick``, in monotonic seconds."""
-        all_due = (self.runners.due, *(run.escalate_at for run in self._current), self.checkpoints.due, math.inf)
+        all_due = (self.runners.due, self._escalate_at(), self.checkpoints.due, math.inf)
         return min(due for due in all_due if due is not None)
 
     def tick(self, now: float) -> None:
         """Do all due actions."""
         self.checkpoints.tick(now)
-        for run in self._current:
-            if run.escalate_at is not None and now >= run.escalate_at:
-                self._escalate(run, now)
+        if (due := self._escalate_at()) is not None and now >= due:
+            self._escalate(now)
         self.runners.tick(now)
 
     # The life of a run
@@ -204,7 +203,7 @@ class Workbench:
                 self.checkpoints.fetch(run)
         ready = [run for run in self._current if run.can_start]
         if sent := self._sent():
-            for run in ready if self.runners.can_take_more else ():
+            for run in ready if self.runners.can_take_more and not _all_stopped(sent) else ():
                 self.runners.join(run, sent)
                 sent.append(run)
         elif ready and all(run.can_start for run in self._current if not run.has_joined):
@@ -226,17 +225,25 @@ class Workbench:
         run.escalate_at = time.monotonic() + self._config.stop_grace_s
         self.runners.tell(StopTraining(run.lease, reason, run.number))
 
-    def _escalate(self, run: LaneRun, now: float) -> None:
-        runner = self.runners.runner
+    def _escalate_at(self) -> float | None:
+        """Return when the runner is to be signalled; None: never, as while it trains a lane that may go on."""
+        sent = self._sent()
+        if not _all_stopped(sent):
+            return None
+        return max((run.escalate_at for run in sent if run.escalate_at is not None), default=None)
+
+    def _escalate(self, now: float) -> None:
+        """Signal a runner whose lanes were all told to stop and have not."""
+        runner, sent = self.runners.runner, self._sent()
         if runner is None:
             return
-        if run.is_terminated:
-            run.escalate_at = None
-            run.is_killed = True
+        is_terminated = any(run.is_terminated for run in sent)
+        for run in sent:
+            run.escalate_at = None if is_terminated else now + self._config.kill_grace_s
+            run.is_killed, run.is_terminated = is_terminated, True
+        if is_terminated:
             runner.kill()
         else:
-            run.escalate_at = now + self._config.kill_grace_s
-            run.is_terminated = True
             runner.terminate()
 
     def _finish_by_death(self, run: LaneRun, runner: RunnerProcess, returncode: int) -> None:
@@ -334,3 +341,8 @@ class Workbench:
         elif ended.is_last:
             self.runners.retire_if_worn(runner, run, ended)
         self._go_on()
+
+
+def _all_stopped(runs: list[LaneRun]) -> bool:
+    """Return whether all lanes of a process were told to stop: a signal would cost the others their training."""
+    return all(run.stop_reason is not None for run in runs)

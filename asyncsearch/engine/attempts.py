@@ -53,7 +53,9 @@ class Attempt(msgspec.Struct):
     lanes: int = 1
     """How many lanes train in one process, itself included: at its beginning, or when another lane joined last."""
     is_open: bool = False
-    """Whether other lanes may join its lease."""
+    """Whether its lease is one that other lanes may join."""
+    is_shut: bool = False
+    """Whether none may join it any more: its process ends, or may hang."""
     has_joined: bool = False
     """Whether it joined a lease that trained already."""
 

@@ -19,6 +19,9 @@ from asyncsearch.engine.stopping import Emit
 from asyncsearch.ids import Lease
 from asyncsearch.plan.packing import PackCandidate, PackChoice, Packing, joiners
 
+_MOST_GIVEN = 256
+"""Lanes after which a lease, or four times as many as it has at once, gets no more: a process that never ends leaks."""
+
 
 class Room(NamedTuple):
     """A running pack that may have more lanes."""
@@ -69,14 +72,16 @@ def _rooms(state: StudyState, packing: Packing) -> list[Room]:
     members: dict[int, Attempt] = {}
     for attempt in state.attempts.values():
         # A pack that is in its last unit gets no more: its worker is free as soon as a lane could join.
-        if attempt.is_open and attempt.is_training and attempt.resource + 1 < attempt.stop:
+        is_open = attempt.is_open and not attempt.is_shut
+        if is_open and attempt.is_training and attempt.resource + 1 < attempt.stop:
             members.setdefault(attempt.lease.number, attempt)
     found = []
     for attempt in members.values():
         member = _candidate(state, packing, attempt)
-        limit, lanes = most_joined(state, packing, member.group), state.pool.slots[attempt.lease.worker].lanes
-        if lanes < limit and may_be_packed(state, member):
-            found.append(Room(attempt.lease, lanes, limit, member))
+        slot, limit = state.pool.slots[attempt.lease.worker], most_joined(state, packing, member.group)
+        limit = min(limit, slot.lanes + max(_MOST_GIVEN, 4 * limit) - slot.given)
+        if slot.lanes < limit and may_be_packed(state, member):
+            found.append(Room(attempt.lease, slot.lanes, limit, member))
     return sorted(found, key=lambda room: (room.lanes, room.lease.worker))
 
 

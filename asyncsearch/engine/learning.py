@@ -74,6 +74,7 @@ def _learn_loss(state: StudyState, event: WorkerLost, _now: float) -> None:
 
 def _learn_timeout(state: StudyState, event: TrialTimedOut, _now: float) -> None:
     for attempt in state.attempts_timed_out(event):
+        _shut_lease(state, attempt)
         if attempt.is_training:
             _blame(state, attempt)
 
@@ -203,7 +204,7 @@ def _learn_end(state: StudyState, event: TrainingEnded, _now: float) -> None:
         units = packs_of(state, attempt).units
         units[attempt.lanes] = units.get(attempt.lanes, 0) + event.resource - attempt.batch.stages[0].start
     if event.error_kind == KILLED or attempt.is_too_large:
-        _close_lease(state, attempt)
+        _shut_lease(state, attempt)
     if event.outcome is Outcome.FAILED and not attempt.is_closed:
         if event.error_kind == "checkpoint":
             _forget_checkpoint(state, attempt)
@@ -230,10 +231,10 @@ def _learn_end(state: StudyState, event: TrainingEnded, _now: float) -> None:
     _end_if_over(state, attempt)
 
 
-def _close_lease(state: StudyState, attempt: Attempt) -> None:
-    """Let no lane join any more: the process of all lanes ends, and the ends of the others are on their way."""
+def _shut_lease(state: StudyState, attempt: Attempt) -> None:
+    """Let no lane join any more: the process of all lanes ends, or hangs, and would take those that join along."""
     for other in state.attempts_under(attempt.lease) if attempt.is_open else ():
-        other.is_open = False
+        other.is_shut = True
 
 
 def _halve_packs(state: StudyState, attempt: Attempt) -> None:

@@ -75,6 +75,8 @@ def is_rising(state: StudyState, packing: Packing, group: str) -> bool:
 
 def is_open(state: StudyState, packing: Packing, batches: list[Batch]) -> bool:
     """Return whether others may join new work while it trains."""
+    if not packing.takes_joiners:
+        return False
     params = state.trials[batches[0].stages[0].trials[0]].params
     first = PackCandidate(batches[0], params, packing.group(params))
     return most_lanes(state, packing, first.group) > 1 and may_be_packed(state, first)

@@ -36,6 +36,8 @@ class Slot(msgspec.Struct):
     host: str = ""
     lanes: int = 0
     """How many lanes of that lease have not ended."""
+    given: int = 0
+    """How many lanes that lease got in all."""
     held: list[CheckpointRef] = []
     """The checkpoints that it committed or loaded last in this epoch, the newest last: they need no fetch."""
 
@@ -79,11 +81,12 @@ class Pool:
     def occupy(self, worker: WorkerId, lease: int, lanes: int = 1) -> None:
         """Note that the worker got a lease for so many lanes."""
         slot = self.slots[worker]
-        slot.state, slot.lease, slot.lanes = SlotState.BUSY, lease, lanes
+        slot.state, slot.lease, slot.lanes, slot.given = SlotState.BUSY, lease, lanes, lanes
 
     def add_lane(self, worker: WorkerId) -> None:
         """Note that the worker's lease got one more lane."""
-        self.slots[worker].lanes += 1
+        slot = self.slots[worker]
+        slot.lanes, slot.given = slot.lanes + 1, slot.given + 1
 
     def end_lane(self, worker: WorkerId) -> None:
         """Note that a lane of the worker's lease has ended; with the last one it has nothing to train."""

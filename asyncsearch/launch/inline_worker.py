@@ -20,20 +20,20 @@ from asyncsearch.agent.lane_run import LaneRun
 from asyncsearch.agent.outputs import MAX_BACKLOG
 from asyncsearch.agent.transfers import Fetched, Uploaded, Waiting
 from asyncsearch.agent.worker_checkpoints import WorkerCheckpoints
-from asyncsearch.events import Outcome, PackMeasured, Reported
+from asyncsearch.events import Outcome, PackMeasured
 from asyncsearch.ids import Lease
 from asyncsearch.launch.base_launcher import Post
+from asyncsearch.launch.inline_interrupts import InterruptedPack, NoInterrupts
+from asyncsearch.launch.inline_link import DirectLink
 from asyncsearch.launch.shown_failures import ShownFailures
-from asyncsearch.nonfinite import spell_all
 from asyncsearch.old_pickles import loads
 from asyncsearch.rpc.messages import DriverMessage, Heartbeat, Hello, Refused, StoreTokens, WorkerMessage
+from asyncsearch.runner.context import SearchContext
 from asyncsearch.runner.failures import exception_text, kind_of
-from asyncsearch.runner.link import shown_failure
 from asyncsearch.runner.packed_training import run_pack
-from asyncsearch.runner.protocol import Amendment, Ended, Folder, FolderWanted, PackFindings, Saved, Train
-from asyncsearch.runner.sigterm import SigtermGuard
+from asyncsearch.runner.protocol import Ended, Folder, FolderWanted, PackFindings, Train
 from asyncsearch.runner.training import context_of, run_training
-from asyncsearch.trainable import TrainFunction, TrialContext, TrialStopped, as_function, trainer_class_of
+from asyncsearch.trainable import Trainer, TrainFunction, TrialContext, TrialStopped, as_function, trainer_class_of
 
 _LOOK_S = 0.1
 """Time between two looks for messages while the store is waited for."""
@@ -63,6 +63,8 @@ class InlineWorker:
         """The lanes of each lease that has not begun, or of what is left of it."""
         self._current: list[LaneRun] = []
         """The lanes that train and have not ended: several if they are a pack."""
+        self._joining: list[LaneRun] = []
+        """Those of them that have not begun."""
         self._unsent: list[WorkerMessage] = []
         """The end of an interrupted training; sent after the driver has learned of the interrupt."""
         self._interrupt: BaseException | None = None
@@ -88,9 +90,10 @@ class InlineWorker:
                 runs = [LaneRun(work.lease, number, lane, limits) for number, lane in enumerate(work.lanes)]
                 for run in runs:
                     run.measured = work.measured if isinstance(work.measured, tuple) else ()
+                    run.is_open = work.is_open is True
                 self._waiting.append(runs)
             case AddLane(lease=lease, lane=number, added=lane):
-                self._waiting.append([LaneRun(lease, number, lane, self._config.log)])
+                self._join(LaneRun(lease, number, lane, self._config.log))
             case StopTraining(lease=lease, lane=lane, reason=reason):
                 _stop(self._runs_of(lease, lane), reason)
             case SaveAt(lease=lease, lane=lane) | CutWork(lease=lease, lane=lane):
@@ -128,8 +131,8 @@ class InlineWorker:
         self._look_up = look_up
         self._current = self._next()
         try:
-            if len(self._current) > 1:
-                self._train_pack(self._current, look_up)
+            if (kind := self._packable()) is not None and (len(self._current) > 1 or self._current[0].is_open):
+                self._train_pack(kind, look_up)
             else:
                 (run,) = self._current
                 self._tell_end(run, self._train(run, look_up))
@@ -147,12 +150,29 @@ class InlineWorker:
     def _next(self) -> list[LaneRun]:
         """Return the lanes that train next: all of a lease if the trainable can train them together, else its first."""
         runs = self._waiting.popleft()
-        kind = None if isinstance(self._trainable, Ended) else trainer_class_of(self._trainable)
-        if kind is not None and kind.can_pack():
+        if self._packable() is not None:
             return runs
         if runs[1:]:
             self._waiting.appendleft(runs[1:])
         return runs[:1]
+
+    def _packable(self) -> type[Trainer] | None:
+        """Return the class of the trainer if it trains several together."""
+        kind = None if isinstance(self._trainable, Ended) else trainer_class_of(self._trainable)
+        return kind if kind is not None and kind.can_pack() else None
+
+    def _join(self, run: LaneRun) -> None:
+        """Let a lane join those of its lease that train, or those that wait; else it waits alone."""
+        run.is_open = True
+        if self._current and self._current[0].lease == run.lease and self._packable() is not None:
+            self._current.append(run)
+            self._joining.append(run)
+            return
+        others = next((runs for runs in self._waiting if runs[0].lease == run.lease), None)
+        if others is None:
+            self._waiting.append([run])
+        else:
+            others.append(run)
 
     def _runs_of(self, lease: Lease | None = None, lane: int | None = None) -> list[LaneRun]:
         runs = [*self._current, *(run for lanes in self._waiting for run in lanes)]
@@ -203,8 +223,8 @@ class InlineWorker:
         if ended is not None:
             return ended
         train = Train(run.lane.stages, None if run.load is None else str(run.load))
-        function, link = self._guarded(self._trainable, run), _DirectLink(run, self, look_up)
-        return run_training(function, train, link, _NoInterrupts(), self._config.metric, self._config.untrusted)
+        function, link = self._guarded(self._trainable, run), DirectLink(run, self, look_up)
+        return run_training(function, train, link, NoInterrupts(), self._config.metric, self._config.untrusted)
 
     def _fetched(self, run: LaneRun) -> Ended | None:
         """Fetch the checkpoint of a lane; return its end if it cannot begin."""
@@ -213,32 +233,46 @@ class InlineWorker:
             return Ended(Outcome.STOPPED, run.resource)
         return None if run.can_start else Ended(Outcome.FAILED, run.resource, self._fetch_error, "checkpoint")
 
-    def _train_pack(self, runs: list[LaneRun], look_up: Callable[[], None]) -> None:
-        """Train the lanes of a lease together, and tell the end of each."""
-        kind = trainer_class_of(self._trainable)
-        assert kind is not None
+    def _train_pack(self, kind: type[Trainer], look_up: Callable[[], None]) -> None:
+        """Train the lanes of a lease together, and those that join them, and tell the end of each."""
         lanes: dict[int, LaneRun] = {}
-        for run in list(runs):
-            ended = self._fetched(run)
-            if ended is None:
-                lanes[run.number] = run
-            else:
-                self._tell_end(run, ended)
-        contexts = {}
-        for number, run in lanes.items():
-            run.lanes = len(lanes)
-            train = Train(run.lane.stages, None if run.load is None else str(run.load))
-            contexts[number] = context_of(train, _DirectLink(run, self, look_up), self._config.untrusted)
+        names: dict[int, str] = {}
+
+        def begun() -> dict[int, SearchContext]:
+            """Return the trials of the lanes that are to begin now."""
+            runs, self._joining = self._joining, []
+            ready = [run for run in runs if self._is_ready(run)]
+            lanes.update({run.number: run for run in ready})
+            together = [run for run in lanes.values() if not run.is_over]
+            for run in together if ready else ():
+                run.lanes = len(together)
+            contexts = {run.number: self._context(run, look_up) for run in ready}
+            names.update({number: context.name for number, context in contexts.items()})
+            return contexts
 
         def tell(message: PackFindings | Ended) -> None:
             if isinstance(message, Ended):
-                self._shown_in_pack(message, contexts[message.lane].name)
+                self._shown_in_pack(message, names[message.lane])
                 self._tell_end(lanes[message.lane], message)
             elif (run := next((run for run in lanes.values() if not run.is_refused), None)) is not None:
                 self.send(PackMeasured(run.lease, message.seconds, message.device, message.refusal))
 
-        interrupts, measured = _InterruptedPack(self._interrupted), runs[0].measured if runs else ()
-        run_pack(kind, contexts, interrupts, self._config.metric, tell, measured)
+        interrupts, measured = InterruptedPack(self._interrupted), self._current[0].measured
+        self._joining = list(self._current)
+        run_pack(kind, begun(), interrupts, self._config.metric, tell, measured, begun)
+        for run in list(self._current):  # Ctrl-C came while it was to begin
+            self._tell_end(run, Ended(Outcome.STOPPED, run.resource))
+
+    def _is_ready(self, run: LaneRun) -> bool:
+        """Fetch the checkpoint of a lane of a pack, or tell its end if it cannot begin."""
+        ended = self._fetched(run)
+        if ended is not None:
+            self._tell_end(run, ended)
+        return ended is None
+
+    def _context(self, run: LaneRun, look_up: Callable[[], None]) -> SearchContext:
+        train = Train(run.lane.stages, None if run.load is None else str(run.load))
+        return context_of(train, DirectLink(run, self, look_up), self._config.untrusted)
 
     def _interrupted(self, interrupt: BaseException) -> None:
         """Turn the user's interrupt into a stop of the lanes that train."""
@@ -299,70 +333,11 @@ class InlineWorker:
             self._post(*self.key, 0, Heartbeat())
 
 
-class _DirectLink:
-    """A ``runner.link.Link`` that calls the worker instead of sending messages to an agent."""
-
-    def __init__(self, run: LaneRun, worker: InlineWorker, look_up: Callable[[], None]) -> None:
-        self._run, self._worker, self._look_up = run, worker, look_up
-
-    def report(self, resource: int, metrics: dict[str, float]) -> None:
-        run = self._run
-        run.resource = max(run.resource, resource)
-        if not run.is_refused:
-            self._worker.send(Reported(run.lease, resource, spell_all(metrics), run.number))
-            self._worker.wait_for_driver(run)
-
-    def stop_reason(self) -> str | None:
-        self._look_up()
-        return self._run.stop_reason
-
-    def amendments(self) -> list[Amendment]:
-        amendments, self._run.amendments = self._run.amendments, []
-        return amendments
-
-    def folder(self, stage: int, resource: int, *, is_needed: bool = False, failed: str = "") -> Path:
-        return self._worker.give_folder(self._run, FolderWanted(stage, resource, is_needed, failed))
-
-    def saved(self, stage: int, resource: int, *, is_last: bool) -> None:
-        self._worker.checkpoints.saved(self._run, Saved(stage, resource, is_last))
-
-    def save_failed(self, stage: int, resource: int, error: Exception) -> None:
-        self._worker.checkpoints.save_failed(self._run, shown_failure(stage, resource, error))
-
-
 def _stop(runs: list[LaneRun], reason: str, *, is_refused: bool = False) -> None:
     for run in runs:
         run.stop_reason = run.stop_reason or reason
         run.gives_up.set()
         run.is_refused |= is_refused
-
-
-class _NoInterrupts(SigtermGuard):
-    """Leaves the signals of this process to its user."""
-
-    def arm(self) -> None:
-        """Do nothing."""
-
-
-class _InterruptedPack(_NoInterrupts):
-    """Tells a pack of the user's interrupt, which concerns all its lanes."""
-
-    def __init__(self, interrupted: Callable[[BaseException], None]) -> None:
-        super().__init__()
-        self._interrupted = interrupted
-
-    @property
-    def is_received(self) -> bool:
-        """Whether the exception that is being handled is the user's interrupt."""
-        error = sys.exception()
-        if not isinstance(error, KeyboardInterrupt | bdb.BdbQuit):
-            return False
-        self._interrupted(error)
-        return True
-
-    @is_received.setter
-    def is_received(self, value: bool) -> None:
-        """Keep nothing: it is asked for each exception."""
 
 
 def _load(bundle: bytes) -> TrainFunction | Ended:

@@ -17,7 +17,7 @@ from torch.utils import _pytree
 
 from asyncsearch.packing.lone_member import drawing_from
 from asyncsearch.packing.member import Member
-from asyncsearch.trainers.base_trainer import FrameworkTrainer
+from asyncsearch.trainers.sample_lines import grouped, order_of, places_of
 from asyncsearch.trainers.sample_order import Indices, batches
 from asyncsearch.trainers.torch import TorchTrainer
 
@@ -119,10 +119,7 @@ class EqualData:
 
 def sample_lines(units: Sequence[PackedUnit], equal: EqualData) -> list[SampleLine]:
     """Return the lines of units, each at its beginning."""
-    found: dict[Any, list[PackedUnit]] = {}
-    for unit in units:
-        found.setdefault(_samples_of(unit, equal), []).append(unit)
-    return [SampleLine(same) for same in found.values()]
+    return [SampleLine(same) for same in grouped(units, lambda unit: _samples_of(unit.trainer, equal))]
 
 
 def is_plain(data: Any) -> bool:
@@ -130,21 +127,12 @@ def is_plain(data: Any) -> bool:
     return all(isinstance(part, torch.Tensor | np.ndarray) for part in _pytree.tree_leaves(data))
 
 
-def _samples_of(unit: PackedUnit, equal: EqualData) -> tuple[Any, ...]:
-    """Return what determines the samples of each batch of a unit."""
-    trainer, kind = unit.trainer, type(unit.trainer)
-    places = unit.start, unit.size, trainer._size, unit.batch_size, trainer.drop_last
+def _samples_of(trainer: Any, equal: EqualData) -> tuple[Any, ...]:
+    """Return what determines the samples of each batch of a trainer's next unit."""
     # A collate of its own may read the hyper-parameters of its trainer.
-    is_own = kind.collate is not TorchTrainer.collate and not is_plain(trainer._train_data)
-    return equal.number(trainer._train_data), _order_of(unit), places, id(trainer) if is_own else None
-
-
-def _order_of(unit: PackedUnit) -> Any:
-    trainer = unit.trainer
-    if type(trainer).order is FrameworkTrainer.order:
-        return trainer.trial.seed
-    epochs = range(unit.start // trainer._size, (unit.start + unit.size - 1) // trainer._size + 1)
-    return tuple(trainer._order_of(epoch).tobytes() for epoch in epochs)
+    is_own = type(trainer).collate is not TorchTrainer.collate and not is_plain(trainer._train_data)
+    data = equal.number(trainer._train_data)
+    return data, order_of(trainer), places_of(trainer), id(trainer) if is_own else None
 
 
 def _states() -> Any:

@@ -182,6 +182,8 @@ class Packing(msgspec.Struct, frozen=True):
     """Returns the group of a training from the values of its hyper-parameters; must be a pure function."""
     is_measured: bool = False
     """Whether ``limit`` is a bound only, and measured times say how many."""
+    takes_joiners: bool = True
+    """Whether trainings may join a pack that trains already."""
 
     def __post_init__(self) -> None:
         if not _is_limit(self.limit):

@@ -162,7 +162,7 @@ class Claims:
 
     def is_alive(self, token: str) -> bool:
         """Return whether a driver is alive, as far as can be seen from this process."""
-        now_s = self._now_s()
+        now_s = self.now_s()
         driver = self._drivers.read(token)
         return driver is not None and not driver.has_left(self._drivers.silent_s(token, driver, now_s))
 
@@ -180,7 +180,7 @@ class Claims:
         A suspended driver remembers only younger files when it continues, so no claim number that it knows is used a
         second time; ``after_s`` is much longer than any lease.
         """
-        now_s = self._now_s()
+        now_s = self.now_s()
         silent = self._silent(now_s, after_s)
         found = {name: why for name, why in silent.items() if why}
         nodes: dict[str, dict[str, bool]] = {}
@@ -194,6 +194,10 @@ class Claims:
                 found |= dict.fromkeys(claims, "nobody holds this claim any more")
         return found
 
+    def now_s(self) -> float | None:
+        """Return the Unix time of the folder's file system; None: it does not tell, and the clock here will do."""
+        return self._drivers.now_s(may_only_read=self._fresh is None)
+
     def _silent(self, now_s: float | None, after_s: float) -> dict[str, str]:
         """Return why the file of each driver may go; empty: it may not."""
         found = {}
@@ -205,9 +209,6 @@ class Claims:
             why = "it cannot be read" if driver is None else f"study {driver.study!r} is no longer driven from there"
             found[path] = why if is_over else ""
         return found
-
-    def _now_s(self) -> float | None:
-        return self._drivers.now_s(may_only_read=self._fresh is None)
 
     def _right(self, node: NodeKey) -> ExclusiveRight:
         folder = node_folder(CheckpointRef(node, 0)).replace("checkpoints/", "claims/", 1)
@@ -221,7 +222,7 @@ class Claims:
         self._unclear.pop(entry.name, None)
         if claim is None or claim.released or claim.token == self.token:
             return None
-        now_s = self._now_s()
+        now_s = self.now_s()
         driver = self._drivers.look(claim.token)
         if isinstance(driver, Unreadable):
             return self._unsettled(driver)

@@ -23,6 +23,7 @@ from asyncsearch.errors import StoreError
 from asyncsearch.ids import CheckpointRef, NodeKey
 from asyncsearch.shared.claims import Claims
 from asyncsearch.shared.files import SharedFiles, Unreadable, Written
+from asyncsearch.store.file_clock import age_s
 from asyncsearch.store.layout import node_folder, parse_versions
 from asyncsearch.store.passwords import lacks_password
 
@@ -37,7 +38,7 @@ class Hold(Written, frozen=True, kw_only=True):
     home: str
     """URL of the study's own store, without a password; empty if unknown."""
     refreshed_s: float
-    """Unix time by the study's clock when this was written."""
+    """Unix time by the study's clock when this was written; it counts where the file system tells no times."""
     refs: dict[NodeKey, list[int]]
     dropped: dict[NodeKey, dict[int, float]] = msgspec.field(default_factory=dict)
     """Checkpoints that it held before, each with the time at which the hold ended: its last use."""
@@ -122,7 +123,8 @@ class Holds:
         holds: dict[str, Hold] = {}
         gone: dict[str, str] = {}
         unreadable: list[str] = []
-        for entry in self._files.store.list("holds"):
+        now_s = self._claims.now_s()
+        for entry, file in sorted(self._files.store.walk("holds").items()):
             name = f"holds/{entry}"
             hold = self._files.look(name, _HOLD) if entry.endswith(".json") else None
             if isinstance(hold, Unreadable):
@@ -133,7 +135,7 @@ class Holds:
                     " study needs, and no checkpoint is deleted there. Run that study, or remove the file.",
                 )
             elif hold is not None:
-                why = self._why_gone(hold)
+                why = self._why_gone(hold, age_s(file, now_s, hold.refreshed_s))
                 if why:
                     gone[name] = why
                 else:
@@ -151,12 +153,11 @@ class Holds:
                     uses[ref] = max(uses.get(ref, 0.0), until)
         return uses
 
-    def _why_gone(self, hold: Hold) -> str:
-        age = time.time() - hold.refreshed_s
-        if age <= self._retention_s:
+    def _why_gone(self, hold: Hold, unwritten_s: float) -> str:
+        if unwritten_s <= self._retention_s:
             return ""
         if not hold.home:
-            return f"study {hold.study!r} gave no sign of life for {age / 86400:.0f} days"
+            return f"study {hold.study!r} gave no sign of life for {unwritten_s / 86400:.0f} days"
         if lacks_password(hold.home):
             return ""  # a store that cannot be opened may exist
         from asyncsearch.store import open_store

@@ -50,10 +50,6 @@ class LockRecord(msgspec.Struct, frozen=True):
         """Return the current record of this process."""
         return cls(socket.gethostname(), os.getpid(), machine(), token, time.time(), released)
 
-    def is_void(self, lease_s: float) -> bool:
-        """Return whether the lock was released, its holder has died, or its lease is over by the clock here."""
-        return self.released or time.time() - self.refreshed > lease_s or self.has_died()
-
     def has_died(self) -> bool:
         """Return whether the holder was a process of this machine and is gone."""
         return bool(self.machine) and self.machine == machine() and not is_running(self.pid)
@@ -84,9 +80,18 @@ class LeaseLock:
         self._thread = threading.Thread(target=self._keep, name="asyncsearch-store-lock", daemon=True)
 
     def is_held(self) -> bool:
-        """Return whether a process holds the lock now."""
-        records = [self._read(entry) for entry in self._right.entries()[-1:]]
-        return any(record is not None and not record.is_void(self._lease_s) for record in records)
+        """Return whether a process holds the lock now, by the clock here where nothing can be written."""
+        for entry in self._right.entries()[-1:]:
+            found = self._read(entry)
+            if found is not None and not found.released and not found.has_died():
+                return self._age_s(entry, found) <= self._lease_s
+        return False
+
+    def _age_s(self, entry: NumberedFile, found: LockRecord) -> float:
+        try:
+            return self._clock.age_s(entry.name, found.refreshed)
+        except StoreError:  # who may only read
+            return time.time() - found.refreshed
 
     def acquire(self) -> None:
         """Take the lock and keep it.

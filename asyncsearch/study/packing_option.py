@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from asyncsearch.errors import UsageError
 from asyncsearch.plan.packing import Packing, packing_for
 from asyncsearch.schedulers.base_scheduler import Scheduler
@@ -9,9 +11,17 @@ from asyncsearch.trainable import Trainable, Trainer
 
 
 def packing_of(
-    trainable: Trainable, scheduler: Scheduler, pack: int | str | None, strategy: str, *, share: bool
+    trainable: Trainable,
+    scheduler: Scheduler,
+    pack: int | str | None,
+    strategy: str,
+    *,
+    share: bool,
+    fresh_process: bool = False,
 ) -> Packing | None:
     """Return how a study packs; None: it does not. ``pack``: how many trials, or ``"auto"``.
+
+    With ``fresh_process`` nothing joins a pack: its process has trained others before.
 
     Raises:
         UsageError: ``pack`` is no number of trials, or the trainable or the scheduler cannot do with packs.
@@ -25,7 +35,7 @@ def packing_of(
             f"pack={pack!r} and share=False: under {type(scheduler).__name__} a trial continues with the weights of "
             "another one, and with share=False each is to train alone. Leave out one of the two."
         )
-    return packing if packing.limit > 1 else None
+    return msgspec.structs.replace(packing, takes_joiners=not fresh_process) if packing.limit > 1 else None
 
 
 def could_pack(trainable: Trainable, scheduler: Scheduler, pack: int | str | None, *, share: bool) -> bool:

@@ -181,7 +181,8 @@ class Study(Results):
         require_target(self.scheduler, self.scheduler.begin(self.space, seed))
         require_pausable(trainable, self.scheduler)
         require_sequences(trainable, self.space, self.scheduler, share=share)
-        self._packing = packing_of(trainable, self.scheduler, pack, pack_opt, share=share)
+        is_fresh = workers.fresh_process
+        self._packing = packing_of(trainable, self.scheduler, pack, pack_opt, share=share, fresh_process=is_fresh)
         self._could_pack = could_pack(trainable, self.scheduler, pack, share=share)
         self._is_tolerant = require_shared(self.shared, is_tolerant=sharing.tolerant)
         self._bundle: bytes | None = None

@@ -9,15 +9,18 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 
 from asyncsearch.actions import (
+    AddLane,
     AnyAction,
     Assign,
     CutWork,
     DeleteCheckpoint,
     DismissWorker,
     EndRun,
+    GivenLane,
     LaunchWorker,
     SaveAt,
     StopTraining,
+    lanes_given,
 )
 from asyncsearch.engine import snapshot
 from asyncsearch.engine.handling import handle
@@ -38,6 +41,7 @@ from asyncsearch.events import (
     TrialTimedOut,
     WorkerAttached,
     WorkerLost,
+    WorkRefused,
 )
 from asyncsearch.ids import CheckpointRef, Lease, NodeKey, TrialId, WorkerId
 from asyncsearch.journal.format import FORMAT, Header, encode_header, encode_record
@@ -46,16 +50,17 @@ from asyncsearch.testing.histories import Histories
 from asyncsearch.testing.recording import replayed, restored
 from asyncsearch.testing.workloads import VALUES
 from asyncsearch.trial import UNBOUNDED
-from asyncsearch.work import Stage, Work
+from asyncsearch.work import Stage
 
 HISTORIES = Histories()
 
 
 class Training:
-    """A lease on a batch of stages; the runner's own ``LaneTimeline`` decides where it saves and ends."""
+    """A lane of a lease, a batch of stages; the runner's own ``LaneTimeline`` decides where it saves and ends."""
 
-    def __init__(self, work: Work) -> None:
-        self.lease, lane = work.lease, work.lanes[0]
+    def __init__(self, given: GivenLane, *, has_joined: bool) -> None:
+        self.lease, self.lane, lane = given
+        self.has_joined = has_joined
         self.load = lane.load
         self.is_loaded = lane.load is None
         self.timeline = LaneTimeline(lane.stages)
@@ -67,6 +72,10 @@ class Training:
         self.amendments: list[SaveAt | CutWork] = []
         """Sent to it, and not read yet."""
         self.is_ended = self.is_stop_requested = False
+        self.is_begun = False
+        """Whether its worker has got it, so that nobody can refuse it any more."""
+        self.is_dying = False
+        """Whether the process of its lease has ended, and only its own end is missing."""
 
     def value_at(self, resource: int) -> float:
         """Return the loss, which identifies the training up to there."""
@@ -133,7 +142,8 @@ class World:
         self.now += 1.0
         was_stale, before = is_stale(self.state, event), snapshot.encode(self.state, 0)
         if isinstance(event, CheckpointCommitted) and not was_stale:
-            self.stored[event.checkpoint] = self.trainings[event.lease.number].value_at(event.checkpoint.resource)
+            training = self.trainings[event.lease.number + event.lane]
+            self.stored[event.checkpoint] = training.value_at(event.checkpoint.resource)
         actions = handle(self.state, event, self.now)
         check(self.state)
         if self.twin is not None:
@@ -154,18 +164,14 @@ class World:
             case LaunchWorker(worker=worker, epoch=epoch):
                 assert epoch > self.launches.get(worker, 0)
                 self.launches[worker] = epoch
-            case Assign(work=work):
-                assert work.lease.number not in self.trainings
-                self.require_that_nobody_else_trains(work)
-                load = work.lanes[0].load
-                assert load is None or load in self.stored, f"{load} was deleted"
-                self.trainings[work.lease.number] = training = Training(work)
-                self.evaluations += training.timeline.is_evaluation
-            case StopTraining(lease=lease):
-                assert not self.trainings[lease.number].is_stop_requested, "stopped twice"
-                self.trainings[lease.number].is_stop_requested = True
-            case SaveAt(lease=lease) | CutWork(lease=lease):
-                self.trainings[lease.number].amendments.append(action)
+            case Assign() | AddLane():
+                for given in lanes_given(action):
+                    self.begin(given, has_joined=isinstance(action, AddLane))
+            case StopTraining(lease=lease, lane=lane):
+                assert not self.trainings[lease.number + lane].is_stop_requested, "stopped twice"
+                self.trainings[lease.number + lane].is_stop_requested = True
+            case SaveAt(lease=lease, lane=lane) | CutWork(lease=lease, lane=lane):
+                self.trainings[lease.number + lane].amendments.append(action)
             case DeleteCheckpoint(checkpoint=checkpoint):
                 self.stored.pop(checkpoint, None)
             case DismissWorker(worker=worker):
@@ -178,14 +184,22 @@ class World:
             case _:
                 pass
 
-    def require_that_nobody_else_trains(self, work: Work) -> None:
-        taken = set(self.units(work.lanes[0].stages, 0))
+    def begin(self, given: GivenLane, *, has_joined: bool) -> None:
+        assert given.attempt not in self.trainings
+        self.require_that_nobody_else_trains(given)
+        load = given.lane.load
+        assert load is None or load in self.stored, f"{load} was deleted"
+        self.trainings[given.attempt] = training = Training(given, has_joined=has_joined)
+        self.evaluations += training.timeline.is_evaluation
+
+    def require_that_nobody_else_trains(self, given: GivenLane) -> None:
+        taken = set(self.units(given.lane.stages, 0))
         for attempt in self.state.attempts.values():
-            training = self.trainings.get(attempt.lease.number)
+            training = self.trainings.get(attempt.number)
             if attempt.is_training and training is not None:
                 units = self.units(training.timeline.stages, attempt.resource)
                 rest = [(n, r) for n, r in units if r <= attempt.stop or r == UNBOUNDED]
-                assert not taken.intersection(rest), f"{attempt.lease} and {work.lease}"
+                assert not taken.intersection(rest), f"{attempt.lease}, lane {attempt.lane}, and {given}"
 
     @staticmethod
     def units(stages: tuple[Stage, ...], after: int) -> Iterator[tuple[NodeKey, int]]:
@@ -225,7 +239,10 @@ class World:
         if not trainings:
             return
         training = self.chance.choice(trainings)
-        if training.uploads and (training.is_ended or self.chance.random() < self.commits):
+        training.is_begun = True
+        if training.is_dying and not training.is_ended:
+            self.finish(training, Outcome.FAILED, KILLED)
+        elif training.uploads and (training.is_ended or self.chance.random() < self.commits):
             self.commit(training, is_kind=is_kind)
         elif training.amendments and self.chance.random() < self.reads:
             training.read()
@@ -242,7 +259,10 @@ class World:
         if self.is_fickle and training.resource > training.timeline.start and self.chance.random() < 0.3:
             self.finish(training, Outcome.RETURNED)
         else:
-            self.finish(training, Outcome.FAILED, self.chance.choice(["ValueError", "ValueError", KILLED]))
+            kind = self.chance.choice(["ValueError", "ValueError", KILLED])
+            for other in self.living() if kind == KILLED else []:
+                other.is_dying |= other.lease == training.lease and other.is_begun and not other.is_ended
+            self.finish(training, Outcome.FAILED, kind)
 
     def fetch(self, training: Training, *, is_kind: bool) -> None:
         assert training.load is not None
@@ -259,7 +279,7 @@ class World:
     def go_on(self, training: Training, *, is_kind: bool) -> None:
         timeline, done = training.timeline, training.resource
         if timeline.is_evaluation:
-            self.send(Reported(training.lease, done, {"loss": self.shown(training.value_at(done))}))
+            self.send(Reported(training.lease, done, {"loss": self.shown(training.value_at(done))}, training.lane))
             self.finish(training, Outcome.REACHED if timeline.is_pause(done) else Outcome.RETURNED)
         elif done > 0 and training.value_at(done) < self.own_ends and not timeline.is_over(done):
             self.finish(training, Outcome.RETURNED)
@@ -269,7 +289,7 @@ class World:
                 training.saved = done
                 training.uploads.append(training.checkpoint())
             else:
-                self.send(CheckpointFailed(training.lease, training.checkpoint(), "disk full"))
+                self.send(CheckpointFailed(training.lease, training.checkpoint(), "disk full", lane=training.lane))
         elif timeline.is_over(done):
             self.finish(training, Outcome.REACHED if timeline.is_pause(done) else Outcome.RETURNED)
         else:
@@ -277,21 +297,22 @@ class World:
             loss = training.value_at(training.resource)
             # Silence follows from the hyper-parameters alone, as the loss does.
             if loss * 1_000 % 1.0 >= self.silences:
-                self.send(Reported(training.lease, training.resource, {"loss": self.shown(loss)}))
+                self.send(Reported(training.lease, training.resource, {"loss": self.shown(loss)}, training.lane))
 
     def commit(self, training: Training, *, is_kind: bool) -> None:
         checkpoint = training.uploads.pop(0)
         if is_kind or self.chance.random() < 0.8:
-            self.send(CheckpointCommitted(training.lease, checkpoint))
+            self.send(CheckpointCommitted(training.lease, checkpoint, lane=training.lane))
         else:
             if training.saved == checkpoint.resource and not self.is_fickle:
                 training.saved = None
             kind = self.chance.choice(["", "store"])
-            self.send(CheckpointFailed(training.lease, checkpoint, "disk full", error_kind=kind))
+            self.send(CheckpointFailed(training.lease, checkpoint, "disk full", error_kind=kind, lane=training.lane))
 
     def finish(self, training: Training, outcome: Outcome, error_kind: str = "") -> None:
         training.is_ended = True
-        self.send(TrainingEnded(training.lease, outcome, training.resource, training.saved, error_kind, error_kind))
+        resource, saved, lane = training.resource, training.saved, training.lane
+        self.send(TrainingEnded(training.lease, outcome, resource, saved, error_kind, error_kind, lane))
 
     def lose(self) -> None:
         if alive := self.state.pool.alive():
@@ -306,7 +327,21 @@ class World:
     def time_out(self) -> None:
         trainings = self.living()
         if trainings:
-            self.tell(TrialTimedOut(self.chance.choice(trainings).lease))
+            training = self.chance.choice(trainings)
+            self.tell(TrialTimedOut(training.lease, training.lane if training.has_joined else None))
+
+    def refuse(self) -> None:
+        """Refuse a lease, or a lane that was to join one, that no worker has got yet."""
+        unseen = [one for one in self.living() if not one.is_begun]
+        if not unseen:
+            return
+        refused = self.chance.choice(unseen)
+        whole = [one for one in self.living() if one.lease == refused.lease]
+        is_whole = not refused.has_joined and not any(one.is_begun for one in whole)
+        if is_whole or refused.has_joined:
+            for one in whole if is_whole else [refused]:
+                one.is_ended = True
+            self.tell(WorkRefused(refused.lease, "others train it", lane=None if is_whole else refused.lane))
 
     def send_stale(self) -> None:
         if slots := list(self.state.pool.slots.values()):

@@ -71,6 +71,18 @@ def test_lanes_that_cross_the_end_of_their_pack_are_trained_once_each(tmp_path: 
     assert all(line.startswith("a unit of ") for line in lines)
 
 
+def test_no_line_is_lost_that_a_lane_prints_that_crossed_the_end_of_its_pack(tmp_path: Path) -> None:
+    with agent(trials.Loud, tmp_path) as driver:
+        assign(driver, 0, [lane_of(0)])
+        for lane in range(1, 40):
+            add(driver, lane, lane_of(lane))
+            if lane % 3 == 0:
+                ends(driver, lane)
+        ends(driver, 40)
+    lines = [line.text for batch in driver.of(LogLines) for line in batch.lines]
+    assert lines.count("one unit") == 3 * 40
+
+
 def test_a_repeated_lane_is_trained_once(tmp_path: Path) -> None:
     with agent(trials.Packed, tmp_path) as driver:
         assign(driver, 0, [lane_of(0, **LONG)])  # type: ignore[arg-type]
@@ -127,6 +139,21 @@ def test_with_a_fresh_process_for_each_work_a_lane_waits_for_the_next_process(tm
         stop(driver, 0)
         assert ends(driver, 2)[1].outcome is Outcome.RETURNED
         assert len({report.metrics["pid"] for report in driver.of(Reported)}) == 2
+
+
+def test_a_process_that_is_to_be_replaced_takes_lanes_that_join_first(tmp_path: Path) -> None:
+    with agent(trials.Packed, tmp_path, recycle_after=1) as driver:
+        assign(driver, 0, [lane_of(0, **LONG)])  # type: ignore[arg-type]
+        driver.first(Reported)
+        add(driver, 1, lane_of(1))
+        driver.wait(lambda: any(end.lane == 1 for end in driver.of(TrainingEnded)))
+        stop(driver, 0)
+        ends(driver, 2)
+        driver.assign(2, [lane_of(2)])
+        driver.end(2)
+        first, then = ({report.metrics["pid"] for report in driver.of(Reported, number)} for number in (0, 2))
+    assert len(first) == len(then) == 1
+    assert first != then
 
 
 def test_a_trainable_that_cannot_be_packed_trains_lanes_that_join_one_after_another(tmp_path: Path) -> None:

@@ -390,13 +390,18 @@ class CrashesOnLoad:
 
 
 class Packed(Trainer):
-    """Sums up its learning rate; a pack says how many it trains, and each reports the process that trained it."""
+    """Sums up its learning rate; a pack says how many it trains, and each reports the process that trained it.
+
+    In the unit ``waits_at`` it waits for somebody who writes into ``fifo``.
+    """
 
     def setup(self, hp: dict[str, Any]) -> None:
         self.hp, self.value, self.together = dict(hp), 0.0, 1
 
     def train(self) -> None:
         self.value += self.hp["lr"]
+        if self.hp.get("waits_at") == self.trial.resource + 1:
+            Path(self.hp["fifo"]).read_text()
         if self.hp.get("dies_at") == self.trial.resource + 1:
             os.kill(os.getpid(), signal.SIGKILL if self.hp.get("is_killed") else signal.SIGSEGV)
 
@@ -415,3 +420,19 @@ class Packed(Trainer):
 
     def load(self, path: Path) -> None:
         self.value = float(path.read_text())
+
+
+class NotPacked(Packed):
+    """Trains one after another."""
+
+    @classmethod
+    def can_pack(cls) -> bool:
+        return False
+
+
+class Loud(Packed):
+    """Prints a line in each of its units."""
+
+    def train(self) -> None:
+        print("one unit")
+        super().train()

@@ -34,8 +34,7 @@ from asyncsearch.simulate import Chance, Curves, Delays, Faults, Loss, Simulatio
 from asyncsearch.space import Space, choice, uniform
 from asyncsearch.trial import TrialState
 from tests.engine.player import Player, only
-from tests.engine.test_packs import SCHEDULERS, W0, PackPlayer, packed_state
-from tests.engine.tools import Recorded, record, replayed, results
+from tests.engine.tools import PACKED_SCHEDULERS, W0, PackPlayer, Recorded, packed_state, record, replayed, results
 from tests.schedulers.journal_oracle import require_legal_promotions
 
 TOGETHER = TrainingModel(pack_speedup={64: 64.0})
@@ -185,6 +184,42 @@ def test_a_time_limit_of_a_lease_does_not_concern_the_lanes_that_joined_it_later
     assert player.states()[4] is TrialState.FAILED
 
 
+def test_nothing_joins_a_process_that_may_hang() -> None:
+    player = played(num_trials=9)
+    player.tell(TrialTimedOut(player.lease))
+    assert player.states()[4] is TrialState.RUNNING
+    player.end(0, Outcome.STOPPED, 1)
+    assert joined(player) == []
+    for lane in (1, 2, 4):
+        player.end(lane, Outcome.STOPPED, 1)
+    assert player.works() == [4]
+
+
+def test_a_pack_that_has_had_many_lanes_gets_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("asyncsearch.engine.joining._MOST_GIVEN", 7)
+    player = PackPlayer(trials=40, pack=2)
+    given = 2
+    while len(player.state.attempts_under(player.lease)):
+        (lane, *_) = [attempt.lane for attempt in player.state.attempts_under(player.lease)]
+        player.end(lane, Outcome.FAILED, 0, "ValueError")
+        given += len(joined(player))
+    assert given == 8
+    assert player.works() == [2]
+    assert player.state.pool.slots[W0].given == 2
+
+
+def test_nothing_joins_where_each_lease_is_to_have_a_process_of_its_own() -> None:
+    state = packed_state(FIFO(max_resource=3))
+    assert state.packing is not None
+    state.packing = msgspec.structs.replace(state.packing, takes_joiners=False)
+    player = Player(state)
+    player.begin(9, 1)
+    (action,) = only(player.last, Assign)
+    assert action.work.is_open is msgspec.UNSET
+    player.tell(TrainingEnded(action.work.lease, Outcome.FAILED, 0, error="it failed", lane=3))
+    assert joined(player) == []
+
+
 def test_a_stop_of_the_run_reaches_the_lanes_that_joined() -> None:
     player = played()
     player.tell(StopRequested("Ctrl-C"))
@@ -200,6 +235,20 @@ def test_trials_that_lost_attempts_repeatedly_join_no_pack() -> None:
     assert player.losses() == [2, 2, 2]
     assert joined(player) == []
     assert len(player.state.attempts) == 1
+
+
+def test_a_trial_that_lost_attempts_repeatedly_joins_none_of_the_others_either() -> None:
+    player = Player(packed_state(FIFO(max_resource=9), pack=2))
+    player.begin(8, 2)
+    other = WorkerId(1)
+    for _ in range(2):
+        for attempt in player.state.attempts_of(other):
+            player.tell(TrainingEnded(attempt.lease, Outcome.FAILED, 0, error_kind=KILLED, lane=attempt.lane))
+    (alone,) = player.state.attempts_of(other)
+    assert alone.trials == [2]
+    player.tell(TrainingEnded(Lease(0, W0, 1), Outcome.FAILED, 0, error="it failed", lane=1))
+    assert joined(player) == []
+    assert player.states()[3] is TrialState.WAITING
 
 
 def test_measured_packs_grow_by_joins_up_to_the_fastest_number_alone() -> None:
@@ -218,7 +267,7 @@ def test_measured_packs_grow_by_joins_up_to_the_fastest_number_alone() -> None:
 
 
 @pytest.mark.parametrize("faults", [Faults(), Faults(chance=Chance(drop=0.02, seed=4), max_losses=100)])
-@pytest.mark.parametrize("scheduler", SCHEDULERS)
+@pytest.mark.parametrize("scheduler", PACKED_SCHEDULERS)
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_due_promotion_begins_within_a_unit_of_any_pack_with_room(
     scheduler: Scheduler, faults: Faults, workers: int
@@ -250,7 +299,7 @@ def test_a_due_promotion_begins_within_a_unit_of_any_pack_with_room(
     assert max(delays, default=0.0) <= 2.0 + 1e-6
 
 
-@pytest.mark.parametrize("scheduler", SCHEDULERS)
+@pytest.mark.parametrize("scheduler", PACKED_SCHEDULERS)
 def test_a_driver_that_dies_before_a_lane_has_joined_loses_nothing(scheduler: Scheduler) -> None:
     def fresh() -> StudyState:
         return packed_state(scheduler)

@@ -16,8 +16,7 @@ from asyncsearch.simulate import Curves, TrainingModel, simulate
 from asyncsearch.space import Space, choice, uniform
 from asyncsearch.trial import TrialState
 from tests.engine.player import Player
-from tests.engine.test_packs import W0, PackPlayer, packed_state
-from tests.engine.tools import record, replayed, results
+from tests.engine.tools import W0, PackPlayer, packed_state, record, replayed, results
 
 AUTO = Packing(1024, is_measured=True)
 RISING = {2: 1.9, 4: 3.5, 8: 6.0, 16: 9.0, 32: 8.0}

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from asyncsearch.actions import AddLane, Assign, StopTraining
 from asyncsearch.engine import snapshot
-from asyncsearch.engine.config import EngineConfig
 from asyncsearch.engine.state import StudyState
 from asyncsearch.events import (
     KILLED,
@@ -21,64 +18,14 @@ from asyncsearch.events import (
     WorkRefused,
 )
 from asyncsearch.ids import Lease, TrialId, WorkerId
-from asyncsearch.plan.packing import Packing
-from asyncsearch.schedulers import ASHA, FIFO, PBT, SHA, Hyperband, MedianStopping
+from asyncsearch.schedulers import ASHA, FIFO, SHA, Hyperband, MedianStopping
 from asyncsearch.schedulers.base_scheduler import Scheduler
-from asyncsearch.searchers.random import RandomSearch
 from asyncsearch.simulate import Chance, Curves, Delays, Faults, Loss, TrainingModel, simulate
 from asyncsearch.space import Space, choice, uniform
-from asyncsearch.testing.recording import SPACE, restored
+from asyncsearch.testing.recording import restored
 from asyncsearch.trial import TrialState
 from tests.engine.player import Player, only
-from tests.engine.tools import record, replayed, results
-
-W0 = WorkerId(0)
-SCHEDULERS = [
-    pytest.param(FIFO(max_resource=4), id="fifo"),
-    pytest.param(ASHA(max_resource=9), id="asha"),
-    pytest.param(ASHA(max_resource=9, variant="stopping"), id="stopping"),
-    pytest.param(SHA(max_resource=9), id="sha"),
-    pytest.param(Hyperband(max_resource=9), id="hyperband"),
-    pytest.param(Hyperband(max_resource=9, variant="synchronous"), id="synchronous hyperband"),
-    pytest.param(PBT(max_resource=9, perturbation_interval=3), id="pbt"),
-    pytest.param(MedianStopping(max_resource=6), id="median"),
-]
-
-
-def packed_state(
-    scheduler: Scheduler, pack: int | None = 4, space: Space = SPACE, searcher: Any = None, **config: Any
-) -> StudyState:
-    settings: dict[str, Any] = {"study": "test", "metric": "loss", "mode": "min", "seed": 3} | config
-    engine = EngineConfig(**settings)
-    started = (searcher or RandomSearch()).begin(space, engine.seed)
-    packing = None if pack is None else Packing(pack)
-    return StudyState(engine, started, scheduler.begin(space, engine.seed), scheduler.max_resource, packing)
-
-
-class PackPlayer(Player):
-    """Three trials of FIFO up to 3 units on one worker, as one pack."""
-
-    def __init__(self, trials: int = 3, **config: Any) -> None:
-        super().__init__(packed_state(FIFO(max_resource=3), **config))
-        self.begin(trials, 1)
-        self.lease = Lease(0, W0, 1)
-
-    def lane(self, lane: int, resource: int) -> list[Any]:
-        return self.tell(Reported(self.lease, resource, {"loss": 1.0}, lane))
-
-    def end(self, lane: int, outcome: Outcome, resource: int, kind: str = "") -> list[Any]:
-        return self.tell(TrainingEnded(self.lease, outcome, resource, error_kind=kind, error=kind, lane=lane))
-
-    def finish(self, lane: int) -> None:
-        self.lane(lane, 3)
-        self.end(lane, Outcome.RETURNED, 3)
-
-    def works(self) -> list[int]:
-        """Return how many lanes each assignment of the last event has."""
-        return [len(action.work.lanes) for action in only(self.last, Assign)]
-
-    def losses(self) -> list[int]:
-        return [trial.losses for trial in self.state.trials]
+from tests.engine.tools import PACKED_SCHEDULERS, W0, PackPlayer, packed_state, record, replayed, results
 
 
 def test_a_free_worker_gets_as_many_trials_as_the_limit_under_one_lease() -> None:
@@ -234,7 +181,7 @@ def test_a_searcher_may_bound_a_pack() -> None:
     assert len(assign.work.lanes) == 2
 
 
-@pytest.mark.parametrize("scheduler", SCHEDULERS)
+@pytest.mark.parametrize("scheduler", PACKED_SCHEDULERS)
 @pytest.mark.parametrize("faults", [Faults(), Faults(losses=[Loss(W0, 7.0, 2.0)], failures={TrialId(2): 1})])
 def test_every_scheduler_accounts_for_each_trial_and_replays_to_the_byte(scheduler: Scheduler, faults: Faults) -> None:
     def fresh() -> StudyState:

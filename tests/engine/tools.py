@@ -4,13 +4,73 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
+from asyncsearch.actions import Assign
+from asyncsearch.engine.config import EngineConfig
 from asyncsearch.engine.state import StudyState
+from asyncsearch.events import Outcome, Reported, TrainingEnded
+from asyncsearch.ids import Lease, WorkerId
+from asyncsearch.plan.packing import Packing
+from asyncsearch.schedulers import ASHA, FIFO, PBT, SHA, Hyperband, MedianStopping
+from asyncsearch.schedulers.base_scheduler import Scheduler
+from asyncsearch.searchers.random import RandomSearch
 from asyncsearch.simulate import Simulation
 from asyncsearch.simulate.workloads import Curves
+from asyncsearch.space import Space
 from asyncsearch.testing.agent_world import World
 from asyncsearch.testing.recording import SPACE, Recorded, make_state, replayed
+from tests.engine.player import Player, only
 
 __all__ = ["SPACE", "Recorded", "live_through", "make_state", "record", "replayed", "results"]
+
+W0 = WorkerId(0)
+PACKED_SCHEDULERS = [
+    pytest.param(FIFO(max_resource=4), id="fifo"),
+    pytest.param(ASHA(max_resource=9), id="asha"),
+    pytest.param(ASHA(max_resource=9, variant="stopping"), id="stopping"),
+    pytest.param(SHA(max_resource=9), id="sha"),
+    pytest.param(Hyperband(max_resource=9), id="hyperband"),
+    pytest.param(Hyperband(max_resource=9, variant="synchronous"), id="synchronous hyperband"),
+    pytest.param(PBT(max_resource=9, perturbation_interval=3), id="pbt"),
+    pytest.param(MedianStopping(max_resource=6), id="median"),
+]
+
+
+def packed_state(
+    scheduler: Scheduler, pack: int | None = 4, space: Space = SPACE, searcher: Any = None, **config: Any
+) -> StudyState:
+    settings: dict[str, Any] = {"study": "test", "metric": "loss", "mode": "min", "seed": 3} | config
+    engine = EngineConfig(**settings)
+    started = (searcher or RandomSearch()).begin(space, engine.seed)
+    packing = None if pack is None else Packing(pack)
+    return StudyState(engine, started, scheduler.begin(space, engine.seed), scheduler.max_resource, packing)
+
+
+class PackPlayer(Player):
+    """Three trials of FIFO up to 3 units on one worker, as one pack."""
+
+    def __init__(self, trials: int = 3, **config: Any) -> None:
+        super().__init__(packed_state(FIFO(max_resource=3), **config))
+        self.begin(trials, 1)
+        self.lease = Lease(0, W0, 1)
+
+    def lane(self, lane: int, resource: int) -> list[Any]:
+        return self.tell(Reported(self.lease, resource, {"loss": 1.0}, lane))
+
+    def end(self, lane: int, outcome: Outcome, resource: int, kind: str = "") -> list[Any]:
+        return self.tell(TrainingEnded(self.lease, outcome, resource, error_kind=kind, error=kind, lane=lane))
+
+    def finish(self, lane: int) -> None:
+        self.lane(lane, 3)
+        self.end(lane, Outcome.RETURNED, 3)
+
+    def works(self) -> list[int]:
+        """Return how many lanes each assignment of the last event has."""
+        return [len(action.work.lanes) for action in only(self.last, Assign)]
+
+    def losses(self) -> list[int]:
+        return [trial.losses for trial in self.state.trials]
 
 
 def live_through(world: World, steps: int) -> None:

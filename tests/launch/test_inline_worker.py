@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import cloudpickle
 import pytest
 
-from asyncsearch.actions import Assign, CutWork, SaveAt, StopTraining
+from asyncsearch.actions import AddLane, Assign, CutWork, SaveAt, StopTraining
 from asyncsearch.agent.config import WorkerConfig
 from asyncsearch.errors import CheckpointError
 from asyncsearch.events import CheckpointCommitted, CheckpointFailed, Outcome, Reported, TrainingEnded
@@ -169,7 +169,7 @@ def pack_of(folder: Path, said: list[WorkerMessage], *params: dict[str, Any]) ->
     config = WorkerConfig(**names, store=store, endpoint=None, epoch=1)
     worker = InlineWorker(config, lambda _worker, _epoch, _number, message: said.append(message))
     lanes = [Lane((Stage(A, {"lr": 0.1} | own, (TrialId(n),), 7, 0, 3, 3),)) for n, own in enumerate(params)]
-    worker.take(Assign(Work(LEASE, tuple(lanes))))
+    worker.take(Assign(Work(LEASE, tuple(lanes), is_open=True)))
     return worker
 
 
@@ -207,3 +207,60 @@ def test_ctrl_c_stops_all_lanes_and_is_the_users_before_their_ends_are_told(tmp_
     assert ends(said) == {}
     assert worker.train_next(lambda: None)
     assert ends(said) == {0: (Outcome.STOPPED, 1), 1: (Outcome.STOPPED, 1)}
+
+
+def joining(number: int, **own: Any) -> AddLane:
+    return AddLane(LEASE, number, Lane((Stage(A, {"lr": 0.1} | own, (TrialId(number),), 7, 0, 3, 3),)))
+
+
+def train_and_join(worker: InlineWorker, said: list[WorkerMessage], *added: DriverMessage) -> None:
+    """Train, and let lanes come when the first report was made."""
+    left = list(added)
+
+    def look_up() -> None:
+        while left and any(isinstance(one, Reported) for one in said):
+            worker.take(left.pop(0))
+
+    worker.train_next(look_up)
+
+
+def test_a_lane_joins_a_pack_when_the_others_have_done_their_unit(tmp_path: Path) -> None:
+    said: list[WorkerMessage] = []
+    train_and_join(pack_of(tmp_path, said, {}, {}), said, joining(5))
+    assert Together.together == [2, 3, 3, 1]
+    assert ends(said) == dict.fromkeys((0, 1, 5), (Outcome.RETURNED, 3))
+
+
+def test_a_lane_joins_one_that_trains_alone(tmp_path: Path) -> None:
+    said: list[WorkerMessage] = []
+    train_and_join(pack_of(tmp_path, said, {}), said, joining(5), joining(6, fails=True))
+    assert Together.together == [1, 1, 3, 1, 1]
+    assert ends(said) == {0: (Outcome.RETURNED, 3), 5: (Outcome.RETURNED, 3), 6: (Outcome.FAILED, 0)}
+
+
+def test_a_lane_that_is_stopped_before_it_joins_trains_nothing(tmp_path: Path) -> None:
+    said: list[WorkerMessage] = []
+    worker = pack_of(tmp_path, said, {}, {})
+    train_and_join(worker, said, joining(5), StopTraining(LEASE, "enough", 5))
+    assert Together.together == [2, 2, 2]
+    assert ends(said)[5] == (Outcome.STOPPED, 0)
+
+
+def test_ctrl_c_stops_the_lanes_that_were_to_join_too(tmp_path: Path) -> None:
+    said: list[WorkerMessage] = []
+    worker = pack_of(tmp_path, said, {}, {"interrupts": 1})
+    with pytest.raises(KeyboardInterrupt):
+        train_and_join(worker, said, joining(5))
+    assert worker.train_next(lambda: None)
+    assert {lane: outcome for lane, (outcome, _) in ends(said).items()} == dict.fromkeys((0, 1, 5), Outcome.STOPPED)
+
+
+def test_a_lane_whose_work_waits_trains_with_it_and_one_whose_work_has_ended_alone(tmp_path: Path) -> None:
+    said: list[WorkerMessage] = []
+    worker = pack_of(tmp_path, said, {}, {})
+    worker.take(joining(5))
+    assert worker.train_next(lambda: None)
+    worker.take(joining(6))
+    assert worker.train_next(lambda: None)
+    assert Together.together == [3, 3, 3, 1, 1, 1]
+    assert ends(said) == dict.fromkeys((0, 1, 5, 6), (Outcome.RETURNED, 3))

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from asyncsearch import ASHA, Study, uniform
-from asyncsearch.actions import AddLane
-from asyncsearch.journal.opening import read_records
-from asyncsearch.journal.projection import history
+from asyncsearch import Study
 from asyncsearch.runner.context import SearchContext
 from asyncsearch.runner.packed_training import run_pack
-from asyncsearch.runner.protocol import Ended, PackFindings, Train
-from asyncsearch.runner.training import run_training
-from asyncsearch.trainable import as_function
-from tests.agent.driver import make_stage
+from asyncsearch.runner.protocol import Ended, PackFindings
 from tests.agent.recorder import Recorder
+from tests.packing.joined_searches import MOMENTS, dying, joined, require_results_of_lone_trainings, search
 from tests.packing.test_torch_units import Blobs
 from tests.packing.test_train_together import alone, stage, values
 from tests.runner.test_packed_training import NoInterrupts
+from tests.spark.cluster import spark_session
 
 
 @pytest.mark.parametrize("start", [0, 2])
@@ -46,25 +45,67 @@ def test_a_member_that_joins_midway_reports_what_it_reports_alone(tmp_path: Path
 
 
 def test_each_trial_of_a_packed_search_whose_packs_are_joined_reports_what_it_reports_alone(tmp_path: Path) -> None:
-    found = Study(
-        Blobs,
-        space={"lr": uniform(0.01, 0.1), "p": uniform(0.0, 0.3)},
-        metric="loss",
-        mode="min",
-        scheduler=ASHA(max_resource=9),
-        store=tmp_path / "s",
-        pack=4,
-        backend="processes",
-    ).run(14, parallelism=1, display="none")
-    records = list(read_records(found.store))
-    joined = [action for record in records for action in record.actions if isinstance(action, AddLane)]
-    assert joined
+    found = search(Blobs, tmp_path / "s").run(14, parallelism=1, display="none")
+    assert joined(found)
     assert len(found.trials) == 14
-    for trial in found.trials:
-        reports = history(records, trial.id)
-        link = Recorder(tmp_path / trial.name)
-        whole = make_stage(0, params=trial.params, seed=joined[0].added.stages[0].seed, stop=9, max_resource=9)
-        run_training(as_function(Blobs), Train((whole,)), link, NoInterrupts(), "loss")
-        expected = {resource: metrics["loss"] for resource, metrics in link.reports}
-        for resource, metrics in reports:
-            assert metrics["loss"] == pytest.approx(expected[resource], abs=1e-9), (trial, resource)
+    require_results_of_lone_trainings(found, Blobs, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_a_process_that_is_killed_as_a_lane_joins_costs_no_trial_its_results(tmp_path: Path, moment: str) -> None:
+    found = search(dying(Blobs, tmp_path, moment), tmp_path / "s").run(14, parallelism=1, display="none")
+    assert (tmp_path / "died").exists()
+    assert len(found.trials) == 14
+    assert [trial.failures for trial in found.trials] == [0] * 14
+    assert sum(trial.losses for trial in found.trials) > 1
+    require_results_of_lone_trainings(found, Blobs, tmp_path)
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_lanes_join_and_a_process_is_killed_on_spark_too(tmp_path: Path) -> None:
+    with spark_session("local[2]"):
+        kind = dying(Blobs, tmp_path, "joined")
+        found = search(kind, tmp_path / "s", backend="spark").run(14, parallelism=2, display="none")
+    assert (tmp_path / "died").exists()
+    assert [trial.failures for trial in found.trials] == [0] * 14
+    require_results_of_lone_trainings(found, Blobs, tmp_path)
+
+
+_DRIVER = """
+import os, signal, sys
+from pathlib import Path
+from asyncsearch.actions import AddLane
+from asyncsearch.driver.dispatcher import Dispatcher
+from tests.packing.joined_searches import search
+from tests.packing.test_torch_units import Blobs
+
+give, left, is_sent = Dispatcher._give, [int(sys.argv[2])], sys.argv[3] == "after"
+
+def die(self, action):
+    left[0] -= isinstance(action, AddLane)
+    is_last = isinstance(action, AddLane) and left[0] == 0
+    if is_last and not is_sent:
+        os.kill(os.getpid(), signal.SIGKILL)
+    give(self, action)
+    if is_last:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+Dispatcher._give = die
+search(Blobs, Path(sys.argv[1])).run(14, parallelism=1, display="none")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("number", "when"), [(1, "before"), (1, "after"), (4, "before")])
+def test_a_driver_that_dies_as_it_sends_a_lane_loses_nothing(tmp_path: Path, number: int, when: str) -> None:
+    store = tmp_path / "s"
+    command = [sys.executable, "-c", _DRIVER, str(store), str(number), when]
+    ended = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, timeout=300, check=False)
+    assert ended.returncode == -signal.SIGKILL, ended.stderr.decode()
+    assert len(joined(Study.open(store))) >= number
+    found = Study.resume(store).run(14, parallelism=1, display="none")
+    assert len(found.trials) == 14
+    assert [trial.failures for trial in found.trials] == [0] * 14
+    require_results_of_lone_trainings(found, Blobs, tmp_path)

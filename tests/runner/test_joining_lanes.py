@@ -92,3 +92,10 @@ def test_a_signal_that_ends_the_pack_ends_the_lanes_that_were_to_join_it(tmp_pat
     BEFORE.append(interrupt)
     pack.run(interrupts=guard)
     assert [pack.end_of(lane).error_kind for lane in (0, 1, 7)] == [KILLED] * 3
+
+
+def test_a_lane_that_came_while_all_others_failed_to_begin_trains(tmp_path: Path) -> None:
+    pack = Joined(tmp_path, 1)
+    pack.come(1)
+    run_pack(Sum, {}, NoInterrupts(), "accuracy", pack.tell, (), pack.taken)
+    assert pack.values(7) == [4.0, 8.0, 12.0]

@@ -196,24 +196,24 @@ def test_what_came_to_be_held_after_the_look_stays(plan: SharedFolder) -> None:
     assert done.kept == 1
 
 
-def test_holds_of_studies_that_are_gone_go(plan: SharedFolder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_holds_of_studies_that_are_gone_go(plan: SharedFolder, tmp_path: Path) -> None:
     there = LocalStore(tmp_path / "there")
     there.write("study.json", b"{}")
     refs = [commit(plan, node) for node in NODES[:2]]
     plan.hold("there", refs[:1], home=there.url)
     plan.hold("gone", refs[1:], home=str(tmp_path / "gone"))
     assert agree(plan.store).gone == []
-    age(monkeypatch, 8)
+    let_age(plan.store.url, 8 * DAY_S)
     done = agree(plan.store)
     assert sorted(item.kind for item in done.gone) == ["checkpoint", "hold"]
     assert plan.holds() == set(refs[:1]) == set(plan.usage())
 
 
-def test_a_study_that_came_back_keeps_its_hold(plan: SharedFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_study_that_came_back_keeps_its_hold(plan: SharedFolder) -> None:
     other = CheckpointRef(NODES[0], 5)
     plan.hold("a-gone", [])
     plan.hold("digits", [other])
-    age(monkeypatch, 8)
+    let_age(plan.store.url, 8 * DAY_S)
 
     def come_back(item: Item) -> None:
         plan.hold("digits", [other])
@@ -280,7 +280,7 @@ def test_the_numbers_of_resources_are_not_mixed_up(tmp_path: Path, monkeypatch: 
     for resource in (3, 30, 30):
         commit(plan, NODE, resource)
     plan.hold("digits", [CheckpointRef(NODE, 30)])
-    monkeypatch.setattr("asyncsearch.shared.holds.Holds._why_gone", lambda self, hold: "")
+    monkeypatch.setattr("asyncsearch.shared.holds.Holds._why_gone", lambda self, hold, unwritten_s: "")
     age(monkeypatch, 2)
     done = agree(plan.store)
     assert sorted(item.name for item in done.gone) == [f"{NODE}@3", f"checkpoints/{NODE}/30"]

@@ -19,7 +19,8 @@ from asyncsearch.store import LocalStore
 from asyncsearch.store.fsspec_store import FsspecStore
 from asyncsearch.testing.store_checkpoints import load
 from tests.shared.test_claims import silence
-from tests.shared.tools import NODE, NODES, Between, commit, content, interrupted, plan_at
+from tests.shared.tools import NODE, NODES, Between, commit, content, interrupted, let_age, plan_at
+from tests.store.clocks import HOUR_S
 
 DAY_S = 86400.0
 REF = CheckpointRef(NODE, 3)
@@ -72,17 +73,20 @@ def test_a_study_that_lets_go_holds_nothing(plan: SharedFolder) -> None:
     assert plan.holds() == frozenset()
 
 
-def test_a_hold_counts_for_its_retention_or_as_long_as_its_study_is_there(
-    plan: SharedFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("off_s", [0.0, HOUR_S, -HOUR_S])
+def test_a_hold_counts_for_its_retention_whatever_clocks_say_or_as_long_as_its_study_is_there(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, off_s: float
 ) -> None:
+    plan = plan_at(url, retention_s=7 * DAY_S)
     home = LocalStore(tmp_path / "study")
     home.write("study.json", b"{}")
     plan.hold("digits", [REF], home=home.url)
     plan.hold("digits", [REF])
     plan.hold("letters", [CheckpointRef(NODE, 5)])
-    age(monkeypatch, 6.9)
+    age(monkeypatch, off_s / DAY_S)  # the clock of this machine
+    let_age(url, 7 * DAY_S - 60)
     assert plan.holds() == {REF, CheckpointRef(NODE, 5)}
-    age(monkeypatch, 0.2)
+    let_age(url, 61)
     assert plan.holds() == {REF}
     home.remove("study.json")
     assert plan.holds() == frozenset()
@@ -92,12 +96,26 @@ def test_a_hold_counts_for_its_retention_or_as_long_as_its_study_is_there(
     ]
 
 
-def test_a_home_that_cannot_be_looked_at_may_still_be_there(
-    plan: SharedFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_home_that_cannot_be_looked_at_may_still_be_there(plan: SharedFolder) -> None:
     plan.hold("digits", [REF], home="nonsense://somewhere/digits")
-    age(monkeypatch, 100)
+    let_age(plan.store.url, 100 * DAY_S)
     assert plan.holds() == {REF}
+
+
+def test_who_may_only_read_tells_the_age_of_a_hold_by_the_clock_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk_url = f"{tmp_path}/plan"
+    plan_at(disk_url).hold("digits", [REF])
+
+    def refuse(*_: object) -> None:
+        raise StoreError("it cannot be written by this user")
+
+    monkeypatch.setattr(LocalStore, "write", refuse)
+    reader = SharedFolder(LocalStore(disk_url))
+    assert reader.holds() == {REF}
+    age(monkeypatch, 8)
+    assert reader.holds() == set()
 
 
 def test_where_a_hold_is_damaged_nothing_is_deleted_until_it_is_written_again(

@@ -43,7 +43,7 @@ def commit(plan: SharedFolder, node: NodeKey = NODE, resource: int = 3, size: in
 
 
 def let_age(url: str, seconds: float, of: str = "") -> None:
-    """Let the file system say that what drivers have written in a folder was written so much earlier.
+    """Let the file system say that claims, holds and drivers were written into a folder so much earlier.
 
     Args:
         of: their token; empty: all have.
@@ -61,7 +61,7 @@ def let_age(url: str, seconds: float, of: str = "") -> None:
 
 
 def _is_of_drivers(path: str, token: str) -> bool:
-    return ("/drivers/" in path or "/claims/" in path) and (not token or f"/{token}.json" in path)
+    return ("/drivers/" in path or "/claims/" in path or "/holds/" in path) and (not token or f"/{token}.json" in path)
 
 
 def content(plan: SharedFolder) -> dict[str, bytes | None]:

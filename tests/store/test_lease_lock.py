@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from asyncsearch.errors import StoreLockedError
+from asyncsearch.errors import StoreError, StoreLockedError
 from asyncsearch.store import open_store
 from asyncsearch.store.base_store import FileInfo
 from asyncsearch.store.fsspec_store import FsspecStore
@@ -102,6 +102,32 @@ def test_lock_of_a_living_driver_is_not_taken_whatever_the_clocks_say(store: Fss
     with pytest.raises(StoreLockedError, match=r"process 12345 on elsewhere, seen 0 s ago.*void in 60 s"), store.lock():
         pass
     assert not store.list("tmp")
+
+
+@pytest.mark.parametrize("off_s", [0.0, 3600.0, -3600.0])
+@pytest.mark.parametrize(("age_s", "is_held"), [(0, True), (55, True), (61, False)])
+def test_whether_a_store_is_locked_is_told_whatever_the_clocks_say(
+    store: FsspecStore, age_s: float, is_held: bool, off_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_lock(store, refreshed=time.time() + off_s)
+    let_lock_age(store, age_s, monkeypatch)
+    assert store.is_locked() == is_held
+    assert not store.list("tmp")
+    put_lock(store, refreshed=time.time() + off_s, released=True)
+    assert not store.is_locked()
+
+
+@pytest.mark.parametrize(("age_s", "is_held"), [(59, True), (61, False)])
+def test_who_may_only_read_a_store_tells_by_the_clock_here_whether_it_is_locked(
+    store: FsspecStore, age_s: float, is_held: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_lock(store, refreshed=time.time() - age_s)
+
+    def refuse(*_: object) -> None:
+        raise StoreError("it cannot be written by this user")
+
+    monkeypatch.setattr(store._remote, "write", refuse)
+    assert store.is_locked() == is_held
 
 
 @pytest.mark.parametrize(("age_s", "is_void"), [(59, False), (61, True)])

@@ -29,16 +29,26 @@ def evaluate_pack(trainers: Sequence[Any]) -> list[Mapping[str, Any]]:
     if _has_defaults(trainers[0]):
         for same in by_validation_data(trainers):
             for structure, alike in by_structure(same):
-                if structure is not None and len(alike) > 1:
-                    found |= _together(alike, structure)
+                for group in _by_metrics(alike):
+                    if structure is not None and len(group) > 1:
+                        found |= _together(group, structure)
     return [found[id(one)] if id(one) in found else one.evaluate() for one in trainers]
 
 
 def _has_defaults(trainer: Any) -> bool:
     kind = type(trainer)
     own = [name for name in _DEFAULTS if not getattr(kind, name).__module__.startswith("asyncsearch.trainers.")]
-    # A metric that is an object is one for all trainers, and holds what was last counted.
-    return not own and not trainer.run_eagerly and all(isinstance(metric, str) for metric in trainer.metrics)
+    return not own and not trainer.run_eagerly
+
+
+def _by_metrics(trainers: Sequence[Any]) -> list[list[Any]]:
+    """Return trainers in groups; those of one group have the same metrics, all of them by name."""
+    found: dict[tuple[str, ...], list[Any]] = {}
+    for trainer in trainers:
+        # A metric that is an object may be one for all trainers, and holds what was last counted.
+        if all(isinstance(metric, str) for metric in trainer.metrics):
+            found.setdefault(tuple(trainer.metrics), []).append(trainer)
+    return list(found.values())
 
 
 def _together(trainers: Sequence[Any], structure: Structure) -> dict[int, Mapping[str, Any]]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from asyncsearch.trainers.base_trainer import FrameworkTrainer
+from asyncsearch.trainers.sample_lines import grouped, order_of, places_of
 
 
 def sample_lines(trainers: Sequence[Any]) -> list[list[Any]]:
@@ -17,19 +17,14 @@ def sample_lines(trainers: Sequence[Any]) -> list[list[Any]]:
     Equal data of several trainers become one object, so they are compared once only.
     """
     _unify(trainers, "_train_data")
-    found: dict[Any, list[Any]] = {}
-    for trainer in trainers:
-        found.setdefault(_samples_of(trainer), []).append(trainer)
-    return list(found.values())
+    # The seed counts in any case: reading a sample may draw from generators that are seeded by it.
+    return grouped(trainers, lambda one: (id(one._train_data), one.trial.seed, order_of(one), places_of(one)))
 
 
 def by_validation_data(trainers: Sequence[Any]) -> list[list[Any]]:
     """Return trainers in groups; those of one group have one object as validation data."""
     _unify(trainers, "_validation_data")
-    found: dict[int, list[Any]] = {}
-    for trainer in trainers:
-        found.setdefault(id(trainer._validation_data), []).append(trainer)
-    return list(found.values())
+    return grouped(trainers, lambda one: id(one._validation_data))
 
 
 def _unify(trainers: Sequence[Any], name: str) -> None:
@@ -41,16 +36,6 @@ def _unify(trainers: Sequence[Any], name: str) -> None:
             different.append(data)
         else:
             setattr(trainer, name, same)
-
-
-def _samples_of(trainer: Any) -> tuple[Any, ...]:
-    start, unit, size = trainer.samples, trainer._unit_samples, trainer._size
-    batch_size = trainer._checked_batch_size(size, unit)
-    order: Any = None
-    if type(trainer).order is not FrameworkTrainer.order:
-        order = tuple(trainer._order_of(epoch).tobytes() for epoch in range(start // size, (start + unit) // size + 1))
-    # The seed counts in any case: reading a sample may draw from generators that are seeded by it.
-    return id(trainer._train_data), trainer.trial.seed, order, start, unit, size, batch_size, trainer.drop_last
 
 
 def _is_equal(one: Any, other: Any) -> bool:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Mapping
+from types import FunctionType, MethodType
 from typing import Any
 
 import keras
@@ -12,13 +13,12 @@ import tensorflow as tf
 
 from asyncsearch.trainers.keras_packs.errors import NotStackedError
 from asyncsearch.trainers.keras_packs.update_rules import RULES, number_names
+from asyncsearch.trainers.keras_packs.value_keys import key_of, without_names
 
 _OPTIMIZER_OPTIONS = ("clipnorm", "global_clipnorm", "clipvalue", "use_ema", "loss_scale_factor",
                       "gradient_accumulation_steps")  # fmt: skip
-_BY_MEMBER = frozenset({"name", "seed"})
-"""Settings of a layer that do not tell how it computes."""
-_OF_KERAS = frozenset(vars(keras.layers.Layer())) | frozenset(vars(keras.Model()))
-_SIMPLE = (int, float, str, bytes, tuple, list, dict, set, frozenset, type(None))
+_READ_OF_ANY = (np.ndarray, tf.Tensor, FunctionType, MethodType, functools.partial)
+"""Attributes of Keras's own layers that their settings may not tell whole, such as an activation with a closure."""
 
 Structure = tuple[Any, ...]
 
@@ -37,7 +37,7 @@ def structure_of(trainer: Any) -> Structure:
     shapes = tuple(tuple((tuple(one.shape), one.dtype) for one in group) for group in variables)
     decayed = tuple(map(optimizer._use_weight_decay, net.trainable_variables))
     update = type(optimizer), rule.flags(), rule.slots(), number_names(optimizer), decayed
-    return type(trainer), _layer(net), shapes, update, _text(trainer.loss)
+    return type(trainer), _layer(net), shapes, update, key_of(trainer.loss)
 
 
 def _require_known_step(trainer: Any) -> None:
@@ -84,49 +84,38 @@ def _layer(layer: Any) -> Structure:
     except Exception as error:
         words = str(error).strip().partition("\n")[0]
         raise NotStackedError(f"get_config() of layer {layer.name!r}, a {kind.__name__}, fails: {words}") from error
-    names = {one.name: f"layer {number}" for number, one in enumerate(layer._flatten_layers())}
-    return kind, _text(_renamed(config, names)), _attributes(layer), tuple(map(_layer, children))
-
-
-def _renamed(value: Any, names: Mapping[str, str]) -> Any:
-    """Return a configuration without the names that Keras gives layers, which count on in a process."""
-    if isinstance(value, Mapping):
-        return {key: _renamed(one, names) for key, one in value.items() if key not in _BY_MEMBER}
-    if isinstance(value, list | tuple):
-        return [_renamed(one, names) for one in value]
-    return names.get(value, value) if isinstance(value, str) else value
+    parts = [*layer._flatten_layers(), *getattr(layer, "operations", ())]  # a functional model has both
+    names = {one.name: f"layer {number}" for number, one in enumerate(parts)}
+    return kind, key_of(without_names(config, names)), _attributes(layer), tuple(map(_layer, children))
 
 
 def _attributes(layer: Any) -> Structure:
-    """Return what ``call`` may read from a layer: tensors, and plain values of a class that is not Keras's."""
+    """Return what ``call`` may read from a layer besides its settings and parts.
+
+    These are tensors and functions, and any value of a class that is not Keras's.
+    """
     is_own = not type(layer).__module__.startswith("keras.")
     found: list[tuple[Any, ...]] = []
     for name, value in sorted(vars(layer).items()):
-        if isinstance(value, np.ndarray | tf.Tensor):
-            array = np.asarray(value)
-            found.append((name, array.shape, str(array.dtype), array.tobytes()))
-        elif is_own and name not in _OF_KERAS and _is_plain(value):
-            found.append((name, _text(value)))
+        if name in _of_keras() or _is_part(value):
+            continue
+        if is_own or isinstance(value, _READ_OF_ANY):
+            found.append((name, key_of(value)))
     return tuple(found)
 
 
-def _is_plain(value: Any) -> bool:
-    """Return whether an attribute is neither a layer nor a variable, which are compared elsewhere."""
-    is_part = isinstance(value, keras.layers.Layer | keras.Variable)
-    return not is_part and (isinstance(value, _SIMPLE) or callable(value))
+@functools.cache
+def _of_keras() -> frozenset[str]:
+    """Return the attributes that Keras gives each layer and each compiled model."""
+    model = keras.Sequential()
+    model.compile("sgd", "mse")
+    return frozenset(vars(keras.layers.Layer())) | frozenset(vars(keras.Model())) | frozenset(vars(model))
 
 
-def _text(value: Any) -> Any:
-    """Return something that is equal for values that compute the same; a function is equal to itself alone."""
-    if isinstance(value, keras.losses.Loss):
-        return type(value), _text(_renamed(value.get_config(), {}))
-    if callable(value) and not isinstance(value, type):
-        return getattr(value, "__func__", value)
-    return json.dumps(value, sort_keys=True, default=_described)
-
-
-def _described(value: Any) -> Any:
-    if isinstance(value, Sequence | set | frozenset) and not isinstance(value, str | bytes):
-        return sorted(map(repr, value))
-    config = getattr(value, "get_config", None)
-    return repr(value) if config is None else [type(value).__qualname__, _renamed(config(), {})]
+def _is_part(value: Any) -> bool:
+    """Return whether an attribute has layers and variables, which are compared elsewhere, and nothing else."""
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        return bool(value) and all(map(_is_part, value))
+    return isinstance(value, keras.layers.Layer | keras.Variable | keras.random.SeedGenerator)
