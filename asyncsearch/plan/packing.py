@@ -22,6 +22,7 @@ import msgspec
 
 from asyncsearch.errors import UsageError
 from asyncsearch.plan.base_plan import Batch
+from asyncsearch.plan.pack_curves import curve_of, units_alone
 from asyncsearch.randomness import below, generator
 from asyncsearch.trial import Params
 
@@ -101,6 +102,16 @@ class KnownPacks(msgspec.Struct):
             units * (each_s[1] - min(spent for count, spent in each_s.items() if count <= lanes))
             for lanes, units in self.units.items()
         )
+
+    def alone_s(self, pack_s: float, lanes: int) -> float:
+        """Return about how long one of so many lanes would take alone, in what a pack of them takes ``pack_s``.
+
+        Where nothing was measured, a pack is taken to gain nothing, so the time is its lane's share. One with more
+        lanes than were measured trains in groups of the best number.
+        """
+        curve = {} if self.refusal else curve_of(self.seconds)
+        whole, rest = divmod(lanes, self.best) if curve and lanes > max(curve) else (0, lanes)
+        return pack_s / (whole * units_alone(curve, self.best) + (units_alone(curve, rest) if rest else 0.0))
 
     def most(self, packing: Packing) -> int:
         """Return how many may train together next."""
