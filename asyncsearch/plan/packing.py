@@ -15,12 +15,14 @@ units, wherever these are.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from asyncsearch.errors import UsageError
+from asyncsearch.pack_probe import FIRST_COUNTS, WARM_UP, fastest, is_rising, is_worth_timing
 from asyncsearch.plan.base_plan import Batch
 from asyncsearch.plan.pack_curves import curve_of, units_alone
 from asyncsearch.randomness import below, generator
@@ -58,12 +60,6 @@ class PackChoice(msgspec.Struct, frozen=True):
     """Number of the draw, for strategies that draw."""
 
 
-FIRST_COUNTS = (1, 2, 4, 8)
-"""How many trainings together are timed first, in the first unit of one pack."""
-_GAIN = 1.05
-"""Twice as many together must do so much more in the same time to be worth it: what is measured varies."""
-
-
 class KnownPacks(msgspec.Struct):
     """What is known of packs of one structure: facts that runners have told."""
 
@@ -86,11 +82,7 @@ class KnownPacks(msgspec.Struct):
     @property
     def best(self) -> int:
         """The number with the highest throughput; of two that hardly differ the smaller one. 1: nothing is known."""
-        best = 1
-        for count in sorted(self.seconds):
-            if best not in self.seconds or count / self.seconds[count] > _GAIN * best / self.seconds[best]:
-                best = count
-        return best
+        return fastest(self.seconds)
 
     @property
     def saved_s(self) -> float | None:
@@ -113,34 +105,37 @@ class KnownPacks(msgspec.Struct):
         whole, rest = divmod(lanes, self.best) if curve and lanes > max(curve) else (0, lanes)
         return pack_s / (whole * units_alone(curve, self.best) + (units_alone(curve, rest) if rest else 0.0))
 
-    def most(self, packing: Packing) -> int:
-        """Return how many may train together next."""
-        limits = [packing.limit if not packing.is_measured else self._most_measured(packing.limit)]
+    def most(self, packing: Packing, units_left: float = math.inf) -> int:
+        """Return how many may train together next; ``units_left``: for the worker, of which timing may cost a share."""
+        limits = [packing.limit if not packing.is_measured else self._most_measured(packing.limit, units_left)]
         limits += [] if self.memory is None else [self.memory]
         limits += [1] if self.refusal else []
         return max(1, min(limits))
 
-    def _most_measured(self, limit: int) -> int:
-        """Return twice the most that were measured while throughput rises, then the best number."""
+    def _most_measured(self, limit: int, units_left: float) -> int:
+        """Return enough to time the best number and twice as many, while throughput rises; then the best number."""
         if not self.seconds:
             return min(limit, sum(FIRST_COUNTS) + WARM_UP)
-        most = max(self.seconds)
-        half = max((count for count in self.seconds if 2 * count <= most), default=None)
-        is_rising = half is None or most / self.seconds[most] > _GAIN * half / self.seconds[half]
-        return min(limit, 2 * most) if is_rising else self.best
+        if not is_worth_timing(self.seconds, 2 * max(self.seconds), units_left):
+            return self.best
+        return max(self.best, min(limit, 3 * max(self.seconds)))
 
     def to_measure(self, packing: Packing, lanes: int) -> tuple[int, ...]:
-        """Return how many lanes of a pack are to be timed together in its first unit, in turns; empty: none."""
-        if not packing.is_measured or self.refusal or lanes < 2 or lanes in self.seconds:
+        """Return how many lanes of a pack are to be timed together in its first unit, in turns; empty: none.
+
+        Of more lanes than twice the best number, that number is timed again beside the rest, so that the pack goes on
+        in groups of the faster one.
+        """
+        if not packing.is_measured or self.refusal or lanes < 2:
             return ()
-        if self.seconds:
-            return (lanes,) if lanes > max(self.seconds) else ()
-        counts = [count for count in FIRST_COUNTS if sum(FIRST_COUNTS[: FIRST_COUNTS.index(count) + 1]) <= lanes]
-        return tuple(counts)
+        if not self.seconds:
+            counts = [count for count in FIRST_COUNTS if sum(FIRST_COUNTS[: FIRST_COUNTS.index(count) + 1]) <= lanes]
+            return tuple(counts)
+        most = max(self.seconds)
+        if lanes <= most or not is_rising(self.seconds):
+            return ()
+        return (lanes,) if lanes <= 2 * most else (min(lanes - most, 2 * most), most)
 
-
-WARM_UP = 2
-"""Trainings that a process trains together first, without being timed: that takes longer than ever after."""
 
 PackStrategy = Callable[[PackChoice], list[PackCandidate]]
 """Chooses at most ``count`` of the others; a pure function."""

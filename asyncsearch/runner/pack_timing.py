@@ -1,7 +1,8 @@
 """How many trainings train fastest together: the first unit of a pack is trained in groups that are timed.
 
 Each lane trains its unit once, so nothing is trained in vain. The fastest number of lanes is kept for the rest of the
-work. The first group of a process that trains together is not timed: what it prepares takes longer than ever after.
+work. A process that has trained nothing yet first trains a lane alone and two together without timing them: what that
+prepares takes longer than ever after.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ import time
 from collections.abc import Iterator, Sequence
 
 from asyncsearch.events import PackSeconds
+from asyncsearch.pack_probe import WARM_UP, fastest, is_worth_timing
 from asyncsearch.runner.protocol import PackFindings
 from asyncsearch.trainable import Trainer
 
-_WARM_UP = 2
 _warm: set[type[Trainer]] = set()
 """Trainer classes that have trained together in this process."""
 
@@ -41,27 +42,28 @@ class PackTiming:
         if not found:
             for group in _groups(trainers, self._together or len(trainers)):
                 self._train(group)
-        elif len(found) > 1:
-            self._together = max(found, key=lambda one: one.lanes / one.seconds).lanes
         refusal = self._class.pack_refusal() if is_first else ""
         return PackFindings(tuple(found), device() if found else "", refusal) if found or refusal else None
 
     def _timed(self, trainers: Sequence[Trainer]) -> list[PackSeconds]:
-        left: Sequence[Trainer] = trainers
-        if self._class not in _warm and len(left) >= sum(self._measured) + _WARM_UP:
-            self._train(left[:_WARM_UP])
-            left = left[_WARM_UP:]
-        found = []
+        left = trainers
+        spare = WARM_UP if self._class not in _warm and len(left) >= sum(self._measured) + WARM_UP else 0
+        found: dict[int, float] = {}
         for count in self._measured:
-            if len(left) < count:
+            # Later numbers were weighed by the driver, which knows how much is left to train.
+            if len(left) < count or (self._measured[0] == 1 and not is_worth_timing(found, count)):
                 break
+            warming = min(spare, 1 if count == 1 else 2)
+            self._train(left[:warming])
+            left, spare = left[warming:], spare - warming
             group, left = left[:count], left[count:]
             began = time.perf_counter()
             self._train(group)
-            found.append(PackSeconds(count, max(time.perf_counter() - began, 1e-9)))
-        for group in _groups(left, max(self._measured)):
+            found[count] = max(time.perf_counter() - began, 1e-9)
+        self._together = fastest(found)
+        for group in _groups(left, self._together):
             self._train(group)
-        return found
+        return [PackSeconds(*one) for one in found.items()]
 
     def _train(self, group: Sequence[Trainer]) -> None:
         if len(group) == 1:

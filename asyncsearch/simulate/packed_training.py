@@ -8,6 +8,7 @@ import msgspec
 
 from asyncsearch.events import PackSeconds
 from asyncsearch.ids import NodeKey
+from asyncsearch.pack_probe import fastest, is_worth_timing
 from asyncsearch.plan.pack_curves import speedup_at
 from asyncsearch.simulate.checked_workload import CheckedWorkload, Failure
 from asyncsearch.simulate.options import TrainingModel
@@ -77,16 +78,22 @@ class PackedTraining:
             lane.is_joining = False
         lanes, measured = list(self.lanes.values()), self._measured
         if not measured:
-            together = self._together or len(lanes)
-            return sum(self._group_s(lanes[at : at + together]) for at in range(0, len(lanes), together))
-        self._measured, findings, begin = (), [], 0
+            return self._groups_s(lanes)
+        found: dict[int, float] = {}
+        self._measured, begin = (), 0
         for count in measured:
-            findings.append(PackSeconds(count, self._group_s(lanes[begin : begin + count])))
+            if measured[0] == 1 and not is_worth_timing(found, count):
+                break
+            found[count] = self._group_s(lanes[begin : begin + count])
             begin += count
-        self.findings = tuple(findings)
-        if len(findings) > 1:
-            self._together = max(findings, key=lambda one: one.lanes / one.seconds).lanes
-        return sum(one.seconds for one in findings) + self._group_s(lanes[begin:])
+        self.findings = tuple(PackSeconds(*one) for one in found.items())
+        self._together = fastest(found)
+        return sum(found.values()) + self._groups_s(lanes[begin:])
+
+    def _groups_s(self, lanes: Sequence[PackedLane]) -> float:
+        """Return the seconds in which lanes train a unit, in groups of as many as train together at most."""
+        together = self._together or max(1, len(lanes))
+        return sum(self._group_s(lanes[at : at + together]) for at in range(0, len(lanes), together))
 
     def _group_s(self, lanes: Sequence[PackedLane]) -> float:
         """Return the seconds in which some lanes train a unit together; those of one structure as one computation."""

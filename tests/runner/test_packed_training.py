@@ -235,7 +235,7 @@ def test_the_first_unit_is_timed_in_groups_and_the_fastest_number_trains_on(
     pack = Pack(tmp_path, *({} for _ in range(9))).run(1, 2, 4)
     (told,) = pack.told
     assert told.seconds == ((1, 1.0), (2, 1.5), (4, 7.0))
-    assert [len(call) for call in CALLS] == [2, 2, 4] + [2, 2, 2, 2] * 2
+    assert [len(call) for call in CALLS] == [2, 4, 2] + [2, 2, 2, 2] * 2
     assert [pack.values(lane) for lane in range(9)] == [
         [0.5 * (lane + 1) * unit for unit in (1, 2, 3)] for lane in range(9)
     ]

@@ -15,10 +15,11 @@ from typing import NamedTuple
 import msgspec
 
 from asyncsearch.actions import Assign
-from asyncsearch.events import PackMeasured, Reported
+from asyncsearch.events import PackMeasured, PackSeconds, Reported
 from asyncsearch.ids import TrialId
 from asyncsearch.journal.format import Record
 from asyncsearch.journal.projection import LeaseProgress, Projection
+from asyncsearch.pack_probe import fastest
 from asyncsearch.plan.pack_curves import curve_of, units_alone
 from asyncsearch.plan.packing import KnownPacks, group_of
 from asyncsearch.simulate.options import TrainingModel
@@ -67,10 +68,15 @@ class _Lease(msgspec.Struct):
 
     began_s: float
     measured: tuple[int, ...] = ()
-    """How many lanes were timed together in its first unit, group after group."""
+    """How many lanes were timed together in its first unit, group after group; empty: none were."""
     together: int | None = None
     """How many lanes train together at most, as its first unit has shown; None: all."""
     rounds: list[_Round] = []
+
+    def measure(self, seconds: Sequence[PackSeconds]) -> None:
+        """Take in what its first unit has shown."""
+        self.measured = tuple(one.lanes for one in seconds)
+        self.together = fastest({one.lanes: one.seconds for one in seconds})
 
     def report(self, lane: int, seen: _Lane, assigned_s: float, now: float) -> None:
         """Add a report to the round to which it belongs, which may be a new one."""
@@ -155,12 +161,12 @@ def _setup_s(others: Sequence[_Others], unit_s: Mapping[TrialId, float]) -> floa
 
 def _units_alone(training: TrainingModel, lease: _Lease, one: _Round, *, is_first: bool = False) -> float:
     """Return how many units one training trains alone in the time in which these lanes train one each."""
-    lanes, structures = len(one.lanes), one.structures()
-    if is_first and lease.measured:
-        groups = [*lease.measured, max(0, lanes - sum(lease.measured))]
-    elif lease.together is not None:
-        whole, rest = divmod(lanes, lease.together)
-        groups = [lease.together] * whole + [rest]
+    lanes, structures, groups = len(one.lanes), one.structures(), list[int]()
+    if is_first:
+        groups += lease.measured
+    if lease.together is not None:
+        whole, rest = divmod(max(0, lanes - sum(groups)), lease.together)
+        groups += [lease.together] * whole + [rest]
     elif training.is_by_structure:
         return sum(units_alone(training.curve_of(name), count) for name, count in structures.items())
     else:
@@ -182,13 +188,12 @@ def _leases(records: Iterable[Record]) -> tuple[list[_Lease], dict[str, dict[int
             progress = projection.leases.get(event.lease.number)
             if progress is not None:
                 packs[_structure(progress)].note(event.seconds)
-            if len(event.seconds) > 1 and event.lease.number in leases:
-                leases[event.lease.number].together = max(event.seconds, key=lambda one: one.lanes / one.seconds).lanes
+            if event.lease.number in leases:
+                leases[event.lease.number].measure(event.seconds)
         projection.add(record)
         for action in record.actions:
             if isinstance(action, Assign):
-                counts = action.work.measured
-                leases[action.work.lease.number] = _Lease(record.t, counts if isinstance(counts, tuple) else ())
+                leases[action.work.lease.number] = _Lease(record.t)
     curves = {structure: curve_of(known.seconds) for structure, known in packs.items()}
     return list(leases.values()), {structure: curve for structure, curve in curves.items() if curve}
 
