@@ -30,7 +30,7 @@ from tests.report.tools import records_of, store_of
 CURVE = {2: 1.8, 4: 3.2, 8: 5.0}
 TRAINING = TrainingModel(pack_speedup=CURVE)
 DELAYS = Delays(start_s=3.0, setup_s=0.5, commit_s=0.25)
-UNIT_S = 2.0
+UNIT_S = 0.5
 SCHEDULERS = [FIFO(max_resource=4), SHA(max_resource=9), ASHA(max_resource=9)]
 WIDTHS = Space.of({"x": uniform(0.0, 1.0), "width": choice([8, 64])})
 
