@@ -228,7 +228,7 @@ def main() -> None:
         batch=BATCH,
         cnn2=2 * KINDS["cnn"],
         **KINDS,
-        numbers=table(["IMPV", "batch", *(f"{count} models" for count in COUNTS)], rows),
+        numbers=table(["IMPV", "batch", *(f"K = {count}" for count in COUNTS)], rows),
         factors=table(
             ["what differs", "2 models", "8 models"], [[name, two.impv, eight.impv] for name, two, eight in factors()]
         ),
