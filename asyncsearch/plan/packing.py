@@ -193,11 +193,14 @@ class Packing(msgspec.Struct, frozen=True):
         if not _is_limit(self.limit):
             raise UsageError(
                 f"pack={self.limit!r} is not a number of trainings: write an integer from 1 to {MAX_LANES}, as in "
-                "pack=8, or leave it out, so that each trains alone."
+                "pack=8, or pack='auto', which measures how many, or leave it out, so that each trains alone."
             )
-        if self.strategy not in PACK_STRATEGIES:
-            names = ", ".join(map(repr, PACK_STRATEGIES))
-            raise UsageError(f"pack_opt={self.strategy!r} is not known: write one of {names}.")
+        _require_strategy(self.strategy)
+
+
+def _require_strategy(name: object) -> None:
+    if not isinstance(name, str) or name not in PACK_STRATEGIES:
+        raise UsageError(f"pack_opt={name!r} is not known: write one of {', '.join(map(repr, PACK_STRATEGIES))}.")
 
 
 def _is_limit(value: object) -> bool:
@@ -208,9 +211,15 @@ def packing_for(pack: int | str | None, strategy: str) -> Packing | None:
     """Return how a study packs: so many trainings, or as many as train fastest, ``"auto"``; None: not at all.
 
     Raises:
-        UsageError: one of both is not known.
+        UsageError: one of both is not known, or a strategy is given and nothing is packed.
     """
+    _require_strategy(strategy)
     if pack is None:
+        if strategy != "plan":
+            raise UsageError(
+                f"pack_opt={strategy!r} says which trials to pack, and without pack= none are: write pack=8, too, or "
+                "pack='auto'."
+            )
         return None
     if isinstance(pack, str) and pack != "auto":
         raise UsageError(f"pack={pack!r}: write a number of trials, as in pack=8, or 'auto', which measures how many.")
