@@ -14,8 +14,7 @@ from collections.abc import Mapping
 FIRST_COUNTS = (1, 2, 4, 8)
 """How many trainings together are timed first, in the first unit of one pack."""
 WARM_UP = 3
-"""Trainings that a process trains first without timing them, one alone and two together: that takes longer than ever
-after."""
+"""Trainings that a process trains first, one alone and two together, since that takes longer than ever after."""
 GAIN = 1.05
 """Twice as many together must do so much more in the same time to be worth it: what is measured varies."""
 FIRST_LOSS = 1.0

@@ -1,8 +1,8 @@
 """How many trainings train fastest together: the first unit of a pack is trained in groups that are timed.
 
 Each lane trains its unit once, so nothing is trained in vain. The fastest number of lanes is kept for the rest of the
-work. A process that has trained nothing yet first trains a lane alone and two together without timing them: what that
-prepares takes longer than ever after.
+work. A process that has trained nothing yet first trains a lane alone, and two together, once more: what that prepares
+takes longer than ever after, so the shorter time counts.
 """
 
 from __future__ import annotations
@@ -57,16 +57,21 @@ class PackTiming:
             if len(left) < count or (self._measured[0] == 1 and not is_worth_timing(found, count)):
                 break
             warming = min(spare, 1 if count == 1 else 2)
-            self._train(left[:warming])
+            taken = [self._seconds(left[:warming])] if warming else []
             left, spare = left[warming:], spare - warming
             group, left = left[:count], left[count:]
-            began = time.perf_counter() - waited_s()
-            self._train(group)
-            found[count] = max(time.perf_counter() - waited_s() - began, 1e-9)
+            taken.append(self._seconds(group))
+            found[count] = min(taken) if warming == count else taken[-1]
         self._together = fastest(found)
         for group in _groups(left, self._together):
             self._train(group)
         return [PackSeconds(*one) for one in found.items()]
+
+    def _seconds(self, group: Sequence[Trainer]) -> float:
+        """Train a unit of some lanes, and return the seconds that it took."""
+        began = time.perf_counter() - waited_s()
+        self._train(group)
+        return max(time.perf_counter() - waited_s() - began, 1e-9)
 
     def _train(self, group: Sequence[Trainer]) -> None:
         if len(group) == 1:

@@ -242,6 +242,18 @@ def test_the_first_unit_is_timed_in_groups_and_the_fastest_number_trains_on(
     ]
 
 
+@pytest.mark.parametrize("spent", [[9.0, 1.0, 8.0, 1.5], [1.0, 9.0, 1.5, 8.0]])
+def test_a_process_times_one_and_two_twice_in_its_first_units_and_the_shorter_time_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spent: list[float]
+) -> None:
+    left = iter(spent)
+    monkeypatch.setattr(pack_timing.PackTiming, "_seconds", lambda self, group: (self._train(group), next(left))[1])
+    pack = Pack(tmp_path, *({} for _ in range(6))).run(1, 2)
+    (told,) = pack.told
+    assert told.seconds == ((1, 1.0), (2, 1.5))
+    assert [pack.values(lane)[0] for lane in range(6)] == [0.5 * (lane + 1) for lane in range(6)]
+
+
 def test_time_in_which_others_have_the_processor_does_not_count(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
