@@ -41,10 +41,7 @@ class PackTiming:
     def train(self, trainers: Sequence[Trainer]) -> PackFindings | None:
         """Train a unit of each; return what was found out, after the first one, if there is anything."""
         is_first, self._has_begun = not self._has_begun, True
-        found = self._timed(trainers) if is_first and self._measured else []
-        if not found:
-            for group in _groups(trainers, self._together or len(trainers)):
-                self._train(group)
+        found = self._timed(trainers) if is_first and self._measured else self._in_groups(trainers)
         refusal = self._class.pack_refusal() if is_first else ""
         return PackFindings(tuple(found), device() if found else "", refusal) if found or refusal else None
 
@@ -62,10 +59,15 @@ class PackTiming:
             group, left = left[:count], left[count:]
             taken.append(self._seconds(group))
             found[count] = min(taken) if warming == count else taken[-1]
-        self._together = fastest(found)
-        for group in _groups(left, self._together):
-            self._train(group)
+        self._together = fastest(found) if found else None
+        self._in_groups(left)
         return [PackSeconds(*one) for one in found.items()]
+
+    def _in_groups(self, trainers: Sequence[Trainer]) -> list[PackSeconds]:
+        """Train a unit of each, as many together as train fastest; nothing is timed."""
+        for group in _groups(trainers, self._together or max(1, len(trainers))):
+            self._train(group)
+        return []
 
     def _seconds(self, group: Sequence[Trainer]) -> float:
         """Train a unit of some lanes, and return the seconds that it took."""

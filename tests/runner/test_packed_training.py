@@ -283,6 +283,13 @@ def test_each_lane_trains_each_unit_once_however_few_there_are_to_time(tmp_path:
     assert [pack.values(lane) for lane in range(3)] == [[0.5, 1.0, 1.5], [1.0, 2.0, 3.0], [1.5, 3.0, 4.5]]
 
 
+def test_lanes_that_are_fewer_than_were_to_be_timed_train_each_unit_once_too(tmp_path: Path) -> None:
+    pack = Pack(tmp_path, {}, {}).run(4)
+    assert pack.told == []
+    assert [pack.values(lane) for lane in range(2)] == [[0.5, 1.0, 1.5], [1.0, 2.0, 3.0]]
+    assert [len(call) for call in CALLS] == [2, 2, 2]
+
+
 @pytest.mark.parametrize(("module", "name"), [("builtins", "MemoryError"), ("torch", "OutOfMemoryError")])
 def test_too_little_memory_of_a_pack_is_told_of_each_lane_in_its_kind(tmp_path: Path, module: str, name: str) -> None:
     error = getattr(pytest.importorskip(module), name)
