@@ -113,18 +113,18 @@ class KnownPacks(msgspec.Struct):
         return max(1, min(limits))
 
     def _most_measured(self, limit: int, units_left: float) -> int:
-        """Return enough to time the best number and twice as many, while throughput rises; then the best number."""
+        """Return enough to time twice the most, and the best number, while throughput rises; then the best number."""
         if not self.seconds:
             return min(limit, sum(FIRST_COUNTS) + WARM_UP)
         if not is_worth_timing(self.seconds, 2 * max(self.seconds), units_left):
             return self.best
-        return max(self.best, min(limit, 3 * max(self.seconds)))
+        return max(self.best, min(limit, self.best + 2 * max(self.seconds)))
 
     def to_measure(self, packing: Packing, lanes: int) -> tuple[int, ...]:
         """Return how many lanes of a pack are to be timed together in its first unit, in turns; empty: none.
 
-        Of more lanes than twice the best number, that number is timed again beside the rest, so that the pack goes on
-        in groups of the faster one.
+        Of more lanes than twice the most that were timed, the best number is timed again beside them, so that the pack
+        goes on in groups of the faster one.
         """
         if not packing.is_measured or self.refusal or lanes < 2:
             return ()
@@ -134,7 +134,7 @@ class KnownPacks(msgspec.Struct):
         most = max(self.seconds)
         if lanes <= most or not is_rising(self.seconds):
             return ()
-        return (lanes,) if lanes <= 2 * most else (min(lanes - most, 2 * most), most)
+        return (lanes,) if lanes <= 2 * most else (min(lanes - self.best, 2 * most), self.best)
 
 
 PackStrategy = Callable[[PackChoice], list[PackCandidate]]

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from asyncsearch.engine.state import StudyState
@@ -107,6 +107,8 @@ def test_two_that_train_slower_than_one_alone_do_not_keep_four_from_being_timed(
     assert [packs.best for packs in found.state.packs.values()] == [8]
 
 
+@settings(max_examples=1000)
+@example(unit_s=1.0, units_left=899, first=0.5625, gains=[1.28125, 1.0, 1.0, 1.0, 1.0])
 @given(
     unit_s=st.floats(0.001, 1000.0),
     units_left=st.integers(0, 100_000),
@@ -126,7 +128,8 @@ def test_timing_costs_at_most_2_s_or_1_percent_of_the_search(
             if counts[0] == 1 and not is_worth_timing(found, count):
                 break
             found[count] = unit_s * units_alone(curve, count)
-            cost += max(0.0, found[count] - count * min(s / n for n, s in (packs.seconds | found).items()))
+            smaller = {lanes: seconds for lanes, seconds in (packs.seconds | found).items() if lanes <= count}
+            cost += found[count] - count * min(seconds / lanes for lanes, seconds in smaller.items())
         assert found.keys() - packs.seconds.keys(), "it times something new each time"
         packs.note([PackSeconds(*one) for one in found.items()])
     assert cost <= allowed * (1 + 1e-9)
