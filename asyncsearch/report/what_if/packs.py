@@ -53,7 +53,9 @@ def packing_asked(own: Packing | None, pack: int | str | None) -> Packing | None
     if pack is None:
         return own
     asked = packing_for(pack, "plan" if own is None else own.strategy)
-    return asked if asked is not None and asked.limit > 1 else None
+    if asked is None or asked.limit == 1:
+        return None
+    return asked if own is None else msgspec.structs.replace(own, limit=asked.limit, is_measured=asked.is_measured)
 
 
 def packs_to_simulate(
