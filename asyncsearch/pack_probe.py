@@ -17,6 +17,8 @@ WARM_UP = 3
 """Trainings that a process trains first, one alone and two together, since that takes longer than ever after."""
 GAIN = 1.05
 """Twice as many together must do so much more in the same time to be worth it: what is measured varies."""
+PACK_GAIN = 1.15
+"""A pack must train so much more than one training alone: what it seems to gain below that is often not there."""
 FIRST_LOSS = 1.0
 """How much longer than alone two together are taken to train at most, as a share of the time alone."""
 LOSS = 0.25
@@ -35,7 +37,8 @@ def fastest(seconds: Mapping[int, float]) -> int:
     """
     best = 1
     for count in sorted(seconds):
-        if best not in seconds or count / seconds[count] > GAIN * best / seconds[best]:
+        gain = PACK_GAIN if best == 1 else GAIN
+        if best not in seconds or count / seconds[count] > gain * best / seconds[best]:
             best = count
     return best
 
