@@ -178,7 +178,11 @@ def test_what_cannot_be_done_is_one_line_and_exit_code_2(
 
 
 @pytest.mark.parametrize(
-    "arguments", [[], ["dance"], ["show"], ["trials", "x", "--limit", "0"], ["trials", "x", "--limit", "-3"]]
+    "arguments",
+    [
+        *([], ["dance"], ["show"], ["trials", "x", "--limit", "0"], ["trials", "x", "--limit", "-3"]),
+        *(["simulate", "x", "--pack", "0"], ["simulate", "x", "--pack-speedup", "8"]),
+    ],
 )
 def test_a_command_that_is_written_wrong_has_exit_code_2(
     arguments: list[str], capsys: pytest.CaptureFixture[str]
@@ -229,6 +233,13 @@ def test_a_trial_that_printed_nothing_is_said_to(store: str, capsys: pytest.Capt
     assert found.out == ""
     assert "trial-0 has printed nothing" in found.err
     assert f"explain {store} trial-0" in found.err
+
+
+def test_preview_says_what_packs_save(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    script = tmp_path / "json.py"
+    script.write_text(SCRIPT, encoding="utf-8")
+    assert cli.main(["preview", str(script), "--num-trials", "8", "--pack", "4", "--pack-speedup", "2:1.5,4:2"]) == 0
+    assert "Workers train up to 4 together, with the gain that was given. That saves" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -132,7 +132,8 @@ def preview(options: argparse.Namespace) -> None:
             f"asyncsearch preview {options.script} --num-trials 64."
         )
     parallelism = run.parallelism if options.parallelism is None else options.parallelism
-    found = study.preview(total, parallelism=parallelism, seconds_per_unit=options.seconds_per_unit)
+    packs = {"pack": options.pack, "pack_speedup": options.pack_speedup}
+    found = study.preview(total, parallelism=parallelism, seconds_per_unit=options.seconds_per_unit, **packs)
     print(printable(str(found)))
 
 
@@ -144,7 +145,8 @@ def simulate(options: argparse.Namespace) -> None:
 
     workers = options.workers or WORKERS
     with announced(f"simulating {options.store} with {', '.join(map(str, workers))} workers ..."):
-        words = str(what_if(Study.resume(options.store), workers))
+        study = Study.resume(options.store)
+        words = str(what_if(study, workers, pack=options.pack, pack_speedup=options.pack_speedup))
     print(printable(words))
 
 

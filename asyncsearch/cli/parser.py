@@ -106,11 +106,13 @@ def make_parser() -> argparse.ArgumentParser:
         "--parallelism", type=_whole, metavar="K", help="workers (default: as many as a run would have)"
     )
     preview.add_argument("--seconds-per-unit", type=float, metavar="S", help="duration of a unit of training")
+    _add_packs(preview)
 
     duration = "estimate how long a study would have taken with other numbers of workers"
     simulate = _command(added, "simulate", commands.simulate, duration, "store")
     numbers = "numbers of workers, separated by commas (default: 1,2,4,8,16)"
     simulate.add_argument("--workers", type=_wholes, metavar="1,2,4", help=numbers)
+    _add_packs(simulate)
 
     check = _command(
         added, "check", commands.check, "train, pause and resume a trainable and compare bit by bit (runs it)"
@@ -171,6 +173,25 @@ def _whole(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a positive integer")
     return int(text)
+
+
+def _add_packs(command: argparse.ArgumentParser) -> None:
+    """Let a command say how many trials train together, and what that gains."""
+    many = "trials that a worker trains together, or auto (default: as the study); 1: each alone"
+    command.add_argument("--pack", type=_pack, metavar="K", help=many)
+    gains = "how many times as fast K trials train together (default: as measured in the study)"
+    command.add_argument("--pack-speedup", type=_speedups, metavar="8:5.0", help=gains)
+
+
+def _pack(text: str) -> int | str:
+    return text if text == "auto" else _whole(text)
+
+
+def _speedups(text: str) -> dict[int, float]:
+    try:
+        return {_whole(lanes.strip()): float(gain) for lanes, gain in (part.split(":") for part in text.split(","))}
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no list of K:GAIN: write e.g. 2:1.8,8:5.0") from None
 
 
 def _wholes(text: str) -> tuple[int, ...]:

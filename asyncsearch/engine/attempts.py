@@ -30,6 +30,8 @@ class Attempt(msgspec.Struct):
     """Driver's clock when the lease was given."""
     last_s: float | None = None
     """Driver's clock at the last report under this lease."""
+    peers: int = 1
+    """How many lanes of its lease trained at its last report, itself included."""
     save_points: list[CheckpointRef] = []
     """The positions, besides the ends of its stages, at which it was told to save."""
     committed: int | None = None

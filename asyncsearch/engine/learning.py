@@ -160,10 +160,16 @@ def _count_losses(state: StudyState, attempt: Attempt, trials: list[Trial]) -> N
 
 
 def _measure(state: StudyState, attempt: Attempt, resource: int, now: float) -> None:
-    """Measure the cost of a unit, from the second report of a lease on: the time of the first includes the start."""
+    """Measure the cost of a unit, from the second report of a lease on: the time of the first includes the start.
+
+    A unit of a pack takes the time of all its lanes; the cost is what this one would take alone.
+    """
     if attempt.last_s is not None:
-        state.plan.set_cost(attempt.node_at(resource), (now - attempt.last_s) / (resource - attempt.resource))
-    attempt.last_s = now
+        seconds = (now - attempt.last_s) / (resource - attempt.resource)
+        if attempt.peers > 1:
+            seconds = packs_of(state, attempt).alone_s(seconds, attempt.peers)
+        state.plan.set_cost(attempt.node_at(resource), seconds)
+    attempt.last_s, attempt.peers = now, state.pool.slots[attempt.lease.worker].lanes
 
 
 def _learn_commit(state: StudyState, event: CheckpointCommitted, _now: float) -> None:

@@ -6,11 +6,12 @@ never waits for others, and takes no more than its share where several workers a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from asyncsearch.engine.attempts import Attempt
 from asyncsearch.engine.state import StudyState
-from asyncsearch.ids import CheckpointRef, WorkerId
+from asyncsearch.ids import CheckpointRef, TrialId, WorkerId
 from asyncsearch.plan.base_plan import Batch
 from asyncsearch.plan.packing import KnownPacks, PackCandidate, PackChoice, Packing, group_of, mates, may_join
 
@@ -58,7 +59,8 @@ def may_be_packed(state: StudyState, candidate: PackCandidate) -> bool:
 
 def most_lanes(state: StudyState, packing: Packing, group: str) -> int:
     """Return how many trainings of a group may train together next."""
-    most, batch = state.packs.get(group, _NOTHING).most(packing), state.searcher.max_batch
+    units_left = _units_left(state) if packing.is_measured else math.inf
+    most, batch = state.packs.get(group, _NOTHING).most(packing, units_left), state.searcher.max_batch
     return most if batch is None else max(1, min(most, batch))
 
 
@@ -124,6 +126,15 @@ def _to_begin(state: StudyState) -> int | None:
     if left is None and not state.is_exhausted:
         return None
     return len(state.waiting) + (0 if state.is_exhausted or left is None else max(0, left))
+
+
+def _units_left(state: StudyState) -> float:
+    """Return at least how many units each structure has left for each worker, as far as that is known."""
+    to_begin = _to_begin(state)
+    if to_begin is None:
+        return math.inf
+    units = to_begin * (state.scheduler.first_target(TrialId(0)) or 1)
+    return units / max(1, len(state.packs)) / max(1, len(state.pool.slots))
 
 
 def candidates(state: StudyState, packing: Packing, limit: int, held: list[CheckpointRef]) -> list[PackCandidate]:

@@ -15,6 +15,7 @@ units, wherever these are.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -22,7 +23,9 @@ import msgspec
 
 from asyncsearch.errors import UsageError
 from asyncsearch.plan.base_plan import Batch
+from asyncsearch.plan.pack_curves import curve_of, units_alone
 from asyncsearch.randomness import below, generator
+from asyncsearch.trainers.pack_probe import FIRST_COUNTS, WARM_UP, fastest, is_rising, is_worth_timing
 from asyncsearch.trial import Params
 
 MAX_LANES = 1024
@@ -57,12 +60,6 @@ class PackChoice(msgspec.Struct, frozen=True):
     """Number of the draw, for strategies that draw."""
 
 
-FIRST_COUNTS = (1, 2, 4, 8)
-"""How many trainings together are timed first, in the first unit of one pack."""
-_GAIN = 1.05
-"""Twice as many together must do so much more in the same time to be worth it: what is measured varies."""
-
-
 class KnownPacks(msgspec.Struct):
     """What is known of packs of one structure: facts that runners have told."""
 
@@ -85,11 +82,7 @@ class KnownPacks(msgspec.Struct):
     @property
     def best(self) -> int:
         """The number with the highest throughput; of two that hardly differ the smaller one. 1: nothing is known."""
-        best = 1
-        for count in sorted(self.seconds):
-            if best not in self.seconds or count / self.seconds[count] > _GAIN * best / self.seconds[best]:
-                best = count
-        return best
+        return fastest(self.seconds)
 
     @property
     def saved_s(self) -> float | None:
@@ -102,34 +95,47 @@ class KnownPacks(msgspec.Struct):
             for lanes, units in self.units.items()
         )
 
-    def most(self, packing: Packing) -> int:
-        """Return how many may train together next."""
-        limits = [packing.limit if not packing.is_measured else self._most_measured(packing.limit)]
+    def alone_s(self, pack_s: float, lanes: int) -> float:
+        """Return about how long one of so many lanes would take alone, in what a pack of them takes ``pack_s``.
+
+        Where nothing was measured, a pack is taken to gain nothing, so the time is its lane's share. One with more
+        lanes than were measured trains in groups of the best number.
+        """
+        curve = {} if self.refusal else curve_of(self.seconds)
+        whole, rest = divmod(lanes, self.best) if curve and lanes > max(curve) else (0, lanes)
+        return pack_s / (whole * units_alone(curve, self.best) + (units_alone(curve, rest) if rest else 0.0))
+
+    def most(self, packing: Packing, units_left: float = math.inf) -> int:
+        """Return how many may train together next; ``units_left``: for the worker, of which timing may cost a share."""
+        limits = [packing.limit if not packing.is_measured else self._most_measured(packing.limit, units_left)]
         limits += [] if self.memory is None else [self.memory]
         limits += [1] if self.refusal else []
         return max(1, min(limits))
 
-    def _most_measured(self, limit: int) -> int:
-        """Return twice the most that were measured while throughput rises, then the best number."""
+    def _most_measured(self, limit: int, units_left: float) -> int:
+        """Return enough to time twice the most, and the best number, while throughput rises; then the best number."""
         if not self.seconds:
             return min(limit, sum(FIRST_COUNTS) + WARM_UP)
-        most = max(self.seconds)
-        half = max((count for count in self.seconds if 2 * count <= most), default=None)
-        is_rising = half is None or most / self.seconds[most] > _GAIN * half / self.seconds[half]
-        return min(limit, 2 * most) if is_rising else self.best
+        if not is_worth_timing(self.seconds, 2 * max(self.seconds), units_left):
+            return self.best
+        return max(self.best, min(limit, self.best + 2 * max(self.seconds)))
 
     def to_measure(self, packing: Packing, lanes: int) -> tuple[int, ...]:
-        """Return how many lanes of a pack are to be timed together in its first unit, in turns; empty: none."""
-        if not packing.is_measured or self.refusal or lanes < 2 or lanes in self.seconds:
+        """Return how many lanes of a pack are to be timed together in its first unit, in turns; empty: none.
+
+        Of more lanes than twice the most that were timed, the best number is timed again beside them, so that the pack
+        goes on in groups of the faster one.
+        """
+        if not packing.is_measured or self.refusal or lanes < 2:
             return ()
-        if self.seconds:
-            return (lanes,) if lanes > max(self.seconds) else ()
-        counts = [count for count in FIRST_COUNTS if sum(FIRST_COUNTS[: FIRST_COUNTS.index(count) + 1]) <= lanes]
-        return tuple(counts)
+        if not self.seconds:
+            counts = [count for count in FIRST_COUNTS if sum(FIRST_COUNTS[: FIRST_COUNTS.index(count) + 1]) <= lanes]
+            return tuple(counts)
+        most = max(self.seconds)
+        if lanes <= most or not is_rising(self.seconds):
+            return ()
+        return (lanes,) if lanes <= 2 * most else (min(lanes - self.best, 2 * most), self.best)
 
-
-WARM_UP = 2
-"""Trainings that a process trains together first, without being timed: that takes longer than ever after."""
 
 PackStrategy = Callable[[PackChoice], list[PackCandidate]]
 """Chooses at most ``count`` of the others; a pure function."""
@@ -189,11 +195,14 @@ class Packing(msgspec.Struct, frozen=True):
         if not _is_limit(self.limit):
             raise UsageError(
                 f"pack={self.limit!r} is not a number of trainings: write an integer from 1 to {MAX_LANES}, as in "
-                "pack=8, or leave it out, so that each trains alone."
+                "pack=8, or pack='auto', which measures how many, or leave it out, so that each trains alone."
             )
-        if self.strategy not in PACK_STRATEGIES:
-            names = ", ".join(map(repr, PACK_STRATEGIES))
-            raise UsageError(f"pack_opt={self.strategy!r} is not known: write one of {names}.")
+        _require_strategy(self.strategy)
+
+
+def _require_strategy(name: object) -> None:
+    if not isinstance(name, str) or name not in PACK_STRATEGIES:
+        raise UsageError(f"pack_opt={name!r} is not known: write one of {', '.join(map(repr, PACK_STRATEGIES))}.")
 
 
 def _is_limit(value: object) -> bool:
@@ -204,9 +213,15 @@ def packing_for(pack: int | str | None, strategy: str) -> Packing | None:
     """Return how a study packs: so many trainings, or as many as train fastest, ``"auto"``; None: not at all.
 
     Raises:
-        UsageError: one of both is not known.
+        UsageError: one of both is not known, or a strategy is given and nothing is packed.
     """
+    _require_strategy(strategy)
     if pack is None:
+        if strategy != "plan":
+            raise UsageError(
+                f"pack_opt={strategy!r} says which trials to pack, and without pack= none are: write pack=8, too, or "
+                "pack='auto'."
+            )
         return None
     if isinstance(pack, str) and pack != "auto":
         raise UsageError(f"pack={pack!r}: write a number of trials, as in pack=8, or 'auto', which measures how many.")

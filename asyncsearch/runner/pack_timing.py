@@ -1,7 +1,8 @@
 """How many trainings train fastest together: the first unit of a pack is trained in groups that are timed.
 
 Each lane trains its unit once, so nothing is trained in vain. The fastest number of lanes is kept for the rest of the
-work. The first group of a process that trains together is not timed: what it prepares takes longer than ever after.
+work. A process that has trained nothing yet first trains a lane alone, and two together, once more: what that prepares
+takes longer than ever after, so the shorter time counts.
 """
 
 from __future__ import annotations
@@ -10,12 +11,15 @@ import os
 import platform
 import time
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from asyncsearch.events import PackSeconds
 from asyncsearch.runner.protocol import PackFindings
 from asyncsearch.trainable import Trainer
+from asyncsearch.trainers.pack_probe import WARM_UP, fastest, is_worth_timing
 
-_WARM_UP = 2
+_SCHEDSTAT = Path("/proc/thread-self/schedstat")
+"""On Linux: nanoseconds on a processor, nanoseconds waiting for one, and how often."""
 _warm: set[type[Trainer]] = set()
 """Trainer classes that have trained together in this process."""
 
@@ -37,31 +41,39 @@ class PackTiming:
     def train(self, trainers: Sequence[Trainer]) -> PackFindings | None:
         """Train a unit of each; return what was found out, after the first one, if there is anything."""
         is_first, self._has_begun = not self._has_begun, True
-        found = self._timed(trainers) if is_first and self._measured else []
-        if not found:
-            for group in _groups(trainers, self._together or len(trainers)):
-                self._train(group)
-        elif len(found) > 1:
-            self._together = max(found, key=lambda one: one.lanes / one.seconds).lanes
+        found = self._timed(trainers) if is_first and self._measured else self._in_groups(trainers)
         refusal = self._class.pack_refusal() if is_first else ""
         return PackFindings(tuple(found), device() if found else "", refusal) if found or refusal else None
 
     def _timed(self, trainers: Sequence[Trainer]) -> list[PackSeconds]:
-        left: Sequence[Trainer] = trainers
-        if self._class not in _warm and len(left) >= sum(self._measured) + _WARM_UP:
-            self._train(left[:_WARM_UP])
-            left = left[_WARM_UP:]
-        found = []
+        left = trainers
+        spare = WARM_UP if self._class not in _warm and len(left) >= sum(self._measured) + WARM_UP else 0
+        found: dict[int, float] = {}
         for count in self._measured:
-            if len(left) < count:
+            # Later numbers were weighed by the driver, which knows how much is left to train.
+            if len(left) < count or (self._measured[0] == 1 and not is_worth_timing(found, count)):
                 break
+            warming = min(spare, 1 if count == 1 else 2)
+            taken = [self._seconds(left[:warming])] if warming else []
+            left, spare = left[warming:], spare - warming
             group, left = left[:count], left[count:]
-            began = time.perf_counter()
+            taken.append(self._seconds(group))
+            found[count] = min(taken) if warming == count else taken[-1]
+        self._together = fastest(found) if found else None
+        self._in_groups(left)
+        return [PackSeconds(*one) for one in found.items()]
+
+    def _in_groups(self, trainers: Sequence[Trainer]) -> list[PackSeconds]:
+        """Train a unit of each, as many together as train fastest; nothing is timed."""
+        for group in _groups(trainers, self._together or max(1, len(trainers))):
             self._train(group)
-            found.append(PackSeconds(count, max(time.perf_counter() - began, 1e-9)))
-        for group in _groups(left, max(self._measured)):
-            self._train(group)
-        return found
+        return []
+
+    def _seconds(self, group: Sequence[Trainer]) -> float:
+        """Train a unit of some lanes, and return the seconds that it took."""
+        began = time.perf_counter() - waited_s()
+        self._train(group)
+        return max(time.perf_counter() - waited_s() - began, 1e-9)
 
     def _train(self, group: Sequence[Trainer]) -> None:
         if len(group) == 1:
@@ -74,6 +86,17 @@ class PackTiming:
 def _groups(trainers: Sequence[Trainer], count: int) -> Iterator[Sequence[Trainer]]:
     for begin in range(0, len(trainers), count):
         yield trainers[begin : begin + count]
+
+
+def waited_s() -> float:
+    """Return how long this thread has waited for a processor; 0 where the system does not tell.
+
+    On a machine with other work it is the larger part of the time, and varies more than packs of different size do.
+    """
+    try:
+        return int(_SCHEDSTAT.read_text().split()[1]) / 1e9
+    except (OSError, ValueError, IndexError):
+        return 0.0
 
 
 def device() -> str:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
 from asyncsearch.events import PackSeconds
 from asyncsearch.ids import NodeKey
+from asyncsearch.plan.pack_curves import speedup_at
 from asyncsearch.simulate.checked_workload import CheckedWorkload, Failure
 from asyncsearch.simulate.options import TrainingModel
+from asyncsearch.trainers.pack_probe import fastest, is_worth_timing
 from asyncsearch.work import Lane, Stage, Work
 
 
@@ -67,22 +68,32 @@ class PackedTraining:
         most, lanes = self._training.pack_memory, len(self.training)
         return most is not None and 1 < most < min(lanes, self._together or lanes)
 
+    def again_s(self, units: int) -> float:
+        """Return the seconds in which each lane trains some units again, which measures nothing."""
+        return units * self._group_s(list(self.lanes.values()))
+
     def round_s(self) -> float:
         """Return the seconds in which each lane trains its next unit, also those that waited to join."""
         for lane in self.lanes.values():
             lane.is_joining = False
         lanes, measured = list(self.lanes.values()), self._measured
         if not measured:
-            together = self._together or len(lanes)
-            return sum(self._group_s(lanes[at : at + together]) for at in range(0, len(lanes), together))
-        self._measured, findings, begin = (), [], 0
+            return self._groups_s(lanes)
+        found: dict[int, float] = {}
+        self._measured, begin = (), 0
         for count in measured:
-            findings.append(PackSeconds(count, self._group_s(lanes[begin : begin + count])))
+            if measured[0] == 1 and not is_worth_timing(found, count):
+                break
+            found[count] = self._group_s(lanes[begin : begin + count])
             begin += count
-        self.findings = tuple(findings)
-        if len(findings) > 1:
-            self._together = max(findings, key=lambda one: one.lanes / one.seconds).lanes
-        return sum(one.seconds for one in findings) + self._group_s(lanes[begin:])
+        self.findings = tuple(PackSeconds(*one) for one in found.items())
+        self._together = fastest(found)
+        return sum(found.values()) + self._groups_s(lanes[begin:])
+
+    def _groups_s(self, lanes: Sequence[PackedLane]) -> float:
+        """Return the seconds in which lanes train a unit, in groups of as many as train together at most."""
+        together = self._together or max(1, len(lanes))
+        return sum(self._group_s(lanes[at : at + together]) for at in range(0, len(lanes), together))
 
     def _group_s(self, lanes: Sequence[PackedLane]) -> float:
         """Return the seconds in which some lanes train a unit together; those of one structure as one computation."""
@@ -119,17 +130,3 @@ class PackedTraining:
 
     def _stop_of(self, stage: Stage) -> int:
         return max(self._workload.units(stage.trials[0]), stage.start + 1) if stage.stop is None else stage.stop
-
-
-def speedup_at(curve: Mapping[int, float], lanes: int) -> float:
-    """Return how many times as much a pack trains in the same time as its lanes one after another.
-
-    Between two numbers of lanes of the curve it is interpolated, and beyond the last one constant; one lane has 1.
-    """
-    known = sorted({1: 1.0, **curve}.items())
-    index = bisect_right([at for at, _ in known], lanes)
-    low_at, low = known[index - 1]
-    if index == len(known):
-        return low
-    high_at, high = known[index]
-    return low + (high - low) * (lanes - low_at) / (high_at - low_at)

@@ -21,7 +21,7 @@ class PackedWorkers(VirtualCluster):
         worker.work, worker.pack, worker.began_s = work, pack, now
         worker.slowness = self._draws.slowness(work.lease.number)
         again = max(lane.resource for lane in pack.lanes.values()) if self._restarts else 0
-        setup_s = self._delays.setup_s + again * pack.round_s() * worker.slowness
+        setup_s = self._delays.setup_s + pack.again_s(again) * worker.slowness
         self._begin_round(worker, work, setup_s)
         self._lose_by_chance(worker, work, list(pack.lanes.values()), setup_s)
 

@@ -28,11 +28,14 @@ class RecordedWorkload:
     Args:
         params: of the trials, in the order in which they began.
         values: of each trial, (resource, value) by resource; trials that reported nothing may be missing.
-        unit_s: measured seconds of a unit of each trial; those that are missing take what the others take on average.
+        unit_s: seconds of a unit of each trial, if it trains alone; those that are missing take what the others take on
+            average.
         delays: measured times besides training.
         ended: trials whose function returned. The others were stopped, paused or failed: where there is no
             ``max_resource`` they are taken to be as long as the longest of all.
         failed: of trials that failed for good, after how many units and how many seconds more: see ``fails_after``.
+        pack_speedup: how much packs gained, by structure, as measured; empty: nothing was.
+        most_lanes: how many trials trained together at most.
 
     Raises:
         UsageError: no trial reported anything, or no time was measured.
@@ -46,11 +49,15 @@ class RecordedWorkload:
         delays: Delays,
         ended: Iterable[TrialId] = (),
         failed: Mapping[TrialId, tuple[int, float]] | None = None,
+        pack_speedup: Mapping[str, Mapping[int, float]] | None = None,
+        most_lanes: int = 1,
     ) -> None:
         if not any(values.values()) or not unit_s:
             raise UsageError("The study has no trial with a report and a measured time: there is nothing to simulate.")
         self.params = tuple(params)
         self.delays = delays
+        self.pack_speedup = dict(pack_speedup or {})
+        self.most_lanes = most_lanes
         self.mean_s = statistics.fmean(unit_s.values())
         """Seconds of a unit, on average over the trials."""
         self.reports = 0

@@ -69,6 +69,9 @@ IN_STUDY: Mapping[str, Replacement] = {
         ("gpus", "num_gpus", "gpus_per_trial", "resources_per_trial"),
         "spark.conf 'spark.task.resource.gpu.amount': SparkSession.builder.config('spark.task.resource.gpu.amount', 1)",
     ),
+    **dict.fromkeys(("pack_size", "max_pack", "pack_limit", "num_packed", "trials_per_worker"), "pack={value}"),
+    **dict.fromkeys(("packed", "packing", "auto_pack"), "pack='auto'"),
+    **dict.fromkeys(("pack_strategy", "packing_strategy"), "pack_opt={value}"),
     **dict.fromkeys(("checkpoint", "save_checkpoints"), "checkpoints=Checkpoints(keep_checkpoints=3)"),
     "callbacks": "trial.report(...) in the trainable; results are read from the study meanwhile, Study.open(store)",
 }

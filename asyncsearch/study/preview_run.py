@@ -10,7 +10,10 @@ from asyncsearch.launch import choose
 from asyncsearch.report.formatting import many
 from asyncsearch.report.live.progress import announced
 from asyncsearch.report.what_if.expected import cost_of, expected
+from asyncsearch.report.what_if.packs import packing_asked, packs_to_simulate
 from asyncsearch.report.what_if.preview import Preview, notes_of, preview, warnings_of, workers_note
+from asyncsearch.report.what_if.recorded_units import Speedups
+from asyncsearch.simulate.options import TrainingModel
 from asyncsearch.study.results import Results
 from asyncsearch.study.runnable import RunnableStudy, require_bounded
 from asyncsearch.study.warm_start import begin_searcher
@@ -23,8 +26,11 @@ def preview_run(
     seconds_per_unit: float | None,
     like: str | Path | Results | None,
     already: int,
+    pack: int | str | None = None,
+    pack_speedup: Speedups | None = None,
 ) -> Preview:
     """Simulate the search of a study that has ``already`` so many trials; the rest is as in ``Study.preview``."""
+    TrainingModel(pack_speedup={} if pack_speedup is None else pack_speedup)  # checks it
     what = study.definition
     scheduler, config = what.scheduler, what.config
     proposals = begin_searcher(what.searcher, what.space, config, study.warm).length()
@@ -34,11 +40,16 @@ def preview_run(
     workers = known or 1
     total = asked if proposals is None else min(asked, proposals)
     warnings = warnings_of(scheduler, None if num_trials is None else asked, proposals)
-    cost = cost_of(study.store, seconds_per_unit, like)
+    cost = cost_of(study.store, seconds_per_unit, like, pack_speedup)
+    packing, measured = packing_asked(what.packing, pack), {} if cost is None else cost.pack_speedup
+    packs = packs_to_simulate(packing, what.packing, pack_speedup, measured, f"preview(pack={pack!r})")
     is_special = what.space.has_sequences or getattr(scheduler, "branches", False)
     own: dict[str, Any] = {"space": what.space, "searcher": None if proposals is None else what.searcher}
     with announced(f"simulating a search of {many(total, 'trial')} on {many(workers, 'worker')} ..."):
-        simulated = expected(scheduler, total, workers, cost, config=config, **own if is_special else {})
+        own = own if is_special else {"space": what.space} if packs.packing is not None else {}
+        simulated = expected(scheduler, total, workers, cost, config=config, packs=packs, **own)
+        is_compared = packs.packing is not None and packs.source
+        alone = expected(scheduler, total, workers, cost, config=config, **own) if is_compared else None
     warnings += notes_of(asked, total, already, scheduler.begin(what.space, config.seed))
     return preview(
         scheduler,
@@ -46,6 +57,8 @@ def preview_run(
         parallelism=workers,
         cost=cost,
         expected=simulated,
+        alone=alone,
+        packed=packs.words,
         warnings=warnings,
         assumption=workers_note(known) if parallelism is None else "",
     )

@@ -182,7 +182,7 @@ class Study(Results):
         require_pausable(trainable, self.scheduler)
         require_sequences(trainable, self.space, self.scheduler, share=share)
         is_fresh = workers.fresh_process
-        self._packing = packing_of(trainable, self.scheduler, pack, pack_opt, share=share, fresh_process=is_fresh)
+        self.packing = packing_of(trainable, self.scheduler, pack, pack_opt, share=share, fresh_process=is_fresh)
         self._could_pack = could_pack(trainable, self.scheduler, pack, share=share)
         self._is_tolerant = require_shared(self.shared, is_tolerant=sharing.tolerant)
         self._bundle: bytes | None = None
@@ -207,7 +207,7 @@ class Study(Results):
         study._bundle, study._backend = plan.trainable, backend or plan.backend
         study.shared = None if plan.shared is None else plan.shared.with_keys_of(study.store)
         study._is_trusted, study._quota_bytes = plan.is_trusted, plan.quota_bytes
-        study._packing, study._is_tolerant = plan.packing, plan.is_tolerant
+        study.packing, study._is_tolerant = plan.packing, plan.is_tolerant
         study._resume, study._is_read_only = True, False
         study._warm = kept(study.store)
         return study
@@ -222,7 +222,7 @@ class Study(Results):
         """
         study = cls.__new__(cls)
         study._is_read_only, study._default = True, None
-        study._packing, study._is_tolerant, study._could_pack = None, False, False
+        study.packing, study._is_tolerant, study._could_pack = None, False, False
         study._open(store)
         return study
 
@@ -267,6 +267,8 @@ class Study(Results):
         parallelism: int | None = None,
         seconds_per_unit: float | None = None,
         like: str | Path | Results | None = None,
+        pack: int | str | None = None,
+        pack_speedup: Mapping[int, float] | Mapping[str, Mapping[int, float]] | None = None,
     ) -> Preview:
         """Estimate a search before it runs: its rungs, the trials at each, the units of training, and the time.
 
@@ -280,16 +282,21 @@ class Study(Results):
             seconds_per_unit: time of one unit of training, if you know it.
             like: an earlier study, or its store, from which to take the measured time; None: this study, if it has
                 run.
+            pack: how many alike trials a worker trains together, or ``"auto"``; 1: each alone; None: as the study.
+            pack_speedup: how many times as much packs train in the same time, as of ``TrainingModel``, e.g.
+                ``{8: 5.0}``; None: as measured in that study.
 
         Raises:
-            UsageError: a number is out of range, ``num_trials`` is missing for an endless searcher, or nothing was
-                measured in the study that ``like`` names.
+            UsageError: a number is out of range, ``num_trials`` is missing for an endless searcher, nothing was
+                measured in the study that ``like`` names, or nothing is known of what packs gain.
             ResourceError: the scheduler cannot run this search.
             StudyNotFoundError: there is no study at ``like``.
         """
         self._require_described("preview")
         already = 0 if read_study_file(self.store) is None else len(self._read_state().trials)
-        return preview_run(self._runnable(), num_trials, parallelism, seconds_per_unit, like, already)
+        return preview_run(
+            self._runnable(), num_trials, parallelism, seconds_per_unit, like, already, pack, pack_speedup
+        )
 
     @in_sentences()
     def eval(self, params: Mapping[str, Any], resource: int) -> Evaluation:
@@ -352,7 +359,7 @@ class Study(Results):
             known_path.read_journal(read_records(store))
         if self.shared is not None:
             known_path.read_shared(
-                SharedFolder(self.shared, takes_packed=self._is_tolerant or self._packing is not None)
+                SharedFolder(self.shared, takes_packed=self._is_tolerant or self.packing is not None)
             )
         can_evaluate = self.config.can_evaluate and not self._is_read_only
         return known_path.metrics(self.config.metric if can_evaluate else "")
@@ -426,7 +433,7 @@ class Study(Results):
             shared=self.shared,
             quota_bytes=self._quota_bytes,
             is_trusted=self._is_trusted,
-            packing=self._packing,
+            packing=self.packing,
             is_tolerant=self._is_tolerant,
         )
         return RunnableStudy(

@@ -232,19 +232,62 @@ def test_the_first_unit_is_timed_in_groups_and_the_fastest_number_trains_on(
 ) -> None:
     clock = iter([0.0, 1.0, 1.0, 2.5, 2.5, 9.5])
     monkeypatch.setattr("asyncsearch.runner.pack_timing.time.perf_counter", lambda: next(clock))
+    monkeypatch.setattr(pack_timing, "waited_s", lambda: 0.0)
     pack = Pack(tmp_path, *({} for _ in range(9))).run(1, 2, 4)
     (told,) = pack.told
     assert told.seconds == ((1, 1.0), (2, 1.5), (4, 7.0))
-    assert [len(call) for call in CALLS] == [2, 2, 4] + [2, 2, 2, 2] * 2
+    assert [len(call) for call in CALLS] == [2, 4, 2] + [2, 2, 2, 2] * 2
     assert [pack.values(lane) for lane in range(9)] == [
         [0.5 * (lane + 1) * unit for unit in (1, 2, 3)] for lane in range(9)
     ]
+
+
+@pytest.mark.parametrize("spent", [[9.0, 1.0, 8.0, 1.5], [1.0, 9.0, 1.5, 8.0]])
+def test_a_process_times_one_and_two_twice_in_its_first_units_and_the_shorter_time_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spent: list[float]
+) -> None:
+    left = iter(spent)
+    monkeypatch.setattr(pack_timing.PackTiming, "_seconds", lambda self, group: (self._train(group), next(left))[1])
+    pack = Pack(tmp_path, *({} for _ in range(6))).run(1, 2)
+    (told,) = pack.told
+    assert told.seconds == ((1, 1.0), (2, 1.5))
+    assert [pack.values(lane)[0] for lane in range(6)] == [0.5 * (lane + 1) for lane in range(6)]
+
+
+def test_time_in_which_others_have_the_processor_does_not_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, waited = iter([0.0, 5.0, 5.0, 6.5]), iter([0.0, 4.0, 4.0, 4.0])
+    monkeypatch.setattr("asyncsearch.runner.pack_timing.time.perf_counter", lambda: next(clock))
+    monkeypatch.setattr(pack_timing, "waited_s", lambda: next(waited))
+    pack = Pack(tmp_path, {}, {}, {}).run(1, 2)
+    assert pack.told[0].seconds == ((1, 1.0), (2, 1.5))
+
+
+def test_where_the_system_does_not_tell_how_long_a_thread_waited_all_time_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for text in (None, "", "no numbers"):
+        file = tmp_path / "schedstat"
+        if text is not None:
+            file.write_text(text)
+        monkeypatch.setattr(pack_timing, "_SCHEDSTAT", file)
+        assert pack_timing.waited_s() == 0.0
+    (tmp_path / "schedstat").write_text("1 2500000000 3\n")
+    assert pack_timing.waited_s() == 2.5
 
 
 def test_each_lane_trains_each_unit_once_however_few_there_are_to_time(tmp_path: Path) -> None:
     pack = Pack(tmp_path, {}, {}, {}).run(1, 2, 4)
     assert [one.lanes for one in pack.told[0].seconds] == [1, 2]
     assert [pack.values(lane) for lane in range(3)] == [[0.5, 1.0, 1.5], [1.0, 2.0, 3.0], [1.5, 3.0, 4.5]]
+
+
+def test_lanes_that_are_fewer_than_were_to_be_timed_train_each_unit_once_too(tmp_path: Path) -> None:
+    pack = Pack(tmp_path, {}, {}).run(4)
+    assert pack.told == []
+    assert [pack.values(lane) for lane in range(2)] == [[0.5, 1.0, 1.5], [1.0, 2.0, 3.0]]
+    assert [len(call) for call in CALLS] == [2, 2, 2]
 
 
 @pytest.mark.parametrize(("module", "name"), [("builtins", "MemoryError"), ("torch", "OutOfMemoryError")])

@@ -148,14 +148,14 @@ def measured(found: Study) -> list[PackMeasured]:
 
 def test_auto_measures_how_many_train_fastest_and_keeps_it_in_the_store(tmp_path: Path) -> None:
     found = study(tmp_path / "s", Fixed, FIFO(max_resource=2), pack="auto", backend="processes")
-    found.run(18, parallelism=1, display="none")
+    found.run(19, parallelism=1, display="none")
     (told,) = measured(found)
     assert [lanes for lanes, _ in told.seconds] == [1, 2, 4, 8]
     assert "processor" in told.device
     assert {trial.state for trial in found.trials} == {TrialState.COMPLETED}
-    assert lanes(found)[0] == 17
+    assert lanes(found)[0] == 18
     assert "its pack was measured on" in " ".join(found.explain("trial-0").split())
-    assert re.search(r"34 units trained in packs of up to 17; which saved about", shown(found))
+    assert re.search(r"36 units trained in packs of up to 18; which saved about", shown(found))
 
 
 def test_a_pack_with_too_little_memory_goes_on_in_halves_from_its_last_checkpoints(tmp_path: Path) -> None:

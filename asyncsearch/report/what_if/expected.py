@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -12,7 +12,9 @@ from asyncsearch.engine.config import EngineConfig
 from asyncsearch.errors import ResourceError, StudyNotFoundError, UsageError
 from asyncsearch.ids import TrialId
 from asyncsearch.journal.opening import read_records, read_study_file
+from asyncsearch.report.what_if.packs import Packs
 from asyncsearch.report.what_if.recorded_study import recorded
+from asyncsearch.report.what_if.recorded_units import Speedups
 from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.searchers.base_searcher import Searcher
 from asyncsearch.simulate.options import Delays, TrainingModel
@@ -42,6 +44,8 @@ class Cost(msgspec.Struct, frozen=True):
     """Seconds of everything else: launches, starts, commits."""
     source: str = ""
     """Name of the study in which it was measured; empty: the user gave it."""
+    pack_speedup: Mapping[str, Mapping[int, float]] = {}
+    """How much packs gain, by structure, as measured there; empty: nothing was."""
 
 
 class Expected(msgspec.Struct, frozen=True):
@@ -61,25 +65,30 @@ class Expected(msgspec.Struct, frozen=True):
     """(trials, workers) of the simulated part that was scaled up; None: the whole search was simulated."""
 
 
-def measured(store: Store) -> Cost | None:
-    """Return the cost of training by a study's journal; None: the store holds no study, or one without reports."""
+def measured(store: Store, pack_speedup: Speedups | None = None) -> Cost | None:
+    """Return the cost of training by a study's journal; None: the store holds no study, or one without reports.
+
+    It is that of trials that train alone. ``pack_speedup``: by what that is reckoned from times of packs; None: by what
+    was measured there.
+    """
     file = read_study_file(store)
     if file is None:
         return None
     try:
-        workload = recorded(list(read_records(store)), file.metric)
+        workload = recorded(list(read_records(store)), file.metric, pack_speedup)
     except UsageError:
         return None
-    return Cost(workload.mean_s, workload.delays, file.name)
+    return Cost(workload.mean_s, workload.delays, file.name, workload.pack_speedup)
 
 
-def cost_of(store: Store, seconds_per_unit: object, like: Any) -> Cost | None:
+def cost_of(store: Store, seconds_per_unit: object, like: Any, pack_speedup: Speedups | None = None) -> Cost | None:
     """Return the cost of a unit as the user describes it; None: it is not known.
 
     Args:
         store: of the study, whose journal has it if the study has run.
         seconds_per_unit: as the user gave it; None: read it from a journal.
         like: the study or store to read it from; None: the study itself.
+        pack_speedup: how much packs gain there; None: as measured.
 
     Raises:
         UsageError: not a duration, not a study, or a study without measurements.
@@ -88,14 +97,14 @@ def cost_of(store: Store, seconds_per_unit: object, like: Any) -> Cost | None:
     if seconds_per_unit is not None:
         return Cost(seconds_of("seconds_per_unit", seconds_per_unit))
     if like is None:
-        return measured(store)
+        return measured(store, pack_speedup)
     try:
         home = open_store(getattr(like, "store", like))
     except UsageError:
         raise UsageError(f"like={like!r} is neither a study nor a store: write e.g. like='studies/digits'.") from None
     if read_study_file(home) is None:
         raise StudyNotFoundError(f"like: {home.shown} holds no study: there is no study.json in it.")
-    cost = measured(home)
+    cost = measured(home, pack_speedup)
     if cost is None:
         raise UsageError(
             f"like: no trial of {home.shown} has reported enough to measure what a unit takes: name another study, or "
@@ -113,14 +122,16 @@ def expected(
     config: EngineConfig | None = None,
     space: Space | None = None,
     searcher: Searcher | None = None,
+    packs: Packs | None = None,
 ) -> Expected | None:
     """Simulate a search, or a part of a large one; None: no part represents it, or its trials end by themselves.
 
     Args:
         cost: of training; None: a unit takes one second.
         config: of the study; None: trials share nothing.
-        space: of the study, if trials share training or the scheduler changes proposals.
+        space: of the study, if trials share training, are packed, or the scheduler changes proposals.
         searcher: of the study, if trials share training or the scheduler changes proposals.
+        packs: how many train together, and what that gains; None: each alone.
     """
     lines = scheduler.forecast(num_trials)
     ends = [line.to_resource for line in lines if line.to_resource is not None]
@@ -141,8 +152,11 @@ def expected(
         seed=config.seed if config is not None else 0,
         delays=cost.delays,
         # A trial that pauses is judged where it pauses, any other one at each report.
-        training=TrainingModel(report_every=None if scheduler.pauses else 1),
+        training=TrainingModel(
+            report_every=None if scheduler.pauses else 1, pack_speedup={} if packs is None else packs.speedup
+        ),
         share=config.share if config is not None and space is not None else None,
+        **({} if packs is None else packs.options),
     )
     resources = [trial.resource for trial in result.trials]
     climbed = resources if scheduler.max_resource is None else []  # where an ideal search would not get

@@ -36,6 +36,17 @@ class Preview(msgspec.Struct, frozen=True, kw_only=True):
     """The cost of a unit; None: unknown."""
     expected: Expected | None = None
     """A simulation on ``parallelism`` workers; None: the search is too large, even in parts."""
+    alone: Expected | None = None
+    """The same if each trial trains alone; None: it does, what packs gain is not known, or it was not simulated."""
+    packed: str = ""
+    """How many trials train together, and by what that is reckoned, in words; empty: each trains alone."""
+
+    @property
+    def saved(self) -> float | None:
+        """The share of time that packing saves, from 0 to 1, negative where it costs time; None: not known."""
+        if self.alone is None or self.expected is None or not self.alone.wall_s:
+            return None
+        return 1 - self.expected.wall_s / self.alone.wall_s
 
     @property
     def seconds(self) -> float | None:
@@ -77,6 +88,7 @@ class Preview(msgspec.Struct, frozen=True, kw_only=True):
             f"one trial alone takes {many(self.longest, 'unit')}, however many workers there are",
             *self._simulated(),
             *self._time(),
+            *self._packs(),
             f"({UNIT})",
         ]
 
@@ -115,6 +127,17 @@ class Preview(msgspec.Struct, frozen=True, kw_only=True):
             return [f"takes as long on {on} as {max(self.expected.wall_s, self.longest or 0):,.0f} units on one"]
         return []
 
+    def _packs(self) -> list[str]:
+        if not self.packed or self.expected is None:
+            return []
+        if self.alone is None or self.saved is None:
+            return [self.packed]
+        does = f"saves {self.saved:.0%} of the time" if self.saved >= 0 else f"costs {-self.saved:.0%} more time"
+        without = f"{self.alone.wall_s:,.0f} units of one worker"
+        if self.cost is not None:
+            without = duration(self.alone.wall_s)
+        return [f"{self.packed} That {does}: if each trained alone, it would take about {without}."]
+
 
 def preview(
     scheduler: Scheduler,
@@ -123,12 +146,15 @@ def preview(
     parallelism: int = 1,
     cost: Cost | None = None,
     expected: Expected | None = None,
+    alone: Expected | None = None,
+    packed: str = "",
     warnings: Sequence[str] | None = None,
     assumption: str = "",
 ) -> Preview:
     """Return what a search of ``num_trials`` trials would train if every rung promoted exactly its share.
 
     ``warnings``: sentences to show; None: the warnings of the scheduler. ``assumption``: why there are so many workers.
+    ``alone`` and ``packed`` are as of ``Preview``.
 
     Raises:
         ResourceError: the search cannot work at all.
@@ -146,6 +172,8 @@ def preview(
         longest=max((rung.to_resource or 0 for rung in rungs if rung.trials), default=0) if is_known else None,
         cost=cost,
         expected=expected,
+        alone=alone,
+        packed=packed,
         assumption=assumption,
     )
 

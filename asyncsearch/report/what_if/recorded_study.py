@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 from asyncsearch.actions import AddLane, Assign, CreateTrial, LaunchWorker, MoveTrial, lanes_given
-from asyncsearch.events import CheckpointCommitted, Reported, TrainingEnded, WorkerAttached
+from asyncsearch.events import CheckpointCommitted, TrainingEnded, WorkerAttached
 from asyncsearch.ids import TrialId
 from asyncsearch.journal.format import Record
 from asyncsearch.journal.projection import LeaseProgress, Projection, branched, reports
 from asyncsearch.nonfinite import finite
+from asyncsearch.report.what_if.recorded_units import Speedups, recorded_units
 from asyncsearch.simulate.options import Delays
 from asyncsearch.simulate.recorded_workload import RecordedWorkload
 from asyncsearch.trial import TrialState
@@ -21,8 +22,11 @@ _LEAST_S = 1e-9
 """Seconds from a trial's last report to its failure, at least; 0 means that it failed at its target."""
 
 
-def recorded(records: Sequence[Record], metric: str) -> RecordedWorkload:
+def recorded(records: Sequence[Record], metric: str, pack_speedup: Speedups | None = None) -> RecordedWorkload:
     """Return the workload of a journal: for each trial, the reports that its first params led to.
+
+    Its times are those of trials that train alone. ``pack_speedup``: how much packs gain, as of ``TrainingModel``;
+    None: as was measured in the study, and nothing where that was not.
 
     Raises:
         UsageError: nothing was reported.
@@ -34,38 +38,15 @@ def recorded(records: Sequence[Record], metric: str) -> RecordedWorkload:
             value = finite(report.metrics[metric])
             values[report.trial].append((report.resource, math.nan if value is None else value))
     params = [action.params for record in records for action in record.actions if isinstance(action, CreateTrial)]
-    unit_s, setup_s = _training_times(records)
+    units = recorded_units(records, pack_speedup)
+    unit_s, setup_s = units.unit_s, units.setup_s
     delays = Delays(start_s=_launch_time(records), setup_s=setup_s, commit_s=_commit_time(records))
     moves = [action for record in records for action in record.actions if isinstance(action, MoveTrial)]
     ended = [move.trial for move in moves if move.to is TrialState.COMPLETED]
     reached = {trial: curve[-1][0] for trial, curve in values.items()}
     # A failure after a trial has taken over another one's weights says nothing about its first params.
     failed = {trial: at for trial, at in _failures(records, reached, unit_s, setup_s).items() if trial not in ends}
-    return RecordedWorkload(params, values, unit_s, delays, ended, failed)
-
-
-def _training_times(records: Iterable[Record]) -> tuple[dict[TrialId, float], float]:
-    """Return the seconds of a unit of each trial, and those from an assignment to the beginning of its first unit."""
-    projection = Projection()
-    between: dict[TrialId, list[float]] = defaultdict(lambda: [0.0, 0.0])
-    firsts: list[tuple[TrialId, int, float]] = []
-    for record in records:
-        event = record.event
-        progress = projection.leases.get(event.lease.number + event.lane) if isinstance(event, Reported) else None
-        if isinstance(event, Reported) and progress is not None and event.resource > progress.reported:
-            trial, units = progress.stages[0].trials[0], event.resource - progress.reported
-            if progress.reported_s is None:
-                firsts.append((trial, units, record.t - progress.assigned_s))
-            else:
-                between[trial][0] += record.t - progress.reported_s
-                between[trial][1] += units
-        projection.add(record)
-    unit_s = {trial: seconds / units for trial, (seconds, units) in between.items()}
-    setup_s = statistics.median([max(0.0, s - n * unit_s[trial]) for trial, n, s in firsts if trial in unit_s] or [0.0])
-    for trial, units, seconds in firsts:
-        # With one report of each lease nothing tells starting from training, but that of trials with more.
-        unit_s.setdefault(trial, max(0.0, seconds - setup_s) / units)
-    return unit_s, setup_s
+    return RecordedWorkload(params, values, unit_s, delays, ended, failed, units.pack_speedup, units.most_lanes)
 
 
 def _failures(
@@ -84,6 +65,7 @@ def _failures(
     mean_s = statistics.fmean(unit_s.values()) if unit_s else 0.0
     projection = Projection()
     latest: dict[TrialId, LeaseProgress] = {}
+    lanes: Counter[int] = Counter()
     found: dict[TrialId, tuple[int, float]] = {}
     for record in records:
         projection.add(record)
@@ -92,6 +74,7 @@ def _failures(
                 case Assign() | AddLane():
                     for given in lanes_given(action):
                         progress = projection.leases[given.attempt]
+                        lanes[given.lease.number] += 1
                         latest |= dict.fromkeys(
                             (trial for stage in progress.stages for trial in stage.trials), progress
                         )
@@ -102,7 +85,10 @@ def _failures(
                     else:  # its last attempt may have failed before it came as far as an earlier one
                         since_s = last.assigned_s + setup_s if last.reported_s is None else last.reported_s
                         again_s = (units - last.reported) * unit_s.get(trial, mean_s)
-                        found[trial] = (units, max(record.t - since_s - again_s, _LEAST_S))
+                        spent_s = record.t - since_s - again_s
+                        if lanes[last.lease.number] > 1:  # of the time of its pack it had a part only
+                            spent_s = min(spent_s, unit_s.get(trial, mean_s))
+                        found[trial] = (units, max(spent_s, _LEAST_S))
                 case _:
                     pass
     return found

@@ -1,7 +1,7 @@
 """How long an earlier study would have taken on other numbers of workers: ``print(what_if(study))``.
 
 The engine runs as it is on a virtual clock. The configurations, their values and failures, and the times of units,
-launches, starts and commits are those of the study's journal.
+launches, starts and commits are those of the study's journal. ``pack=`` says how many train together instead.
 """
 
 from __future__ import annotations
@@ -18,13 +18,18 @@ from asyncsearch.errors import UsageError
 from asyncsearch.events import RunRequested
 from asyncsearch.journal.format import Record
 from asyncsearch.journal.opening import read_records
+from asyncsearch.plan.packing import Packing
 from asyncsearch.report.formatting import columns, duration, number
+from asyncsearch.report.what_if.packs import Packs, packing_asked, packs_to_simulate
 from asyncsearch.report.what_if.recorded_study import recorded
+from asyncsearch.report.what_if.recorded_units import Speedups
 from asyncsearch.schedulers import reasons
 from asyncsearch.schedulers.base_scheduler import Scheduler
 from asyncsearch.sentences import in_sentences
-from asyncsearch.simulate.options import Faults
+from asyncsearch.simulate.options import Faults, TrainingModel
 from asyncsearch.simulate.random_faults import Chance
+from asyncsearch.simulate.recorded_workload import RecordedWorkload
+from asyncsearch.simulate.result import SimulationResult
 from asyncsearch.simulate.simulated_search import simulate
 from asyncsearch.space import Space
 from asyncsearch.store.base_store import Store
@@ -54,11 +59,18 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     """The best value that the search would have reported."""
     guessed: float
     """Share of reports, from 0 to 1, beyond a trial's real training, for which its last value was taken."""
+    alone_s: float | None = None
+    """Seconds of the same search if each trial trained alone; None: it does, or what packs gain is not known."""
 
     @property
     def worker_s(self) -> float:
         """The time of all workers together, idle or not, which is what a cluster costs."""
         return self.workers * self.wall_s
+
+    @property
+    def saved(self) -> float | None:
+        """The share of time that packing saves, from 0 to 1, negative where it costs time; None: not known."""
+        return None if not self.alone_s else 1 - self.wall_s / self.alone_s
 
 
 class WhatIf(msgspec.Struct, frozen=True):
@@ -67,10 +79,17 @@ class WhatIf(msgspec.Struct, frozen=True):
     cases: tuple[Case, ...]
     recorded: tuple[int, float] | None
     """Workers and seconds of the study itself; None: it did not end in one run."""
+    packed: str = ""
+    """How many trials train together, and by what that is reckoned, in words; empty: each trains alone."""
 
     def __str__(self) -> str:
         head = ("workers", "time", "speed-up", "worker time", "busy", "best", "guessed")
-        lines = columns([head, *(self._row(case) for case in self.cases)])
+        rows = [head, *(self._row(case) for case in self.cases)]
+        if any(case.alone_s is not None for case in self.cases):
+            rows = [(*row, *more) for row, more in zip(rows, self._without_packs(), strict=True)]
+        lines = columns(rows)
+        if self.packed:
+            lines.append(self.packed)
         if self.recorded is not None:
             workers, wall_s = self.recorded
             lines.append(f"The study itself took {_time(wall_s)} on {workers}.")
@@ -90,10 +109,21 @@ class WhatIf(msgspec.Struct, frozen=True):
             f"{case.guessed:.0%}",
         )
 
+    def _without_packs(self) -> list[tuple[str, str]]:
+        times = [("-" if case.alone_s is None else _time(case.alone_s)) for case in self.cases]
+        shares = [("-" if case.saved is None else f"{case.saved:.0%}") for case in self.cases]
+        return [("unpacked", "packing saves"), *zip(times, shares, strict=True)]
+
 
 @in_sentences()
 def what_if(
-    study: Planned, workers: Sequence[int] = WORKERS, *, scheduler: Scheduler | None = None, chance: Chance = _NO_CHANCE
+    study: Planned,
+    workers: Sequence[int] = WORKERS,
+    *,
+    scheduler: Scheduler | None = None,
+    chance: Chance = _NO_CHANCE,
+    pack: int | str | None = None,
+    pack_speedup: Speedups | None = None,
 ) -> WhatIf:
     """Return how long a study would have taken on other numbers of workers, and what it would have found.
 
@@ -106,10 +136,14 @@ def what_if(
         workers: the numbers of workers.
         scheduler: instead of the study's own.
         chance: stragglers and lost work to add.
+        pack: how many alike trials a worker trains together, or ``"auto"``, as of a ``Study``; 1: each alone; None: as
+            in the study.
+        pack_speedup: how many times as much packs train in the same time, as of ``TrainingModel``; None: as measured in
+            the study.
 
     Raises:
-        UsageError: the study has no reports yet, was opened for reading only, or has a scheduler that makes new
-            configurations during the search.
+        UsageError: the study has no reports yet, was opened for reading only, has a scheduler that makes new
+            configurations during the search, or nothing is known of what packs gain.
     """
     if isinstance(study, type) or not hasattr(study, "store") or not hasattr(study, "config"):
         place = repr(study) if isinstance(study, str) else "'studies/digits'"
@@ -132,32 +166,51 @@ def what_if(
         )
     workers = [positive(f"workers[{at}]", count) for at, count in enumerate(counts)]
     records = list(read_records(study.store))
-    cases = tuple(_case(study, decided, count, records, chance) for count in workers)
-    return WhatIf(cases, _recorded_run(records))
+    packs = _packs(study, records, pack, pack_speedup)
+    cases = tuple(_case(study, decided, count, records, chance, packs) for count in workers)
+    return WhatIf(cases, _recorded_run(records), packs.words)
 
 
-def _case(study: Planned, scheduler: Scheduler, workers: int, records: Sequence[Record], chance: Chance) -> Case:
-    workload = recorded(records, study.config.metric)
-    result = simulate(
-        workload,
-        scheduler=scheduler,
-        searcher=workload.searcher,
-        space=getattr(study, "space", None),
-        metric=study.config.metric,
-        mode=study.config.mode,
-        workers=workers,
-        seed=study.config.seed,
-        delays=workload.delays,
-        faults=Faults(chance=chance),
-        share=study.config.share,
-        max_failures=study.config.max_failures,
-    )
+def _packs(study: Planned, records: Sequence[Record], pack: int | str | None, given: Speedups | None) -> Packs:
+    TrainingModel(pack_speedup={} if given is None else given)  # checks it
+    workload = recorded(records, study.config.metric, given)
+    own: Packing | None = getattr(study, "packing", None)
+    if own is None and workload.most_lanes > 1:  # it was opened for reading
+        own = Packing(workload.most_lanes)
+    return packs_to_simulate(packing_asked(own, pack), own, given, workload.pack_speedup, f"what_if(pack={pack!r})")
+
+
+def _case(
+    study: Planned, scheduler: Scheduler, workers: int, records: Sequence[Record], chance: Chance, packs: Packs
+) -> Case:
+    def simulated(packs: Packs) -> tuple[SimulationResult, RecordedWorkload]:
+        workload = recorded(records, study.config.metric, packs.speedup)
+        found = simulate(
+            workload,
+            scheduler=scheduler,
+            searcher=workload.searcher,
+            space=getattr(study, "space", None),
+            metric=study.config.metric,
+            mode=study.config.mode,
+            workers=workers,
+            seed=study.config.seed,
+            delays=workload.delays,
+            faults=Faults(chance=chance),
+            training=TrainingModel(pack_speedup=packs.speedup),
+            share=study.config.share,
+            max_failures=study.config.max_failures,
+            **packs.options,
+        )
+        return found, workload
+
+    result, workload = simulated(packs)
     return Case(
         workers=workers,
         wall_s=result.wall_s,
         busy_share=result.busy_share,
         best=None if result.best is None else result.best.value,
         guessed=workload.guessed / workload.reports if workload.reports else 0.0,
+        alone_s=simulated(packs.alone())[0].wall_s if packs.packing is not None and packs.source else None,
     )
 
 

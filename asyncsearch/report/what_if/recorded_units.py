@@ -1,0 +1,227 @@
+"""What a unit of each trial takes alone, by the times in a journal. Pure.
+
+The lanes of a pack report one after another when all have trained a unit, so the time between two such rounds is that
+of all lanes. What one of them takes alone follows from how much a pack gains, which is given, or was measured: by the
+first units of packs (``pack="auto"``), or by rounds of packs of several sizes, one training alone among them.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from asyncsearch.actions import Assign
+from asyncsearch.events import PackMeasured, PackSeconds, Reported
+from asyncsearch.ids import TrialId
+from asyncsearch.journal.format import Record
+from asyncsearch.journal.projection import LeaseProgress, Projection
+from asyncsearch.plan.pack_curves import curve_of, units_alone
+from asyncsearch.plan.packing import KnownPacks, group_of
+from asyncsearch.simulate.options import TrainingModel
+from asyncsearch.trainers.pack_probe import fastest
+
+Speedups = Mapping[int, float] | Mapping[str, Mapping[int, float]]
+"""As ``TrainingModel.pack_speedup``."""
+
+
+class _Lane(msgspec.Struct, frozen=True):
+    trial: TrialId
+    units: int
+    """That its report is about."""
+    structure: str
+    is_first: bool
+    """Whether it is the first report of the lane."""
+
+
+class _Round(msgspec.Struct):
+    """The reports of the lanes of a lease after units that they trained together."""
+
+    began_s: float
+    ended_s: float = 0.0
+    has_setup: bool = False
+    """Whether what is set up before its units is part of its time."""
+    lanes: dict[int, _Lane] = {}
+
+    @property
+    def units(self) -> int:
+        return max(lane.units for lane in self.lanes.values())
+
+    @property
+    def is_pure(self) -> bool:
+        """Whether nothing but units is part of its time: lanes that join load first."""
+        return not any(lane.is_first for lane in self.lanes.values())
+
+    def structures(self) -> dict[str, int]:
+        """Return how many lanes have each structure."""
+        found: dict[str, int] = {}
+        for lane in self.lanes.values():
+            found[lane.structure] = found.get(lane.structure, 0) + 1
+        return found
+
+
+class _Lease(msgspec.Struct):
+    """What a worker trained under one lease."""
+
+    began_s: float
+    measured: tuple[int, ...] = ()
+    """How many lanes were timed together in its first unit, group after group; empty: none were."""
+    together: int | None = None
+    """How many lanes train together at most, as its first unit has shown; None: all."""
+    rounds: list[_Round] = []
+
+    def measure(self, seconds: Sequence[PackSeconds]) -> None:
+        """Take in what its first unit has shown."""
+        self.measured = tuple(one.lanes for one in seconds)
+        self.together = fastest({one.lanes: one.seconds for one in seconds})
+
+    def report(self, lane: int, seen: _Lane, assigned_s: float, now: float) -> None:
+        """Add a report to the round to which it belongs, which may be a new one."""
+        if not self.rounds:
+            self.rounds.append(_Round(self.began_s, has_setup=True))
+        elif lane in self.rounds[-1].lanes or self._joined_since(seen, assigned_s):
+            ended_s = self.rounds[-1].ended_s
+            has_setup = seen.is_first and assigned_s >= ended_s  # all others had ended
+            self.rounds.append(_Round(max(ended_s, assigned_s) if has_setup else ended_s, has_setup=has_setup))
+        self.rounds[-1].lanes[lane] = seen
+        self.rounds[-1].ended_s = now
+
+    def _joined_since(self, seen: _Lane, assigned_s: float) -> bool:
+        """Return whether a lane that has not reported yet came when the last round had begun."""
+        last_but_one = self.rounds[-2] if len(self.rounds) > 1 else None
+        began_s = self.began_s if last_but_one is None else last_but_one.ended_s
+        return seen.is_first and (assigned_s > began_s or (assigned_s == began_s and last_but_one is not None))
+
+
+class RecordedUnits(msgspec.Struct, frozen=True):
+    """Times of training in a journal."""
+
+    unit_s: dict[TrialId, float]
+    """Seconds of a unit of each trial that reported, if it trains alone."""
+    setup_s: float
+    """Seconds from an assignment to the beginning of its first unit."""
+    pack_speedup: dict[str, dict[int, float]]
+    """How much packs gain, by structure, as measured; empty: nothing was."""
+    most_lanes: int
+    """How many trained together at most."""
+
+
+def recorded_units(records: Sequence[Record], given: Speedups | None = None) -> RecordedUnits:
+    """Return what units took; ``given``: how much packs gain, None: as measured, and nothing where that was not."""
+    leases, measured = _leases(records)
+    known = measured or _observed(leases)
+    training = TrainingModel(pack_speedup=known if given is None else given)
+    between: dict[TrialId, list[float]] = defaultdict(lambda: [0.0, 0.0])
+    others: list[_Others] = []
+    for lease in leases:
+        for number, one in enumerate(lease.rounds):
+            factor = one.units * _units_alone(training, lease, one, is_first=number == 0)
+            trials = [lane.trial for lane in one.lanes.values()]
+            if not one.is_pure:
+                others.append(_Others(trials, one.ended_s - one.began_s, factor, one.has_setup))
+                continue
+            for lane in one.lanes.values():
+                between[lane.trial][0] += (one.ended_s - one.began_s) / factor * lane.units
+                between[lane.trial][1] += lane.units
+    unit_s = {trial: seconds / units for trial, (seconds, units) in between.items()}
+    for other in others:
+        if not other.has_setup:
+            unit_s |= {trial: other.seconds / other.units_alone for trial in other.trials if trial not in unit_s}
+    setup_s = _setup_s(others, unit_s)
+    for other in others:
+        # With one report of each lease nothing tells starting from training, but that of trials with more.
+        for trial in other.trials:
+            unit_s.setdefault(trial, max(0.0, other.seconds - setup_s) / other.units_alone)
+    most = max((len(one.lanes) for lease in leases for one in lease.rounds), default=1)
+    return RecordedUnits(unit_s, setup_s, known, most)
+
+
+class _Others(NamedTuple):
+    """Units in whose time lanes also began, and perhaps were set up."""
+
+    trials: list[TrialId]
+    seconds: float
+    units_alone: float
+    """How many units one training trains alone in the time of these."""
+    has_setup: bool
+
+
+def _setup_s(others: Sequence[_Others], unit_s: Mapping[TrialId, float]) -> float:
+    """Return the median of what first units took longer than units of the same trials do."""
+    longer = []
+    for other in others:
+        known = [unit_s[trial] for trial in other.trials if trial in unit_s]
+        if other.has_setup and known:
+            longer.append(max(0.0, other.seconds - other.units_alone * statistics.fmean(known)))
+    return statistics.median(longer) if longer else 0.0
+
+
+def _units_alone(training: TrainingModel, lease: _Lease, one: _Round, *, is_first: bool = False) -> float:
+    """Return how many units one training trains alone in the time in which these lanes train one each."""
+    lanes, structures, groups = len(one.lanes), one.structures(), list[int]()
+    if is_first:
+        groups += lease.measured
+    if lease.together is not None:
+        whole, rest = divmod(max(0, lanes - sum(groups)), lease.together)
+        groups += [lease.together] * whole + [rest]
+    elif training.is_by_structure:
+        return sum(units_alone(training.curve_of(name), count) for name, count in structures.items())
+    else:
+        groups = [lanes]
+    curve = training.curve_of(next(iter(structures))) if training.is_by_structure else training.curve
+    return sum(units_alone(curve, group) for group in groups if group)
+
+
+def _leases(records: Iterable[Record]) -> tuple[list[_Lease], dict[str, dict[int, float]]]:
+    """Return what workers trained, and the curves that first units of packs have shown, by structure."""
+    projection = Projection()
+    leases: dict[int, _Lease] = {}
+    packs: dict[str, KnownPacks] = defaultdict(KnownPacks)
+    for record in records:
+        event = record.event
+        if isinstance(event, Reported):
+            _note_report(event, record.t, projection.leases.get(event.lease.number + event.lane), leases)
+        elif isinstance(event, PackMeasured) and event.seconds:
+            progress = projection.leases.get(event.lease.number)
+            if progress is not None:
+                packs[_structure(progress)].note(event.seconds)
+            if event.lease.number in leases:
+                leases[event.lease.number].measure(event.seconds)
+        projection.add(record)
+        for action in record.actions:
+            if isinstance(action, Assign):
+                leases[action.work.lease.number] = _Lease(record.t)
+    curves = {structure: curve_of(known.seconds) for structure, known in packs.items()}
+    return list(leases.values()), {structure: curve for structure, curve in curves.items() if curve}
+
+
+def _note_report(event: Reported, now: float, progress: LeaseProgress | None, leases: Mapping[int, _Lease]) -> None:
+    lease = leases.get(event.lease.number)
+    if progress is None or lease is None or event.resource <= progress.reported:
+        return
+    units, is_first = event.resource - progress.reported, progress.reported_s is None
+    seen = _Lane(progress.stages[0].trials[0], units, _structure(progress), is_first)
+    lease.report(event.lane, seen, progress.assigned_s, now)
+
+
+def _structure(progress: LeaseProgress) -> str:
+    return group_of(progress.stages[0].params)
+
+
+def _observed(leases: Iterable[_Lease]) -> dict[str, dict[int, float]]:
+    """Return the curves, by structure, that rounds of packs of several sizes show, if any trained alone."""
+    taken: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for lease in leases:
+        for one in lease.rounds:
+            structures = one.structures()
+            if len(structures) == 1 and lease.together is None and not one.has_setup:
+                seconds = (one.ended_s - one.began_s) / one.units
+                taken[next(iter(structures))][len(one.lanes)].append(seconds)
+    curves = {
+        structure: curve_of({lanes: statistics.median(seconds) for lanes, seconds in sizes.items()})
+        for structure, sizes in taken.items()
+    }
+    return {structure: curve for structure, curve in curves.items() if curve}

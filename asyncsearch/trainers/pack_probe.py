@@ -1,0 +1,81 @@
+"""How many trainings to time together next, and which number is the fastest. Pure: times are arguments.
+
+The number doubles while throughput rises. Two together may train slower than one alone, and four or eight faster all
+the same, so the trend begins at two. Each training that is timed trains a unit that it needs anyway, so timing costs
+only what a number takes longer than the fastest one would. What it may cost is estimated before, and must not exceed
+2 s or 1 % of the search.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+FIRST_COUNTS = (1, 2, 4, 8)
+"""How many trainings together are timed first, in the first unit of one pack."""
+WARM_UP = 3
+"""Trainings that a process trains first, one alone and two together, since that takes longer than ever after."""
+GAIN = 1.05
+"""Twice as many together must do so much more in the same time to be worth it: what is measured varies."""
+PACK_GAIN = 1.15
+"""A pack must train so much more than one training alone: what it seems to gain below that is often not there."""
+FIRST_LOSS = 1.0
+"""How much longer than alone two together are taken to train at most, as a share of the time alone."""
+LOSS = 0.25
+"""How much longer than half as many together a larger number is taken to train at most, as a share of their time."""
+LEAST_BUDGET_S = 2.0
+"""What timing may cost, however short the search is."""
+SHARE = 0.01
+"""The share of the search that timing may cost."""
+
+
+def fastest(seconds: Mapping[int, float]) -> int:
+    """Return the number with the highest throughput; of two that hardly differ the smaller one. 1: nothing is known.
+
+    Args:
+        seconds: trainings together -> seconds of a unit of all of them.
+    """
+    best = 1
+    for count in sorted(seconds):
+        gain = PACK_GAIN if best == 1 else GAIN
+        if best not in seconds or count / seconds[count] > gain * best / seconds[best]:
+            best = count
+    return best
+
+
+def is_rising(seconds: Mapping[int, float]) -> bool:
+    """Return whether the largest number trains more in the same time than the one before it, beginning with two."""
+    packs = sorted(count for count in seconds if count > 1)
+    if len(packs) < 2:
+        return True
+    half, most = packs[-2:]
+    return most / seconds[most] > GAIN * half / seconds[half]
+
+
+def spent_s(seconds: Mapping[int, float]) -> float:
+    """Return what timing has cost, in seconds: beyond what the fastest smaller number would have taken."""
+    cost, least_s = 0.0, math.inf
+    for count in sorted(seconds):
+        cost += max(0.0, seconds[count] - count * least_s)
+        least_s = min(least_s, seconds[count] / count)
+    return cost
+
+
+def at_risk_s(seconds: Mapping[int, float], count: int) -> float:
+    """Return what timing so many together may cost, in seconds."""
+    most = max(seconds)
+    slowest_s = seconds[most] / most * (1 + (LOSS if most > 1 else FIRST_LOSS))
+    return count * max(0.0, slowest_s - min(spent / lanes for lanes, spent in seconds.items()))
+
+
+def budget_s(seconds: Mapping[int, float], units_left: float) -> float:
+    """Return what timing may cost, in seconds; ``units_left``: of training, at the throughput that is known."""
+    best = fastest(seconds)
+    return max(LEAST_BUDGET_S, SHARE * units_left * seconds[best] / best) if seconds else LEAST_BUDGET_S
+
+
+def is_worth_timing(seconds: Mapping[int, float], count: int, units_left: float = 0.0) -> bool:
+    """Return whether a larger number is to be timed; one training alone always is."""
+    if not seconds:
+        return True
+    return is_rising(seconds) and spent_s(seconds) + at_risk_s(seconds, count) <= budget_s(seconds, units_left)
