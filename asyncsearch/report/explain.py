@@ -176,7 +176,8 @@ class _Story:
         reason = action.reason or "no reason was recorded"
         if action.to in (TrialState.PAUSED, TrialState.COMPLETED, TrialState.STOPPED):
             reason += f"; its {self._metric} there: {number(value)}"
-        self._add_sentence(when, f"{_HEADINGS.get(action.to, '')}{reason}")
+        heading = _HEADINGS.get(action.to, "")
+        self._add_sentence(when, reason if reason.startswith(heading.rstrip(": ") or " ") else f"{heading}{reason}")
         if action.detail.strip() not in ("", action.reason):
             for line in action.detail.rstrip().splitlines()[-_LAST_LINES:]:
                 self._lines.append(f"{'':12}| {''.join(char if char.isprintable() else ' ' for char in line)}")

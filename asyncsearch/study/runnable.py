@@ -350,7 +350,7 @@ def _with_traceback(store: Store, end: EndRun, launcher: Launcher) -> str:
             f"it: mend the store, then continue by Study.resume({store.shown!r})."
         )
     if end.error_kind != "TrialsFailedError":
-        return printable(end.reason)
+        return printable(end.reason.removeprefix(f"{errors.__name__}.{end.error_kind}: "))
     detail = last_failure(read_records(store)).strip()
     if launcher.has_shown(detail):
         return printable(f"{end.reason}. {CORRECT}; the traceback is above: {detail.splitlines()[-1]}")

@@ -255,8 +255,6 @@ class Study(Results):
         parallelism = None if parallelism is None else positive("parallelism", parallelism)
         timeout_s = None if timeout is None else seconds_of("timeout", timeout)
         note_run(self, num_trials, parallelism)
-        if read_study_file(self.store) is None:
-            require_ablated(self.trainable, self.searcher, self._begin_searcher())
         return run_shown(self, num_trials, parallelism, timeout_s, open_display(display, logs=logs))
 
     @answering("preview", "study.preview(num_trials=64)", instead=IN_RUN)
@@ -468,6 +466,8 @@ def run_shown(
     **options: Any,
 ) -> Study:
     """Run a study with checked arguments; ``options`` are those of ``RunnableStudy.run``."""
+    if read_study_file(study.store) is None:
+        require_ablated(study.trainable, study.searcher, study._begin_searcher())
     # After a failure the state may be ahead of the journal, which decides.
     study._seen = None
     runnable = study._runnable(display)
