@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import sys
 from collections.abc import Iterator
@@ -11,6 +12,19 @@ from asyncsearch.errors import UsageError
 from asyncsearch.launch.base_launcher import Launcher
 
 NAMES = ("auto", "inline", "processes", "spark")
+
+
+def require_backend(backend: object) -> str | Launcher:
+    """Return a backend if it is one, or the name of one; nothing of it is started.
+
+    Raises:
+        UsageError: it is neither; the message has the nearest name.
+    """
+    if isinstance(backend, Launcher) or backend in NAMES:
+        return backend
+    near = difflib.get_close_matches(str(backend), NAMES, 1)
+    write = f"write backend={near[0]!r}, or " if near else ""
+    raise UsageError(f"backend={backend!r} is not known: {write}choose one of {', '.join(map(repr, NAMES))}.")
 
 
 def choose(backend: str | Launcher = "auto", *, study: str = "study") -> Launcher:
@@ -41,7 +55,7 @@ def choose(backend: str | Launcher = "auto", *, study: str = "study") -> Launche
 
             return SparkLauncher(study=study)
         case _:
-            raise UsageError(f"backend={backend!r} is not known: choose one of {', '.join(map(repr, NAMES))}.")
+            return choose(require_backend(backend), study=study)
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from asyncsearch.engine.method_checks import require_proposal, require_target
 from asyncsearch.errors import AsyncSearchError, SpaceError, StudyNotFoundError, UsageError
 from asyncsearch.ids import TrialId
 from asyncsearch.journal.opening import read_records, read_study_file, replay
+from asyncsearch.launch import require_backend
 from asyncsearch.launch.base_launcher import Launcher
 from asyncsearch.launch.bundle import pack
 from asyncsearch.launch.sources import with_sources
@@ -170,7 +171,7 @@ class Study(Results):
             can_evaluate=can_evaluate(trainable),
         )
         self._settings, self._worker = checkpoints.with_timeout(workers.for_driver()), workers.for_agents()
-        self._backend = backend
+        self._backend = require_backend(backend)
         self._resume = resume
         self._seen: ReadState | None = None
         self._is_read_only = False

@@ -14,6 +14,8 @@ REFUSED = [
     # A study: arguments of other libraries
     ("study(direction='minimize')", "write mode='min'"),
     ("study(direction='maximize')", "write mode='max'"),
+    ("study(backend='process')", "write backend='processes', or choose one of"),
+    ("study(backend='ray')", "choose one of 'auto', 'inline', 'processes', 'spark'"),
     ("study(n_trials=50)", "write study.run(num_trials=50)"),
     ("study(num_trials=50)", "write study.run(num_trials=50)"),
     ("study(parallelism=4)", "write study.run(parallelism=4)"),

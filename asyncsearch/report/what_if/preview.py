@@ -85,7 +85,7 @@ class Preview(msgspec.Struct, frozen=True, kw_only=True):
             return ["The amount of training is not known in advance: every trial trains until its function returns."]
         return [
             f"{many(self.total, 'unit')} of training{self._compared()}",
-            f"one trial alone takes {many(self.longest, 'unit')}, however many workers there are",
+            f"the longest trial takes {many(self.longest, 'unit')}, and more workers do not shorten it",
             *self._simulated(),
             *self._time(),
             *self._packs(),
@@ -124,7 +124,7 @@ class Preview(msgspec.Struct, frozen=True, kw_only=True):
             where = f", as measured in {self.cost.source!r}" if self.cost.source else ""
             return [f"about {duration(self.seconds)} on {on}, at {self.cost.unit_s:.3g} s a unit{where}"]
         if self.expected is not None:
-            return [f"takes as long on {on} as {max(self.expected.wall_s, self.longest or 0):,.0f} units on one"]
+            return [f"on {on} it takes as long as {max(self.expected.wall_s, self.longest or 0):,.0f} units on one"]
         return []
 
     def _packs(self) -> list[str]:
