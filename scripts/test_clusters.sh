@@ -8,6 +8,9 @@
 set -euo pipefail
 
 here=$(CDPATH='' cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
+if [ -z "${PYTHON:-}" ]; then # _python.sh would leave out pytest
+    . "$here/setup.sh" dev,demo,spark,hdfs,webhdfs,report
+fi
 . "$here/_python.sh"
 cd "$ROOT"
 
