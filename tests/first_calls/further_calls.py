@@ -18,7 +18,7 @@ REFUSED = [
     ("study().run(4, scheduler=ASHA(max_resource=9))", "write Study(..., scheduler=...)"),
     ("study().run(4, seed=2)", "write Study(..., seed=2)"),
     # Packing
-    ("study(pack=8)", "write it as a class derived from asyncsearch.Trainer with train_pack(trainers)"),
+    ("study(pack=8)", "write it as a TorchTrainer or a KerasTrainer"),
     ("study(pack=0)", "write an integer from 1 to 1024, as in pack=8, or pack='auto'"),
     ("study(pack=2.5)", "write an integer from 1 to 1024"),
     ("study(pack=True)", "or pack='auto', which measures how many"),

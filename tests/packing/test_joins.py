@@ -67,7 +67,7 @@ def test_a_process_that_is_killed_as_a_lane_joins_costs_no_trial_its_results(tmp
 def test_lanes_join_and_a_process_is_killed_on_spark_too(tmp_path: Path) -> None:
     with spark_session("local[2]"):
         kind = dying(Blobs, tmp_path, "joined")
-        found = search(kind, tmp_path / "s", backend="spark").run(14, parallelism=2, display="none")
+        found = search(kind, tmp_path / "s", backend="spark").run(14, parallelism=1, display="none")
     assert (tmp_path / "died").exists()
     assert [trial.failures for trial in found.trials] == [0] * 14
     require_results_of_lone_trainings(found, Blobs, tmp_path)

@@ -299,8 +299,9 @@ def test_the_log_of_what_is_shared_names_those_who_share_it_and_their_logs_name_
     made = study(tmp_path / "s", chatty, space=space, searcher=GridSearch(), scheduler=FIFO(max_resource=4))
     run(made, 2)
     assert "... units 0 to 2 are trained for trial-1 too ..." in list(made.logs(0))
-    first, *rest = made.logs(1)
+    first, second, *rest = made.logs(1)
     assert first == "... units 0 to 2 were trained with trial-0: see its log ..."
+    assert second == "... goes on from unit 2 on worker-0 ..."
     assert [line.split(" ", 2)[2] for line in rest] == [f"lr {multistep(0.1, [2]).at(t)}" for t in (2, 3)]
 
 
