@@ -182,6 +182,7 @@ class _Run:
 
         launcher.start(worker_config, self.driver.lost)
         self.driver.post(DriverStarted(__version__))
+        self._started_s = time.monotonic()  # as the journal counts, or the time at the end would be the shorter one
         self.driver.post(RunRequested(search.num_trials, search.preflight.parallelism))
         if search.timeout_s is not None:
             self.driver.stop_after(search.timeout_s, self._timeout_words)

@@ -106,7 +106,7 @@ def incumbent_line(status: StudyStatus) -> str:
     if seen is None or (status.best is not None and status.best.value == seen.value):
         return ""
     when = f"{number(seen.value)} after {many(seen.resource, 'unit')} by {seen.name}"
-    return f"best {status.metric} ever reported: {when} (the line above compares the last values of trials)"
+    return f"best {status.metric} ever reported: {when} (the line above is of last values, which have checkpoints)"
 
 
 def training_line(status: StudyStatus) -> str:
