@@ -95,8 +95,7 @@ def _literal(value: Any) -> str:
 def _most_usual(column: Any, name: str, constants: dict[str, Any]) -> Any:
     """Return the mean of a pandas column, or its most frequent value where it has no mean."""
     if name not in constants:
-        numbers = column.dtype.kind in "iufc"
-        constants[name] = column.mean() if numbers else column.mode().iloc[0]
+        constants[name] = column.mean() if column.dtype.kind in "iufc" else column.mode().iloc[0]
     return constants[name]
 
 

@@ -113,8 +113,8 @@ class AblationTable:
         if not one.seeds:
             return (printable(one.ablated), "-", "-", f"{one.failed} failed", "-", "0")
         interval = "-" if one.low is None or one.high is None else f"{one.low:+.4g} to {one.high:+.4g}"
-        p = "-" if one.p is None else ("< 0.001" if one.p < 0.001 else f"{one.p:.3f}")
-        return (printable(one.ablated), number(one.value), f"{one.difference:+.4g}", interval, p, str(one.seeds))
+        difference = f"{one.difference:+.4g}"
+        return (printable(one.ablated), number(one.value), difference, interval, _p_words(one.p), str(one.seeds))
 
     def _head(self) -> str:
         bases = [one.base for one in self.effects if one.seeds]
@@ -141,6 +141,11 @@ class AblationTable:
         if failed:
             notes.append(f"{many(failed, 'trial')} failed or had no finite value, and is left out of the means")
         return notes
+
+
+def _p_words(p: float | None) -> str:
+    """Return a p-value with three digits, of which the smallest are not told apart."""
+    return "-" if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
 def _cut(text: str) -> str:
