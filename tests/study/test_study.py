@@ -542,3 +542,14 @@ def test_a_plan_is_pickled_while_no_other_study_has_its_modules_sent_by_value(
     monkeypatch.setattr(cloudpickle, "dumps", watched)
     run(study(tmp_path, backend="inline", scheduler=FIFO(max_resource=2)))
     assert alone == [True]
+
+
+def test_a_value_that_a_pausing_trial_would_return_is_said_to_belong_into_the_loop(tmp_path: Path) -> None:
+    def train(trial: Any) -> dict[str, float]:
+        for _ in trial.epochs(state={}):
+            pass
+        return {"loss": 1.0}
+
+    made = study(tmp_path / "s", train, backend="inline", scheduler=ASHA(max_resource=9))
+    with pytest.raises(MetricNotReportedError, match=r"was to pause at 1 and never .* inside the loop"):
+        made.run(2, display="none")

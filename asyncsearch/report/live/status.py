@@ -207,7 +207,7 @@ def status_of(
     """
     run = state.run if driver_died_s is None else None
     counts: dict[TrialState, int] = {}
-    trained = failures = 0
+    trained = failures = nonfinite = 0
     sign, worst = 1 if state.config.mode == "min" else -1, math.inf
     ranked: list[tuple[float, TrialId]] = []
     running: list[Trial] = []
@@ -219,6 +219,7 @@ def status_of(
         counts[trial.state] = counts.get(trial.state, 0) + 1
         trained += trial.trained
         failures += trial.failures
+        nonfinite += trial.value is None and trial.value_resource > 0
         if trial.best is not None and (incumbent is None or sign * trial.best < sign * seen):
             incumbent, seen = trial, trial.best
         if trial.state is TrialState.FAILED:
@@ -264,7 +265,7 @@ def status_of(
         trained=trained,
         full=None if state.max_resource is None else state.max_resource * len(state.trials),
         saving=sum(not state.attempts[number].is_training for number in state.open_attempts.values()),
-        nonfinite=sum(trial.value is None and trial.value_resource > 0 for trial in state.trials),
+        nonfinite=nonfinite,
         failures=failures,
         last_failure=f"{last_failed.name}: {last_failed.reason}" if last_failed is not None else "",
         stopping=state.stopping,
