@@ -12,9 +12,9 @@ import msgspec
 from asyncsearch.events import KILLED, Outcome
 from asyncsearch.runner.context import SearchContext
 from asyncsearch.runner.failures import NoReportError, exception_text, kind_of
-from asyncsearch.runner.link import Link
+from asyncsearch.runner.link import AgentLink, Link
 from asyncsearch.runner.metrics import as_metrics, as_number
-from asyncsearch.runner.protocol import Ended, Train
+from asyncsearch.runner.protocol import Ended, GangSeat, Train
 from asyncsearch.runner.sigterm import SigtermGuard
 from asyncsearch.trainable import ReportError, TrainFunction, TrialStopped
 
@@ -30,7 +30,17 @@ def run_training(
 def context_of(train: Train, link: Link, untrusted: str = "") -> SearchContext:
     """Return the trial of a lane."""
     load = None if train.load is None else Path(train.load)
+    if train.gang is not None and isinstance(link, AgentLink):
+        return _of_gang(train, link, train.gang, load, untrusted)
     return SearchContext(train.stages, link, load, untrusted=untrusted)
+
+
+def _of_gang(train: Train, link: AgentLink, seat: GangSeat, load: Path | None, untrusted: str) -> SearchContext:
+    from asyncsearch.runner.gang_context import GangContext
+    from asyncsearch.runner.gang_link import GangLink
+
+    link.heard.update({(note.rank, note.key): note.value for note in train.heard})
+    return GangContext(train.stages, GangLink(link, seat), load, untrusted)
 
 
 def _run(function: TrainFunction, context: SearchContext, interrupts: SigtermGuard, metric: str) -> Ended:
