@@ -11,7 +11,7 @@ from asyncsearch.actions import AddLane, Assign, CutWork, DismissWorker, SaveAt,
 from asyncsearch.events import CheckpointCommitted, CheckpointFailed, PackMeasured, Reported, TrainingEnded
 from asyncsearch.ids import Lease, WorkerId
 
-PROTOCOL = 3
+PROTOCOL = 4
 """Version of the contract in ``rpc/search.proto``."""
 
 

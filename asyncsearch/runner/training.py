@@ -66,9 +66,17 @@ def ended_by(error: BaseException | None, context: SearchContext, interrupts: Si
         return Ended(Outcome.STOPPED, context.resource)
     if error is None:
         return Ended(Outcome.RETURNED, context.resource)
+    if context.world_size > 1 and _is_lost_rank(error):
+        return Ended(Outcome.FAILED, context.resource, f"{_text_of(error, context)}\nanother rank was lost", KILLED)
     if interrupts.is_received and isinstance(error, TrialStopped):
         return Ended(Outcome.FAILED, context.resource, "its process got SIGTERM from outside", KILLED)
     return Ended(Outcome.FAILED, context.resource, _text_of(error, context), kind_of(error))
+
+
+def _is_lost_rank(error: BaseException) -> bool:
+    """Return whether an error says that another rank of the gang is gone, which is not this trial's doing."""
+    module = sys.modules.get("asyncsearch.trainers.process_groups")
+    return module is not None and module.is_lost_rank(error)
 
 
 def _text_of(error: BaseException, context: SearchContext) -> str:

@@ -18,17 +18,30 @@ import torch
 import torch.distributed as dist
 
 from asyncsearch.errors import UsageError
-from asyncsearch.runner.protocol import GangSeat
 
 _MEETING = "torch store"
 _SIOCGIFADDR = 0x8915
 """Linux: the address of a network interface."""
 
 
+class Seat(Protocol):
+    """The place of this process among the ranks of a gang."""
+
+    @property
+    def rank(self) -> int: ...
+
+    @property
+    def size(self) -> int: ...
+
+    @property
+    def host(self) -> str: ...
+
+
 class Ranks(Protocol):
     """The ranks of a gang, and the way in which they tell each other where they are."""
 
-    seat: GangSeat
+    @property
+    def seat(self) -> Seat: ...
 
     def tell(self, key: str, value: str) -> None: ...
 
