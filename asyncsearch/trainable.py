@@ -321,9 +321,9 @@ class Trainer:
         return cls.train_pack.__func__ is not Trainer.train_pack.__func__  # type: ignore[attr-defined]
 
     @classmethod
-    def can_distribute(cls) -> bool:
-        """Whether several workers can train one trial together; a trainer that does it overrides this."""
-        return False
+    def gang_refusal(cls) -> str:
+        """Return why several workers cannot train one trial together, and the line to change; empty: they can."""
+        return f"{cls.__name__} trains on one: derive it from TorchTrainer, or write a function that uses trial.rank."
 
     @classmethod
     def can_update(cls) -> bool:

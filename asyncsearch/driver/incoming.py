@@ -48,8 +48,10 @@ class Incoming:
         lease, lane = message.lease, message.lane
         attempt = self._state.attempt(lease, lane)
         is_owner = lease.worker == received.worker and lease.epoch == received.epoch
-        if not is_owner and isinstance(message, LogLines) and (rank := self._dispatcher.gangs.rank_of(lease, worker)):
-            message, is_owner = _of_rank(rank, message), True
+        if not is_owner and isinstance(message, LogLines) and (found := self._dispatcher.gangs.log_of(lease, worker)):
+            rank, log = found
+            self._logs.take(trial_name(log.trial), _of_rank(rank, message), log.start)
+            return None
         # Commits and lines may follow the end of their lane.
         is_late = attempt is not None and attempt.end is not None and type(message) in (Reported, TrainingEnded)
         if attempt is None or is_late or not is_owner:

@@ -77,11 +77,8 @@ def _words(gang: Gang) -> str:
 def _require_distributable(trainable: Trainable, gang: Gang) -> None:
     name = getattr(trainable, "__name__", repr(trainable))
     if isinstance(trainable, type) and issubclass(trainable, Trainer):
-        if not trainable.can_distribute():
-            raise UsageError(
-                f"workers_per_trial={gang.size} needs a trainable that several workers can train, and {name} trains "
-                "on one: derive it from TorchTrainer, or write a function that calls trial.process_group()."
-            )
+        if refusal := trainable.gang_refusal():
+            raise UsageError(f"workers_per_trial={gang.size} needs a trainable that several workers train: {refusal}")
     elif not _may_distribute(trainable):
         raise UsageError(
             f"workers_per_trial={gang.size}: {name} reads neither trial.process_group() nor trial.rank, so that "

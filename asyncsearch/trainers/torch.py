@@ -141,8 +141,14 @@ class TorchTrainer(FrameworkTrainer):
         importlib.import_module("asyncsearch.packing.train_together").train_pack(trainers)
 
     @classmethod
-    def can_distribute(cls) -> bool:
-        return True
+    def gang_refusal(cls) -> str:
+        names = getattr(getattr(cls.step, "__code__", None), "co_names", ("parallel",))
+        if cls.step is TorchTrainer.step or "parallel" in names:
+            return ""
+        return (
+            f"{cls.__name__}.step() calls self.net, whose gradients are not averaged over the workers of a trial: write "
+            "self.parallel in its place, which is self.net where one worker trains alone."
+        )
 
     @classmethod
     def pack_refusal(cls) -> str:
@@ -194,7 +200,6 @@ class TorchTrainer(FrameworkTrainer):
         self.scaler = torch.amp.GradScaler(self._device.type, enabled=self.precision == "float16")
         self.parallel = self.net
         if self.trial.world_size > 1:
-            torch_gangs().require_parallel_step(type(self), TorchTrainer.step)
             options = dict(self.ddp_options)
             self.parallel = torch_gangs().parallel_model(self.net, self.trial, self._device, options)
 

@@ -12,7 +12,6 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-from asyncsearch.errors import UsageError
 from asyncsearch.trainable import TrialContext
 
 
@@ -23,21 +22,6 @@ def parallel_model(net: Any, trial: TrialContext, device: torch.device, options:
         return net  # there is no gradient to average, which torch refuses
     devices = [device] if device.type == "cuda" else None
     return DistributedDataParallel(net, device_ids=devices, process_group=group, **options)
-
-
-def require_parallel_step(trainer: type, default: object) -> None:
-    """Require that a step of the user's own trains all ranks alike.
-
-    Raises:
-        UsageError: it calls the model itself, so that each rank would train a model of its own.
-    """
-    step = trainer.step  # type: ignore[attr-defined]
-    names = getattr(getattr(step, "__code__", None), "co_names", ("parallel",))
-    if step is not default and "parallel" not in names:
-        raise UsageError(
-            f"{trainer.__name__}.step() calls self.net, whose gradients are not averaged over the workers of a trial: "
-            "write self.parallel in its place, which is self.net where one worker trains alone."
-        )
 
 
 def summed(values: list[float], trial: TrialContext, device: torch.device) -> list[float]:
