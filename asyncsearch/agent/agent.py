@@ -119,7 +119,7 @@ class Agent:
             case SaveAt() | CutWork():
                 self._bench.amend(item)
             case GangNote():
-                self._bench.hear(item)
+                self._bench.pass_note(item)
             case Refused(lease=lease):
                 self._bench.refuse(lease)
             case StoreTokens():

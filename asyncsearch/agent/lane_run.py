@@ -70,7 +70,7 @@ class LaneRun:
         """How its initial checkpoint was trained in packs; None: it was not, or there is none."""
         self.seat: GangSeat | None = None
         """Its place in the gang that trains it; None: this worker trains it alone."""
-        self.heard: list[Note] = []
+        self.notes: list[Note] = []
         """What other ranks told before the runner got the lane."""
         self.gives_up = threading.Event()
         """Set once it must not wait for its store any longer."""

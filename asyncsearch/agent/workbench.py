@@ -134,14 +134,14 @@ class Workbench:
             else:
                 run.amendments.append(amendment)
 
-    def hear(self, note: GangNote) -> None:
+    def pass_note(self, note: GangNote) -> None:
         """Pass on what another rank of a gang tells this one."""
         for run in [run for run in self._living() if run.lease == note.lease]:
-            told = Note(note.rank, note.key, note.value)
+            passed = Note(note.rank, note.key, note.value)
             if run.is_sent:
-                self.runners.tell(told)
+                self.runners.tell(passed)
             else:
-                run.heard.append(told)
+                run.notes.append(passed)
 
     def refuse(self, lease: Lease) -> None:
         """Drop all work under a lease, and send no more events of it."""

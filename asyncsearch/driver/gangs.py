@@ -90,11 +90,11 @@ class Gangs:
             return
         for lease in [lease for lease in self._open if not _goes_on(state.attempt(lease))]:
             members = [one for one in self._open.pop(lease) if state.pool.is_current(one.worker, one.epoch)]
-            is_told = isinstance(event, TrainingEnded) and lease not in self._failed
+            is_known = isinstance(event, TrainingEnded) and lease not in self._failed
             is_in_order = isinstance(event, TrainingEnded) and event.outcome is not Outcome.FAILED
             self._failed.discard(lease)
             for member in members:
-                if is_told and member.worker == lease.worker:  # rank 0 itself ended it; its last commits may follow
+                if is_known and member.worker == lease.worker:  # rank 0 itself ended it; its last commits may follow
                     continue
                 # Without rank 0 the others wait for ever: their processes are ended at once, or come to their own end.
                 word = StopTraining(lease, _OVER) if is_in_order else Refused(lease, _OVER)

@@ -86,7 +86,7 @@ class Incoming:
             self._dispatcher.refuse(worker, lease, f"lane {lane} of {lease} trains no more")
 
 
-def _of_rank(rank: int, said: LogLines) -> LogLines:
+def _of_rank(rank: int, message: LogLines) -> LogLines:
     """Return the lines of a rank above 0 as they stand in the log of its trial."""
-    lines = [msgspec.structs.replace(line, text=f"[rank {rank}] {line.text}") for line in said.lines]
-    return msgspec.structs.replace(said, lines=tuple(lines))
+    lines = [msgspec.structs.replace(line, text=f"[rank {rank}] {line.text}") for line in message.lines]
+    return msgspec.structs.replace(message, lines=tuple(lines))

@@ -1,7 +1,7 @@
 """What a rank of a gang has in place of a training's own link: all ranks stop, save and pause at the same unit.
 
-Only rank 0 is told what to do and heard by the driver. At the end of each unit it tells the others what it does, and
-they do the same: a rank that stopped at another unit would leave the others waiting in the middle of a step.
+Only rank 0 is told by the driver what to do. At the end of each unit it tells the others what it does, and they do the
+same: a rank that stopped at another unit would leave the others waiting in the middle of a step.
 """
 
 from __future__ import annotations
@@ -50,19 +50,19 @@ class GangLink:
             self._now = _Decision(self._link.stop_reason(), tuple(self._link.amendments()))
             self.tell(key, msgspec.json.encode(self._now).decode())
         else:
-            self._now = _DECISION.decode(self.hear(0, key))
+            self._now = _DECISION.decode(self.await_value(0, key))
 
     def tell(self, key: str, value: str) -> None:
         """Tell the other ranks a value; each key is told once."""
         self._link.tell_gang(self.seat.rank, key, value)
 
-    def hear(self, rank: int, key: str) -> str:
+    def await_value(self, rank: int, key: str) -> str:
         """Wait for what another rank tells.
 
         Raises:
             TrialStopped: the gang ended before.
         """
-        while (value := self._link.heard.pop((rank, key), None)) is None:
+        while (value := self._link.notes.pop((rank, key), None)) is None:
             reason = self._link.wait()
             if reason is not None:
                 raise TrialStopped(reason)

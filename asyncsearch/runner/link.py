@@ -113,7 +113,7 @@ class AgentLink:
         self._lane = lane
         self._lanes = PackLinks() if lanes is None else lanes
         self._lanes[lane] = self
-        self.heard: dict[tuple[int, str], str] = {}
+        self.notes: dict[tuple[int, str], str] = {}
         """What other ranks of its gang have told, by rank and key."""
 
     def report(self, resource: int, metrics: dict[str, float]) -> None:
@@ -181,7 +181,7 @@ class AgentLink:
                     AgentLink(self._channel, self._interrupts, train.amendments, train.lane, self._lanes)
                     self._lanes.joining.append(train)
                 case Note():
-                    self.heard[message.rank, message.key] = message.value
+                    self.notes[message.rank, message.key] = message.value
                 case Folder():
                     # One for a lane that was stopped meanwhile is of no use.
                     folder = message if message.lane == self._lane else folder

@@ -77,7 +77,7 @@ class Train(_Message, frozen=True, tag="train"):
     """Number of the lane; every message about it carries the number."""
     gang: GangSeat | None = None
     """None: it trains alone."""
-    heard: tuple[Note, ...] = ()
+    notes: tuple[Note, ...] = ()
     """Notes of other ranks that arrived before its start."""
 
 

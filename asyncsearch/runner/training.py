@@ -39,7 +39,7 @@ def _of_gang(train: Train, link: AgentLink, seat: GangSeat, load: Path | None, u
     from asyncsearch.runner.gang_context import GangContext
     from asyncsearch.runner.gang_link import GangLink
 
-    link.heard.update({(note.rank, note.key): note.value for note in train.heard})
+    link.notes.update({(note.rank, note.key): note.value for note in train.notes})
     return GangContext(train.stages, GangLink(link, seat), load, untrusted)
 
 

@@ -66,6 +66,21 @@ def workers_for(gang: Gang | None, workers: int) -> int:
     return workers if gang.min_size is not None else workers // gang.size * gang.size
 
 
+def gangs_of(gang: Gang | None, workers: int) -> int:
+    """Return how many trials so many workers train at once.
+
+    Raises:
+        UsageError: not one.
+    """
+    require_workers(gang, workers)
+    return workers if gang is None else max(1, workers // gang.size)
+
+
+def gang_notes(gang: Gang | None) -> list[str]:
+    """Return sentences on what a preview supposes of the workers of a trial."""
+    return [] if gang is None else [f"{gang.size} workers train each trial; the time of a unit is theirs together."]
+
+
 def _least(gang: Gang) -> int:
     return gang.min_size or gang.size
 

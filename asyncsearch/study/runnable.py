@@ -117,6 +117,7 @@ class RunnableStudy(msgspec.Struct, kw_only=True):
             making = begun(auth.make_identity, "asyncsearch-identity")
             identity = ending.enter_context(making) if is_remote else None
             workers = many(preflight.parallelism, "worker") + (f" ({preflight.place})" if preflight.place else "")
+            workers += "" if what.gang is None else f", {what.gang.size} to a trial"
 
             def worker_config(worker: WorkerId, epoch: int, endpoint: Endpoint | None) -> WorkerConfig:
                 return WorkerConfig(

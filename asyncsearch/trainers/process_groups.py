@@ -45,7 +45,7 @@ class Ranks(Protocol):
 
     def tell(self, key: str, value: str) -> None: ...
 
-    def hear(self, rank: int, key: str) -> str: ...
+    def await_value(self, rank: int, key: str) -> str: ...
 
 
 def open_group(ranks: Ranks, backend: str | None = None) -> Any:
@@ -62,7 +62,7 @@ def open_group(ranks: Ranks, backend: str | None = None) -> Any:
         store = dist.TCPStore(seat.host, 0, seat.size, is_master=True, wait_for_workers=False)
         ranks.tell(_MEETING, f"{seat.host} {store.port}")
     else:
-        host, port = ranks.hear(0, _MEETING).split()
+        host, port = ranks.await_value(0, _MEETING).split()
         store = dist.TCPStore(host, int(port), seat.size, is_master=False)
     dist.init_process_group(chosen, store=store, rank=seat.rank, world_size=seat.size)
     return dist.group.WORLD

@@ -146,8 +146,8 @@ class TorchTrainer(FrameworkTrainer):
         if cls.step is TorchTrainer.step or "parallel" in names:
             return ""
         return (
-            f"{cls.__name__}.step() calls self.net, whose gradients are not averaged over the workers of a trial: write "
-            "self.parallel in its place, which is self.net where one worker trains alone."
+            f"{cls.__name__}.step() calls self.net, whose gradients are not averaged over the workers of a trial: "
+            "write self.parallel in its place, which is self.net where one worker trains alone."
         )
 
     @classmethod

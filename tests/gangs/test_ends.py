@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Literal
 
@@ -33,6 +34,7 @@ def failing(trial: TrialContext, unit: int, place: str) -> None:
 def reporting_once(trial: TrialContext) -> None:
     trial.process_group()
     for unit in trial.epochs():
+        sys.stdout.write(f"unit {unit} of rank {trial.rank}\n")
         if trial.rank == 0:
             trial.report(loss=1.0 / unit)
 
