@@ -57,3 +57,11 @@ def test_a_trainer_reaches_the_same_weights_and_promotions_on_every_number_of_wo
             torch.testing.assert_close(tensor, expected[checkpoint][name], rtol=0.0, atol=1e-9)
     for one, other in zip(together.trials, alone.trials, strict=True):
         assert one.value == pytest.approx(other.value, abs=1e-9)
+
+
+@pytest.mark.slow
+def test_a_configuration_that_is_evaluated_trains_on_as_many_workers(tmp_path: Path) -> None:
+    study = digits(tmp_path / "s", 2, scheduler=ASHA(max_resource=9)).run(3, parallelism=2, display="none")
+    params = study.trials[0].params
+    alone = digits(tmp_path / "alone", None, scheduler=ASHA(max_resource=9)).run(3, parallelism=1, display="none")
+    assert study.eval(params, 3)["loss"] == pytest.approx(alone.eval(params, 3)["loss"], abs=1e-9)
